@@ -1,0 +1,152 @@
+#include "emu/config/config.h"
+
+#include <algorithm>
+#include <span>
+
+#include "emu/config/fields.h"
+#include "emu/config/rules.h"
+
+namespace emu {
+namespace {
+
+using config::names_of;
+
+// One key = value line per field, with the schema's words behind it.
+class Printer {
+ public:
+  explicit Printer(const Config& config) : config_(config) {}
+
+  void operator()(std::string_view section, std::string_view key, const auto& field) {
+    if (key == "qos_sl2vl" && !config_.qos.qos_sl2vl_given) return;
+    if (section != section_) {
+      text_ += fmt::format("{}[{}]\n", section_.empty() ? "" : "\n", section);
+      section_ = section;
+    }
+    line(key, print(field), config::find_rule(section, key)->description);
+  }
+  void line(std::string_view key, std::string_view value, std::string_view comment) {
+    const std::string setting = fmt::format("{} = {}", key, value);
+    text_ += comment.empty() ? setting + "\n" : fmt::format("{:<32}  # {}\n", setting, comment);
+  }
+  std::string text_;
+
+ private:
+  template <class T>
+    requires std::is_enum_v<T>
+  static std::string print(T value) {
+    return fmt::format("\"{}\"", names_of(value)[static_cast<std::size_t>(value)]);
+  }
+  static std::string print(std::uint32_t value) { return fmt::format("{}", value); }
+  static std::string print(std::uint64_t value) { return fmt::format("{}", value); }
+  static std::string print(bool value) { return value ? "true" : "false"; }
+  static std::string print(double value) {
+    // A TOML float needs a point or an exponent; 17 digits bring the same double back.
+    std::string text = fmt::format("{}", value);
+    if (text.find_first_of(".e") == std::string::npos) text += ".0";
+    return text;
+  }
+  static std::string print(const std::string& value) {
+    std::string text = "\"";
+    for (const char c : value) {
+      if (c == '"' || c == '\\') {
+        text += '\\';
+        text += c;
+      } else if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) {
+        text += fmt::format("\\u{:04x}", static_cast<unsigned>(c));
+      } else {
+        text += c;
+      }
+    }
+    return text + '"';
+  }
+  static std::string print(std::uint16_t lanes) { return print(config::print_lanes(lanes)); }
+  static std::string print(const std::vector<VlWeight>& weights) {
+    return print(config::print_weights(weights));
+  }
+  template <class T>
+  static std::string print(const std::array<T, 16>& values) {
+    std::string text = "[";
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      if (i != 0) text += ", ";
+      if constexpr (std::is_enum_v<T>) {
+        text += print(values[i]);
+      } else {
+        text += fmt::format("{}", values[i]);
+      }
+    }
+    return text + "]";
+  }
+
+  const Config& config_;
+  std::string_view section_;
+};
+
+// Mean number of links between routers on the way to another node, destinations uniform.
+double mean_hops(const Config& config) {
+  if (config.network.topology == Topology::single) return 0;
+  const std::uint32_t k = config.network.k;
+  const std::uint32_t nodes = config.network.nodes;
+  const auto router_of = [&](std::uint32_t n) { return n / config.network.nodes_per_router; };
+  const auto apart = [](std::uint32_t a, std::uint32_t b) { return a > b ? a - b : b - a; };
+  std::uint64_t hops = 0;
+  for (std::uint32_t from = 0; from < nodes; ++from) {
+    for (std::uint32_t to = 0; to < nodes; ++to) {
+      const std::uint32_t a = router_of(from);
+      const std::uint32_t b = router_of(to);
+      hops += apart(a % k, b % k) + apart(a / k, b / k);
+    }
+  }
+  return nodes < 2 ? 0 : static_cast<double>(hops) / nodes / (nodes - 1);
+}
+
+}  // namespace
+
+Config::Config() {
+  qos.sl_class.fill(TrafficClass::best_effort);
+  qos.sl_class[1] = TrafficClass::real_time;
+  qos.sl_class[15] = TrafficClass::control;
+  qos.class_vls = {1u << kControlVl, 0x7ff0, 0x000f};
+  for (std::uint32_t i = 0; i < network.nodes; ++i) nodes.push_back({fmt::format("n{}", i), ""});
+}
+
+std::string Config::to_toml() const {
+  Printer printer(*this);
+  config::visit_fields(*this, printer);
+  for (const NodeConfig& node : nodes) {
+    printer.text_ += "\n[[node]]\n";
+    printer.line("name", fmt::format("\"{}\"", node.name), "");
+    if (!node.ip.empty()) printer.line("ip", fmt::format("\"{}\"", node.ip), "");
+  }
+  return printer.text_;
+}
+
+double Config::power_cap_w() const {
+  if (controls.power_cap_w > 0) return controls.power_cap_w;
+  const double hops = mean_hops(*this);
+  const double flits_per_second = static_cast<double>(network.link_bps()) / network.flit_bits *
+                                  controls.power_cap_load * network.nodes;
+  const double flit_pj =
+      energy.router_flit_pj() * (hops + 1) + energy.link_flit_pj() * hops + 2 * energy.hca_flit_pj;
+  return watts(flits_per_second, flit_pj);
+}
+
+int Config::node_index(std::string_view name) const {
+  const auto found = std::ranges::find(nodes, name, &NodeConfig::name);
+  return found == nodes.end() ? -1 : static_cast<int>(found - nodes.begin());
+}
+
+std::string_view schema_json() { return config::schema_text(); }
+
+std::string_view name_of(Topology value) {
+  return names_of(value)[static_cast<std::size_t>(value)];
+}
+std::string_view name_of(Scheduler value) {
+  return names_of(value)[static_cast<std::size_t>(value)];
+}
+std::string_view name_of(Frame value) { return names_of(value)[static_cast<std::size_t>(value)]; }
+std::string_view name_of(Pointer value) { return names_of(value)[static_cast<std::size_t>(value)]; }
+std::string_view name_of(AttachKind value) {
+  return names_of(value)[static_cast<std::size_t>(value)];
+}
+
+}  // namespace emu

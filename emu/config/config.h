@@ -1,0 +1,158 @@
+// The configuration of a cluster: one value, made of a TOML file checked against schema.json, which
+// is the only place that knows types, ranges and defaults. Called by both daemons, the CLI (by
+// `fabricd --check`), the simulations.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "emu/base/result.h"
+#include "emu/base/units.h"
+#include "emu/clock/pace.h"
+#include "emu/energy/table.h"
+
+namespace emu {
+
+enum class Topology : std::uint8_t { single, mesh };
+enum class Scheduler : std::uint8_t { vclk, fgvc, fcfs, rr, wrr, two_level };
+enum class Frame : std::uint8_t { small, large };
+enum class Pointer : std::uint8_t { fast, slow };
+enum class AttachKind : std::uint8_t { shm, udp, ethdev };
+
+// [network], in BookSim's words where it has them.
+struct NetworkConfig {
+  Topology topology = Topology::single;
+  std::uint32_t k = 4;                 // mesh: k x k routers
+  std::uint32_t nodes = 8;             // attached HCAs; [[node]] tables, if any, must be as many
+  std::uint32_t nodes_per_router = 1;  // mesh: HCAs at each router
+  std::uint32_t link_mbps = 400;
+  std::uint32_t flit_bits = 128;
+  std::uint32_t num_vcs = 16;
+  std::uint32_t vc_buf_size = 10;          // flits
+  std::uint32_t packet_size = 40;          // flits of a full RC packet
+  std::uint32_t control_packet_size = 10;  // flits of a probe, answer or release
+  std::uint32_t link_delay = 1;            // cycles
+  std::uint64_t seed = 1;
+
+  std::uint64_t link_bps() const { return std::uint64_t{link_mbps} * 1'000'000; }
+  CycleTime cycle_time() const {
+    return {static_cast<std::uint64_t>(flit_bits) * 1'000'000 / link_mbps};
+  }
+};
+
+struct VlWeight {
+  Vl vl = 0;
+  std::uint8_t weight = 0;  // units of 64 bytes, as in the IBA's VL arbitration tables
+  friend bool operator==(const VlWeight&, const VlWeight&) = default;
+};
+
+// [qos], in opensm's words where it has them.
+struct QosConfig {
+  Scheduler scheduler = Scheduler::fgvc;
+  Frame frame = Frame::small;
+  Pointer pointer = Pointer::fast;
+  std::uint32_t qos_high_limit = 255;    // 255: high priority without limit
+  std::vector<VlWeight> qos_vlarb_high;  // opensm: "0:64,1:32"; empty: from admission
+  std::vector<VlWeight> qos_vlarb_low;
+  bool qos_sl2vl_given = false;  // else a service level spreads over its class's lanes
+  std::array<Vl, 16> qos_sl2vl{};
+  std::array<TrafficClass, 16> sl_class{};             // class of each service level
+  std::array<std::uint16_t, kClassCount> class_vls{};  // lanes of each class, one bit each
+
+  // The lanes that a service level may use: never empty.
+  std::uint16_t lanes_of_sl(std::uint8_t sl) const {
+    if (qos_sl2vl_given) return static_cast<std::uint16_t>(1u << qos_sl2vl[sl & 15]);
+    return class_vls[static_cast<std::size_t>(sl_class[sl & 15])];
+  }
+};
+
+// [controls]
+struct ControlsConfig {
+  bool admission = true;
+  bool congestion_control = true;
+  bool power_control = true;
+  double reservable_share = 0.9;             // of each link's bandwidth that admission may book
+  std::uint32_t best_effort_credits = 200;   // C_b per HCA
+  std::uint32_t hca_buffer_packets = 13107;  // M: 8 MiB of 640 B
+  double power_cap_w = 0;                    // 0: the power of the whole network at power_cap_load
+  double power_cap_load = 0.74;              // of every HCA link
+  double power_rt_share = 0.68;              // of the cap; the rest is best effort's
+};
+
+// [hca]
+struct HcaConfig {
+  std::uint32_t launch_horizon_us = 10'000;  // packets go to the wire half so far ahead at most
+  std::uint32_t mtu = 2048;                  // active MTU, bytes
+  std::string device = "flitnet0";
+};
+
+// [clock]
+struct ClockConfig {
+  ClockMode mode = ClockMode::elastic;
+  std::uint32_t hard_limit_ms = 100;  // real: lag beyond it ends the run
+  std::uint32_t slack_ms = 20;        // elastic: lag up to it is caught up
+  std::uint32_t follow_ms = 4;        // time runs at most this far ahead of an hcad; 0: any
+  std::uint32_t quantum_us = 100;     // emulated time of one turn of the loop at most
+};
+
+// [attach]
+struct AttachConfig {
+  AttachKind kind = AttachKind::shm;
+  std::string listen = "0.0.0.0:4791";  // udp, ethdev: where fabricd receives
+  std::string fabric;                   // udp, ethdev: where hcads send; empty: `listen`
+  std::string key_file;                 // key of the cluster; empty: made in the run directory
+  std::uint32_t mtu = 1500;             // IP packets of the path
+  std::string ethdev;                   // DPDK device arguments, e.g. "net_af_packet0,iface=veth0"
+  std::uint32_t heartbeat_ms = 50;
+  std::uint32_t dead_after_ms = 700;  // silence after which a peer is gone: below one second
+};
+
+// [[node]]
+struct NodeConfig {
+  std::string name;
+  std::string ip;  // udp, ethdev: where its hcad is; empty: learned when it says hello
+};
+
+struct Config {
+  NetworkConfig network;
+  QosConfig qos;
+  ControlsConfig controls;
+  HcaConfig hca;
+  ClockConfig clock;
+  AttachConfig attach;
+  EnergyTable energy;             // [energy]; flit_bits follows network.flit_bits
+  std::vector<NodeConfig> nodes;  // network.nodes of them
+
+  // Defaults: nodes n0 ... n7 on one router.
+  Config();
+
+  static Result<Config> load(const std::string& path);
+  // `source` names the text in messages.
+  static Result<Config> parse(std::string_view toml, std::string_view source = "configuration");
+  // Complete and resolved TOML; parse() of it gives the same Config.
+  std::string to_toml() const;
+
+  std::uint32_t router_count() const {
+    return network.topology == Topology::single ? 1 : network.k * network.k;
+  }
+  // The cap in watts that the configuration means: power_cap_w or, if that is 0, every HCA sending
+  // power_cap_load of its link to uniform destinations.
+  double power_cap_w() const;
+  double best_effort_power_w() const { return power_cap_w() * (1 - controls.power_rt_share); }
+  double real_time_power_w() const { return power_cap_w() * controls.power_rt_share; }
+  // Index of a node by name; -1: there is none.
+  int node_index(std::string_view name) const;
+};
+
+std::string_view schema_json();  // schema.json as it is in the source
+
+std::string_view name_of(Topology value);
+std::string_view name_of(Scheduler value);
+std::string_view name_of(Frame value);
+std::string_view name_of(Pointer value);
+std::string_view name_of(AttachKind value);
+
+}  // namespace emu

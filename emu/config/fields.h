@@ -1,0 +1,105 @@
+// The one list that ties a key of schema.json to a field of Config: loading and printing visit it.
+// A test compares it with the schema. Private to this room.
+#pragma once
+
+#include <array>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "emu/config/config.h"
+
+namespace emu::config {
+
+template <class C, class Visitor>
+void visit_fields(C& c, Visitor&& visit) {
+  visit("network", "topology", c.network.topology);
+  visit("network", "k", c.network.k);
+  visit("network", "nodes", c.network.nodes);
+  visit("network", "nodes_per_router", c.network.nodes_per_router);
+  visit("network", "link_mbps", c.network.link_mbps);
+  visit("network", "flit_bits", c.network.flit_bits);
+  visit("network", "num_vcs", c.network.num_vcs);
+  visit("network", "vc_buf_size", c.network.vc_buf_size);
+  visit("network", "packet_size", c.network.packet_size);
+  visit("network", "control_packet_size", c.network.control_packet_size);
+  visit("network", "link_delay", c.network.link_delay);
+  visit("network", "seed", c.network.seed);
+  visit("qos", "scheduler", c.qos.scheduler);
+  visit("qos", "frame", c.qos.frame);
+  visit("qos", "pointer", c.qos.pointer);
+  visit("qos", "qos_high_limit", c.qos.qos_high_limit);
+  visit("qos", "qos_vlarb_high", c.qos.qos_vlarb_high);
+  visit("qos", "qos_vlarb_low", c.qos.qos_vlarb_low);
+  visit("qos", "qos_sl2vl", c.qos.qos_sl2vl);
+  visit("qos", "sl_class", c.qos.sl_class);
+  visit("qos", "vls_control", c.qos.class_vls[0]);
+  visit("qos", "vls_real_time", c.qos.class_vls[1]);
+  visit("qos", "vls_best_effort", c.qos.class_vls[2]);
+  visit("controls", "admission", c.controls.admission);
+  visit("controls", "congestion_control", c.controls.congestion_control);
+  visit("controls", "power_control", c.controls.power_control);
+  visit("controls", "reservable_share", c.controls.reservable_share);
+  visit("controls", "best_effort_credits", c.controls.best_effort_credits);
+  visit("controls", "hca_buffer_packets", c.controls.hca_buffer_packets);
+  visit("controls", "power_cap_w", c.controls.power_cap_w);
+  visit("controls", "power_cap_load", c.controls.power_cap_load);
+  visit("controls", "power_rt_share", c.controls.power_rt_share);
+  visit("hca", "launch_horizon_us", c.hca.launch_horizon_us);
+  visit("hca", "mtu", c.hca.mtu);
+  visit("hca", "device", c.hca.device);
+  visit("clock", "mode", c.clock.mode);
+  visit("clock", "hard_limit_ms", c.clock.hard_limit_ms);
+  visit("clock", "slack_ms", c.clock.slack_ms);
+  visit("clock", "follow_ms", c.clock.follow_ms);
+  visit("clock", "quantum_us", c.clock.quantum_us);
+  visit("attach", "kind", c.attach.kind);
+  visit("attach", "listen", c.attach.listen);
+  visit("attach", "fabric", c.attach.fabric);
+  visit("attach", "key_file", c.attach.key_file);
+  visit("attach", "mtu", c.attach.mtu);
+  visit("attach", "ethdev", c.attach.ethdev);
+  visit("attach", "heartbeat_ms", c.attach.heartbeat_ms);
+  visit("attach", "dead_after_ms", c.attach.dead_after_ms);
+  visit("energy", "buffer_read_pj", c.energy.buffer_read_pj);
+  visit("energy", "buffer_write_pj", c.energy.buffer_write_pj);
+  visit("energy", "arbitration_pj", c.energy.arbitration_pj);
+  visit("energy", "crossbar_pj", c.energy.crossbar_pj);
+  visit("energy", "link_pj_per_bit", c.energy.link_pj_per_bit);
+  visit("energy", "hca_flit_pj", c.energy.hca_flit_pj);
+}
+
+template <class N, class Visitor>
+void visit_node_fields(N& node, Visitor&& visit) {
+  visit("node", "name", node.name);
+  visit("node", "ip", node.ip);
+}
+
+// The words of each enumeration in the order of its values.
+inline constexpr std::array<std::string_view, 2> kTopologyNames = {"single", "mesh"};
+inline constexpr std::array<std::string_view, 6> kSchedulerNames = {"vclk", "fgvc", "fcfs",
+                                                                    "rr",   "wrr",  "two_level"};
+inline constexpr std::array<std::string_view, 2> kFrameNames = {"small", "large"};
+inline constexpr std::array<std::string_view, 2> kPointerNames = {"fast", "slow"};
+inline constexpr std::array<std::string_view, 3> kAttachNames = {"shm", "udp", "ethdev"};
+
+constexpr std::span<const std::string_view> names_of(Topology) { return kTopologyNames; }
+constexpr std::span<const std::string_view> names_of(Scheduler) { return kSchedulerNames; }
+constexpr std::span<const std::string_view> names_of(Frame) { return kFrameNames; }
+constexpr std::span<const std::string_view> names_of(Pointer) { return kPointerNames; }
+constexpr std::span<const std::string_view> names_of(AttachKind) { return kAttachNames; }
+constexpr std::span<const std::string_view> names_of(ClockMode) { return kClockModeNames; }
+constexpr std::span<const std::string_view> names_of(TrafficClass) { return kClassNames; }
+
+// "4-14", "0,1,2": a set of lanes as text and back; 0 if the text is none.
+std::uint16_t parse_lanes(std::string_view text);
+std::string print_lanes(std::uint16_t lanes);
+// "0:64,1:32". false: a lane or weight out of range.
+bool parse_weights(std::string_view text, std::vector<VlWeight>& weights);
+std::string print_weights(const std::vector<VlWeight>& weights);
+
+// What must hold between keys; called after loading. Fills in what follows from others.
+Result<void> resolve(Config& config, bool nodes_given, bool node_tables, bool lanes_given);
+
+}  // namespace emu::config

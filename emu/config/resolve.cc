@@ -1,0 +1,168 @@
+// What holds between keys, and the small languages inside strings (lanes, arbitration tables).
+#include <algorithm>
+#include <bit>
+#include <charconv>
+#include <span>
+
+#include "emu/config/fields.h"
+
+namespace emu::config {
+namespace {
+
+// A number at the start of `text`, taken off it; false if there is none or it is above `max`.
+bool take_number(std::string_view& text, unsigned max, unsigned& value) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc{} || value > max) return false;
+  text.remove_prefix(static_cast<std::size_t>(end - text.data()));
+  return true;
+}
+
+bool take(std::string_view& text, char c) {
+  if (!text.starts_with(c)) return false;
+  text.remove_prefix(1);
+  return true;
+}
+
+// VL0 … VL(num_vcs - 2) carry data, VL15 control.
+std::uint16_t lanes_there(const NetworkConfig& network) {
+  return static_cast<std::uint16_t>(((1u << (network.num_vcs - 1)) - 1) | (1u << kControlVl));
+}
+
+Result<void> resolve_nodes(Config& config, bool nodes_given, bool node_tables) {
+  NetworkConfig& network = config.network;
+  const std::uint32_t room =
+      network.topology == Topology::single ? 64 : network.k * network.k * network.nodes_per_router;
+  if (node_tables) {
+    if (nodes_given && network.nodes != config.nodes.size()) {
+      return fail("network.nodes = {}: there are {} [[node]] tables", network.nodes,
+                  config.nodes.size());
+    }
+    network.nodes = static_cast<std::uint32_t>(config.nodes.size());
+  } else if (!nodes_given && network.topology == Topology::mesh) {
+    network.nodes = std::min<std::uint32_t>(room, kNodesMax);
+  }
+  if (network.nodes > room || network.nodes > kNodesMax) {
+    return fail("network.nodes = {}: must be 1 … {} for this topology", network.nodes,
+                std::min<std::uint32_t>(room, kNodesMax));
+  }
+  if (!node_tables) {
+    config.nodes.clear();
+    for (std::uint32_t i = 0; i < network.nodes; ++i) {
+      config.nodes.push_back({fmt::format("n{}", i), ""});
+    }
+  }
+  for (std::size_t i = 0; i < config.nodes.size(); ++i) {
+    if (config.node_index(config.nodes[i].name) != static_cast<int>(i)) {
+      return fail("node.name = \"{}\": two nodes have this name", config.nodes[i].name);
+    }
+  }
+  return {};
+}
+
+Result<void> check_sizes(const NetworkConfig& network) {
+  const std::uint32_t bytes = network.packet_size * network.flit_bits / 8;
+  // An RC packet carries 28 bytes beside its payload, an AETH or RETH 16 more; 4352 is the slot.
+  if (bytes < 64 || bytes > 4352) {
+    return fail("network.packet_size = {}: must be {} … {} for flits of {} bits",
+                network.packet_size, (64 * 8 + network.flit_bits - 1) / network.flit_bits,
+                4352 * 8 / network.flit_bits, network.flit_bits);
+  }
+  return {};
+}
+
+Result<void> check_lanes(const Config& config) {
+  const QosConfig& qos = config.qos;
+  const std::uint16_t there = lanes_there(config.network);
+  std::uint16_t taken = 0;
+  for (std::size_t c = 0; c < kClassCount; ++c) {
+    const std::uint16_t lanes = qos.class_vls[c];
+    if (lanes == 0 || (lanes & ~there) != 0 || (lanes & taken) != 0) {
+      return fail("qos.vls_{} = \"{}\": must be lanes among \"{}\" that no other class has",
+                  kClassNames[c], print_lanes(lanes),
+                  print_lanes(static_cast<std::uint16_t>(there & ~taken)));
+    }
+    taken = static_cast<std::uint16_t>(taken | lanes);
+  }
+  if ((qos.class_vls[0] & (1u << kControlVl)) == 0) {
+    return fail("qos.vls_control = \"{}\": must contain 15", print_lanes(qos.class_vls[0]));
+  }
+  for (std::size_t sl = 0; qos.qos_sl2vl_given && sl < 16; ++sl) {
+    const auto of_class = static_cast<std::size_t>(qos.sl_class[sl]);
+    if ((qos.class_vls[of_class] & (1u << qos.qos_sl2vl[sl])) == 0) {
+      return fail("qos.qos_sl2vl = [… {} …]: SL{} is {}, must be one of the lanes \"{}\"",
+                  qos.qos_sl2vl[sl], sl, kClassNames[of_class],
+                  print_lanes(qos.class_vls[of_class]));
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+std::uint16_t parse_lanes(std::string_view text) {
+  unsigned lanes = 0;
+  do {
+    unsigned first = 0;
+    if (!take_number(text, 15, first)) return 0;
+    unsigned last = first;
+    if (take(text, '-') && (!take_number(text, 15, last) || last < first)) return 0;
+    lanes |= ((2u << last) - 1) & ~((1u << first) - 1);
+  } while (take(text, ','));
+  return text.empty() ? static_cast<std::uint16_t>(lanes) : std::uint16_t{0};
+}
+
+std::string print_lanes(std::uint16_t lanes) {
+  std::string text;
+  for (int first = 0; first < 16; ++first) {
+    if ((lanes >> first & 1) == 0) continue;
+    int last = first;
+    while (last < 15 && (lanes >> (last + 1) & 1) != 0) ++last;
+    if (!text.empty()) text += ',';
+    text += first == last ? fmt::format("{}", first) : fmt::format("{}-{}", first, last);
+    first = last;
+  }
+  return text;
+}
+
+bool parse_weights(std::string_view text, std::vector<VlWeight>& weights) {
+  weights.clear();
+  if (text.empty()) return true;
+  do {
+    unsigned vl = 0;
+    unsigned weight = 0;
+    // VL15 is not arbitrated; IBA tables have at most 64 entries.
+    if (!take_number(text, 14, vl) || !take(text, ':') || !take_number(text, 255, weight) ||
+        weights.size() == 64) {
+      return false;
+    }
+    weights.push_back({static_cast<Vl>(vl), static_cast<std::uint8_t>(weight)});
+  } while (take(text, ','));
+  return text.empty();
+}
+
+std::string print_weights(const std::vector<VlWeight>& weights) {
+  std::string text;
+  for (const VlWeight& entry : weights) {
+    text += fmt::format("{}{}:{}", text.empty() ? "" : ",", entry.vl, entry.weight);
+  }
+  return text;
+}
+
+Result<void> resolve(Config& config, bool nodes_given, bool node_tables, bool lanes_given) {
+  config.energy.flit_bits = config.network.flit_bits;
+  if (auto sizes = check_sizes(config.network); !sizes) return sizes;
+  if (!lanes_given && config.network.num_vcs < 16) {
+    // A quarter of the data lanes for best effort, as 4 of 16 in the default.
+    const std::uint32_t data = config.network.num_vcs - 1;
+    const std::uint32_t best_effort = std::max(1u, (data + 1) / 4);
+    if (data < 2)
+      return fail("network.num_vcs = {}: must be 3 … 16 unless qos.vls_* are given", data + 1);
+    config.qos.class_vls[2] = static_cast<std::uint16_t>((1u << best_effort) - 1);
+    config.qos.class_vls[1] =
+        static_cast<std::uint16_t>(((1u << data) - 1) & ~((1u << best_effort) - 1));
+  }
+  if (auto lanes = check_lanes(config); !lanes) return lanes;
+  return resolve_nodes(config, nodes_given, node_tables);
+}
+
+}  // namespace emu::config

@@ -1,0 +1,48 @@
+// Which scheduler serves the lanes of a crossbar input or of an HCA's link, and what it is given.
+// Values only: the schedulers themselves are in emu/lane/arbiter.h, chosen once at start.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "emu/base/units.h"
+
+namespace emu {
+
+// One bit per lane.
+using LaneMask = std::uint16_t;
+
+enum class SchedulerKind : std::uint8_t {
+  fcfs,           // arrival order at this port
+  round_robin,    // one flit a lane in turn
+  virtual_clock,  // smallest stamp; Vtick belongs to the lane, debt is carried from message to
+                  // message
+  fgvc,           // smallest stamp; Vtick comes with the message, the stamp restarts at its header
+  wrr,            // the high table alone, one level
+  two_level,      // InfiniBand VL arbitration: high and low table, Limit of high priority
+};
+inline constexpr int kSchedulerKindCount = 6;
+
+// How an entry of a WRR table spends its weight.
+enum class PointerKind : std::uint8_t {
+  fast,  // one flit, then the next entry, until the weights of all waiting lanes are spent
+  slow,  // its whole weight, then the next entry
+};
+
+inline constexpr std::uint8_t kLimitUnbounded = 255;
+
+// VL arbitration of one port. Weights are flits by lane, 0: not in the table; entries are visited
+// in the order of their lane. A waiting lane that is in no table is served when nobody else waits.
+struct VlWeights {
+  std::array<std::uint16_t, kVlCount> high{};
+  std::array<std::uint16_t, kVlCount> low{};
+  // Flits the high table may send in a row while the low one waits; 255: any number.
+  std::uint8_t high_limit = kLimitUnbounded;
+  PointerKind pointer = PointerKind::fast;
+};
+
+// Cycles between flits of a lane or message at its rate; the largest means best effort.
+using Vtick = std::uint16_t;
+inline constexpr Vtick kVtickMax = 32767;
+
+}  // namespace emu

@@ -1,0 +1,130 @@
+#include "emu/packet/build.h"
+
+#include <cstring>
+
+#include "emu/base/check.h"
+#include "emu/packet/bytes.h"
+#include "emu/packet/crc.h"
+
+namespace emu {
+namespace {
+
+void write_lrh(std::byte* p, const PacketHeaders& h, std::size_t packet_size) {
+  p[0] = static_cast<std::byte>(h.lrh.vl << 4);  // link version 0
+  p[1] = static_cast<std::byte>(h.lrh.sl << 4 | (h.has_grh ? kLnhGlobal : kLnhLocal));
+  put_be<2>(p + 2, h.lrh.dlid);
+  // Words from the LRH to the end of the ICRC.
+  put_be<2>(p + 4, (packet_size - kVcrcBytes) / 4 & 0x7ff);
+  put_be<2>(p + 6, h.lrh.slid);
+}
+
+void write_grh(std::byte* p, const Grh& grh, std::size_t packet_size) {
+  put_be<4>(p, std::uint32_t{6} << 28 | std::uint32_t{grh.traffic_class} << 20 |
+                   (grh.flow_label & 0xfffff));
+  put_be<2>(p + 4, packet_size - kVcrcBytes - kLrhBytes - kGrhBytes);
+  p[6] = std::byte{kGrhNextHeaderBth};
+  p[7] = static_cast<std::byte>(grh.hop_limit);
+  std::memcpy(p + 8, grh.sgid.data(), grh.sgid.size());
+  std::memcpy(p + 24, grh.dgid.data(), grh.dgid.size());
+}
+
+void write_bth(std::byte* p, const Bth& bth, std::size_t pad) {
+  p[0] = static_cast<std::byte>(bth.opcode);
+  p[1] = static_cast<std::byte>((bth.solicited ? 0x80 : 0) | (bth.migrated ? 0x40 : 0) |
+                                static_cast<int>(pad << 4));  // transport version 0
+  put_be<2>(p + 2, bth.pkey);
+  p[4] = static_cast<std::byte>((bth.fecn ? 0x80 : 0) | (bth.becn ? 0x40 : 0));
+  put_be<3>(p + 5, bth.dest_qp);
+  p[8] = static_cast<std::byte>(bth.ack_request ? 0x80 : 0);
+  put_be<3>(p + 9, bth.psn);
+}
+
+// The extended headers that the opcode asks for; returns behind the last.
+std::byte* write_extended(std::byte* p, const PacketHeaders& h, std::uint8_t which) {
+  if ((which & kDeth) != 0) {
+    put_be<4>(p, h.deth.qkey);
+    put_be<4>(p + 4, h.deth.src_qp & kMask24);
+    p += kDethBytes;
+  }
+  if ((which & kReth) != 0) {
+    put_be<8>(p, h.reth.address);
+    put_be<4>(p + 8, h.reth.rkey);
+    put_be<4>(p + 12, h.reth.length);
+    p += kRethBytes;
+  }
+  if ((which & kAtomicEth) != 0) {
+    put_be<8>(p, h.atomic.address);
+    put_be<4>(p + 8, h.atomic.rkey);
+    put_be<8>(p + 12, h.atomic.swap_or_add);
+    put_be<8>(p + 20, h.atomic.compare);
+    p += kAtomicEthBytes;
+  }
+  if ((which & kAeth) != 0) {
+    put_be<4>(p, std::uint32_t{h.aeth.syndrome} << 24 | (h.aeth.msn & kMask24));
+    p += kAethBytes;
+  }
+  if ((which & kAtomicAckEth) != 0) {
+    put_be<8>(p, h.atomic_original);
+    p += kAtomicAckEthBytes;
+  }
+  if ((which & kImmDt) != 0) {
+    put_be<4>(p, h.immediate);
+    p += kImmDtBytes;
+  }
+  if ((which & kIeth) != 0) {
+    put_be<4>(p, h.invalidate_rkey);
+    p += kIethBytes;
+  }
+  return p;
+}
+
+std::size_t pad_of(std::size_t payload_bytes) { return (4 - payload_bytes % 4) % 4; }
+
+}  // namespace
+
+std::size_t headers_bytes(Opcode opcode, bool has_grh) {
+  return kLrhBytes + (has_grh ? kGrhBytes : 0) + kBthBytes +
+         ext_header_bytes(opcode_info(opcode).headers);
+}
+
+std::size_t packet_bytes(Opcode opcode, bool has_grh, std::size_t payload_bytes) {
+  return headers_bytes(opcode, has_grh) + payload_bytes + pad_of(payload_bytes) + kIcrcBytes +
+         kVcrcBytes;
+}
+
+std::size_t write_headers(std::span<std::byte> slot, const PacketHeaders& headers,
+                          std::size_t payload_bytes) {
+  const OpcodeInfo& info = opcode_info(headers.bth.opcode);
+  const std::size_t size = packet_bytes(headers.bth.opcode, headers.has_grh, payload_bytes);
+  CHECK(info.known && (payload_bytes == 0 || info.payload) && size <= slot.size());
+  std::byte* p = slot.data();
+  write_lrh(p, headers, size);
+  p += kLrhBytes;
+  if (headers.has_grh) {
+    write_grh(p, headers.grh, size);
+    p += kGrhBytes;
+  }
+  write_bth(p, headers.bth, pad_of(payload_bytes));
+  p = write_extended(p + kBthBytes, headers, info.headers);
+  return static_cast<std::size_t>(p - slot.data());
+}
+
+std::size_t seal_packet(std::span<std::byte> slot, std::size_t headers_and_payload_bytes) {
+  // Headers are whole words, so the pad of the payload is that of the packet.
+  std::size_t at = headers_and_payload_bytes + pad_of(headers_and_payload_bytes);
+  CHECK(at + kIcrcBytes + kVcrcBytes <= slot.size());
+  for (std::size_t i = headers_and_payload_bytes; i < at; ++i) slot[i] = std::byte{0};
+  put_le<4>(&slot[at], icrc_of(slot.first(at)));
+  at += kIcrcBytes;
+  put_le<2>(&slot[at], vcrc_of(slot.first(at)));
+  return at + kVcrcBytes;
+}
+
+void set_vl(std::span<std::byte> packet, Vl vl) {
+  CHECK(packet.size() >= kLrhBytes + kVcrcBytes);
+  packet[0] = (packet[0] & std::byte{0x0f}) | static_cast<std::byte>(vl << 4);
+  const std::size_t at = packet.size() - kVcrcBytes;
+  put_le<2>(&packet[at], vcrc_of(packet.first(at)));
+}
+
+}  // namespace emu

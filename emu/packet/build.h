@@ -1,0 +1,43 @@
+// Puts a packet together in its slot: headers, then the caller copies the payload behind them, then
+// seal_packet() pads and adds both CRCs. Called by hca/host/transport.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "emu/packet/headers.h"
+
+namespace emu {
+
+// Bytes in front of the payload.
+std::size_t headers_bytes(Opcode opcode, bool has_grh);
+// Bytes of the whole packet on the link: headers, payload, pad, ICRC, VCRC.
+std::size_t packet_bytes(Opcode opcode, bool has_grh, std::size_t payload_bytes);
+// Flits of a packet (at least one).
+constexpr std::uint16_t flits_of(std::size_t bytes, std::uint32_t flit_bits) {
+  const std::size_t flit_bytes = flit_bits / 8;
+  const std::size_t flits = (bytes + flit_bytes - 1) / flit_bytes;
+  return static_cast<std::uint16_t>(flits == 0 ? 1 : flits);
+}
+// Payload of a full RC or UC packet: what fits in a worm of `packet_flits` flits and in the path
+// MTU, cut to whole words. The 28 are LRH, BTH and CRCs (26) rounded up to a word: 40 flits of 16
+// bytes carry 612.
+constexpr std::uint32_t rc_payload_bytes_max(std::uint32_t packet_flits, std::uint32_t flit_bits,
+                                             std::uint32_t mtu_bytes) {
+  const std::uint32_t worm = packet_flits * flit_bits / 8;
+  const std::uint32_t room = worm > 28 ? (worm - 28) & ~3u : 4;
+  return room < mtu_bytes ? room : mtu_bytes;
+}
+
+// Writes the headers for a payload of `payload_bytes` and returns their size: the payload goes
+// there. `slot` must hold packet_bytes() in all.
+std::size_t write_headers(std::span<std::byte> slot, const PacketHeaders& headers,
+                          std::size_t payload_bytes);
+// After the payload is in place: pad, ICRC, VCRC. Returns the bytes of the whole packet.
+std::size_t seal_packet(std::span<std::byte> slot, std::size_t headers_and_payload_bytes);
+
+// Changes the lane of a sealed packet; the VCRC is made anew, the ICRC does not cover it.
+void set_vl(std::span<std::byte> packet, Vl vl);
+
+}  // namespace emu

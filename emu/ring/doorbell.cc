@@ -1,0 +1,28 @@
+#include "emu/ring/doorbell.h"
+
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+namespace emu {
+
+Result<UniqueFd> make_eventfd() {
+  UniqueFd fd(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
+  if (!fd) return fail("eventfd: {}", std::strerror(errno));
+  return fd;
+}
+
+void signal_eventfd(int fd) noexcept {
+  const std::uint64_t one = 1;
+  // EAGAIN: the counter is full, so the reader has its wake-up already.
+  [[maybe_unused]] const ssize_t written = write(fd, &one, sizeof one);
+}
+
+void drain_eventfd(int fd) noexcept {
+  std::uint64_t count = 0;
+  [[maybe_unused]] const ssize_t got = read(fd, &count, sizeof count);
+}
+
+}  // namespace emu
