@@ -1,0 +1,103 @@
+// What one router has promised: bandwidth of its outgoing and incoming links, and power for
+// real-time traffic (ACP 4.1 and 5.1). Plain state; a connection is (source node, its id).
+// Called by admission.h for every probe and release header that the router routes.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "emu/base/units.h"
+
+namespace fabric {
+
+struct ConnectionKey {
+  emu::NodeId node = 0;
+  std::uint64_t connection = 0;
+  friend bool operator==(const ConnectionKey&, const ConnectionKey&) = default;
+};
+struct ConnectionKeyHash {
+  std::size_t operator()(const ConnectionKey& key) const noexcept;
+};
+
+struct Demand {
+  std::uint64_t rate_bps = 0;  // mean: booked on both links
+  std::uint64_t peak_bps = 0;  // for the limit of high priority; at least rate_bps
+  emu::Vl vl = 0;              // lane it will use; for the weights
+  friend bool operator==(const Demand&, const Demand&) = default;
+};
+
+// A node cannot fill a router's table: the weights' unit of a large frame is finer than this.
+inline constexpr std::uint32_t kBookingsPerNodeMax = 4096;
+
+enum class BookResult : std::uint8_t {
+  booked,
+  already,      // the same demand is booked: repeats change nothing
+  output_link,  // refused: no bandwidth on the outgoing link
+  input_link,   // refused: no bandwidth on the incoming link
+  power,        // refused: no power in this router
+  table,        // refused: a demand of nothing, or the node has kBookingsPerNodeMax
+};
+constexpr bool accepted(BookResult result) { return result <= BookResult::already; }
+std::string_view name_of(BookResult result);
+
+struct BookLimits {
+  std::uint64_t link_bps = 400'000'000;  // that may be booked of each link
+  double power_w = 0;                    // for real-time traffic in this router
+  double router_flit_pj = 0;             // E_router
+  std::uint32_t flit_bits = 128;
+  bool power_control = true;
+};
+
+class Book {
+ public:
+  Book(int ports, const BookLimits& limits);
+
+  // Books or says why not. A booked connection asking again with another demand or path is booked
+  // anew in place of the old; if that is refused the old stays.
+  BookResult book(const ConnectionKey& key, emu::PortId in, emu::PortId out, const Demand& demand);
+  // Gives back what book() took; false: it had nothing.
+  bool release(const ConnectionKey& key);
+  // A dead node's bookings; how many there were.
+  std::uint32_t release_node(emu::NodeId node);
+
+  std::uint64_t used_out_bps(emu::PortId port) const { return links_[port].out_bps; }
+  std::uint64_t used_in_bps(emu::PortId port) const { return links_[port].in_bps; }
+  std::uint64_t peak_out_bps(emu::PortId port) const { return links_[port].peak_out_bps; }
+  // Mean rate booked per lane of an outgoing link, for the weights.
+  std::uint64_t lane_out_bps(emu::PortId port, emu::Vl vl) const {
+    return links_[port].lane_out_bps[vl];
+  }
+  double used_power_w() const;
+  std::uint32_t bookings() const { return static_cast<std::uint32_t>(entries_.size()); }
+  int ports() const { return static_cast<int>(links_.size()); }
+  const BookLimits& limits() const { return limits_; }
+
+ private:
+  struct Entry {
+    emu::PortId in;
+    emu::PortId out;
+    Demand demand;
+    friend bool operator==(const Entry&, const Entry&) = default;
+  };
+  struct Link {
+    std::uint64_t out_bps = 0;
+    std::uint64_t in_bps = 0;
+    std::uint64_t peak_out_bps = 0;
+    std::uint64_t lane_out_bps[emu::kVlCount] = {};
+  };
+  BookResult obstacle(const Entry& entry) const;
+  void add(const Entry& entry);
+  void subtract(const Entry& entry);
+  double watts_of(std::uint64_t rate_bps) const;
+
+  BookLimits limits_;
+  std::vector<Link> links_;
+  // Sum of the rates of all bookings: power is proportional to it, and whole numbers do not drift.
+  std::uint64_t rate_bps_ = 0;
+  std::unordered_map<ConnectionKey, Entry, ConnectionKeyHash> entries_;
+  std::vector<std::uint32_t> bookings_of_node_;
+};
+
+}  // namespace fabric

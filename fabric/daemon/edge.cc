@@ -1,0 +1,214 @@
+#include "fabric/daemon/edge.h"
+
+#include <cstring>
+
+#include "emu/base/check.h"
+
+namespace fabric {
+
+// --- probes and releases on their way ---------------------------------------------------------
+
+bool ControlPackets::at_route(const ControlHead& head) {
+  CHECK(admission_ != nullptr && head.handle < records_.size() && records_[head.handle].used);
+  ProbeState& state = records_[head.handle].state;
+  if (head.kind == emu::PacketKind::release) {
+    admission_->release(head.router, state.body);
+    return true;
+  }
+  admission_->probe(head.router, head.in_port, head.out_port, state);
+  return state.rejected_by == emu::kNoRouter;
+}
+
+std::uint32_t ControlPackets::add(const Record& record) {
+  if (free_.empty()) {
+    free_.push_back(static_cast<std::uint32_t>(records_.size()));
+    records_.emplace_back();
+  }
+  const std::uint32_t handle = free_.back();
+  free_.pop_back();
+  records_[handle] = record;
+  records_[handle].used = true;
+  return handle;
+}
+
+ControlPackets::Record ControlPackets::take(std::uint32_t handle) {
+  CHECK(handle < records_.size() && records_[handle].used);
+  records_[handle].used = false;
+  free_.push_back(handle);
+  return records_[handle];
+}
+
+// --- in ---------------------------------------------------------------------------------------
+
+Edge::Edge(Network& network, PacketMemory& memory, ControlPackets& controls,
+           const EdgeOptions& options)
+    : network_(network), memory_(memory), controls_(controls), options_(options) {}
+
+void Edge::attached(emu::NodeId node, Port& port) {
+  ports_[node] = &port;
+  ++epochs_[node];
+}
+
+void Edge::lost(emu::NodeId node) {
+  ports_[node] = nullptr;
+  for (const auto& [connection, body] : connections_[node]) release_for(node, body);
+  connections_[node].clear();
+}
+
+void Edge::submit(Inbox& inbox) {
+  if (waiting_count_ != 0) retry_waiting();
+  for (const PacketHandle packet : inbox.packets) {
+    PacketMeta& meta = memory_.meta(packet);
+    meta.epoch = epochs_[meta.source];
+    if (meta.kind == emu::PacketKind::data) {
+      submit_data(packet, meta);
+    } else {
+      submit_control(packet, meta);
+    }
+  }
+  inbox.packets.clear();
+}
+
+void Edge::submit_data(PacketHandle packet, const PacketMeta& meta) {
+  hca::SendPacket send;
+  send.cookie = meta.cookie;
+  send.launch = meta.launch_cycle;
+  send.handle = packet;
+  send.flits = meta.flits;
+  send.dest = meta.dest;
+  send.vl_in = meta.vl_in;
+  send.vl_out = meta.vl_out;
+  send.traffic_class = meta.traffic_class;
+  send.vtick = options_.vtick_of_lane[meta.vl_in];
+  enter(meta.source, send);
+}
+
+void Edge::submit_control(PacketHandle packet, const PacketMeta& meta) {
+  ControlPackets::Record record;
+  // Read once: the sender can still write these bytes.
+  std::memcpy(&record.state.body, memory_.bytes(packet), sizeof record.state.body);
+  emu::ProbeBody& body = record.state.body;
+  body.source = meta.source;
+  body.dest = meta.dest;
+  record.packet = packet;
+  record.epoch = meta.epoch;
+  auto& connections = connections_[meta.source];
+  if (meta.kind == emu::PacketKind::release) {
+    connections.erase(body.connection);
+  } else if (connections.size() < kBookingsPerNodeMax || connections.contains(body.connection)) {
+    connections.insert_or_assign(body.connection, body);
+  } else {
+    // More than any router would book for it: refused at the first one without asking.
+    record.state.rejected_by = network_.router_of(meta.source);
+  }
+  hca::SendPacket send;
+  send.cookie = meta.cookie;
+  send.launch = meta.launch_cycle;
+  send.handle = controls_.add(record);
+  send.flits = meta.flits;
+  send.dest = meta.dest;
+  send.vl_in = meta.vl_in;
+  send.vl_out = meta.vl_out;
+  send.traffic_class = meta.traffic_class;
+  send.kind = meta.kind;
+  send.vtick = options_.vtick_of_lane[meta.vl_in];
+  enter(meta.source, send);
+}
+
+void Edge::release_for(emu::NodeId node, const emu::ProbeBody& body) {
+  ControlPackets::Record record;
+  record.state.body = body;
+  record.epoch = epochs_[node];
+  hca::SendPacket send;
+  send.handle = controls_.add(record);
+  send.flits = options_.control_flits;
+  send.dest = body.dest;
+  send.vl_in = emu::kControlVl;
+  send.vl_out = emu::kControlVl;
+  send.traffic_class = emu::TrafficClass::control;
+  send.kind = emu::PacketKind::release;
+  send.vtick = options_.vtick_of_lane[emu::kControlVl];
+  enter(node, send);
+}
+
+void Edge::enter(emu::NodeId source, const hca::SendPacket& packet) {
+  ++submitted_;
+  if (waiting_[source].empty() && network_.submit(source, packet)) return;
+  waiting_[source].push_back(packet);
+  ++waiting_count_;
+}
+
+void Edge::retry_waiting() {
+  for (emu::NodeId node = 0; node < network_.nodes(); ++node) {
+    auto& queue = waiting_[node];
+    while (!queue.empty() && network_.submit(node, queue.front())) {
+      queue.pop_front();
+      --waiting_count_;
+    }
+  }
+}
+
+// --- out --------------------------------------------------------------------------------------
+
+void Edge::hand_out() {
+  // Injected first: a packet that was injected and delivered in one turn still has its meta.
+  for (const auto& event : network_.injected()) on_injected(event);
+  for (const auto& event : network_.delivered()) on_delivered(event);
+  for (const auto& event : network_.answers()) on_answer(event);
+  network_.clear_events();
+}
+
+void Edge::on_injected(const hca::InjectedEvent& event) {
+  // Control records live until their packet's end, so both kinds can still be asked.
+  const bool data = event.kind == emu::PacketKind::data;
+  const std::uint16_t epoch =
+      data ? memory_.meta(event.handle).epoch : controls_.at(event.handle).epoch;
+  const bool own = !data && controls_.at(event.handle).packet == kNoPacket;
+  if (own || !current(event.node, epoch)) return;
+  ports_[event.node]->injected(event.node, {event.cookie, event.tail_cycle, event.flits,
+                                            event.traffic_class, event.kind, 0});
+}
+
+void Edge::on_delivered(const hca::DeliveredEvent& event) {
+  ++finished_;
+  ClassStats& stats = classes_[static_cast<std::size_t>(event.traffic_class)];
+  ++stats.packets;
+  stats.latency_ns.add(options_.cycle_time.ns(event.tail_cycle - event.head_cycle));
+  stats.queueing_ns.add(options_.cycle_time.ns(event.head_cycle - event.launch));
+  if (event.kind != emu::PacketKind::data) {
+    const auto record = controls_.take(event.handle);
+    if (record.packet != kNoPacket) memory_.release(record.packet);
+    return;
+  }
+  Port* port = ports_[event.node];
+  if (port == nullptr) {
+    ++undeliverable_;
+    memory_.release(event.handle);
+    return;
+  }
+  emu::RxDesc desc{};
+  desc.head_cycle = event.head_cycle;
+  desc.arrival_cycle = event.tail_cycle;
+  desc.length = memory_.meta(event.handle).length;
+  desc.flits = event.flits;
+  desc.src = event.src;
+  desc.vl = event.vl;
+  desc.traffic_class = event.traffic_class;
+  port->deliver(event.node, event.handle, desc);
+}
+
+void Edge::on_answer(const hca::AnswerEvent& event) {
+  ++finished_;
+  const auto record = controls_.take(event.handle);
+  const emu::ProbeBody& body = record.state.body;
+  if (record.packet != kNoPacket) memory_.release(record.packet);
+  if (!current(event.node, record.epoch)) {
+    // The node was lost while its probe was under way: what the probe booked is nobody's.
+    release_for(event.node, body);
+    return;
+  }
+  emu::Answer answer = Admission::answer(record.state, event.cycle);
+  ports_[event.node]->answer(event.node, answer);
+}
+
+}  // namespace fabric

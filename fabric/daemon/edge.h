@@ -1,0 +1,112 @@
+// The edge of the fabric: packets that came in by a port enter the wire half of their node, what
+// the engine says goes out by the ports. Keeps probes on their way, answers them at the source, and
+// gives back what a lost node had booked. No I/O, no clock. Called by the loop, once a turn each.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <vector>
+
+#include "emu/base/units.h"
+#include "emu/metrics/histogram.h"
+#include "emu/wire/message.h"
+#include "fabric/admit/admission.h"
+#include "fabric/port/packets.h"
+#include "fabric/port/port.h"
+#include "fabric/router/control_hook.h"
+#include "fabric/router/network.h"
+
+namespace fabric {
+
+// Asked by the engine when the head of a probe or release is routed; looks the body up by handle.
+class ControlPackets final : public ControlHook {
+ public:
+  struct Record {
+    ProbeState state;
+    PacketHandle packet = kNoPacket;  // none: a release that the fabric itself sends
+    std::uint16_t epoch = 0;
+    bool used = false;
+  };
+
+  // The admission is set before the first step.
+  void connect(Admission* admission) { admission_ = admission; }
+  bool at_route(const ControlHead& head) override;
+
+  std::uint32_t add(const Record& record);
+  const Record& at(std::uint32_t handle) const { return records_[handle]; }
+  Record take(std::uint32_t handle);
+
+ private:
+  Admission* admission_ = nullptr;
+  std::vector<Record> records_;
+  std::vector<std::uint32_t> free_;
+};
+
+struct ClassStats {
+  std::uint64_t packets = 0;
+  emu::PlainHistogram latency_ns;   // head injected -> tail arrived
+  emu::PlainHistogram queueing_ns;  // ready to leave -> head injected
+};
+
+struct EdgeOptions {
+  emu::CycleTime cycle_time;
+  std::uint16_t control_flits = 10;                       // length of a release
+  std::array<emu::Vtick, emu::kVlCount> vtick_of_lane{};  // FGVC: of a message on this lane
+};
+
+class Edge {
+ public:
+  Edge(Network& network, PacketMemory& memory, ControlPackets& controls,
+       const EdgeOptions& options);
+
+  // Nodes come and go. A lost node's bookings are released by packets on VL15, as it would have.
+  void attached(emu::NodeId node, Port& port);
+  void lost(emu::NodeId node);
+
+  // Takes everything out of inbox.packets.
+  void submit(Inbox& inbox);
+  // Takes every event out of the network.
+  void hand_out();
+
+  // Packets with the wire half's queue full, waiting to be submitted.
+  std::size_t waiting() const { return waiting_count_; }
+  const std::array<ClassStats, emu::kClassCount>& classes() const { return classes_; }
+  std::uint64_t undeliverable() const { return undeliverable_; }
+  std::uint64_t in_flight() const { return submitted_ - finished_; }
+  bool is_attached(emu::NodeId node) const { return ports_[node] != nullptr; }
+
+ private:
+  using Connections = std::map<std::uint64_t, emu::ProbeBody>;
+
+  void submit_data(PacketHandle packet, const PacketMeta& meta);
+  void submit_control(PacketHandle packet, const PacketMeta& meta);
+  void enter(emu::NodeId source, const hca::SendPacket& packet);
+  void release_for(emu::NodeId node, const emu::ProbeBody& body);
+  void retry_waiting();
+  void on_injected(const hca::InjectedEvent& event);
+  void on_delivered(const hca::DeliveredEvent& event);
+  void on_answer(const hca::AnswerEvent& event);
+  bool current(emu::NodeId node, std::uint16_t epoch) const {
+    return ports_[node] != nullptr && epochs_[node] == epoch;
+  }
+
+  Network& network_;
+  PacketMemory& memory_;
+  ControlPackets& controls_;
+  EdgeOptions options_;
+  std::array<Port*, emu::kNodesMax> ports_{};
+  std::array<std::uint16_t, emu::kNodesMax> epochs_{};
+  std::array<ClassStats, emu::kClassCount> classes_;
+  std::uint64_t submitted_ = 0;
+  std::uint64_t finished_ = 0;
+  // cold
+  std::array<std::deque<hca::SendPacket>, emu::kNodesMax> waiting_;
+  std::size_t waiting_count_ = 0;
+  // What a node asked to book and has not released, so that it can be given back for it.
+  std::array<Connections, emu::kNodesMax> connections_;
+  std::uint64_t undeliverable_ = 0;
+};
+
+}  // namespace fabric

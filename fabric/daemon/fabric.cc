@@ -1,0 +1,114 @@
+#include "fabric/daemon/fabric.h"
+
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "emu/base/check.h"
+#include "emu/clock/host.h"
+#include "fabric/daemon/spec.h"
+#include "fabric/port/remote.h"
+#include "fabric/port/shm.h"
+
+namespace fabric {
+
+Fabric::Fabric(const emu::Config& config) : config_(config) {}
+Fabric::~Fabric() = default;
+
+emu::Result<std::unique_ptr<Fabric>> Fabric::make(const std::string& run_dir,
+                                                  const emu::Config& config,
+                                                  emu::PidFile pid_file) {
+  std::unique_ptr<Fabric> fabric(new Fabric(config));
+  fabric->pid_file_ = std::move(pid_file);
+  if (auto done = fabric->start_clock(run_dir); !done) return std::unexpected(done.error());
+  if (auto done = fabric->make_network(); !done) return std::unexpected(done.error());
+  if (auto done = fabric->open_ports(run_dir); !done) return std::unexpected(done.error());
+  auto publisher = Publisher::make(run_dir, config, *fabric->network_);
+  if (!publisher) return std::unexpected(publisher.error());
+  fabric->publisher_ = std::move(*publisher);
+  auto control = emu::ControlServer::open(
+      run_dir + "/fabricd.ctl",
+      [raw = fabric.get()](const std::string& request) { return raw->answer(request); });
+  if (!control) return std::unexpected(control.error());
+  fabric->control_ = std::move(*control);
+
+  fabric->wait_ = emu::UniqueFd(::epoll_create1(EPOLL_CLOEXEC));
+  std::vector<int> fds = {fabric->control_->fd()};
+  for (const auto& port : fabric->ports_) {
+    for (const int fd : port->wait_fds()) fds.push_back(fd);
+  }
+  for (const int fd : fds) {
+    epoll_event event{};
+    event.events = EPOLLIN;
+    if (::epoll_ctl(fabric->wait_.get(), EPOLL_CTL_ADD, fd, &event) != 0) {
+      return emu::fail("epoll: {}", std::strerror(errno));
+    }
+  }
+  return fabric;
+}
+
+emu::Result<void> Fabric::start_clock(const std::string& run_dir) {
+  const emu::PaceOptions options = pace_options(config_);
+  auto clock = emu::ClockWriter::open(run_dir + "/clock.page", options.cycle_time, options.mode);
+  if (!clock) return std::unexpected(clock.error());
+  clock_ = std::make_unique<emu::ClockWriter>(std::move(*clock));
+  start_ns_ = emu::host_now_ns();
+  pace_ = std::make_unique<emu::Pace>(options, clock_->start_cycle(), start_ns_);
+  return {};
+}
+
+emu::Result<void> Fabric::make_network() {
+  const NetworkSpec spec = network_spec(config_, clock_->start_cycle());
+  auto network = Network::make(spec, &controls_);
+  if (!network) return std::unexpected(network.error());
+  network_ = std::move(*network);
+  if (network_->nodes() != static_cast<int>(config_.nodes.size())) {
+    return emu::fail("the configuration names {} nodes, its topology has {}", config_.nodes.size(),
+                     network_->nodes());
+  }
+  std::vector<int> ports;
+  for (int r = 0; r < network_->routers(); ++r) {
+    ports.push_back(network_->ports(static_cast<emu::RouterId>(r)));
+  }
+  admission_ = std::make_unique<Admission>(ports, book_limits(config_), config_.controls.admission);
+  controls_.connect(admission_.get());
+  EdgeOptions options;
+  options.cycle_time = config_.network.cycle_time();
+  options.control_flits = static_cast<std::uint16_t>(config_.network.control_packet_size);
+  options.vtick_of_lane = spec.lane_vtick;
+  edge_ = std::make_unique<Edge>(*network_, memory_, controls_, options);
+  power_ = std::make_unique<PowerWindows>(config_.energy, options.cycle_time, config_.power_cap_w(),
+                                          network_->now(),
+                                          static_cast<std::size_t>(network_->routers()));
+  return {};
+}
+
+emu::Result<void> Fabric::open_ports(const std::string& run_dir) {
+  const EdgeRules rules = edge_rules(config_);
+  // A node attaches by one way at a time, whichever came first. The remote port first: it makes
+  // pools that nodes of the shm port must learn of.
+  auto remote = open_remote_port(config_.attach, rules, run_dir, memory_, [this](emu::NodeId node) {
+    return local_ != nullptr && local_->attached(node);
+  });
+  if (!remote) return std::unexpected(remote.error());
+  remote_ = remote->get();
+  if (remote_ != nullptr) ports_.push_back(std::move(*remote));
+
+  ShmPortOptions shm;
+  shm.socket_path = run_dir + "/fabric.sock";
+  shm.slots_per_node = kSlotsPerNode;
+  shm.rules = rules;
+  shm.taken = [this](emu::NodeId node) { return remote_ != nullptr && remote_->attached(node); };
+  shm.follow.window =
+      config_.network.cycle_time().cycle_at(emu::EmuNs{config_.clock.follow_ms} * 1'000'000);
+  auto port = ShmPort::open(shm, memory_);
+  if (!port) return std::unexpected(port.error());
+  local_ = port->get();
+  ports_.push_back(std::move(*port));
+  return {};
+}
+
+}  // namespace fabric

@@ -1,0 +1,97 @@
+// fabricd put together: ports, wire halves, routers, clock, books, meters. Made once by main, run
+// until it is told to stop. loop.cc is what it does all day.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "emu/base/result.h"
+#include "emu/clock/pace.h"
+#include "emu/clock/page.h"
+#include "emu/config/config.h"
+#include "emu/ring/control_server.h"
+#include "emu/ring/fd.h"
+#include "emu/ring/pid_file.h"
+#include "fabric/admit/admission.h"
+#include "fabric/daemon/edge.h"
+#include "fabric/daemon/power.h"
+#include "fabric/daemon/publish.h"
+#include "fabric/port/packets.h"
+#include "fabric/port/port.h"
+#include "fabric/router/network.h"
+
+namespace fabric {
+
+class Fabric {
+ public:
+  // The run directory exists and `pid_file` holds it.
+  static emu::Result<std::unique_ptr<Fabric>> make(const std::string& run_dir,
+                                                   const emu::Config& config,
+                                                   emu::PidFile pid_file);
+  ~Fabric();
+
+  // Returns when `stop` is set or a client asked for it; an error if the clock's hard limit was
+  // exceeded.
+  emu::Result<void> run(const std::atomic<bool>& stop);
+
+ private:
+  explicit Fabric(const emu::Config& config);
+  emu::Result<void> open_ports(const std::string& run_dir);
+  emu::Result<void> start_clock(const std::string& run_dir);
+  emu::Result<void> make_network();
+
+  // The turns of the loop, in order.
+  void service(std::uint64_t host_ns);
+  void follow(std::uint64_t host_ns);
+  void skip_idle(std::uint64_t host_ns);
+  void receive(std::uint64_t host_ns);
+  bool step(std::uint64_t host_ns);  // true: ahead of time
+  void flush();
+  void rest(std::uint64_t host_ns);
+  void sleep_until_woken();
+  void handle_events(Port& port);
+  void publish();
+  void update_link_shares();
+  std::string answer(const std::string& request);
+  std::string status() const;
+  std::string bookings() const;
+
+  emu::Config config_;
+  PacketMemory memory_;
+  ControlPackets controls_;
+  std::unique_ptr<Admission> admission_;
+  std::unique_ptr<Network> network_;
+  std::vector<std::unique_ptr<Port>> ports_;
+  Port* local_ = nullptr;   // of ports_
+  Port* remote_ = nullptr;  // of ports_; null: only this host
+  std::unique_ptr<Edge> edge_;
+  std::unique_ptr<emu::ClockWriter> clock_;
+  std::unique_ptr<emu::Pace> pace_;
+  Inbox inbox_;
+  emu::Cycle limit_ = emu::kNever;  // of this turn: for whom emulated time waits
+  std::uint64_t active_ns_ = 0;     // host time when a packet last came in
+  std::uint64_t serviced_ns_ = 0;
+  std::uint64_t clock_state_ns_ = 0;
+  std::uint64_t published_ns_ = 0;
+  // cold
+  std::unique_ptr<PowerWindows> power_;
+  std::unique_ptr<Publisher> publisher_;
+  std::unique_ptr<emu::ControlServer> control_;
+  struct LinkFlits {
+    std::uint64_t all = 0;
+    std::uint64_t to_routers = 0;
+  };
+  std::vector<LinkFlits> link_flits_;  // per router, at the last publication
+  std::array<const Port*, emu::kNodesMax> port_of_node_{};
+  std::array<std::uint64_t, emu::kNodesMax> sessions_{};
+  std::uint64_t start_ns_ = 0;
+  bool stop_asked_ = false;
+  emu::UniqueFd wait_;
+  emu::PidFile pid_file_;
+};
+
+}  // namespace fabric

@@ -1,0 +1,185 @@
+// What fabricd does all day.
+#include <sys/epoll.h>
+#include <time.h>
+
+#include <algorithm>
+#include <array>
+
+#include "emu/base/log.h"
+#include "emu/clock/host.h"
+#include "fabric/daemon/fabric.h"
+
+namespace fabric {
+
+namespace {
+
+constexpr std::uint64_t kServiceNs = 1'000'000;      // who comes and goes, control
+constexpr std::uint64_t kPublishNs = 100'000'000;    // metrics
+constexpr std::uint64_t kClockStateNs = 10'000'000;  // lag and dilation on the clock page
+// After the last packet the loop keeps polling this long: an answer usually follows.
+constexpr std::uint64_t kLingerNs = 300'000;
+// Naps ahead of time: short while a few packets are under way, because somebody waits for each of
+// them; half a quantum under load, because turns cost more than they bring then.
+constexpr std::uint64_t kShortNapNs = 20'000;
+constexpr std::uint64_t kFewPackets = 8;
+// An idle fabric still moves the clock page on: programs pace by it.
+constexpr long kIdleSleepNs = 1'000'000;
+
+void nap_until(std::uint64_t host_ns) {
+  const timespec until{static_cast<time_t>(host_ns / 1'000'000'000),
+                       static_cast<long>(host_ns % 1'000'000'000)};
+  (void)::clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, nullptr);
+}
+
+}  // namespace
+
+emu::Result<void> Fabric::run(const std::atomic<bool>& stop) {
+  while (!stop.load(std::memory_order_relaxed) && !stop_asked_) {
+    const std::uint64_t host_ns = emu::host_now_ns();
+    service(host_ns);
+    follow(host_ns);
+    skip_idle(host_ns);
+    receive(host_ns);                  // packets in
+    const bool ahead = step(host_ns);  // the engine, up to the clock
+    edge_->hand_out();                 // deliveries, injected events, answers
+    flush();                           // packets out
+    if (pace_->hard_limit_exceeded()) {
+      return emu::fail("clock: {} us behind real time, more than hard_limit_ms = {} allows",
+                       pace_->lag_ns() / 1000, config_.clock.hard_limit_ms);
+    }
+    if (ahead) rest(host_ns);
+  }
+  return {};
+}
+
+void Fabric::service(std::uint64_t host_ns) {
+  if (host_ns - serviced_ns_ < kServiceNs) return;
+  serviced_ns_ = host_ns;
+  for (const auto& port : ports_) {
+    port->service(host_ns, inbox_);
+    handle_events(*port);
+  }
+  control_->service();
+  if (host_ns - clock_state_ns_ >= kClockStateNs) {
+    clock_state_ns_ = host_ns;
+    clock_->publish_state(*pace_);
+  }
+  if (host_ns - published_ns_ >= kPublishNs) {
+    published_ns_ = host_ns;
+    publish();
+  }
+}
+
+void Fabric::follow(std::uint64_t host_ns) {
+  limit_ = emu::kNever;
+  for (const auto& port : ports_) limit_ = std::min(limit_, port->follow(network_->now(), host_ns));
+}
+
+void Fabric::skip_idle(std::uint64_t host_ns) {
+  if (!network_->idle() || edge_->waiting() != 0) return;
+  const emu::Cycle next = network_->next_event_cycle();
+  // Virtual time jumps over what is between launches when it steps.
+  if (config_.clock.mode == emu::ClockMode::virtual_ && next != emu::kNever) return;
+  const emu::Cycle now = network_->now();
+  const emu::Cycle to = std::min(next, pace_->idle_target(now, host_ns, limit_));
+  if (to > now) network_->skip_to(to);
+}
+
+void Fabric::receive(std::uint64_t host_ns) {
+  for (const auto& port : ports_) {
+    port->receive(network_->now(), inbox_);
+    handle_events(*port);
+  }
+  if (!inbox_.packets.empty()) active_ns_ = host_ns;
+  edge_->submit(inbox_);
+}
+
+bool Fabric::step(std::uint64_t host_ns) {
+  const emu::Cycle now = network_->now();
+  const emu::Cycle target =
+      pace_->target(now, host_ns, network_->next_event_cycle() != emu::kNever, limit_);
+  if (target > now) network_->run_until(target);
+  power_->add(network_->activity());
+  if (pace_->held()) return true;  // whoever is waited for needs the core more
+  if (config_.clock.mode == emu::ClockMode::virtual_ &&
+      network_->next_event_cycle() != emu::kNever) {
+    return false;
+  }
+  return pace_->due_ns(network_->now() + 1) > host_ns;
+}
+
+void Fabric::flush() {
+  // Time first: who reads a delivery must not see a clock before its arrival.
+  clock_->publish(network_->now());
+  for (const auto& port : ports_) port->flush(network_->now());
+}
+
+void Fabric::rest(std::uint64_t host_ns) {
+  if (network_->idle() && host_ns - active_ns_ > kLingerNs) return sleep_until_woken();
+  const std::uint64_t nap_ns = edge_->in_flight() <= kFewPackets
+                                   ? kShortNapNs
+                                   : std::max(kShortNapNs, pace_->options().quantum_ns / 2);
+  nap_until(host_ns + nap_ns);
+}
+
+void Fabric::sleep_until_woken() {
+  std::size_t prepared = 0;
+  bool quiet = true;
+  for (; quiet && prepared < ports_.size(); ++prepared) quiet = ports_[prepared]->prepare_sleep();
+  if (quiet) {
+    std::array<epoll_event, 8> events;
+    const timespec limit{0, kIdleSleepNs};
+    const int woken = ::epoll_pwait2(wait_.get(), events.data(), events.size(), &limit, nullptr);
+    // Something at a socket or an eventfd: look at everything.
+    if (woken > 0) serviced_ns_ = 0;
+  }
+  for (std::size_t i = 0; i < prepared; ++i) ports_[i]->end_sleep();
+}
+
+void Fabric::handle_events(Port& port) {
+  for (const auto& event : inbox_.events) {
+    const auto& name = config_.nodes[event.node].name;
+    if (event.kind == NodeEventKind::attached) {
+      ++sessions_[event.node];
+      port_of_node_[event.node] = &port;
+      edge_->attached(event.node, port);
+      emu::log_info(fmt::format("node {} attached", name));
+    } else {
+      edge_->lost(event.node);
+      emu::log_warning(fmt::format("node {} lost: {}", name, event.reason));
+    }
+  }
+  inbox_.events.clear();
+}
+
+void Fabric::publish() {
+  power_->settle(network_->now());
+  update_link_shares();
+  publisher_->publish({*network_, *edge_, *admission_, *pace_, *power_, port_of_node_, sessions_});
+}
+
+// Part of each router's flits that went to another router: what pays for a link. From the
+// counters of the last interval.
+void Fabric::update_link_shares() {
+  link_flits_.resize(static_cast<std::size_t>(network_->routers()));
+  for (std::size_t r = 0; r < link_flits_.size(); ++r) {
+    const auto router = static_cast<emu::RouterId>(r);
+    std::uint64_t all = 0;
+    std::uint64_t to_routers = 0;
+    for (int q = 0; q < network_->ports(router); ++q) {
+      const auto port = static_cast<emu::PortId>(q);
+      std::uint64_t flits = 0;
+      for (const auto& lane : network_->router_counters(router, port).sent) flits += lane.flits;
+      all += flits;
+      if (network_->peer(router, port).router != emu::kNoRouter) to_routers += flits;
+    }
+    auto& before = link_flits_[r];
+    if (all != before.all) {
+      power_->set_link_share(router, static_cast<double>(to_routers - before.to_routers) /
+                                         static_cast<double>(all - before.all));
+    }
+    before = {all, to_routers};
+  }
+}
+
+}  // namespace fabric

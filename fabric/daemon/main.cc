@@ -1,0 +1,144 @@
+// fabricd: the fabric of a cluster as one process. Reads the command line and the configuration,
+// takes the run directory, runs until SIGTERM.
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <atomic>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "emu/base/log.h"
+#include "emu/config/config.h"
+#include "emu/ring/pid_file.h"
+#include "fabric/daemon/eal.h"
+#include "fabric/daemon/fabric.h"
+#include "fabric/daemon/spec.h"
+
+namespace {
+
+constexpr int kFailed = 1;
+constexpr int kBadInput = 2;
+
+std::atomic<bool> g_stop{false};  // the only thing a signal handler may touch
+
+int complain(const std::string& message, int code) {
+  std::fprintf(stderr, "fabricd: %s\n", message.c_str());
+  return code;
+}
+
+void on_signals() {
+  struct sigaction action {};
+  action.sa_handler = [](int) { g_stop.store(true); };
+  ::sigaction(SIGTERM, &action, nullptr);
+  ::sigaction(SIGINT, &action, nullptr);
+  ::signal(SIGPIPE, SIG_IGN);
+}
+
+emu::Result<void> make_directories(const std::string& run_dir) {
+  for (const char* name : {"", "/log", "/metrics", "/nodes"}) {
+    const std::string path = run_dir + name;
+    std::error_code error;
+    std::filesystem::create_directories(path, error);
+    if (error) return emu::fail("directory {}: {}", path, error.message());
+    ::chmod(path.c_str(), 0700);
+  }
+  return {};
+}
+
+// What the schema cannot know, the engine says: whether such a network can be built.
+emu::Result<emu::Config> load_config(const std::string& path) {
+  auto config = path.empty() ? emu::Result<emu::Config>(emu::Config()) : emu::Config::load(path);
+  if (!config) return config;
+  auto network = fabric::Network::make(fabric::network_spec(*config, 0));
+  if (!network) return emu::fail("{}: {}", path, network.error().message);
+  if ((*network)->nodes() != static_cast<int>(config->nodes.size())) {
+    return emu::fail("{}: network.nodes: {} named, but the topology has {}", path,
+                     config->nodes.size(), (*network)->nodes());
+  }
+  return config;
+}
+
+// The configuration that runs stands in the run directory, complete: other programs read it there.
+emu::Result<void> write_config(const emu::Config& config, const std::string& path) {
+  const std::string fresh = path + ".new";
+  std::ofstream out(fresh, std::ios::trunc);
+  out << config.to_toml();
+  out.close();
+  if (!out || std::rename(fresh.c_str(), path.c_str()) != 0) {
+    return emu::fail("cannot write {}: {}", path, std::strerror(errno));
+  }
+  return {};
+}
+
+emu::Result<void> run_fabric(const std::string& run_dir, const emu::Config& config,
+                             emu::PidFile pid_file) {
+  if (auto done = emu::open_log(run_dir + "/log/fabricd.log", "fabricd"); !done) return done;
+  fabric::EalOptions eal;
+  eal.run_dir = run_dir;
+  eal.log_path = run_dir + "/log/fabricd-dpdk.log";
+  if (auto done = fabric::start_eal(eal); !done) return done;
+  // Naps of some microseconds are part of the loop; the kernel's default adds 50 to each.
+  ::prctl(PR_SET_TIMERSLACK, 1000UL);
+  emu::Result<void> result;
+  {
+    auto fabric = fabric::Fabric::make(run_dir, config, std::move(pid_file));
+    if (fabric) {
+      emu::log_info(fmt::format("{} nodes, {} Mb/s, {} bit flits", config.nodes.size(),
+                                config.network.link_mbps, config.network.flit_bits));
+      result = (*fabric)->run(g_stop);
+    } else {
+      result = std::unexpected(fabric.error());
+    }
+  }
+  if (result) {
+    emu::log_info("ends");
+  } else {
+    emu::log_error(result.error().message);
+  }
+  fabric::stop_eal();
+  return result;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app("The fabric of a flitnet cluster.", "fabricd");
+  std::string run_dir;
+  std::string config_path;
+  std::string check_path;
+  app.add_option("--run", run_dir, "run directory of the cluster");
+  app.add_option("--config", config_path, "configuration; default: cluster.toml there");
+  app.add_option("--check", check_path, "only say whether this configuration is right");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : kBadInput;
+  }
+  if (!check_path.empty()) {
+    const auto config = load_config(check_path);
+    return config ? 0 : complain(config.error().message, kBadInput);
+  }
+  if (run_dir.empty()) return complain("--run DIR or --check FILE is needed", kBadInput);
+  on_signals();
+  if (auto done = make_directories(run_dir); !done) return complain(done.error().message, kFailed);
+  auto pid_file = emu::PidFile::acquire(run_dir + "/fabricd.pid");
+  if (!pid_file) return complain(pid_file.error().message, kFailed);
+
+  const std::string resolved = run_dir + "/cluster.toml";
+  if (config_path.empty() && std::filesystem::exists(resolved)) config_path = resolved;
+  auto config = load_config(config_path);
+  if (!config) return complain(config.error().message, kBadInput);
+  if (auto done = write_config(*config, resolved); !done) {
+    return complain(done.error().message, kFailed);
+  }
+  auto done = run_fabric(run_dir, *config, std::move(*pid_file));
+  return done ? 0 : complain(done.error().message, kFailed);
+}

@@ -1,0 +1,23 @@
+// From the configuration of a cluster to what the engine, the books and the ports are built from.
+// Called by fabricd; tests and benchmarks build the same fabric from the same file.
+#pragma once
+
+#include "emu/base/units.h"
+#include "emu/clock/pace.h"
+#include "emu/config/config.h"
+#include "fabric/admit/book.h"
+#include "fabric/port/port.h"
+#include "fabric/router/spec.h"
+
+namespace fabric {
+
+// Packets that a node may have in the fabric at once: its slots in shared memory. At 400 Mb/s and
+// 40 flits, five times what it sends within the launch horizon of 10 ms.
+inline constexpr std::size_t kSlotsPerNode = 4096;
+
+NetworkSpec network_spec(const emu::Config& config, emu::Cycle start);
+BookLimits book_limits(const emu::Config& config);
+EdgeRules edge_rules(const emu::Config& config);
+emu::PaceOptions pace_options(const emu::Config& config);
+
+}  // namespace fabric

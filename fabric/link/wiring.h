@@ -1,0 +1,38 @@
+// Which box word every port's flits and credits go to. Units are the routers, then the groups of
+// eight HCAs; node n is word n % 8 of group n / 8. Built once from the graph by fabric/router.
+#pragma once
+
+#include <vector>
+
+#include "emu/lane/box.h"
+#include "fabric/topo/graph.h"
+
+namespace fabric {
+
+struct Wiring {
+  int routers = 0;
+  int groups = 0;
+  std::vector<emu::Outlet> outlets;  // [unit]
+  int units() const { return routers + groups; }
+};
+
+Wiring make_wiring(const Graph& graph);
+
+// The links' contents for some cycles to come: a row of boxes per cycle, as many as the delay
+// needs.
+class BoxWheel {
+ public:
+  BoxWheel(int units, int delay);
+  // Boxes of all units for the flits that arrive in `cycle`.
+  emu::Box* row(emu::Cycle cycle) { return &boxes_[(cycle & mask_) * units_]; }
+  const emu::Box* row(emu::Cycle cycle) const { return &boxes_[(cycle & mask_) * units_]; }
+  int delay() const { return delay_; }
+
+ private:
+  std::size_t units_;
+  std::size_t mask_;
+  int delay_;
+  std::vector<emu::Box> boxes_;
+};
+
+}  // namespace fabric

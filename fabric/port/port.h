@@ -1,0 +1,92 @@
+// What fabricd's loop sees of any way to attach (shm, udp, ethdev): packets in, deliveries and
+// events out, nodes that come and go. A port serves any number of nodes. One thread calls it; it
+// never blocks and keeps no time.
+//
+//   loop:  port.service(host_ns, inbox)   accept, handshake, heartbeat, loss: rare work
+//          port.receive(now, inbox)       bursts: inbox.packets enter the wire halves
+//          port.deliver / injected / answer ...
+//          port.flush(now)                publish rings, send frames, wake who sleeps
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "emu/base/units.h"
+#include "emu/wire/message.h"
+#include "fabric/port/packets.h"
+
+namespace fabric {
+
+enum class NodeEventKind : std::uint8_t { attached, lost };
+struct NodeEvent {
+  emu::NodeId node;
+  NodeEventKind kind;
+  std::string reason;  // of a loss: what the log says
+};
+
+// What came in. The loop takes everything out after each receive().
+struct Inbox {
+  std::vector<PacketHandle> packets;  // state fabric, meta filled and checked
+  std::vector<NodeEvent> events;
+};
+
+// Counted by a port for each of its nodes; plain words with one writer.
+struct AttachCounters {
+  std::uint64_t packets_in = 0;
+  std::uint64_t bytes_in = 0;
+  std::uint64_t packets_out = 0;
+  std::uint64_t bytes_out = 0;
+  std::uint64_t wakeups = 0;      // system calls to wake the node
+  std::uint64_t violations = 0;   // descriptors or frames that were refused
+  std::uint64_t given_up = 0;     // times that emulated time stopped waiting for a stuck node
+  std::uint64_t backlog_max = 0;  // deliveries that waited because the node did not take them
+};
+
+// Which nodes exist and what a node may ask for; from the configuration. Every port checks each
+// descriptor against it before the packet becomes the fabric's.
+struct EdgeRules {
+  std::size_t node_count = 0;
+  std::size_t flit_bytes = 16;
+  std::uint16_t flits_max = 512;                     // longest worm
+  std::uint16_t lanes_of_class[emu::kClassCount]{};  // mask of VLs per TrafficClass
+  emu::CycleTime cycle_time;
+  emu::Cycle horizon_cycles = 0;  // packets may ask to wait at most this long for their launch
+  std::vector<std::string> node_names;
+};
+
+// Null when the descriptor is well formed, else which field is wrong.
+const char* descriptor_fault(const emu::TxDesc& desc, const EdgeRules& rules, emu::Cycle now);
+
+class Port {
+ public:
+  virtual ~Port() = default;
+
+  virtual void service(std::uint64_t host_ns, Inbox& inbox) = 0;
+  virtual void receive(emu::Cycle now, Inbox& inbox) = 0;
+
+  // Only for nodes that are attached through this port. deliver() takes the packet over and ends
+  // its way by PacketMemory::release() when the node has done with it.
+  virtual void deliver(emu::NodeId node, PacketHandle packet, const emu::RxDesc& desc) = 0;
+  virtual void injected(emu::NodeId node, const emu::Injected& event) = 0;
+  virtual void answer(emu::NodeId node, const emu::Answer& answer) = 0;
+  virtual void flush(emu::Cycle now) = 0;
+
+  // The cycle up to which emulated time may run for the sake of the nodes that say how far they
+  // have served (kNever: none does). Called once a turn, before the engine steps.
+  virtual emu::Cycle follow(emu::Cycle, std::uint64_t /*host_ns*/) { return emu::kNever; }
+
+  // Sleeping of the loop: announces it to the nodes and looks once more; false means that
+  // something is there. wait_fds() become readable when there is something to service or receive.
+  virtual bool prepare_sleep() = 0;
+  virtual void end_sleep() = 0;
+  virtual std::vector<int> wait_fds() const = 0;  // constant after start
+  // Host time of the next thing that service() wants to do by itself; ~0: nothing.
+  virtual std::uint64_t next_service_ns() const = 0;
+
+  virtual const AttachCounters& counters(emu::NodeId node) const = 0;
+  virtual bool attached(emu::NodeId node) const = 0;
+};
+
+}  // namespace fabric

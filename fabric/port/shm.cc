@@ -1,0 +1,204 @@
+#include "fabric/port/shm.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "emu/base/check.h"
+#include "fabric/port/shm_session.h"
+
+namespace fabric {
+
+namespace {
+
+constexpr std::size_t kBurst = 64;
+// One node may bring at most this many packets a turn, so that the others get theirs.
+constexpr std::size_t kTurnPackets = 1024;
+// Sockets are looked at this often when the loop never sleeps.
+constexpr std::uint64_t kSocketsEveryNs = 1'000'000;
+// A node that takes nothing for this long while packets wait for it holds other nodes' buffers.
+constexpr std::uint64_t kStalledNs = 3'000'000'000;
+// A node that does not read its injected events gets none of its packets taken meanwhile.
+constexpr std::size_t kInjectedBacklog = 4096;
+
+}  // namespace
+
+// --- packets in -------------------------------------------------------------------------------
+
+void ShmPort::receive(emu::Cycle now, Inbox& inbox) {
+  for (ShmSession* session : live_) {
+    take_back_released(*session);
+    receive_from(*session, now, inbox);
+  }
+}
+
+void ShmPort::take_back_released(ShmSession& session) {
+  std::array<emu::Free, kBurst> burst;
+  while (const std::size_t count = session.rx_free.pop(burst)) {
+    for (std::size_t i = 0; i < count; ++i) {
+      const PacketHandle packet = burst[i].buffer;
+      const bool holds = memory_.valid(packet) && memory_.meta(packet).state == SlotState::holder &&
+                         memory_.meta(packet).holder == session.node;
+      if (!holds) {
+        ++counters_[session.node].violations;
+        session.fault("released a packet that it does not hold");
+        return;
+      }
+      memory_.release(packet);
+    }
+    if (count < kBurst) return;
+  }
+}
+
+void ShmPort::receive_from(ShmSession& session, emu::Cycle now, Inbox& inbox) {
+  AttachCounters& counters = counters_[session.node];
+  std::array<emu::TxDesc, kBurst> burst;
+  for (std::size_t taken = 0; taken < kTurnPackets && session.reason.empty();) {
+    if (session.injected.waiting() > kInjectedBacklog) return;
+    const std::size_t count = session.tx.pop(burst);
+    for (std::size_t i = 0; i < count; ++i) {
+      const emu::TxDesc& desc = burst[i];
+      const PacketHandle packet = handle_of(session.pool, static_cast<std::uint16_t>(desc.buffer));
+      const char* wrong = descriptor_fault(desc, options_.rules, now);
+      if (desc.buffer >= options_.slots_per_node ||
+          memory_.meta(packet).state != SlotState::sender) {
+        wrong = "buffer";
+      }
+      if (wrong != nullptr) {
+        ++counters.violations;
+        session.fault(std::string("sent a descriptor with a wrong ") + wrong);
+        return;
+      }
+      PacketMeta& meta = memory_.meta(packet);
+      meta.cookie = desc.cookie;
+      meta.launch_cycle = desc.launch_cycle;
+      meta.length = desc.length;
+      meta.flits = desc.flits;
+      meta.source = session.node;
+      meta.dest = desc.dest;
+      meta.vl_in = desc.vl_in;
+      meta.vl_out = desc.vl_out;
+      meta.traffic_class = desc.traffic_class;
+      meta.kind = desc.kind;
+      meta.state = SlotState::fabric;
+      counters.bytes_in += desc.length;
+      inbox.packets.push_back(packet);
+    }
+    counters.packets_in += count;
+    session.in_fabric += count;
+    taken += count;
+    if (count < kBurst) return;
+  }
+}
+
+// --- deliveries and events out ----------------------------------------------------------------
+
+void ShmPort::deliver(emu::NodeId node, PacketHandle packet, const emu::RxDesc& desc) {
+  PacketMeta& meta = memory_.meta(packet);
+  meta.state = SlotState::holder;
+  meta.holder = node;
+  emu::RxDesc out = desc;
+  out.buffer = packet;
+  sessions_[node]->rx.add(out);
+  ++counters_[node].packets_out;
+  counters_[node].bytes_out += desc.length;
+}
+
+void ShmPort::injected(emu::NodeId node, const emu::Injected& event) {
+  sessions_[node]->injected.add(event);
+}
+
+void ShmPort::answer(emu::NodeId node, const emu::Answer& answer) {
+  sessions_[node]->answers.add(answer);
+}
+
+emu::Cycle ShmPort::follow(emu::Cycle now, std::uint64_t host_ns) {
+  emu::Cycle limit = emu::kNever;
+  for (ShmSession* session : live_) {
+    const emu::Cycle served = session->served->cycle.load(std::memory_order_acquire);
+    limit = std::min(limit, session->follower.limit(options_.follow, served, now, host_ns));
+    counters_[session->node].given_up += session->follower.take_given_up();
+  }
+  return limit;
+}
+
+void ShmPort::flush(emu::Cycle now) {
+  for (ShmSession* session : live_) {
+    bool pushed = session->rx.push();
+    pushed |= session->injected.push();
+    pushed |= session->answers.push();
+    // Slots that come back wake a node only if it may be out of them.
+    const std::size_t lacking = session->in_fabric + session->tx_free.waiting();
+    if (session->tx_free.push()) pushed |= lacking > options_.slots_per_node / 2;
+    if (pushed && session->waker.wake()) {
+      ++counters_[session->node].wakeups;
+      session->follower.woken(session->served->cycle.load(std::memory_order_relaxed), now);
+    }
+    if (session->rx.waiting() != 0) {
+      auto& most = counters_[session->node].backlog_max;
+      most = std::max<std::uint64_t>(most, session->rx.waiting());
+    }
+  }
+}
+
+// --- sleeping ---------------------------------------------------------------------------------
+
+bool ShmPort::prepare_sleep() {
+  for (ShmSession* session : live_) session->sleeper.prepare_sleep();
+  for (ShmSession* session : live_) {
+    if (!session->tx.empty() || !session->rx_free.empty()) {
+      for (ShmSession* other : live_) other->sleeper.cancel_sleep();
+      return false;
+    }
+  }
+  return true;
+}
+
+void ShmPort::end_sleep() {
+  for (ShmSession* session : live_) session->sleeper.awake();
+  serviced_ns_ = 0;  // whatever woke us may be a socket
+}
+
+std::uint64_t ShmPort::next_service_ns() const {
+  // Packets that a node does not take, and connections that say nothing, are timed by service().
+  const bool timed = !greetings_.empty() || !draining_.empty() ||
+                     std::any_of(live_.begin(), live_.end(), [](ShmSession* session) {
+                       return session->in_ring_before != 0 || session->rx.waiting() != 0;
+                     });
+  return timed ? serviced_ns_ + 10 * kSocketsEveryNs : ~std::uint64_t{0};
+}
+
+// --- who comes and goes -----------------------------------------------------------------------
+
+void ShmPort::service(std::uint64_t host_ns, Inbox& inbox) {
+  const std::uint64_t elapsed = host_ns - serviced_ns_;
+  if (elapsed < kSocketsEveryNs) return;
+  lose_broken(inbox);
+  poll_sockets(host_ns, inbox);
+  greet(host_ns, inbox);
+  // A pause of the whole process is nobody's fault: long gaps count as 10 ms.
+  const auto counted = std::min<std::uint64_t>(elapsed, 10 * kSocketsEveryNs);
+  for (ShmSession* session : live_) {
+    if (!progress(*session, counted)) session->fault("does not take its packets");
+  }
+  lose_broken(inbox);
+  reap_drained();
+  serviced_ns_ = host_ns;
+}
+
+void ShmPort::lose_broken(Inbox& inbox) {
+  const std::vector<ShmSession*> all(live_);
+  for (ShmSession* session : all) {
+    if (session->rings_broken()) session->fault("wrote an impossible ring index");
+    if (!session->reason.empty()) lose(session->node, session->reason, inbox);
+  }
+}
+
+bool ShmPort::progress(ShmSession& session, std::uint64_t elapsed_ns) {
+  const std::size_t in_ring = session.rx.in_ring();
+  const bool stuck = in_ring != 0 && in_ring >= session.in_ring_before;
+  session.stalled_ns = stuck && session.in_ring_before != 0 ? session.stalled_ns + elapsed_ns : 0;
+  session.in_ring_before = in_ring;
+  return session.stalled_ns < kStalledNs;
+}
+
+}  // namespace fabric

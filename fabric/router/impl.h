@@ -1,0 +1,67 @@
+// What a Network does without knowing its scheduler, and what it asks of the engine that knows.
+// Private to fabric/router: network.cc and engine.h.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "fabric/link/wiring.h"
+#include "fabric/route/table.h"
+#include "fabric/router/network.h"
+#include "hca/wire/events.h"
+#include "hca/wire/launch.h"
+#include "hca/wire/message.h"
+
+namespace fabric {
+
+struct Network::Impl {
+  Impl(const NetworkSpec& network_spec, Graph network_graph, ControlHook* control_hook);
+  virtual ~Impl() = default;
+
+  // Executes cycles; each in the order launches, HCAs, routers.
+  virtual void step(emu::Cycle cycles) = 0;
+  // A message whose launch has come goes to the wire half of its source.
+  virtual void ready(hca::MessageId id) = 0;
+  // Stamps are counted from an epoch that moved on by so many cycles.
+  virtual void age(std::uint64_t moved) = 0;
+  // Ends the running energy window; next_window is then the end of the next one.
+  virtual void close_window() = 0;
+  virtual void set_weights(emu::RouterId router, emu::PortId port, const emu::VlWeights& w) = 0;
+  virtual void set_wire_weights(emu::NodeId node, const emu::VlWeights& w) = 0;
+  virtual void set_vtick(emu::RouterId router, emu::PortId port, emu::Vl vl, emu::Vtick vtick) = 0;
+  virtual void set_wire_vtick(emu::NodeId node, emu::Vl vl, emu::Vtick vtick) = 0;
+  virtual PortCounters router_counters(emu::RouterId router, emu::PortId port) const = 0;
+  virtual PortCounters wire_counters(emu::NodeId node) const = 0;
+  virtual Occupancy occupancy(emu::RouterId router, emu::PortId port) const = 0;
+  virtual int wire_backlog(emu::NodeId node) const = 0;
+  virtual std::string audit() const = 0;
+
+  void jump(emu::Cycle cycle);
+  // The last delivery's credit needs a link's delay to come home.
+  bool idle() const {
+    const emu::Cycle home = events.last_done + static_cast<emu::Cycle>(spec.link_delay);
+    return events.live == 0 && (events.last_done == 0 || now > home);
+  }
+
+  NetworkSpec spec;
+  Graph graph;
+  RouteTable routes;
+  Wiring wiring;
+  BoxWheel wheel;
+  hca::MessageTable messages;
+  hca::Events events;
+  hca::LaunchQueue launches;
+  ControlHook* hook;
+  emu::Cycle now;
+  emu::Cycle next_window;  // first cycle of the next energy window
+  std::vector<ActivityWindow> windows;
+  std::vector<emu::RouterId> order;
+};
+
+// One function per file, so that the engines compile in parallel; fcfs, virtual_clock and fgvc
+// share one.
+std::unique_ptr<Network::Impl> make_stamp_engine(const NetworkSpec&, Graph, ControlHook*);
+std::unique_ptr<Network::Impl> make_turn_engine(const NetworkSpec&, Graph, ControlHook*);
+std::unique_ptr<Network::Impl> make_weight_engine(const NetworkSpec&, Graph, ControlHook*);
+
+}  // namespace fabric

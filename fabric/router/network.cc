@@ -1,0 +1,216 @@
+#include "fabric/router/network.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "emu/base/check.h"
+#include "emu/lane/stamp.h"
+#include "fabric/router/impl.h"
+
+namespace fabric {
+
+namespace {
+
+emu::Cycle window_after(emu::Cycle cycle, int length) {
+  const auto n = static_cast<emu::Cycle>(length);
+  return (cycle / n + 1) * n;
+}
+emu::Cycle epoch_of(emu::Cycle cycle) { return cycle - cycle % emu::kStampPeriod; }
+
+emu::Result<void> check_range(const char* field, int value, int low, int high) {
+  if (value >= low && value <= high) return {};
+  return emu::fail("{}: {} is not in {} ... {}", field, value, low, high);
+}
+
+emu::Result<void> check_spec(const NetworkSpec& spec) {
+  for (const auto& result : {check_range("vc_buf_size", spec.vc_buf_size, 1, emu::kCountMax),
+                             check_range("link_delay", spec.link_delay, 1, 15),
+                             check_range("packets_per_node", spec.packets_per_node, 1, 1 << 16),
+                             check_range("answer_flits", spec.answer_flits, 1, hca::kFlitsMax),
+                             check_range("energy_window", spec.energy_window, 1, 1 << 20)}) {
+    if (!result) return result;
+  }
+  for (const emu::Vtick vtick : spec.lane_vtick) {
+    if (auto result = check_range("lane_vtick", vtick, 0, emu::kVtickMax); !result) return result;
+  }
+  return {};
+}
+
+emu::Result<Graph> make_graph(const NetworkSpec& spec) {
+  return spec.topology == TopologyKind::single ? make_single(spec.nodes)
+                                               : make_mesh(spec.mesh_k, spec.nodes_per_router);
+}
+
+}  // namespace
+
+std::array<emu::Vtick, emu::kVlCount> default_lane_vticks(
+    const std::array<emu::LaneMask, emu::kClassCount>& lanes_of_class) {
+  std::array<emu::Vtick, emu::kVlCount> vticks{};
+  const auto real_time = lanes_of_class[static_cast<int>(emu::TrafficClass::real_time)];
+  for (unsigned v = 0; v < emu::kVlCount; ++v) {
+    vticks[v] =
+        (real_time >> v) & 1U ? static_cast<emu::Vtick>(std::popcount(real_time)) : emu::kVtickMax;
+  }
+  return vticks;
+}
+
+Network::Impl::Impl(const NetworkSpec& network_spec, Graph network_graph, ControlHook* control_hook)
+    : spec(network_spec),
+      graph(std::move(network_graph)),
+      routes(route_xy(graph)),
+      wiring(make_wiring(graph)),
+      wheel(wiring.units(), spec.link_delay),
+      messages(static_cast<int>(graph.nodes.size()), spec.packets_per_node),
+      events(messages.size()),
+      launches(messages.size()),
+      hook(control_hook),
+      now(spec.start),
+      next_window(window_after(spec.start, spec.energy_window)) {
+  windows.reserve(graph.routers.size() * kActivityWindowsMax);
+  for (std::size_t r = 0; r < graph.routers.size(); ++r)
+    order.push_back(static_cast<emu::RouterId>(r));
+}
+
+void Network::Impl::jump(emu::Cycle cycle) {
+  const std::uint64_t moved = epoch_of(cycle) - epoch_of(now);
+  now = cycle;
+  if (moved != 0) age(moved);
+  if (now < next_window) return;
+  close_window();  // it ended in the idle time
+  next_window = window_after(now, spec.energy_window);
+}
+
+emu::Result<std::unique_ptr<Network>> Network::make(const NetworkSpec& spec, ControlHook* hook) {
+  if (auto result = check_spec(spec); !result) return std::unexpected(result.error());
+  auto graph = make_graph(spec);
+  if (!graph) return std::unexpected(graph.error());
+  if (auto safe = check_no_deadlock(*graph, route_xy(*graph)); !safe)
+    return std::unexpected(safe.error());
+  using Make = std::unique_ptr<Impl> (*)(const NetworkSpec&, Graph, ControlHook*);
+  constexpr std::array<Make, emu::kSchedulerKindCount> kMakers = {
+      make_stamp_engine, make_turn_engine,   make_stamp_engine,
+      make_stamp_engine, make_weight_engine, make_weight_engine};
+  const auto kind = static_cast<std::size_t>(spec.scheduler);
+  if (kind >= kMakers.size()) return emu::fail("scheduler: {} is none", kind);
+  return std::unique_ptr<Network>(new Network(kMakers[kind](spec, std::move(*graph), hook)));
+}
+
+Network::Network(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Network::~Network() = default;
+
+int Network::nodes() const { return static_cast<int>(impl_->graph.nodes.size()); }
+int Network::routers() const { return static_cast<int>(impl_->graph.routers.size()); }
+int Network::ports(emu::RouterId router) const {
+  return static_cast<int>(impl_->graph.routers[router].size());
+}
+emu::RouterId Network::router_of(emu::NodeId node) const { return impl_->graph.nodes[node].router; }
+emu::PortId Network::port_of(emu::NodeId node) const { return impl_->graph.nodes[node].port; }
+int Network::hops(emu::NodeId src, emu::NodeId dest) const {
+  return static_cast<int>(path(impl_->graph, impl_->routes, src, dest).size());
+}
+emu::PortId Network::route(emu::RouterId router, emu::NodeId dest) const {
+  return impl_->routes.out_port(router, dest);
+}
+Network::Peer Network::peer(emu::RouterId router, emu::PortId port) const {
+  const PortEnd& end = impl_->graph.routers[router][port];
+  return {end.router, end.port};
+}
+emu::Cycle Network::now() const { return impl_->now; }
+
+bool Network::submit(emu::NodeId src, const hca::SendPacket& packet) {
+  CHECK(src < impl_->graph.nodes.size() && packet.dest < impl_->graph.nodes.size());
+  CHECK(packet.flits >= 1 && packet.flits <= hca::kFlitsMax);
+  CHECK(packet.vl_in < emu::kVlCount && packet.vl_out < emu::kVlCount);
+  const hca::MessageId id = impl_->messages.take(src);
+  if (id == hca::kNoMessage) return false;
+  hca::Message& message = impl_->messages[id];
+  message.cookie = packet.cookie;
+  message.launch = std::max(packet.launch, impl_->now);
+  message.handle = packet.handle;
+  message.flits = packet.flits;
+  message.src = src;
+  message.dest = packet.dest;
+  message.vtick = std::min(packet.vtick, emu::kVtickMax);
+  message.rejected_by = emu::kNoRouter;
+  message.vl_in = packet.vl_in;
+  message.vl_out = packet.vl_out;
+  message.traffic_class = packet.traffic_class;
+  message.kind = packet.kind;
+  message.is_answer = false;
+  if (message.launch <= impl_->now) {
+    impl_->ready(id);
+  } else {
+    impl_->launches.push(message.launch, id);
+  }
+  return true;
+}
+int Network::room(emu::NodeId src) const { return impl_->messages.room(src); }
+
+void Network::step(emu::Cycle cycles) { impl_->step(cycles); }
+void Network::run_until(emu::Cycle cycle) {
+  while (impl_->now < cycle) {
+    if (impl_->idle()) {
+      const emu::Cycle next = std::min(cycle, impl_->launches.next());
+      if (next > impl_->now) impl_->jump(next);
+      if (impl_->now == cycle) return;
+    }
+    // Long enough to be cheap, short enough to notice idle time.
+    constexpr emu::Cycle kStretch = 256;
+    impl_->step(std::min(cycle - impl_->now, kStretch));
+  }
+}
+bool Network::idle() const { return impl_->idle(); }
+emu::Cycle Network::next_event_cycle() const {
+  return impl_->idle() ? std::max(impl_->launches.next(), impl_->now) : impl_->now;
+}
+void Network::skip_to(emu::Cycle cycle) {
+  CHECK(impl_->idle() && cycle >= impl_->now && impl_->launches.next() >= cycle);
+  impl_->jump(cycle);
+}
+
+std::span<const hca::InjectedEvent> Network::injected() const { return impl_->events.injected; }
+std::span<const hca::DeliveredEvent> Network::delivered() const { return impl_->events.delivered; }
+std::span<const hca::AnswerEvent> Network::answers() const { return impl_->events.answers; }
+std::span<const ActivityWindow> Network::activity() const { return impl_->windows; }
+void Network::clear_events() {
+  for (const hca::MessageId id : impl_->events.done) impl_->messages.give_back(id);
+  impl_->events.done.clear();
+  impl_->events.injected.clear();
+  impl_->events.delivered.clear();
+  impl_->events.answers.clear();
+  impl_->windows.clear();
+}
+
+void Network::set_weights(emu::RouterId router, emu::PortId in_port, const emu::VlWeights& w) {
+  impl_->set_weights(router, in_port, w);
+}
+void Network::set_wire_weights(emu::NodeId node, const emu::VlWeights& w) {
+  impl_->set_wire_weights(node, w);
+}
+void Network::set_lane_vtick(emu::RouterId router, emu::PortId in_port, emu::Vl vl,
+                             emu::Vtick vtick) {
+  if (impl_->spec.scheduler != emu::SchedulerKind::virtual_clock) return;
+  impl_->set_vtick(router, in_port, vl, std::min(vtick, emu::kVtickMax));
+}
+void Network::set_wire_vtick(emu::NodeId node, emu::Vl vl, emu::Vtick vtick) {
+  if (impl_->spec.scheduler != emu::SchedulerKind::virtual_clock) return;
+  impl_->set_wire_vtick(node, vl, std::min(vtick, emu::kVtickMax));
+}
+
+PortCounters Network::router_counters(emu::RouterId router, emu::PortId port) const {
+  return impl_->router_counters(router, port);
+}
+PortCounters Network::wire_counters(emu::NodeId node) const { return impl_->wire_counters(node); }
+Network::Occupancy Network::occupancy(emu::RouterId router, emu::PortId port) const {
+  return impl_->occupancy(router, port);
+}
+int Network::wire_backlog(emu::NodeId node) const { return impl_->wire_backlog(node); }
+
+void Network::set_step_order(std::span<const emu::RouterId> order) {
+  CHECK(std::is_permutation(order.begin(), order.end(), impl_->order.begin(), impl_->order.end()));
+  impl_->order.assign(order.begin(), order.end());
+}
+std::string Network::audit() const { return impl_->audit(); }
+std::uint64_t Network::digest() const { return impl_->events.digest; }
+
+}  // namespace fabric

@@ -1,0 +1,142 @@
+// The whole fabric and the wire half of every attached HCA: packets in, events out, cycle by cycle.
+// Called by fabric/daemon, tests/sim, tests/bench/engine. No I/O, no threads, no wall clock;
+// nothing is allocated after construction. What happens in which cycle is written in README.md
+// beside this file.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "emu/base/result.h"
+#include "emu/base/units.h"
+#include "emu/lane/policy.h"
+#include "fabric/router/control_hook.h"
+#include "fabric/router/spec.h"
+#include "hca/wire/packet.h"
+
+namespace fabric {
+
+// Counted when a tail crosses the crossbar (router) or passes the link (HCA).
+struct LaneCounters {
+  std::uint64_t flits = 0;
+  std::uint64_t packets = 0;
+};
+
+struct PortCounters {
+  std::array<LaneCounters, emu::kVlCount> sent{};  // through this port towards its link, by lane
+  std::array<LaneCounters, emu::kVlCount> received{};  // from its link, by lane
+  std::uint64_t wait_cycles =
+      0;  // a flit was there, none could leave: no lane of them had a credit
+};
+
+// What a router did in one energy window; windows in which it did nothing are left out. Per flit:
+// arrived = one input-buffer write; crossed = input-buffer read, crossbar, output-buffer write and
+// one scheduler decision; sent = output-buffer read and link; heads = output-lane arbitration of a
+// message.
+struct ActivityWindow {
+  emu::Cycle begin;
+  emu::RouterId router;
+  std::uint32_t arrived;
+  std::uint32_t crossed;
+  std::uint32_t sent;
+  std::uint32_t heads;
+};
+
+class Network {
+ public:
+  // Fails with a message that names the field and its range. `hook` may be null: every probe is
+  // accepted; otherwise it must outlive the network.
+  static emu::Result<std::unique_ptr<Network>> make(const NetworkSpec& spec,
+                                                    ControlHook* hook = nullptr);
+  ~Network();
+  Network(const Network&) = delete;
+  Network& operator=(const Network&) = delete;
+
+  int nodes() const;
+  int routers() const;
+  int ports(emu::RouterId router) const;
+  // Where node n is attached.
+  emu::RouterId router_of(emu::NodeId node) const;
+  emu::PortId port_of(emu::NodeId node) const;
+  // Routers that a packet crosses from src to dest.
+  int hops(emu::NodeId src, emu::NodeId dest) const;
+  // Output port of `router` for packets to `dest`.
+  emu::PortId route(emu::RouterId router, emu::NodeId dest) const;
+  // A neighbour over a link, or {kNoRouter, 0} where an HCA or nothing is attached.
+  struct Peer {
+    emu::RouterId router;
+    emu::PortId port;
+  };
+  Peer peer(emu::RouterId router, emu::PortId port) const;
+
+  // Next cycle to be executed.
+  emu::Cycle now() const;
+
+  // False: `packets_per_node` packets of this node are under way (or delivered and not yet
+  // drained); try again after a clear_events(). Never fails otherwise: bad fields are bugs of the
+  // caller (CHECK). The packet is ready to leave in cycle max(launch, now()).
+  bool submit(emu::NodeId src, const hca::SendPacket& packet);
+  // Packets that submit(src) would still take.
+  int room(emu::NodeId src) const;
+
+  // Executes cycles now() ... now() + cycles - 1.
+  void step(emu::Cycle cycles);
+  // Executes up to, not including, `cycle`; jumps over cycles in which nothing can happen.
+  void run_until(emu::Cycle cycle);
+  // Nothing is in the fabric or ready to leave; packets with a later launch may wait.
+  bool idle() const;
+  // Earliest cycle in which something can happen: now() unless idle, else the next launch, or
+  // kNever.
+  emu::Cycle next_event_cycle() const;
+  // Moves the clock on without executing; the network must be idle and have no launch before
+  // `cycle`. The first use may come before any submit: the clock of a fabric that was restarted.
+  void skip_to(emu::Cycle cycle);
+
+  // Events since the last clear_events, in order of cycles. Within a cycle by node.
+  std::span<const hca::InjectedEvent> injected() const;
+  std::span<const hca::DeliveredEvent> delivered() const;
+  std::span<const hca::AnswerEvent> answers() const;
+  // Windows since the last clear_events; the oldest are dropped beyond kActivityWindowsMax a
+  // router.
+  std::span<const ActivityWindow> activity() const;
+  static constexpr int kActivityWindowsMax = 256;
+  void clear_events();
+
+  // Takes effect from the next cycle on. wrr and two_level only; spent weights start afresh.
+  void set_weights(emu::RouterId router, emu::PortId in_port, const emu::VlWeights& weights);
+  void set_wire_weights(emu::NodeId node, const emu::VlWeights& weights);
+  // virtual_clock only.
+  void set_lane_vtick(emu::RouterId router, emu::PortId in_port, emu::Vl vl, emu::Vtick vtick);
+  void set_wire_vtick(emu::NodeId node, emu::Vl vl, emu::Vtick vtick);
+
+  // Counters since construction.
+  PortCounters router_counters(emu::RouterId router, emu::PortId port) const;
+  PortCounters wire_counters(emu::NodeId node) const;
+  // Flits of each lane now in the input and the output buffer of a port.
+  struct Occupancy {
+    std::array<std::uint8_t, emu::kVlCount> input{};
+    std::array<std::uint8_t, emu::kVlCount> output{};
+  };
+  Occupancy occupancy(emu::RouterId router, emu::PortId port) const;
+  // Packets ready and not yet wholly injected at a node's wire half.
+  int wire_backlog(emu::NodeId node) const;
+
+  // For tests. Routers are stepped in this order (a permutation); the result must not depend on it.
+  void set_step_order(std::span<const emu::RouterId> order);
+  // Empty, or a sentence about the first broken invariant: credits and flits of every link lane add
+  // up to its buffer, no output lane has two owners, every message is somewhere. Slow.
+  std::string audit() const;
+  // Hash of what every message did since the start; equal runs have equal hashes.
+  std::uint64_t digest() const;
+
+  struct Impl;  // fabric/router/impl.h
+ private:
+  explicit Network(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace fabric

@@ -1,0 +1,43 @@
+// Stage 2: the head at the front of an input lane looks up its output port; probes and releases ask
+// admission. In: `routing`. Out: `target`, and `arbitrating` for the next cycle.
+#pragma once
+
+#include "fabric/router/state.h"
+
+namespace fabric {
+
+inline void ask_admission(const RouterState& r, unsigned in_lane, unsigned out_port,
+                          hca::Message& message, ControlHook& hook, emu::Cycle now) {
+  if (message.rejected_by != emu::kNoRouter) return;  // a refused probe asks nobody any more
+  const ControlHead head = {.router = r.id,
+                            .in_port = static_cast<emu::PortId>(port_of_lane(in_lane)),
+                            .out_port = static_cast<emu::PortId>(out_port),
+                            .kind = message.kind,
+                            .src = message.src,
+                            .dest = message.dest,
+                            .cookie = message.cookie,
+                            .handle = message.handle,
+                            .cycle = now};
+  const bool accepted = hook.at_route(head);
+  if (!accepted && message.kind == emu::PacketKind::probe) message.rejected_by = r.id;
+}
+
+inline void stage2_route(RouterState& r, const Surroundings& world, emu::Cycle now) {
+  for (unsigned ports = emu::ports_of(r.routing); ports != 0; ports &= ports - 1) {
+    const unsigned port = emu::first_bit(ports);
+    for (unsigned lanes = r.routing[port]; lanes != 0; lanes &= lanes - 1) {
+      const unsigned in_lane = lane_slot(port, emu::first_bit(lanes));
+      hca::Message& message = world.messages[r.in_messages[in_lane].front()];
+      const unsigned out_port = r.route[message.dest];
+      r.out_port[in_lane] = static_cast<std::uint8_t>(out_port);
+      r.target[in_lane] = static_cast<LaneIndex>(lane_slot(out_port, message.vl_out));
+      if (message.kind != emu::PacketKind::data && !message.is_answer && world.hook != nullptr) {
+        ask_admission(r, in_lane, out_port, message, *world.hook, now);
+      }
+    }
+  }
+  r.arbitrating |= r.routing;
+  r.routing = emu::kNoLanes8;
+}
+
+}  // namespace fabric

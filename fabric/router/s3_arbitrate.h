@@ -1,0 +1,79 @@
+// Stage 3: a head takes its output lane, which its message holds until the tail has crossed; others
+// wait in line, first come first served. In: `arbitrating`, and tails that crossed in this cycle.
+// Out: owner, `active`, `ready`, and the message's place in the output lane.
+#pragma once
+
+#include "fabric/router/s1_decode.h"
+#include "fabric/router/state.h"
+
+namespace fabric {
+
+inline void take_output_lane(RouterState& r, unsigned in_lane) {
+  const unsigned out_lane = r.target[in_lane];
+  const unsigned in_port = port_of_lane(in_lane);
+  const unsigned out_port = port_of_lane(out_lane);
+  const std::uint16_t in_bit = vl_bit(in_lane);
+  const std::uint16_t out_bit = vl_bit(out_lane);
+  r.owner[out_lane] = static_cast<LaneIndex>(in_lane);
+  r.active[in_port] |= in_bit;
+  r.from[out_port][in_port] |= in_bit;
+  if ((r.out_full[out_port] & out_bit) == 0) r.ready[in_port] |= in_bit;
+  // The whole of the lane's earlier messages has crossed, so the head will stand behind what is
+  // there.
+  r.out_messages[out_lane].push(r.in_messages[in_lane].front());
+  if ((r.head_waits[out_port] & out_bit) == 0) {
+    r.head_waits[out_port] |= out_bit;
+    r.head_dist.set(out_port, vl_of_lane(out_lane),
+                    r.out_count.get(out_port, vl_of_lane(out_lane)));
+  }
+  ++r.heads;
+}
+
+// The tail of the front message of `in_lane` has crossed: its output lane goes to the first in
+// line, the next message of the input lane comes to the front.
+inline void release_output_lane(RouterState& r, unsigned in_lane,
+                                const hca::MessageTable& messages) {
+  const unsigned out_lane = r.target[in_lane];
+  const unsigned in_port = port_of_lane(in_lane);
+  const auto others = static_cast<std::uint16_t>(~vl_bit(in_lane));
+  const std::uint16_t flits = messages[r.in_messages[in_lane].front()].flits;
+  r.traffic_in[in_lane].flits += flits;
+  ++r.traffic_in[in_lane].packets;
+  r.traffic_out[out_lane].flits += flits;
+  ++r.traffic_out[out_lane].packets;
+  r.active[in_port] &= others;
+  r.ready[in_port] &= others;
+  r.from[port_of_lane(out_lane)][in_port] &= others;
+  r.owner[out_lane] = kNoLane;
+  r.in_messages[in_lane].pop();
+  if (r.in_messages[in_lane].count != 0) bring_to_front(r, in_lane, messages);
+  const LaneIndex waiter = r.wait_first[out_lane];
+  if (waiter == kNoLane) return;
+  r.wait_first[out_lane] = r.wait_next[waiter];
+  take_output_lane(r, waiter);
+}
+
+inline void stage3_arbitrate(RouterState& r) {
+  for (unsigned ports = emu::ports_of(r.arbitrating); ports != 0; ports &= ports - 1) {
+    const unsigned port = emu::first_bit(ports);
+    for (unsigned lanes = r.arbitrating[port]; lanes != 0; lanes &= lanes - 1) {
+      const unsigned in_lane = lane_slot(port, emu::first_bit(lanes));
+      const unsigned out_lane = r.target[in_lane];
+      if (r.owner[out_lane] == kNoLane) {
+        take_output_lane(r, in_lane);
+        continue;
+      }
+      const auto me = static_cast<LaneIndex>(in_lane);
+      r.wait_next[in_lane] = kNoLane;
+      if (r.wait_first[out_lane] == kNoLane) {
+        r.wait_first[out_lane] = me;
+      } else {
+        r.wait_next[r.wait_last[out_lane]] = me;
+      }
+      r.wait_last[out_lane] = me;
+    }
+  }
+  r.arbitrating = emu::kNoLanes8;
+}
+
+}  // namespace fabric
