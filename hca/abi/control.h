@@ -1,0 +1,168 @@
+// What a verbs library asks its hcad over the node's socket (unix SEQPACKET): one request, one
+// reply, in order, each a plain value of fixed size with descriptors beside it. One connection is
+// one opened device: when it closes, hcad destroys all that it owned. A change raises
+// kControlVersion.
+//
+// clang-format off
+//   operation        request                     reply                  descriptors
+//   hello            hello                       client                 sent: events pipe;
+//                                                                       received: node page,
+//                                                                       doorbells, eventfd
+//   create_pd        -                           number = PD
+//   destroy_pd       number = PD
+//   register_mr      number = PD, mr             number = lkey, mr.rkey sent: memfd (optional)
+//   reregister_mr    number = lkey, mr           number = lkey, mr.rkey sent: memfd (optional)
+//   deregister_mr    number = lkey
+//   create_channel   -                           number = channel       sent: write end of a pipe
+//   destroy_channel  number = channel
+//   create_cq        cq                          number = CQ            received: region
+//   resize_cq        number = CQ, cq                                    received: region
+//   destroy_cq       number = CQ
+//   create_qp        number = PD, qp             number = QPN, qp       received: region
+//   modify_qp        number = QPN, modify
+//   query_qp         number = QPN                modify.attributes
+//   destroy_qp       number = QPN
+//   set_rate         number = QPN, rate          rate; sent when the fabric has answered
+// clang-format on
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+#include "hca/abi/attributes.h"
+#include "hca/abi/rings.h"
+
+namespace hca {
+
+inline constexpr std::uint32_t kControlVersion = 1;
+inline constexpr std::uint32_t kControlMagic = 0x54434c46;  // "FLCT"
+// Environment of a program on a node: the socket of its hcad.
+inline constexpr char kNodeSocketVariable[] = "FLITNET_NODE_SOCKET";
+
+enum class ControlOp : std::uint32_t {
+  hello = 1,
+  create_pd,
+  destroy_pd,
+  register_mr,
+  reregister_mr,
+  deregister_mr,
+  create_channel,
+  destroy_channel,
+  create_cq,
+  resize_cq,
+  destroy_cq,
+  create_qp,
+  modify_qp,
+  query_qp,
+  destroy_qp,
+  set_rate,
+};
+
+struct ControlHello {
+  std::uint32_t magic;
+  std::uint32_t version;      // kControlVersion
+  std::uint32_t abi_version;  // kAbiVersion
+  std::uint32_t reserved;
+};
+
+struct ControlMr {
+  std::uint64_t address;
+  std::uint64_t iova;
+  std::uint64_t length;
+  std::uint64_t file_offset;  // of `address` in the memfd, if one comes along
+  std::uint32_t access;
+  std::uint32_t mask;  // reregister_mr: IBV_REREG_MR_*
+  std::uint32_t pd;    // reregister_mr
+  std::uint32_t rkey;  // reply
+};
+
+inline constexpr std::uint32_t kNoChannel = 0xffffffff;
+
+struct ControlCq {
+  std::uint32_t depth;    // power of two
+  std::uint32_t channel;  // kNoChannel: none
+};
+
+struct ControlQp {
+  std::uint32_t send_cq;
+  std::uint32_t recv_cq;
+  // Capacity; in the reply as granted.
+  std::uint32_t send_wr;
+  std::uint32_t recv_wr;
+  std::uint32_t send_sge;
+  std::uint32_t recv_sge;
+  std::uint32_t inline_bytes;
+  QpType type;
+  std::uint8_t signal_all;
+  std::uint8_t reserved[2];
+
+  constexpr QpCapacity capacity() const {
+    return {send_wr, recv_wr, send_sge, recv_sge, inline_bytes};
+  }
+};
+
+struct ControlModify {
+  QpAttributes attributes;
+  std::uint32_t mask;
+  std::uint32_t reserved;
+};
+
+// Who refused: a router's number, or one of these.
+inline constexpr std::int32_t kRejectedByNobody = -1;
+inline constexpr std::int32_t kRejectedByHca = -2;
+
+struct ControlRate {
+  std::uint64_t rate_bps;  // 0: give back
+  std::uint64_t peak_bps;
+  std::int32_t rejected_by;  // reply
+  std::uint32_t reserved;
+};
+
+struct ControlRequest {
+  ControlOp op;
+  std::uint32_t number;
+  union {
+    ControlHello hello;
+    ControlMr mr;
+    ControlCq cq;
+    ControlQp qp;
+    ControlModify modify;
+    ControlRate rate;
+    std::uint8_t bytes[88];
+  };
+};
+
+struct ControlReply {
+  ControlOp op;        // of the request
+  std::int32_t error;  // 0 or an errno
+  std::uint32_t number;
+  std::uint32_t client;  // hello
+  union {
+    ControlMr mr;
+    ControlQp qp;
+    ControlModify modify;
+    ControlRate rate;
+    std::uint8_t bytes[88];
+  };
+};
+
+static_assert(sizeof(ControlRequest) == 96 && std::is_trivially_copyable_v<ControlRequest>);
+static_assert(sizeof(ControlReply) == 104 && std::is_trivially_copyable_v<ControlReply>);
+static_assert(offsetof(ControlRequest, mr) == 8 && offsetof(ControlReply, mr) == 16);
+static_assert(sizeof(ControlMr) == 48 && sizeof(ControlQp) == 32 && sizeof(ControlModify) == 80 &&
+              sizeof(ControlRate) == 24);
+
+// In the pipe of a completion channel: one record per event, written whole.
+struct ChannelRecord {
+  std::uint32_t cq;
+  std::uint32_t reserved;
+};
+// In the pipe of asynchronous events that came with hello.
+struct AsyncRecord {
+  std::uint32_t event;   // AsyncEvent
+  std::uint32_t number;  // CQ or QP
+};
+static_assert(sizeof(ChannelRecord) == 8 && sizeof(AsyncRecord) == 8);
+
+}  // namespace hca

@@ -1,0 +1,26 @@
+// Limits of the device: what hcad grants and what the verbs library reports as device attributes.
+// Each is a constant with its reason.
+#pragma once
+
+#include <cstdint>
+
+namespace hca {
+
+inline constexpr std::uint32_t kAbiVersion = 1;  // raised with any change of a layout in this room
+
+inline constexpr std::uint32_t kMaxSge = 32;        // what UCX and libfabric ask for at most
+inline constexpr std::uint32_t kMaxInline = 1024;   // perftest's largest inline default is 912
+inline constexpr std::uint32_t kMaxQpWr = 32768;    // UCX asks 4096; a page of SQ stays < 64 MiB
+inline constexpr std::uint32_t kMaxCqe = 1u << 20;  // ofi_rxm asks for 262144
+inline constexpr std::uint32_t kMaxQp = 16384;      // indexes of 14 bits in a QP number
+inline constexpr std::uint32_t kMaxCq = 16384;      //
+inline constexpr std::uint32_t kMaxMr = 65536;      // index of 24 bits in a key; table is dense
+inline constexpr std::uint32_t kMaxPd = 4096;       //
+inline constexpr std::uint32_t kMaxRdAtomic = 16;   // outstanding RDMA READs either way per QP
+inline constexpr std::uint64_t kMaxMrBytes = 1ull << 40;     //
+inline constexpr std::uint32_t kMaxMessageBytes = 1u << 31;  // IBA: 2^31
+inline constexpr std::uint32_t kGrhBytes = 40;            // UD receives leave room for it, always
+inline constexpr std::uint32_t kDoorbellEntries = 32768;  // >= kMaxQp: one entry per rung QP
+static_assert(kDoorbellEntries >= kMaxQp, "a rung QP has at most one entry in the ring");
+
+}  // namespace hca

@@ -1,0 +1,166 @@
+// Shared memory between an application and its hcad: one memfd per QP, per CQ and per process. hcad
+// creates and sizes them; the application maps what it is handed. All indexes run free (no wrap)
+// and are masked at use. One writer per word; who it is stands above the group. hcad never trusts a
+// word that the application writes: an impossible index makes that QP or CQ fail, nothing else.
+#pragma once
+
+#include <atomic>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+
+#include "hca/abi/cqe.h"
+#include "hca/abi/limits.h"
+#include "hca/abi/wqe.h"
+
+namespace hca {
+
+using Shared32 = std::atomic<std::uint32_t>;
+using Shared64 = std::atomic<std::uint64_t>;
+static_assert(Shared32::is_always_lock_free && sizeof(Shared32) == 4);
+static_assert(Shared64::is_always_lock_free && sizeof(Shared64) == 8);
+
+inline constexpr std::uint32_t kQpMagic = 0x50514c46;        // "FLQP"
+inline constexpr std::uint32_t kCqMagic = 0x51434c46;        // "FLCQ"
+inline constexpr std::uint32_t kDoorbellMagic = 0x42444c46;  // "FLDB"
+
+// ---- QP: QpPage, then the send slots, then the receive slots ------------------------------------
+
+struct QpPage {
+  // hcad writes, once, before the application maps the page.
+  std::uint32_t magic;
+  std::uint32_t version;
+  std::uint32_t qp_num;
+  std::uint32_t sq_depth;    // power of two
+  std::uint32_t sq_stride;   // bytes
+  std::uint32_t rq_depth;    // power of two, 0 with an SRQ
+  std::uint32_t rq_stride;   // bytes
+  std::uint32_t sq_offset;   // from the start of the page
+  std::uint32_t rq_offset;   //
+  std::uint32_t max_inline;  // bytes granted
+  std::uint32_t max_sge_send;
+  std::uint32_t max_sge_recv;
+  std::uint32_t reserved0[4];
+  // The application writes.
+  alignas(64) Shared32 sq_tail;  // posted; release after the slot is written
+  Shared32 rung;                 // set to 1 before its QP number enters the doorbell ring
+  Shared32 rq_tail;              // posted receives
+  std::uint32_t reserved1[13];
+  // hcad writes.
+  alignas(64) Shared32 sq_head;  // slots that the application may reuse
+  Shared32 rq_head;              //
+  Shared32 credit_limited;       // 1: a post needs credit, else ENOMEM (real time, admitted rate)
+  Shared32 credit_granted;       // packets granted since creation, free running
+  Shared32 packet_payload;       // bytes of payload per packet on this path, set at RTR
+  Shared32 state;                // IBV_QPS_*, a hint for the library: posts in RESET are refused
+  std::uint32_t reserved2[10];
+};
+static_assert(sizeof(QpPage) == 192 && offsetof(QpPage, sq_tail) == 64 &&
+              offsetof(QpPage, rung) == 68 && offsetof(QpPage, rq_tail) == 72 &&
+              offsetof(QpPage, sq_head) == 128 && offsetof(QpPage, rq_head) == 132 &&
+              offsetof(QpPage, credit_limited) == 136 && offsetof(QpPage, credit_granted) == 140 &&
+              offsetof(QpPage, packet_payload) == 144 && offsetof(QpPage, state) == 148);
+
+// The application's order for one post:
+//   1. sq_tail - sq_head < sq_depth, else ENOMEM
+//   2. with credit_limited: packets needed <= credit_granted - (its own count of used), else ENOMEM
+//   3. write the slot; sq_tail.store(+1, release)
+//   4. if (rung.exchange(1, seq_cst) == 0) push qp_num into the doorbell ring
+// hcad's: pop; rung.store(0, seq_cst); read sq_tail (acquire). So no post is overlooked and the
+// ring holds each QP at most once.
+
+struct QpCapacity {
+  std::uint32_t send_wr = 1;
+  std::uint32_t recv_wr = 1;
+  std::uint32_t send_sge = 1;
+  std::uint32_t recv_sge = 1;
+  std::uint32_t inline_bytes = 0;
+  friend bool operator==(const QpCapacity&, const QpCapacity&) = default;
+};
+
+struct QpLayout {
+  std::uint32_t sq_depth;
+  std::uint32_t sq_stride;
+  std::uint32_t rq_depth;
+  std::uint32_t rq_stride;
+  std::uint32_t sq_offset;
+  std::uint32_t rq_offset;
+  std::uint32_t bytes;  // of the whole region
+};
+
+constexpr std::uint32_t round_up(std::uint32_t value, std::uint32_t step) {
+  return (value + step - 1) / step * step;
+}
+
+// Capacities must be within hca/abi/limits.h; both sides compute the same.
+constexpr QpLayout qp_layout(const QpCapacity& capacity) {
+  QpLayout layout{};
+  const auto sges = static_cast<std::uint32_t>(sizeof(Sge)) * capacity.send_sge;
+  const std::uint32_t payload = sges > capacity.inline_bytes ? sges : capacity.inline_bytes;
+  layout.sq_depth = capacity.send_wr == 0 ? 0 : std::bit_ceil(capacity.send_wr);
+  layout.rq_depth = capacity.recv_wr == 0 ? 0 : std::bit_ceil(capacity.recv_wr);
+  layout.sq_stride =
+      round_up(static_cast<std::uint32_t>(sizeof(SendWqe) + sizeof(WqeExtension)) + payload, 64);
+  layout.rq_stride = static_cast<std::uint32_t>(sizeof(RecvWqe) + sizeof(Sge) * capacity.recv_sge);
+  layout.sq_offset = sizeof(QpPage);
+  layout.rq_offset = layout.sq_offset + layout.sq_depth * layout.sq_stride;
+  layout.bytes = layout.rq_offset + layout.rq_depth * layout.rq_stride;
+  return layout;
+}
+
+// ---- CQ: CqPage, then the CQEs
+// -------------------------------------------------------------------
+
+inline constexpr std::uint32_t kCqDisarmed = 0;
+inline constexpr std::uint32_t kCqArmedNext = 1;
+inline constexpr std::uint32_t kCqArmedSolicited = 2;
+
+struct CqPage {
+  // hcad writes, once.
+  std::uint32_t magic;
+  std::uint32_t version;
+  std::uint32_t cq_num;
+  std::uint32_t depth;  // power of two
+  std::uint32_t reserved0[12];
+  // The application writes (hcad disarms).
+  alignas(64) Shared32 head;  // consumed
+  Shared32 armed;             // kCqArmed…; then look at tail again before sleeping
+  Shared32 sleepers;          // threads in a futex wait on `tail`
+  std::uint32_t reserved1[13];
+  // hcad writes.
+  alignas(64) Shared32 tail;  // produced; release after the CQE; the futex word
+  Shared32 overrun;           // 1: a completion found no room; the CQ is in error
+  std::uint32_t reserved2[14];
+};
+static_assert(sizeof(CqPage) == 192 && offsetof(CqPage, head) == 64 &&
+              offsetof(CqPage, armed) == 68 && offsetof(CqPage, sleepers) == 72 &&
+              offsetof(CqPage, tail) == 128 && offsetof(CqPage, overrun) == 132);
+
+constexpr std::uint32_t cq_bytes(std::uint32_t depth) {
+  return static_cast<std::uint32_t>(sizeof(CqPage) + sizeof(Cqe) * depth);
+}
+
+// ---- Doorbells: one ring per process
+// -------------------------------------------------------------
+
+struct DoorbellPage {
+  std::uint32_t magic;
+  std::uint32_t version;
+  std::uint32_t entries;  // kDoorbellEntries
+  std::uint32_t reserved0[13];
+  // The application writes, under one lock of its own.
+  alignas(64) Shared32 tail;
+  Shared32 overflow;  // 1: an entry found no room; hcad then looks at every QP of the process
+  std::uint32_t reserved1[14];
+  // hcad writes.
+  alignas(64) Shared32 head;
+  Shared32 sleeping;  // 1: hcad waits in the kernel; write the eventfd after pushing
+  std::uint32_t reserved2[14];
+  std::uint32_t qp_num[kDoorbellEntries];  // the application writes
+};
+static_assert(offsetof(DoorbellPage, tail) == 64 && offsetof(DoorbellPage, overflow) == 68 &&
+              offsetof(DoorbellPage, head) == 128 && offsetof(DoorbellPage, sleeping) == 132 &&
+              offsetof(DoorbellPage, qp_num) == 192 &&
+              sizeof(DoorbellPage) == 192 + 4 * kDoorbellEntries);
+
+}  // namespace hca

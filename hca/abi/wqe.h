@@ -1,0 +1,104 @@
+// Work requests as they lie in the shared rings. The application's verbs library writes them, hcad
+// copies each once and trusts nothing in it. Numbers equal those of <infiniband/verbs.h> so that
+// neither side translates; the verbs room asserts that equality.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+#include "hca/abi/limits.h"
+
+namespace hca {
+
+// IBV_WR_*.
+enum class WrOpcode : std::uint8_t {
+  rdma_write = 0,
+  rdma_write_imm = 1,
+  send = 2,
+  send_imm = 3,
+  rdma_read = 4,
+  atomic_cas = 5,   // not served yet
+  atomic_fadd = 6,  // not served yet
+  local_inv = 7,    // not served yet
+  bind_mw = 8,      // not served yet
+  send_inv = 9,     // not served yet
+};
+
+// IBV_SEND_*, and ours above them.
+inline constexpr std::uint8_t kWqeFence = 1u << 0;
+inline constexpr std::uint8_t kWqeSignaled = 1u << 1;
+inline constexpr std::uint8_t kWqeSolicited = 1u << 2;
+inline constexpr std::uint8_t kWqeInline = 1u << 3;
+inline constexpr std::uint8_t kWqeExtended = 1u << 7;  // a WqeExtension stands before the payload
+
+// ibv_sge.
+struct Sge {
+  std::uint64_t addr;
+  std::uint32_t length;
+  std::uint32_t lkey;
+};
+
+// First 64 bytes of a send queue slot. Behind it: [WqeExtension if kWqeExtended], then num_sge Sge
+// or inline_length bytes.
+struct SendWqe {
+  std::uint64_t wr_id;
+  std::uint64_t remote_addr;     // RDMA
+  std::uint64_t launch_ns;       // emulated time of the first packet; 0: as soon as possible
+  std::uint32_t launch_span_ns;  // packet i of n leaves at launch_ns + i * span / n
+  std::uint32_t rkey;            // RDMA
+  std::uint32_t imm;             // as the application gave it (network byte order)
+  std::uint32_t remote_qpn;      // UD
+  std::uint32_t remote_qkey;     // UD
+  std::uint32_t inline_length;   // with kWqeInline
+  std::uint16_t dlid;            // UD: from the address handle
+  std::uint8_t sl;               // UD
+  std::uint8_t src_path_bits;    // UD
+  WrOpcode opcode;
+  std::uint8_t flags;
+  std::uint8_t num_sge;
+  std::uint8_t reserved0;
+  std::uint32_t xrc_srqn;   // reserved for XRC
+  std::uint32_t reserved1;  // 0
+};
+
+// Rare fields: GRH of a UD address handle, operands of atomics.
+struct WqeExtension {
+  std::uint8_t dgid[16];
+  std::uint64_t compare_add;
+  std::uint64_t swap;
+  std::uint32_t flow_label;
+  std::uint8_t is_global;  // 1: the packet carries a GRH
+  std::uint8_t sgid_index;
+  std::uint8_t hop_limit;
+  std::uint8_t traffic_class;
+  std::uint8_t reserved[24];  // 0
+};
+
+// First 16 bytes of a receive queue slot; num_sge Sge follow.
+struct RecvWqe {
+  std::uint64_t wr_id;
+  std::uint32_t num_sge;
+  std::uint32_t reserved;  // 0
+};
+
+static_assert(sizeof(Sge) == 16 && std::has_unique_object_representations_v<Sge>);
+static_assert(offsetof(Sge, length) == 8 && offsetof(Sge, lkey) == 12);
+static_assert(sizeof(SendWqe) == 64 && std::has_unique_object_representations_v<SendWqe>);
+static_assert(offsetof(SendWqe, remote_addr) == 8 && offsetof(SendWqe, launch_ns) == 16 &&
+              offsetof(SendWqe, launch_span_ns) == 24 && offsetof(SendWqe, rkey) == 28 &&
+              offsetof(SendWqe, imm) == 32 && offsetof(SendWqe, remote_qpn) == 36 &&
+              offsetof(SendWqe, remote_qkey) == 40 && offsetof(SendWqe, inline_length) == 44 &&
+              offsetof(SendWqe, dlid) == 48 && offsetof(SendWqe, sl) == 50 &&
+              offsetof(SendWqe, opcode) == 52 && offsetof(SendWqe, flags) == 53 &&
+              offsetof(SendWqe, num_sge) == 54 && offsetof(SendWqe, xrc_srqn) == 56);
+static_assert(sizeof(WqeExtension) == 64 && std::has_unique_object_representations_v<WqeExtension>);
+static_assert(offsetof(WqeExtension, compare_add) == 16 && offsetof(WqeExtension, swap) == 24 &&
+              offsetof(WqeExtension, flow_label) == 32 && offsetof(WqeExtension, is_global) == 36);
+static_assert(sizeof(RecvWqe) == 16 && std::has_unique_object_representations_v<RecvWqe>);
+
+inline constexpr std::uint32_t kSendSlotMax =
+    sizeof(SendWqe) + sizeof(WqeExtension) + kMaxInline;  // inline is the larger payload
+static_assert(kMaxInline >= kMaxSge * sizeof(Sge), "the largest slot holds either payload");
+
+}  // namespace hca

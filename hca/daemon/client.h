@@ -1,0 +1,56 @@
+// One opened device: a program's connection, and the descriptors and mappings behind its objects.
+// hca/host knows the objects themselves. Called by the control room of hcad and by host events.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <unordered_map>
+
+#include "emu/ring/fd.h"
+#include "emu/ring/region.h"
+#include "hca/abi/control.h"
+#include "hca/abi/rings.h"
+#include "hca/host/memory.h"
+
+namespace hca {
+
+struct Client {
+  emu::UniqueFd socket;
+  pid_t pid = 0;
+  bool said_hello = false;
+  ClientId id = 0;
+  emu::UniqueFd events;  // write end of the program's pipe for asynchronous events
+  emu::Region doorbells;
+
+  struct CompletionQueue {
+    emu::Region region;
+    std::uint32_t channel = kNoChannel;
+  };
+  // Pages that the program shares with us so that its memory needs no system call.
+  struct SharedMemory {
+    void* data = nullptr;
+    std::size_t bytes = 0;
+  };
+  std::unordered_map<std::uint32_t, CompletionQueue> cqs;
+  std::unordered_map<std::uint32_t, emu::Region> qps;
+  std::unordered_map<std::uint32_t, emu::UniqueFd> channels;
+  std::unordered_map<std::uint32_t, SharedMemory> mrs;  // by lkey; only those that are mapped
+  std::uint32_t next_channel = 1;
+  std::uint32_t rate_pending_qpn = 0;  // 0: none; its set_rate is answered by the fabric
+
+  Client() = default;
+  Client(const Client&) = delete;
+  Client& operator=(const Client&) = delete;
+  ~Client();
+
+  DoorbellPage* doorbell_page() const { return reinterpret_cast<DoorbellPage*>(doorbells.data()); }
+  bool rung() const {
+    const DoorbellPage* page = doorbell_page();
+    return page->tail.load(std::memory_order_acquire) !=
+               page->head.load(std::memory_order_relaxed) ||
+           page->overflow.load(std::memory_order_relaxed) != 0;
+  }
+};
+
+}  // namespace hca

@@ -1,0 +1,233 @@
+#include "hca/daemon/control.h"
+
+#include <linux/futex.h>
+#include <sys/epoll.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <climits>
+#include <cstring>
+#include <utility>
+
+#include <fmt/core.h>
+
+#include "emu/base/log.h"
+#include "emu/ring/doorbell.h"
+#include "emu/ring/unix_socket.h"
+#include "hca/daemon/request.h"
+
+namespace hca {
+
+namespace {
+// A program opens a device once or twice; more connections than this are a leak of its own.
+constexpr std::size_t kConnectionsMax = 256;
+constexpr int kRequestsPerTurn = 64;  // of one program, so that it cannot starve the datapath
+
+bool watch(int epoll, int fd) {
+  epoll_event event{};
+  event.events = EPOLLIN;
+  event.data.fd = fd;
+  return ::epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event) == 0;
+}
+}  // namespace
+
+Client::~Client() {
+  for (auto& [lkey, shared] : mrs) ::munmap(shared.data, shared.bytes);
+}
+
+Control::Control(std::string path, const emu::Region& node_page, ProcessMemory& memory)
+    : path_(std::move(path)), node_page_(node_page), memory_(memory) {}
+
+Control::~Control() { ::unlink(path_.c_str()); }
+
+emu::Result<std::unique_ptr<Control>> Control::open(const std::string& socket_path,
+                                                    const emu::Region& node_page,
+                                                    ProcessMemory& memory) {
+  auto listener = emu::listen_unix(socket_path);
+  if (!listener) return std::unexpected(listener.error());
+  std::unique_ptr<Control> control(new Control(socket_path, node_page, memory));
+  control->listener_ = std::move(*listener);
+  auto doorbell = emu::make_eventfd();
+  if (!doorbell) return std::unexpected(doorbell.error());
+  control->doorbell_fd_ = std::move(*doorbell);
+  control->epoll_ = emu::UniqueFd(::epoll_create1(EPOLL_CLOEXEC));
+  if (!control->epoll_ || !watch(control->epoll_.get(), control->listener_.get())) {
+    return emu::fail("{}: epoll: {}", socket_path, std::strerror(errno));
+  }
+  return control;
+}
+
+void Control::service(emu::Cycle now) {
+  std::array<epoll_event, 16> events;
+  const int count = ::epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), 0);
+  for (int i = 0; i < count; ++i) {
+    const int fd = events[static_cast<std::size_t>(i)].data.fd;
+    if (fd == listener_.get()) {
+      accept_all();
+      continue;
+    }
+    const auto it = std::find_if(clients_.begin(), clients_.end(),
+                                 [fd](const auto& client) { return client->socket.get() == fd; });
+    if (it != clients_.end() && !serve(**it, now)) {
+      close(**it);
+      clients_.erase(it);
+    }
+  }
+}
+
+void Control::accept_all() {
+  while (true) {
+    auto socket = emu::accept_unix(listener_.get());
+    if (!socket) {
+      emu::log_warning(socket.error().message);
+      continue;
+    }
+    if (!*socket) return;
+    if (clients_.size() >= kConnectionsMax && !evict_silent()) {
+      emu::log_warning("too many open devices: one more was refused");
+      continue;
+    }
+    auto peer = emu::peer_of(socket->get());
+    if (!peer || !watch(epoll_.get(), socket->get())) continue;
+    auto client = std::make_unique<Client>();
+    client->socket = std::move(*socket);
+    client->pid = peer->pid;
+    clients_.push_back(std::move(client));
+  }
+}
+
+// Whoever connects and says nothing does not lock others out.
+bool Control::evict_silent() {
+  const auto silent = std::find_if(clients_.begin(), clients_.end(),
+                                   [](const auto& client) { return !client->said_hello; });
+  if (silent == clients_.end()) return false;
+  clients_.erase(silent);
+  return true;
+}
+
+bool Control::serve(Client& client, emu::Cycle now) {
+  for (int i = 0; i < kRequestsPerTurn; ++i) {
+    Incoming in;
+    std::array<std::byte, sizeof(ControlRequest)> buffer;
+    auto message = emu::receive_message(client.socket.get(), buffer);
+    if (!message) {
+      emu::log_warning(fmt::format("program {}: {}", client.pid, message.error().message));
+      return false;
+    }
+    using State = emu::ReceivedMessage::State;
+    if (message->state == State::nothing_yet) return true;
+    if (message->state == State::closed) return false;
+    if (message->bytes != sizeof(ControlRequest)) {
+      emu::log_warning(
+          fmt::format("program {}: a request of {} bytes: another version of the verbs "
+                      "library?",
+                      client.pid, message->bytes));
+      return false;
+    }
+    std::memcpy(&in.request, buffer.data(), sizeof in.request);
+    if (message->fd_count > 0) in.fd = std::move(message->fds[0]);
+    if (!client.said_hello && in.request.op != ControlOp::hello) return false;
+    ControlReply reply{};
+    reply.op = in.request.op;
+    reply_fds_.clear();
+    reply_owned_.clear();
+    const int error = handle(client, in, now, reply);
+    if (error == kAnsweredLater) continue;
+    reply.error = error;
+    if (!send_reply(client, reply)) return false;
+  }
+  return true;
+}
+
+bool Control::send_reply(Client& client, const ControlReply& reply) {
+  auto sent =
+      emu::send_message(client.socket.get(), std::as_bytes(std::span(&reply, 1)), reply_fds_);
+  reply_fds_.clear();
+  reply_owned_.clear();
+  // A program that does not read its replies is broken: requests are answered one by one.
+  return sent && *sent;
+}
+
+void Control::close(Client& client) {
+  if (!client.said_hello) return;
+  host_->close_client(client.id);
+  memory_.detach(client.id);
+  by_id_[client.id] = nullptr;
+}
+
+Client* Control::find(ClientId id) { return id < by_id_.size() ? by_id_[id] : nullptr; }
+
+bool Control::doorbells(emu::Cycle now) {
+  bool any = false;
+  for (const auto& client : clients_) {
+    if (!client->said_hello || !client->rung()) continue;
+    host_->doorbells(client->id, now);
+    any = true;
+  }
+  return any;
+}
+
+bool Control::prepare_sleep() {
+  for (const auto& client : clients_) {
+    // A read-modify-write: either the program sees it after its push, or we see the push.
+    if (client->said_hello) {
+      client->doorbell_page()->sleeping.exchange(1, std::memory_order_seq_cst);
+    }
+  }
+  return std::none_of(clients_.begin(), clients_.end(),
+                      [](const auto& client) { return client->said_hello && client->rung(); });
+}
+
+void Control::awake() {
+  for (const auto& client : clients_) {
+    if (client->said_hello) client->doorbell_page()->sleeping.store(0, std::memory_order_relaxed);
+  }
+  emu::drain_eventfd(doorbell_fd_.get());
+}
+
+void Control::completion(ClientId id, std::uint32_t cq) {
+  Client* client = find(id);
+  if (client == nullptr) return;
+  const auto queue = client->cqs.find(cq);
+  if (queue == client->cqs.end()) return;
+  const auto channel = client->channels.find(queue->second.channel);
+  if (channel == client->channels.end()) return;
+  const ChannelRecord record{cq, 0};
+  // A full pipe holds thousands of events that the program has not looked at.
+  (void)!::write(channel->second.get(), &record, sizeof record);
+}
+
+void Control::wake_cq(ClientId id, std::uint32_t cq) {
+  Client* client = find(id);
+  if (client == nullptr) return;
+  const auto queue = client->cqs.find(cq);
+  if (queue == client->cqs.end()) return;
+  auto* page = reinterpret_cast<CqPage*>(queue->second.region.data());
+  ::syscall(SYS_futex, &page->tail, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+}
+
+void Control::async(ClientId id, AsyncEvent event, std::uint32_t number) {
+  Client* client = find(id);
+  if (client == nullptr || !client->events) return;
+  const AsyncRecord record{static_cast<std::uint32_t>(event), number};
+  (void)!::write(client->events.get(), &record, sizeof record);
+}
+
+void Control::admission(ClientId id, std::uint32_t qpn, const AdmissionOutcome& outcome) {
+  Client* client = find(id);
+  if (client == nullptr || client->rate_pending_qpn != qpn) return;
+  client->rate_pending_qpn = 0;
+  ControlReply reply = rate_reply(outcome);
+  if (reply.error != 0) {
+    emu::log_info(
+        fmt::format("QP {:#x} of program {}: reservation {}", qpn, client->pid, describe(outcome)));
+  }
+  // If it cannot be sent the program is gone or broken; its socket tells soon.
+  (void)send_reply(*client, reply);
+}
+
+}  // namespace hca

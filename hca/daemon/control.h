@@ -1,0 +1,87 @@
+// The node's socket: programs open the device here and ask for objects (hca/abi/control.h).
+// Requests go to hca/host; the memory behind rings is made here. Also the events that hca/host has
+// for programs. A program that breaks the protocol loses its connection, nothing else.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "emu/base/result.h"
+#include "emu/ring/fd.h"
+#include "emu/ring/region.h"
+#include "hca/daemon/client.h"
+#include "hca/daemon/memory.h"
+#include "hca/host/events.h"
+#include "hca/host/host.h"
+
+namespace hca {
+
+class Control : public HostEvents {
+ public:
+  static emu::Result<std::unique_ptr<Control>> open(const std::string& socket_path,
+                                                    const emu::Region& node_page,
+                                                    ProcessMemory& memory);
+  ~Control() override;
+
+  // The host that the requests go to; before the first service().
+  void set_host(Host& host) { host_ = &host; }
+
+  // Readable when there is something to service: new programs, requests, ends.
+  int fd() const { return epoll_.get(); }
+  void service(emu::Cycle now);
+
+  // Hands rung doorbells to the host. Returns whether there was one.
+  bool doorbells(emu::Cycle now);
+  // Says that hcad sleeps; false: a doorbell rings already. awake() takes it back.
+  bool prepare_sleep();
+  void awake();
+  int doorbell_fd() const { return doorbell_fd_.get(); }
+
+  std::size_t client_count() const { return clients_.size(); }
+
+  // HostEvents
+  void completion(ClientId client, std::uint32_t cq) override;
+  void wake_cq(ClientId client, std::uint32_t cq) override;
+  void async(ClientId client, AsyncEvent event, std::uint32_t number) override;
+  void admission(ClientId client, std::uint32_t qpn, const AdmissionOutcome& outcome) override;
+
+ private:
+  Control(std::string path, const emu::Region& node_page, ProcessMemory& memory);
+  struct Incoming;
+
+  void accept_all();
+  bool evict_silent();
+  bool serve(Client& client, emu::Cycle now);  // false: it has gone or must go
+  void close(Client& client);
+  Client* find(ClientId id);
+
+  // Each fills in the reply and returns an errno; fds to send along go into `reply_fds_`.
+  int handle(Client& client, Incoming& in, emu::Cycle now, ControlReply& reply);
+  int hello(Client& client, Incoming& in, ControlReply& reply);
+  int register_mr(Client& client, Incoming& in, ControlReply& reply);
+  int deregister_mr(Client& client, const ControlRequest& request);
+  int create_channel(Client& client, Incoming& in, ControlReply& reply);
+  int create_cq(Client& client, const ControlRequest& request, ControlReply& reply);
+  int resize_cq(Client& client, const ControlRequest& request);
+  int destroy_cq(Client& client, const ControlRequest& request);
+  int create_qp(Client& client, const ControlRequest& request, ControlReply& reply);
+  int destroy_qp(Client& client, const ControlRequest& request);
+  int set_rate(Client& client, const ControlRequest& request, emu::Cycle now);
+  bool send_reply(Client& client, const ControlReply& reply);
+
+  std::string path_;
+  const emu::Region& node_page_;
+  ProcessMemory& memory_;
+  Host* host_ = nullptr;
+  emu::UniqueFd listener_;
+  emu::UniqueFd epoll_;
+  emu::UniqueFd doorbell_fd_;
+  std::vector<std::unique_ptr<Client>> clients_;
+  std::vector<Client*> by_id_;  // by ClientId
+  std::vector<int> reply_fds_;
+  std::vector<emu::UniqueFd> reply_owned_;  // closed once the reply is out
+};
+
+}  // namespace hca

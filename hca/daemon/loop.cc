@@ -1,0 +1,148 @@
+// What hcad does all day.
+#include <sys/epoll.h>
+#include <time.h>
+
+#include <algorithm>
+#include <array>
+
+#include <fmt/core.h>
+
+#include "emu/base/log.h"
+#include "emu/clock/host.h"
+#include "hca/daemon/node.h"
+
+namespace hca {
+
+namespace {
+
+constexpr std::uint64_t kServiceNs = 1'000'000;    // programs, control, the session
+constexpr std::uint64_t kPublishNs = 100'000'000;  // metrics
+constexpr long kNapNs = 1'000'000;  // a tenth of the launch horizon (nap.h says when)
+constexpr std::uint64_t kLongestSleepNs = 10'000'000;  // without programs
+constexpr std::uint64_t kProgramSleepNs = 1'000'000;   // programs pace by the node page
+
+}  // namespace
+
+void Node::run(const std::atomic<bool>& stop) {
+  while (!stop.load(std::memory_order_relaxed) && !stop_asked_) {
+    const std::uint64_t host_ns = emu::host_now_ns();
+    service(host_ns);
+    const emu::Cycle began = now_;
+    std::size_t work = receive();                 // deliveries, injected events, answers
+    work += control_->doorbells(now_) ? 1U : 0U;  // what programs posted
+    work += transmit();                           // timers, packets out
+    if (!left_over_) attachment_->served(began);
+    rest(work, host_ns);
+  }
+}
+
+void Node::service(std::uint64_t host_ns) {
+  now_ = std::max(now_, attachment_->now_cycle());
+  page()->now_ns.store(options_.cycle_time.ns(now_), std::memory_order_release);
+  if (host_ns - serviced_ns_ < kServiceNs) return;
+  serviced_ns_ = host_ns;
+  attachment_->service(host_ns);
+  notice_session();
+  control_->service(now_);
+  ctl_->service();
+  if (host_ns - published_ns_ >= kPublishNs) {
+    published_ns_ = host_ns;
+    const bool up = attachment_->state() == AttachState::attached;
+    publisher_->publish(host_->counters(), control_->client_count(), {up, session_});
+  }
+}
+
+void Node::notice_session() {
+  constexpr std::uint32_t kPortDown = 1;
+  constexpr std::uint32_t kPortActive = 4;
+  const bool up = attachment_->state() == AttachState::attached;
+  page()->port_state.store(up ? kPortActive : kPortDown, std::memory_order_release);
+  if (!up || attachment_->session() == session_) return;
+  now_ = std::max(now_, attachment_->now_cycle());
+  if (session_ != 0) {
+    emu::log_warning("the fabric is back: what was under way is sent again");
+    host_->fabric_restarted(now_);
+  } else {
+    emu::log_info("attached to the fabric");
+  }
+  session_ = attachment_->session();
+}
+
+std::size_t Node::receive() {
+  left_over_ = false;
+  if (attachment_->state() != AttachState::attached) return 0;
+  const std::size_t packets = attachment_->receive(received_);
+  const std::size_t injected = attachment_->injected(injected_);
+  const std::size_t answers = attachment_->answers(answers_);
+  left_over_ = packets == received_.size() || injected == injected_.size();
+  now_ = std::max(now_, attachment_->now_cycle());
+  if (injected != 0) host_->injected({injected_.data(), injected}, now_);
+  if (answers != 0) host_->answered({answers_.data(), answers}, now_);
+  if (packets != 0) {
+    arrivals_.clear();
+    for (std::size_t i = 0; i < packets; ++i) {
+      const Received& packet = received_[i];
+      arrivals_.push_back({packet.desc, packet.bytes});
+      const emu::Cycle latency = packet.desc.arrival_cycle - packet.desc.head_cycle;
+      publisher_->arrived(packet.desc.traffic_class, options_.cycle_time.ns(latency));
+    }
+    host_->receive(arrivals_, now_);
+    for (std::size_t i = 0; i < packets; ++i) attachment_->release(received_[i].desc.buffer);
+  }
+  naps_.count(packets);
+  return packets + injected + answers;
+}
+
+std::size_t Node::transmit() {
+  const std::size_t packets = host_->advance(now_);
+  attachment_->flush();
+  naps_.count(packets);
+  return packets;
+}
+
+void Node::rest(std::size_t work, std::uint64_t host_ns) {
+  if (naps_.nap(host_ns)) {
+    const timespec nap{0, kNapNs};
+    (void)::clock_nanosleep(CLOCK_MONOTONIC, 0, &nap, nullptr);
+    return;
+  }
+  if (work == 0) sleep();
+}
+
+void Node::sleep() {
+  const bool attached = attachment_->state() == AttachState::attached;
+  const std::uint64_t limit_ns = sleep_limit_ns();
+  if (!left_over_) attachment_->served(next_look(limit_ns));
+  const bool quiet_programs = control_->prepare_sleep();
+  const bool quiet_fabric = !attached || attachment_->prepare_sleep();
+  if (quiet_programs && quiet_fabric) {
+    const timespec limit{0, static_cast<long>(limit_ns)};
+    std::array<epoll_event, 8> events;
+    const int woken = ::epoll_pwait2(wait_.get(), events.data(), events.size(), &limit, nullptr);
+    for (int i = 0; i < woken; ++i) {
+      // Programs' requests and the session's control channel wait for service().
+      if (events[static_cast<std::size_t>(i)].data.fd != control_->doorbell_fd()) serviced_ns_ = 0;
+    }
+  }
+  if (attached) attachment_->end_sleep();
+  control_->awake();
+}
+
+// Programs read emulated time from the node page, so with programs time waits for the next look.
+emu::Cycle Node::next_look(std::uint64_t limit_ns) const {
+  const emu::Cycle next = std::max(host_->next_event(), now_);
+  if (control_->client_count() == 0) return next;
+  return std::min(next, now_ + options_.cycle_time.cycle_at(limit_ns));
+}
+
+// Emulated time runs no faster than host time for long, so a timer that many emulated nanoseconds
+// ahead is at least about as far away.
+std::uint64_t Node::sleep_limit_ns() const {
+  const std::uint64_t most = control_->client_count() != 0 ? kProgramSleepNs : kLongestSleepNs;
+  const emu::Cycle next = host_->next_event();
+  if (next == emu::kNever) return most;
+  if (next <= now_) return std::min<std::uint64_t>(most, 50'000);  // waits for a slot or a credit
+  return std::clamp<std::uint64_t>(options_.cycle_time.ns(next - now_), 10'000, most);
+}
+
+}  // namespace hca

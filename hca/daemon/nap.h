@@ -1,0 +1,55 @@
+// Whether the loop naps for a fixed time or sleeps until somebody wakes it. In: packets moved, host
+// time. Steady traffic that is paced by launch times comes whether we look often or not: a nap
+// gathers work and spares wake-ups (eight nodes on two cores: half the time of all hcads). Traffic
+// whose every packet waits for the one before falls to a few packets a nap: tried for a window,
+// noticed by its rate, and left alone for longer each time.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+namespace hca {
+
+class Naps {
+ public:
+  static constexpr std::uint64_t kWindowNs = 8'000'000;
+  // Below it wake-ups cost little. Half of it is still more than one packet each way a nap.
+  static constexpr std::uint64_t kSteadyPerSecond = 12'000;
+  static constexpr int kProofWindows = 4;  // a rate that has lasted so long under naps is paced
+  static constexpr std::uint64_t kPenaltyNsMin = 50'000'000;
+  static constexpr std::uint64_t kPenaltyNsMax = 2'000'000'000;
+
+  void count(std::uint64_t packets) { packets_ += packets; }
+
+  // Called once a turn of the loop; true: nap.
+  bool nap(std::uint64_t host_ns) {
+    const std::uint64_t passed_ns = host_ns - start_ns_;
+    if (passed_ns < kWindowNs) return napping_;
+    const std::uint64_t rate = packets_ * 1'000'000'000 / passed_ns;
+    start_ns_ = host_ns;
+    packets_ = 0;
+    if (!napping_) {
+      napping_ = rate >= kSteadyPerSecond && host_ns >= not_before_ns_;
+      windows_ = 0;
+    } else if (rate * 2 < kSteadyPerSecond) {
+      napping_ = false;
+      if (windows_ < kProofWindows) {
+        not_before_ns_ = host_ns + penalty_ns_;
+        penalty_ns_ = std::min(penalty_ns_ * 2, kPenaltyNsMax);
+      }
+    } else if (++windows_ >= kProofWindows) {
+      penalty_ns_ = kPenaltyNsMin;
+    }
+    return napping_;
+  }
+
+ private:
+  std::uint64_t start_ns_ = 0;
+  std::uint64_t packets_ = 0;
+  std::uint64_t not_before_ns_ = 0;
+  std::uint64_t penalty_ns_ = kPenaltyNsMin;
+  int windows_ = 0;
+  bool napping_ = false;
+};
+
+}  // namespace hca

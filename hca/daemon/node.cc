@@ -1,0 +1,132 @@
+#include "hca/daemon/node.h"
+
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include <fmt/core.h>
+
+#include "emu/base/json_line.h"
+#include "emu/base/log.h"
+#include "emu/clock/host.h"
+#include "emu/wire/key.h"
+#include "hca/attach/shm.h"
+#include "hca/attach/udp.h"
+#include "hca/daemon/options.h"
+
+namespace hca {
+
+namespace {
+constexpr std::size_t kBurst = 512;  // deliveries, injected events, answers taken in one turn
+}  // namespace
+
+Node::Node(const std::string&, const emu::Config& config, emu::NodeId node)
+    : config_(config),
+      options_(host_options(config, node)),
+      received_(kBurst),
+      injected_(kBurst),
+      answers_(64) {
+  arrivals_.reserve(kBurst);
+}
+
+Node::~Node() = default;
+
+emu::Result<std::unique_ptr<Node>> Node::make(const std::string& run_dir, const emu::Config& config,
+                                              emu::NodeId node) {
+  std::unique_ptr<Node> made(new Node(run_dir, config, node));
+  if (auto done = made->open(run_dir); !done) return std::unexpected(done.error());
+  return made;
+}
+
+emu::Result<void> Node::open(const std::string& run_dir) {
+  const std::string dir = run_dir + "/nodes/" + config_.nodes[options_.node].name;
+  auto node_page = emu::Region::create("flitnet-node", sizeof(NodePage));
+  if (!node_page) return std::unexpected(node_page.error());
+  node_page_ = std::move(*node_page);
+  fill_node_page(config_, options_, *page());
+  if (auto done = attach(run_dir); !done) return done;
+  port_ = std::make_unique<AttachmentPort>(*attachment_);
+  auto control = Control::open(dir + "/hcad.sock", node_page_, memory_);
+  if (!control) return std::unexpected(control.error());
+  control_ = std::move(*control);
+  host_ = std::make_unique<Host>(options_, memory_, *port_, *control_);
+  control_->set_host(*host_);
+  auto publisher = Publisher::open(run_dir, config_, options_.node);
+  if (!publisher) return std::unexpected(publisher.error());
+  publisher_ = std::make_unique<Publisher>(std::move(*publisher));
+  auto ctl = emu::ControlServer::open(
+      dir + "/hcad.ctl", [this](const std::string& request) { return answer(request); });
+  if (!ctl) return std::unexpected(ctl.error());
+  ctl_ = std::move(*ctl);
+  wait_ = emu::UniqueFd(::epoll_create1(EPOLL_CLOEXEC));
+  for (const int fd : {attachment_->fd(), control_->fd(), control_->doorbell_fd(), ctl_->fd()}) {
+    epoll_event event{};
+    event.events = EPOLLIN;
+    event.data.fd = fd;
+    if (::epoll_ctl(wait_.get(), EPOLL_CTL_ADD, fd, &event) != 0) {
+      return emu::fail("epoll: {}", std::strerror(errno));
+    }
+  }
+  started_ns_ = emu::host_now_ns();
+  return {};
+}
+
+emu::Result<void> Node::attach(const std::string& run_dir) {
+  const std::string& name = config_.nodes[options_.node].name;
+  if (config_.attach.kind == emu::AttachKind::shm) {
+    attachment_ = make_shm_attachment({run_dir, name});
+    return {};
+  }
+  UdpAttachOptions options;
+  options.fabric = config_.attach.fabric.empty() ? config_.attach.listen : config_.attach.fabric;
+  options.node_name = name;
+  // Whoever of a run directory comes first makes its key; another host gets a copy of the file.
+  auto key = config_.attach.key_file.empty() ? emu::ensure_key_file(run_dir + "/cluster.key")
+                                             : emu::read_key_file(config_.attach.key_file);
+  if (!key) return std::unexpected(key.error());
+  options.cluster_key = *key;
+  options.mtu = config_.attach.mtu;
+  options.heartbeat_ns = config_.attach.heartbeat_ms * std::uint64_t{1'000'000};
+  options.dead_ns = config_.attach.dead_after_ms * std::uint64_t{1'000'000};
+  auto made = make_udp_attachment(options);
+  if (!made) return std::unexpected(made.error());
+  attachment_ = std::move(*made);
+  return {};
+}
+
+std::string Node::answer(const std::string& request) {
+  const auto fields = emu::parse_json_line(request);
+  emu::JsonWriter j;
+  if (!fields || !fields->contains("cmd")) {
+    j.open().field("ok", false).field("error", "no 'cmd': status or stop").close();
+    return j.text();
+  }
+  const std::string& cmd = fields->at("cmd");
+  if (cmd == "status") return status();
+  if (cmd == "stop") {
+    stop_asked_ = true;
+    j.open().field("ok", true).close();
+    return j.text();
+  }
+  j.open().field("ok", false).field("error", fmt::format("unknown cmd '{}': status or stop", cmd));
+  return j.close().text();
+}
+
+std::string Node::status() const {
+  emu::JsonWriter j;
+  const HostCounters& counters = host_->counters();
+  const bool up = attachment_->state() == AttachState::attached;
+  j.open().field("ok", true).field("pid", static_cast<std::int64_t>(::getpid()));
+  j.field("node", config_.nodes[options_.node].name).field("attached", up);
+  j.field("state", up ? "attached" : "down").field("reason", attachment_->reason());
+  j.field("sessions", session_).field("lid", static_cast<int>(emu::lid_of(options_.node)));
+  j.field("emulated_ns", options_.cycle_time.ns(now_));
+  j.field("clients", static_cast<std::uint64_t>(control_->client_count()));
+  j.field("reserved_bps", counters.reserved_bps);
+  j.field("retransmits", counters.packets_retransmitted);
+  return j.close().text();
+}
+
+}  // namespace hca

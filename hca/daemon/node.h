@@ -1,0 +1,81 @@
+// One node of the cluster: its HCA's host half, its programs and its way to the fabric, composed.
+// main.cc makes one and calls run().
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "emu/base/result.h"
+#include "emu/config/config.h"
+#include "emu/ring/control_server.h"
+#include "emu/ring/region.h"
+#include "hca/abi/node.h"
+#include "hca/attach/attach.h"
+#include "hca/daemon/control.h"
+#include "hca/daemon/memory.h"
+#include "hca/daemon/nap.h"
+#include "hca/daemon/port.h"
+#include "hca/daemon/publish.h"
+#include "hca/host/host.h"
+
+namespace hca {
+
+class Node {
+ public:
+  static emu::Result<std::unique_ptr<Node>> make(const std::string& run_dir,
+                                                 const emu::Config& config, emu::NodeId node);
+  ~Node();
+
+  // Until `stop` is set or the control socket asks for it.
+  void run(const std::atomic<bool>& stop);
+
+ private:
+  Node(const std::string& run_dir, const emu::Config& config, emu::NodeId node);
+  emu::Result<void> open(const std::string& run_dir);
+  emu::Result<void> attach(const std::string& run_dir);
+
+  // The loop's steps, in their order.
+  void service(std::uint64_t host_ns);
+  std::size_t receive();
+  std::size_t transmit();
+  void rest(std::size_t work, std::uint64_t host_ns);
+
+  void sleep();
+  void notice_session();
+  std::uint64_t sleep_limit_ns() const;
+  emu::Cycle next_look(std::uint64_t limit_ns) const;
+  std::string answer(const std::string& request);
+  std::string status() const;
+  NodePage* page() const { return reinterpret_cast<NodePage*>(node_page_.data()); }
+
+  emu::Config config_;
+  HostOptions options_;
+  emu::Region node_page_;
+  ProcessMemory memory_;
+  std::unique_ptr<Attachment> attachment_;
+  std::unique_ptr<AttachmentPort> port_;
+  std::unique_ptr<Control> control_;
+  std::unique_ptr<Host> host_;
+  std::unique_ptr<Publisher> publisher_;
+  std::unique_ptr<emu::ControlServer> ctl_;
+  emu::UniqueFd wait_;  // epoll over everything that may wake us
+
+  std::vector<Received> received_;
+  std::vector<Arrival> arrivals_;
+  std::vector<emu::Injected> injected_;
+  std::vector<emu::Answer> answers_;
+
+  emu::Cycle now_ = 0;
+  std::uint64_t session_ = 0;
+  std::uint64_t serviced_ns_ = 0;
+  std::uint64_t published_ns_ = 0;
+  std::uint64_t started_ns_ = 0;
+  Naps naps_;
+  bool left_over_ = false;  // more came in than one turn takes
+  bool stop_asked_ = false;
+};
+
+}  // namespace hca

@@ -1,0 +1,94 @@
+#include "hca/daemon/options.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+
+namespace hca {
+
+namespace {
+
+// Links between the routers of two nodes.
+std::uint8_t hops_between(const emu::Config& config, std::size_t a, std::size_t b) {
+  const emu::NetworkConfig& network = config.network;
+  if (network.topology == emu::Topology::single) return 0;
+  const auto router_a = static_cast<int>(a / network.nodes_per_router);
+  const auto router_b = static_cast<int>(b / network.nodes_per_router);
+  const auto k = static_cast<int>(network.k);
+  return static_cast<std::uint8_t>(std::abs(router_a % k - router_b % k) +
+                                   std::abs(router_a / k - router_b / k));
+}
+
+std::uint8_t mtu_enum(std::uint32_t bytes) {  // IBV_MTU_256 = 1 … IBV_MTU_4096 = 5
+  std::uint8_t value = 1;
+  while (value < 5 && (256U << value) <= bytes) ++value;
+  return value;
+}
+
+// Every HCA has the same part of the cap. The margin is for what the fabric holds back and lets go
+// at once: a window of 500 cycles may carry a little more than was launched in it (measured).
+constexpr double kPowerMargin = 0.98;
+
+template <std::size_t N>
+void copy_name(const std::string& from, char (&to)[N]) {
+  std::memcpy(to, from.data(), std::min(from.size(), N - 1));
+}
+
+}  // namespace
+
+HostOptions host_options(const emu::Config& config, emu::NodeId node) {
+  HostOptions options;
+  options.node = node;
+  options.nodes = static_cast<std::uint16_t>(config.nodes.size());
+  options.cycle_time = config.network.cycle_time();
+  options.link_bps = config.network.link_bps();
+  options.flit_bits = config.network.flit_bits;
+  options.packet_flits = config.network.packet_size;
+  options.mtu_bytes = config.hca.mtu;
+  options.class_of_sl = config.qos.sl_class;
+  options.lanes_of_class = config.qos.class_vls;
+  options.controls = {config.controls.admission, config.controls.congestion_control,
+                      config.controls.power_control};
+  options.hca_buffer_packets = config.controls.hca_buffer_packets;
+  options.best_effort_credits = config.controls.best_effort_credits;
+  options.launch_horizon_us = config.hca.launch_horizon_us;
+  options.reservable_percent =
+      static_cast<std::uint32_t>(config.controls.reservable_share * 100 + 0.5);
+  options.energy = config.energy;
+  for (std::size_t other = 0; other < config.nodes.size(); ++other) {
+    options.hops_to[other] = hops_between(config, node, other);
+  }
+  options.power_w = kPowerMargin * config.power_cap_w() / static_cast<double>(config.nodes.size());
+  options.seed = config.network.seed * 1000 + node;
+  return options;
+}
+
+void fill_node_page(const emu::Config& config, const HostOptions& options, NodePage& page) {
+  page.magic = kNodeMagic;
+  page.version = kAbiVersion;
+  page.node_guid = options.guid_base + options.node + 1;
+  page.port_guid = page.node_guid;
+  page.gid_prefix = options.gid_prefix;
+  page.link_bps = options.link_bps;
+  page.cycle_ps = options.cycle_time.cycle_ps;
+  page.lid = emu::lid_of(options.node);
+  page.sm_lid = 1;
+  page.pkey = 0xffff;
+  page.active_mtu = mtu_enum(options.mtu_bytes);
+  page.max_mtu = mtu_enum(4096);
+  page.node_index = options.node;
+  // Ours by the vendor field of an experimental OUI; programs that know a vendor by its number do
+  // nothing special for it.
+  page.vendor_id = 0x02c9;
+  page.vendor_part_id = 4099;
+  copy_name(config.hca.device, page.device_name);
+  copy_name(config.nodes[options.node].name, page.node_name);
+  for (std::size_t sl = 0; sl < 16; ++sl) {
+    page.class_of_sl[sl] = static_cast<std::uint8_t>(options.class_of_sl[sl]);
+  }
+  page.port_state = 1;  // IBV_PORT_DOWN until the fabric is there
+}
+
+}  // namespace hca

@@ -1,0 +1,145 @@
+#include "hca/daemon/publish.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/core.h>
+
+namespace hca {
+
+namespace {
+using emu::Metric;
+constexpr std::size_t index_of(emu::TrafficClass traffic_class) {
+  return static_cast<std::size_t>(traffic_class);
+}
+constexpr std::string_view kPort = "1";
+// IB headers and CRCs of an RC packet in the middle of a message, which most packets are.
+constexpr std::uint64_t kOverheadBytes = 26;
+}  // namespace
+
+emu::Result<Publisher> Publisher::open(const std::string& run_dir, const emu::Config& config,
+                                       emu::NodeId node) {
+  const std::string& name = config.nodes[node].name;
+  const std::string& device = config.hca.device;
+  auto page = emu::MetricsPage::create(run_dir, "hcad-" + name);
+  if (!page) return std::unexpected(page.error());
+  Publisher publisher(std::move(*page));
+  emu::MetricsPage& p = publisher.page_;
+  publisher.add_transport(name, device);
+  publisher.add_controls(name, device);
+  publisher.add_classes(name, device);
+  publisher.clients_ = p.gauge(Metric::clients, {name, device});
+  publisher.up_ = p.gauge(Metric::port_up, {name, device, kPort});
+  publisher.reserved_ = p.gauge(Metric::admission_reserved, {name, device});
+  publisher.credits_ = p.gauge(Metric::credits, {name, device, "best_effort"});
+  publisher.credit_limit_ = config.controls.best_effort_credits;
+  p.gauge(Metric::credit_limit, {name, device, "best_effort"}).set(publisher.credit_limit_);
+  const std::string_view kind = emu::name_of(config.attach.kind);
+  publisher.attach_up_ = p.gauge(Metric::attach_up, {name, "hca", kind});
+  publisher.sessions_ = p.counter(Metric::attach_sessions, {name, "hca", kind});
+  publisher.link_downed_ = p.counter(Metric::port_link_downed, {name, device, kPort});
+  p.gauge(Metric::port_rate, {name, device, kPort})
+      .set(static_cast<double>(config.network.link_bps()));
+  p.gauge(Metric::port_lid, {name, device, kPort}).set(emu::lid_of(node));
+  return publisher;
+}
+
+void Publisher::add_counter(Metric metric, std::initializer_list<std::string_view> labels,
+                            std::function<std::uint64_t(const HostCounters&)> read) {
+  copied_.push_back({page_.counter(metric, labels), std::move(read)});
+}
+
+void Publisher::add_transport(std::string_view node, std::string_view device) {
+  const auto add = [&](Metric metric, std::uint64_t HostCounters::*field) {
+    add_counter(metric, {node, device}, [field](const HostCounters& c) { return c.*field; });
+  };
+  add(Metric::acks_sent, &HostCounters::acks_sent);
+  add(Metric::naks_sent, &HostCounters::naks_sent);
+  add(Metric::naks_received, &HostCounters::naks_received);
+  add(Metric::rnr_naks_sent, &HostCounters::rnr_naks_sent);
+  add(Metric::rnr_naks_received, &HostCounters::rnr_naks_received);
+  add(Metric::rc_retransmits, &HostCounters::packets_retransmitted);
+  add(Metric::rc_timeouts, &HostCounters::timeouts);
+  add(Metric::rc_duplicates, &HostCounters::duplicates_received);
+  add(Metric::rc_out_of_sequence, &HostCounters::out_of_sequence_received);
+  add(Metric::cq_overruns, &HostCounters::cq_overruns);
+  const auto add_reason = [&](Metric metric, std::string_view reason,
+                              std::uint64_t HostCounters::*field) {
+    add_counter(metric, {node, device, reason},
+                [field](const HostCounters& c) { return c.*field; });
+  };
+  add_reason(Metric::dropped_packets, "bad_packet", &HostCounters::dropped_bad_packet);
+  add_reason(Metric::dropped_packets, "no_qp", &HostCounters::dropped_no_qp);
+  add_reason(Metric::dropped_packets, "bad_key", &HostCounters::dropped_bad_key);
+  add_reason(Metric::dropped_packets, "no_receive", &HostCounters::dropped_no_receive);
+  add_reason(Metric::bad_requests, "wqe", &HostCounters::bad_wqes);
+  add_reason(Metric::bad_requests, "ring", &HostCounters::ring_faults);
+  add_reason(Metric::bad_requests, "memory", &HostCounters::memory_faults);
+  add_counter(Metric::port_rcv_errors, {node, device, kPort},
+              [](const HostCounters& c) { return c.dropped_bad_packet; });
+}
+
+void Publisher::add_controls(std::string_view node, std::string_view device) {
+  add_counter(Metric::credit_waits, {node, device, "best_effort"},
+              [](const HostCounters& c) { return c.credit_waits; });
+  add_counter(Metric::power_waits, {node, device},
+              [](const HostCounters& c) { return c.power_waits; });
+  add_counter(Metric::power_wait_cycles, {node, device},
+              [](const HostCounters& c) { return c.power_wait_cycles; });
+  add_counter(Metric::admission_asked, {node, device},
+              [](const HostCounters& c) { return c.admissions_asked; });
+  add_counter(Metric::admission_granted, {node, device},
+              [](const HostCounters& c) { return c.admissions_granted; });
+  add_counter(Metric::admission_refused, {node, device, "hca"},
+              [](const HostCounters& c) { return c.admissions_refused_hca; });
+  add_counter(Metric::admission_refused, {node, device, "router"},
+              [](const HostCounters& c) { return c.admissions_refused_router; });
+}
+
+void Publisher::add_classes(std::string_view node, std::string_view device) {
+  for (std::size_t i = 0; i < emu::kClassCount; ++i) {
+    const auto name = emu::kClassNames[i];
+    latency_[i] = page_.histogram(Metric::class_latency, {node, device, name});
+    const auto add = [&](Metric metric, std::uint64_t ClassCounters::*field) {
+      add_counter(metric, {node, device, name},
+                  [i, field](const HostCounters& c) { return c.by_class[i].*field; });
+    };
+    add(Metric::class_sent_packets, &ClassCounters::packets_sent);
+    add(Metric::class_received_packets, &ClassCounters::packets_received);
+    add(Metric::class_sent_bytes, &ClassCounters::bytes_sent);
+    add(Metric::class_received_bytes, &ClassCounters::bytes_received);
+  }
+  const auto sum = [](const HostCounters& c, std::uint64_t ClassCounters::*field) {
+    std::uint64_t total = 0;
+    for (const auto& each : c.by_class) total += each.*field;
+    return total;
+  };
+  using C = ClassCounters;
+  add_counter(Metric::port_xmit_packets, {node, device, kPort},
+              [sum](const HostCounters& c) { return sum(c, &C::packets_sent); });
+  add_counter(Metric::port_rcv_packets, {node, device, kPort},
+              [sum](const HostCounters& c) { return sum(c, &C::packets_received); });
+  // In words of 4 bytes, headers included.
+  add_counter(Metric::port_xmit_data, {node, device, kPort}, [sum](const HostCounters& c) {
+    return (sum(c, &C::bytes_sent) + kOverheadBytes * sum(c, &C::packets_sent)) / 4;
+  });
+  add_counter(Metric::port_rcv_data, {node, device, kPort}, [sum](const HostCounters& c) {
+    return (sum(c, &C::bytes_received) + kOverheadBytes * sum(c, &C::packets_received)) / 4;
+  });
+}
+
+void Publisher::publish(const HostCounters& counters, std::size_t clients, const Session& session) {
+  for (auto& each : copied_) each.counter.set(each.read(counters));
+  clients_.set(static_cast<double>(clients));
+  up_.set(session.up ? 1 : 0);
+  attach_up_.set(session.up ? 1 : 0);
+  sessions_.set(session.sessions);
+  link_downed_.set(session.sessions -
+                   std::min<std::uint64_t>(session.sessions, session.up ? 1 : 0));
+  reserved_.set(static_cast<double>(counters.reserved_bps));
+  const std::uint64_t used =
+      std::min<std::uint64_t>(counters.best_effort_outstanding, credit_limit_);
+  credits_.set(static_cast<double>(credit_limit_ - used));
+}
+
+}  // namespace hca

@@ -1,0 +1,60 @@
+// hcad's metric page: what hca/host counted, copied now and then, and the latency of what arrives.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "emu/base/result.h"
+#include "emu/config/config.h"
+#include "emu/metrics/page.h"
+#include "hca/host/counters.h"
+#include "hca/host/options.h"
+
+namespace hca {
+
+class Publisher {
+ public:
+  static emu::Result<Publisher> open(const std::string& run_dir, const emu::Config& config,
+                                     emu::NodeId node);
+
+  // A packet that arrived: network latency, head injected to tail arrived.
+  void arrived(emu::TrafficClass traffic_class, emu::EmuNs latency_ns) {
+    latency_[static_cast<std::size_t>(traffic_class)].add(latency_ns);
+  }
+
+  struct Session {
+    bool up = false;
+    std::uint64_t sessions = 0;
+  };
+  void publish(const HostCounters& counters, std::size_t clients, const Session& session);
+
+ private:
+  explicit Publisher(emu::MetricsPage page) : page_(std::move(page)) {}
+  void add_counter(emu::Metric metric, std::initializer_list<std::string_view> labels,
+                   std::function<std::uint64_t(const HostCounters&)> read);
+  void add_transport(std::string_view node, std::string_view device);
+  void add_controls(std::string_view node, std::string_view device);
+  void add_classes(std::string_view node, std::string_view device);
+
+  struct Copied {
+    emu::Counter counter;
+    std::function<std::uint64_t(const HostCounters&)> read;
+  };
+
+  emu::MetricsPage page_;
+  std::vector<Copied> copied_;
+  std::array<emu::Histogram, emu::kClassCount> latency_;
+  emu::Gauge clients_;
+  emu::Gauge up_;
+  emu::Gauge reserved_;
+  emu::Gauge credits_;
+  emu::Gauge attach_up_;
+  emu::Counter sessions_;
+  emu::Counter link_downed_;
+  std::uint32_t credit_limit_ = 0;
+};
+
+}  // namespace hca

@@ -1,0 +1,312 @@
+// One function for each request of a program. Numbers that come in are only ever looked up; sizes
+// are checked before memory is made for them.
+#include "hca/daemon/request.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include <fmt/core.h>
+
+#include "emu/base/log.h"
+#include "hca/daemon/control.h"
+
+namespace hca {
+
+namespace {
+
+// Our side of a pipe never waits, whatever the program set on its own.
+bool make_nonblocking(int fd) {
+  const int flags = ::fcntl(fd, F_GETFL);
+  return flags >= 0 && ::fcntl(fd, F_SETFL, flags | O_NONBLOCK) == 0;
+}
+
+bool is_pipe(int fd) {
+  struct stat info {};
+  return ::fstat(fd, &info) == 0 && S_ISFIFO(info.st_mode);
+}
+
+bool within_limits(const QpCapacity& capacity) {
+  return capacity.send_wr <= kMaxQpWr && capacity.recv_wr <= kMaxQpWr &&
+         capacity.send_sge <= kMaxSge && capacity.recv_sge <= kMaxSge &&
+         capacity.inline_bytes <= kMaxInline;
+}
+
+// The pages of [offset, offset + length) of a memfd that cannot shrink, or nothing.
+struct Mapping {
+  void* data = nullptr;
+  std::size_t bytes = 0;
+  std::uint8_t* start = nullptr;
+};
+Mapping map_shared(int fd, std::uint64_t offset, std::uint64_t length) {
+  const int seals = ::fcntl(fd, F_GET_SEALS);
+  struct stat info {};
+  if (seals < 0 || (seals & F_SEAL_SHRINK) == 0 || ::fstat(fd, &info) != 0) return {};
+  const auto size = static_cast<std::uint64_t>(info.st_size);
+  if (length == 0 || offset > size || length > size - offset) return {};
+  const std::uint64_t first = offset & ~std::uint64_t{4095};
+  const std::size_t bytes = offset - first + length;
+  // A memfd that is sealed against writing cannot be mapped writable: then the kernel copies.
+  void* data =
+      ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, static_cast<off_t>(first));
+  if (data == MAP_FAILED) return {};
+  return {data, bytes, static_cast<std::uint8_t*>(data) + (offset - first)};
+}
+
+}  // namespace
+
+int Control::handle(Client& client, Incoming& in, emu::Cycle now, ControlReply& reply) {
+  const ControlRequest& request = in.request;
+  switch (request.op) {
+    case ControlOp::hello:
+      return hello(client, in, reply);
+    case ControlOp::create_pd: {
+      const auto pd = host_->create_pd(client.id);
+      if (!pd) return pd.error();
+      reply.number = *pd;
+      return 0;
+    }
+    case ControlOp::destroy_pd:
+      return host_->destroy_pd(client.id, request.number);
+    case ControlOp::register_mr:
+    case ControlOp::reregister_mr:
+      return register_mr(client, in, reply);
+    case ControlOp::deregister_mr:
+      return deregister_mr(client, request);
+    case ControlOp::create_channel:
+      return create_channel(client, in, reply);
+    case ControlOp::destroy_channel:
+      return client.channels.erase(request.number) == 1 ? 0 : ENOENT;
+    case ControlOp::create_cq:
+      return create_cq(client, request, reply);
+    case ControlOp::resize_cq:
+      return resize_cq(client, request);
+    case ControlOp::destroy_cq:
+      return destroy_cq(client, request);
+    case ControlOp::create_qp:
+      return create_qp(client, request, reply);
+    case ControlOp::modify_qp:
+      return host_->modify_qp(client.id, request.number, request.modify.attributes,
+                              request.modify.mask, now);
+    case ControlOp::query_qp: {
+      const auto attributes = host_->query_qp(client.id, request.number);
+      if (!attributes) return attributes.error();
+      reply.modify.attributes = *attributes;
+      return 0;
+    }
+    case ControlOp::destroy_qp:
+      return destroy_qp(client, request);
+    case ControlOp::set_rate:
+      return set_rate(client, request, now);
+  }
+  return EOPNOTSUPP;
+}
+
+int Control::hello(Client& client, Incoming& in, ControlReply& reply) {
+  const ControlHello& hello = in.request.hello;
+  if (client.said_hello) return EALREADY;
+  if (hello.magic != kControlMagic || hello.version != kControlVersion ||
+      hello.abi_version != kAbiVersion) {
+    emu::log_warning(fmt::format("program {} speaks version {}.{}, this hcad {}.{}: rebuild one",
+                                 client.pid, hello.version, hello.abi_version, kControlVersion,
+                                 kAbiVersion));
+    return EPROTO;
+  }
+  if (!in.fd || !is_pipe(in.fd.get()) || !make_nonblocking(in.fd.get())) return EBADF;
+  auto doorbells = emu::Region::create("flitnet-doorbells", sizeof(DoorbellPage));
+  auto node_page = node_page_.reopen_read_only();
+  if (!doorbells || !node_page) return ENOMEM;
+  client.doorbells = std::move(*doorbells);
+  DoorbellPage* page = client.doorbell_page();
+  page->magic = kDoorbellMagic;
+  page->version = kAbiVersion;
+  page->entries = kDoorbellEntries;
+  const auto id = host_->open_client(page);
+  if (!id) return id.error();
+  client.id = *id;
+  client.events = std::move(in.fd);
+  client.said_hello = true;
+  if (by_id_.size() <= client.id) by_id_.resize(client.id + 1, nullptr);
+  by_id_[client.id] = &client;
+  memory_.attach(client.id, client.pid);
+  reply.client = client.id;
+  reply_fds_ = {node_page->get(), client.doorbells.fd(), doorbell_fd_.get()};
+  reply_owned_.push_back(std::move(*node_page));
+  return 0;
+}
+
+int Control::register_mr(Client& client, Incoming& in, ControlReply& reply) {
+  const ControlMr& mr = in.request.mr;
+  MrSpec spec{mr.address, mr.iova, mr.length, mr.access, nullptr};
+  Mapping mapping;
+  if (in.fd) mapping = map_shared(in.fd.get(), mr.file_offset, mr.length);
+  spec.mapped = mapping.start;
+  const bool again = in.request.op == ControlOp::reregister_mr;
+  const auto keys = again ? host_->reregister_mr(client.id, in.request.number, mr.mask, mr.pd, spec)
+                          : host_->register_mr(client.id, in.request.number, spec);
+  if (!keys) {
+    if (mapping.data != nullptr) ::munmap(mapping.data, mapping.bytes);
+    return keys.error();
+  }
+  if (again) {
+    // Keys change; the pages follow the region unless it moved elsewhere.
+    auto old = client.mrs.extract(in.request.number);
+    constexpr std::uint32_t kTranslation = 1;
+    if (!old.empty() && (mr.mask & kTranslation) != 0) {
+      ::munmap(old.mapped().data, old.mapped().bytes);
+    } else if (!old.empty()) {
+      old.key() = keys->lkey;
+      client.mrs.insert(std::move(old));
+    }
+  }
+  if (mapping.data != nullptr) client.mrs[keys->lkey] = {mapping.data, mapping.bytes};
+  reply.number = keys->lkey;
+  reply.mr.rkey = keys->rkey;
+  return 0;
+}
+
+int Control::deregister_mr(Client& client, const ControlRequest& request) {
+  const int error = host_->deregister_mr(client.id, request.number);
+  if (error != 0) return error;
+  const auto shared = client.mrs.find(request.number);
+  if (shared != client.mrs.end()) {
+    ::munmap(shared->second.data, shared->second.bytes);
+    client.mrs.erase(shared);
+  }
+  return 0;
+}
+
+int Control::create_channel(Client& client, Incoming& in, ControlReply& reply) {
+  constexpr std::size_t kChannelsMax = 4096;
+  if (client.channels.size() >= kChannelsMax) return ENOMEM;
+  if (!in.fd || !is_pipe(in.fd.get()) || !make_nonblocking(in.fd.get())) return EBADF;
+  reply.number = client.next_channel++;
+  client.channels[reply.number] = std::move(in.fd);
+  return 0;
+}
+
+int Control::create_cq(Client& client, const ControlRequest& request, ControlReply& reply) {
+  const ControlCq& cq = request.cq;
+  if (cq.depth == 0 || cq.depth > kMaxCqe || !std::has_single_bit(cq.depth)) return EINVAL;
+  if (cq.channel != kNoChannel && !client.channels.contains(cq.channel)) return EINVAL;
+  auto region = emu::Region::create("flitnet-cq", cq_bytes(cq.depth));
+  if (!region) return ENOMEM;
+  const auto number = host_->create_cq(
+      client.id, cq.depth, {reinterpret_cast<std::uint8_t*>(region->data()), cq_bytes(cq.depth)});
+  if (!number) return number.error();
+  reply.number = *number;
+  reply_fds_ = {region->fd()};
+  client.cqs[*number] = {std::move(*region), cq.channel};
+  return 0;
+}
+
+int Control::resize_cq(Client& client, const ControlRequest& request) {
+  const auto queue = client.cqs.find(request.number);
+  if (queue == client.cqs.end()) return ENOENT;
+  const std::uint32_t depth = request.cq.depth;
+  if (depth == 0 || depth > kMaxCqe || !std::has_single_bit(depth)) return EINVAL;
+  auto region = emu::Region::create("flitnet-cq", cq_bytes(depth));
+  if (!region) return ENOMEM;
+  const int error =
+      host_->resize_cq(client.id, request.number, depth,
+                       {reinterpret_cast<std::uint8_t*>(region->data()), cq_bytes(depth)});
+  if (error != 0) return error;
+  reply_fds_ = {region->fd()};
+  queue->second.region = std::move(*region);
+  return 0;
+}
+
+int Control::destroy_cq(Client& client, const ControlRequest& request) {
+  const int error = host_->destroy_cq(client.id, request.number);
+  if (error == 0) client.cqs.erase(request.number);
+  return error;
+}
+
+int Control::create_qp(Client& client, const ControlRequest& request, ControlReply& reply) {
+  const ControlQp& qp = request.qp;
+  if (!within_limits(qp.capacity())) return EINVAL;
+  const QpLayout layout = qp_layout(qp.capacity());
+  auto region = emu::Region::create("flitnet-qp", layout.bytes);
+  if (!region) return ENOMEM;
+  QpSpec spec;
+  spec.pd = request.number;
+  spec.send_cq = qp.send_cq;
+  spec.recv_cq = qp.recv_cq;
+  spec.type = qp.type;
+  spec.signal_all = qp.signal_all != 0;
+  spec.capacity = qp.capacity();
+  const auto number = host_->create_qp(
+      client.id, spec, {reinterpret_cast<std::uint8_t*>(region->data()), layout.bytes});
+  if (!number) return number.error();
+  reply.number = *number;
+  reply.qp = qp;
+  reply_fds_ = {region->fd()};
+  client.qps[*number] = std::move(*region);
+  return 0;
+}
+
+int Control::destroy_qp(Client& client, const ControlRequest& request) {
+  const int error = host_->destroy_qp(client.id, request.number);
+  if (error == 0) client.qps.erase(request.number);
+  return error;
+}
+
+int Control::set_rate(Client& client, const ControlRequest& request, emu::Cycle now) {
+  if (client.rate_pending_qpn != 0) return EBUSY;
+  client.rate_pending_qpn = request.number;
+  const int error = host_->request_rate(client.id, request.number, request.rate.rate_bps,
+                                        request.rate.peak_bps, now);
+  if (error == 0) return kAnsweredLater;
+  client.rate_pending_qpn = 0;
+  return error;
+}
+
+ControlReply rate_reply(const AdmissionOutcome& outcome) {
+  ControlReply reply{};
+  reply.op = ControlOp::set_rate;
+  reply.rate.rejected_by = kRejectedByNobody;
+  reply.rate.rate_bps = outcome.rate_bps;
+  switch (outcome.verdict) {
+    case AdmissionVerdict::granted:
+      break;
+    case AdmissionVerdict::refused_by_hca:
+      reply.error = ENOSPC;
+      reply.rate.rejected_by = kRejectedByHca;
+      break;
+    case AdmissionVerdict::refused_by_router:
+      reply.error = ENOSPC;
+      reply.rate.rejected_by = outcome.router;
+      break;
+    case AdmissionVerdict::no_answer:
+      reply.error = ETIMEDOUT;
+      break;
+    case AdmissionVerdict::cancelled:
+      reply.error = ECANCELED;
+      break;
+  }
+  return reply;
+}
+
+std::string describe(const AdmissionOutcome& outcome) {
+  switch (outcome.verdict) {
+    case AdmissionVerdict::granted:
+      return fmt::format("of {} b/s granted", outcome.rate_bps);
+    case AdmissionVerdict::refused_by_hca:
+      return fmt::format("refused by this HCA's link, which has {} b/s left", outcome.free_bps);
+    case AdmissionVerdict::refused_by_router:
+      return fmt::format("refused by router {}", outcome.router);
+    case AdmissionVerdict::no_answer:
+      return "without an answer from the fabric";
+    case AdmissionVerdict::cancelled:
+      return "cancelled";
+  }
+  return "?";
+}
+
+}  // namespace hca

@@ -1,0 +1,127 @@
+// A packet comes in: taken apart, checked, given to the half of the QP that it is for. Nothing in
+// it is believed; what cannot be placed is counted and dropped.
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+
+#include "emu/packet/crc.h"
+#include "hca/host/state.h"
+
+namespace hca {
+
+namespace {
+
+bool may_receive(const Qp& qp) {
+  return qp.state == QpState::rtr || qp.state == QpState::rts || qp.state == QpState::sqd ||
+         qp.state == QpState::sqe;
+}
+
+bool service_matches(const Qp& qp, emu::Service service) {
+  return (qp.type == QpType::rc && service == emu::Service::rc) ||
+         (qp.type == QpType::ud && service == emu::Service::ud);
+}
+
+// A connected QP listens to its peer's node only; `src` is the attachment and cannot be forged.
+bool from_peer(const Qp& qp, const Arrival& arrival, const emu::PacketHeaders& headers) {
+  return arrival.desc.src == qp.dest && headers.lrh.slid == emu::lid_of(arrival.desc.src);
+}
+
+void count(HostState& s, const Arrival& arrival, std::size_t payload_bytes) {
+  const auto index = static_cast<std::size_t>(arrival.desc.traffic_class);
+  if (index >= emu::kClassCount) return;
+  ClassCounters& counters = s.counters_.by_class[index];
+  ++counters.packets_received;
+  counters.bytes_received += payload_bytes;
+  if (arrival.desc.arrival_cycle > arrival.desc.head_cycle) {
+    counters.latency_cycles_total += arrival.desc.arrival_cycle - arrival.desc.head_cycle;
+  }
+}
+
+// End to end, from the HCA that made the packet. The VCRC guards a link, and ours do not err:
+// shared memory carries packets as they are, datagrams are authenticated.
+bool intact(std::span<const std::byte> packet) {
+  const std::size_t end = packet.size() - emu::kIcrcBytes - emu::kVcrcBytes;
+  std::uint32_t icrc = 0;
+  std::memcpy(&icrc, &packet[end], sizeof icrc);  // its bytes stand in little endian order
+  return emu::icrc_of(packet.first(end)) == icrc;
+}
+
+void receive_one(HostState& s, const Arrival& arrival, bool check_crc) {
+  const std::size_t length = arrival.desc.length;
+  const std::span<const std::byte> bytes(reinterpret_cast<const std::byte*>(arrival.bytes), length);
+  emu::ParsedPacket packet;
+  if (length > emu::kPacketBytesMax || emu::parse_packet(bytes, packet) != emu::ParseStatus::ok ||
+      packet.payload_offset + packet.payload_bytes > length || (check_crc && !intact(bytes))) {
+    ++s.counters_.dropped_bad_packet;
+    return;
+  }
+  const emu::PacketHeaders& headers = packet.headers;
+  Qp* qp = s.find_qp(headers.bth.dest_qp);
+  if (qp == nullptr || !may_receive(*qp) || !service_matches(*qp, packet.info->service) ||
+      headers.lrh.dlid != emu::lid_of(s.options_.node)) {
+    ++s.counters_.dropped_no_qp;
+    return;
+  }
+  if (headers.bth.pkey != emu::kDefaultPkey) {
+    ++s.counters_.dropped_bad_key;
+    return;
+  }
+  if (qp->type == QpType::rc && !from_peer(*qp, arrival, headers)) {
+    ++s.counters_.dropped_no_qp;
+    return;
+  }
+  count(s, arrival, packet.payload_bytes);
+  if (!qp->heard && qp->state == QpState::rtr && qp->type == QpType::rc) {
+    qp->heard = true;
+    s.events_.async(qp->client, AsyncEvent::comm_est, qp->number);
+  }
+  if (packet.info->service == emu::Service::ud) {
+    receive_datagram(s, *qp, arrival, packet);
+  } else if (packet.info->request) {
+    respond(s, *qp, arrival, packet);
+  } else {
+    acknowledge(s, *qp, arrival, packet);
+  }
+}
+
+// Another core wrote the packet: each line of it is a miss, and the first one stalls everything.
+constexpr std::size_t kPrefetchAhead = 2;
+void prefetch(const Arrival& arrival) {
+  constexpr std::size_t kLine = 64;
+  const std::size_t bytes = std::min<std::size_t>(arrival.desc.length, 12 * kLine);
+  for (std::size_t at = 0; at < bytes; at += kLine) __builtin_prefetch(arrival.bytes + at);
+}
+
+}  // namespace
+
+void receive_all(HostState& s, std::span<const Arrival> arrivals) {
+  for (std::size_t i = 0; i < arrivals.size(); ++i) {
+    if (i + kPrefetchAhead < arrivals.size()) prefetch(arrivals[i + kPrefetchAhead]);
+    receive_one(s, arrivals[i], true);
+  }
+  settle(s);
+}
+
+// Traffic within the node: the bytes never left our memory, so the CRCs need no check. What the
+// deliveries themselves send goes out with the next advance().
+void deliver_loop(HostState& s) {
+  const std::uint32_t last = s.loop_sent_;
+  for (std::uint32_t i = s.loop_delivered_; i != last; ++i) {
+    const emu::TxDesc& desc = s.loop_[i % kLoopPackets];
+    if (desc.length == 0) continue;
+    qp_injected(s, desc.cookie);
+    Arrival arrival{};
+    arrival.desc.head_cycle = arrival.desc.arrival_cycle = s.now_;
+    arrival.desc.length = desc.length;
+    arrival.desc.flits = desc.flits;
+    arrival.desc.src = s.options_.node;
+    arrival.desc.vl = desc.vl_in;
+    arrival.desc.traffic_class = desc.traffic_class;
+    arrival.bytes = &s.loop_bytes_[(i % kLoopPackets) * emu::kPacketBytesMax];
+    receive_one(s, arrival, false);
+  }
+  settle(s);
+  s.loop_delivered_ = last;
+}
+
+}  // namespace hca

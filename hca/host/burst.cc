@@ -1,0 +1,249 @@
+// Packets leave together: headers are written one by one, payload of many packets is read from the
+// clients' memory in one call, then each is sealed and handed to the port.
+#include <algorithm>
+#include <cstring>
+
+#include "emu/base/check.h"
+#include "emu/packet/build.h"
+#include "hca/host/state.h"
+
+namespace hca {
+
+namespace {
+
+// Cookie: QP number, "returns a credit", epoch of the QP.
+constexpr std::uint64_t kCookieFirst = 1ull << 24;
+constexpr int kCookieEpochShift = 32;
+
+std::span<std::byte> slot_span(const PacketSlot& slot) {
+  return {reinterpret_cast<std::byte*>(slot.bytes), emu::kPacketBytesMax};
+}
+
+// Where a packet fails, its QP's later packets of this burst fail with it.
+void spread_failures(HostState& s) {
+  Burst& burst = s.burst_;
+  for (std::uint32_t i = 0; i < burst.packets_count; ++i) {
+    if (!burst.packets[i].failed) continue;
+    for (std::uint32_t j = i + 1; j < burst.packets_count; ++j) {
+      if (burst.packets[j].qp_slot == burst.packets[i].qp_slot) burst.packets[j].failed = true;
+    }
+  }
+}
+
+bool fetch_payload(HostState& s) {
+  Burst& burst = s.burst_;
+  bool all_there = true;
+  for (std::uint32_t i = 0; i < burst.pieces_count;) {
+    i += static_cast<std::uint32_t>(
+        s.memory_.read({&burst.pieces[i], &burst.pieces[burst.pieces_count]}));
+    if (i == burst.pieces_count) break;
+    burst.packets[burst.piece_packet[i]].failed = true;
+    ++s.counters_.memory_faults;
+    all_there = false;
+    ++i;
+  }
+  return all_there;
+}
+
+// The packet's bytes could not be had: its request, or the read that it answers, fails.
+void give_up(HostState& s, const BurstPacket& packet) {
+  if (packet.loop) {
+    s.loop_[packet.slot.buffer].length = 0;  // delivered as nothing
+  } else {
+    s.port_.cancel(packet.slot.buffer);
+    if (packet.desc.traffic_class == emu::TrafficClass::best_effort) --s.best_effort_out_;
+  }
+  Qp* qp = s.qp_or_null(packet.qp_slot);
+  if (qp == nullptr) return;
+  CHECK(qp->in_wire > 0);
+  --qp->in_wire;
+  if ((packet.desc.cookie & kCookieFirst) != 0) {
+    --qp->first_in_wire;
+    return_credit(*qp, 1);
+  }
+  if (packet.response && !qp->dead) {
+    qp->responses_first = qp->responses_last;
+    push_nak(s, *qp, packet.psn,
+             emu::kSyndromeNak | static_cast<std::uint8_t>(emu::NakCode::remote_operational_error),
+             true);
+  }
+  if (packet.request && qp->entry(packet.sq_index).status == WcStatus::success &&
+      packet.sq_index - qp->sq_done < qp->sq_fetched - qp->sq_done) {
+    qp->entry(packet.sq_index).status = WcStatus::loc_prot_err;
+    if (qp->sq_current - qp->sq_done > packet.sq_index - qp->sq_done) {
+      qp->sq_current = packet.sq_index;
+    }
+    qp->current_packet = 0;
+  }
+}
+
+}  // namespace
+
+BurstPacket* open_packet(HostState& s, std::uint32_t qp_slot, emu::NodeId dest) {
+  CHECK(s.burst_.packets_count < kBurstPackets);
+  BurstPacket& packet = s.burst_.packets[s.burst_.packets_count];
+  packet = {};
+  packet.qp_slot = qp_slot;
+  packet.loop = stays_here(s, dest);
+  packet.desc.dest = dest;
+  if (!packet.loop) {
+    if (s.port_.reserve(packet.slot)) return &packet;
+  } else if (s.loop_reserved_ - s.loop_delivered_ < kLoopPackets) {
+    packet.slot.buffer = s.loop_reserved_++ % kLoopPackets;
+    packet.slot.bytes = &s.loop_bytes_[packet.slot.buffer * emu::kPacketBytesMax];
+    return &packet;
+  }
+  s.slots_blocked_ = true;
+  return nullptr;
+}
+
+std::uint8_t* close_packet(HostState& s, BurstPacket& packet, Qp* qp,
+                           const emu::PacketHeaders& headers, std::uint32_t payload_bytes,
+                           const Leaving& leaving) {
+  const std::size_t offset = emu::write_headers(slot_span(packet.slot), headers, payload_bytes);
+  const std::size_t bytes = emu::packet_bytes(headers.bth.opcode, headers.has_grh, payload_bytes);
+  packet.unsealed_bytes = static_cast<std::uint32_t>(offset + payload_bytes);
+  emu::TxDesc& desc = packet.desc;
+  desc.launch_cycle = leaving.launch;
+  desc.buffer = packet.slot.buffer;
+  desc.length = static_cast<std::uint16_t>(bytes);
+  desc.flits = emu::flits_of(bytes, s.options_.flit_bits);
+  desc.vl_in = leaving.vl_in;
+  desc.vl_out = leaving.vl_out;
+  desc.traffic_class = leaving.traffic_class;
+  desc.kind = emu::PacketKind::data;
+  if (qp != nullptr) {
+    desc.cookie = qp->number | std::uint64_t{qp->epoch} << kCookieEpochShift |
+                  (leaving.first_time ? kCookieFirst : 0);
+    ++qp->in_wire;
+    if (leaving.first_time) ++qp->first_in_wire;
+  }
+  if (!packet.loop && desc.traffic_class == emu::TrafficClass::best_effort) ++s.best_effort_out_;
+  ClassCounters& counters = s.counters_.by_class[static_cast<std::size_t>(desc.traffic_class)];
+  ++counters.packets_sent;
+  counters.bytes_sent += payload_bytes;
+  ++s.burst_.packets_count;
+  return packet.slot.bytes + offset;
+}
+
+void fail_packet(HostState& s) {
+  CHECK(s.burst_.packets_count > 0);
+  s.burst_.packets[s.burst_.packets_count - 1].failed = true;
+}
+
+void gather_range(HostState& s, const Range& range, std::uint8_t* bytes, std::uint32_t length) {
+  if (range.mapped != nullptr) {
+    std::memcpy(bytes, range.mapped, length);
+    return;
+  }
+  Burst& burst = s.burst_;
+  CHECK(burst.pieces_count < kBurstPieces);
+  burst.piece_packet[burst.pieces_count] = static_cast<std::uint16_t>(burst.packets_count - 1);
+  burst.pieces[burst.pieces_count++] = {bytes, range.address, length, range.client};
+}
+
+void gather_payload(HostState& s, Qp& qp, std::uint32_t index, std::uint32_t offset,
+                    std::uint8_t* bytes, std::uint32_t length) {
+  const SendWqe& wqe = qp.wqe(index);
+  const std::uint8_t* list = reinterpret_cast<const std::uint8_t*>(&wqe) + sizeof wqe +
+                             ((wqe.flags & kWqeExtended) != 0 ? sizeof(WqeExtension) : 0);
+  if ((wqe.flags & kWqeInline) != 0) {
+    std::memcpy(bytes, list + offset, length);
+    return;
+  }
+  SgeCursor& cursor = qp.gather;
+  if (cursor.bytes != offset) cursor = {};  // a repetition: walk from the start
+  while (length > 0) {
+    CHECK(cursor.sge < wqe.num_sge);
+    Sge sge;
+    std::memcpy(&sge, list + cursor.sge * sizeof sge, sizeof sge);
+    const std::uint32_t left = sge.length - cursor.offset;
+    const std::uint32_t skip = std::min(left, offset - cursor.bytes);
+    cursor.offset += skip;
+    cursor.bytes += skip;
+    const std::uint32_t take = cursor.bytes == offset ? std::min(left - skip, length) : 0;
+    if (take > 0) {
+      Range range;
+      if (!resolve(s.mrs_, sge.lkey, qp.pd, sge.addr + cursor.offset, take, kAccessLocalRead,
+                   range)) {
+        fail_packet(s);  // the region went away after the request was checked
+        return;
+      }
+      gather_range(s, range, bytes, take);
+      bytes += take;
+      length -= take;
+      offset += take;
+      cursor.offset += take;
+      cursor.bytes += take;
+    }
+    if (cursor.offset == sge.length) {
+      ++cursor.sge;
+      cursor.offset = 0;
+    }
+  }
+}
+
+void dispatch(HostState& s) {
+  Burst& burst = s.burst_;
+  if (burst.packets_count == 0) return;
+  fetch_payload(s);
+  spread_failures(s);
+  std::array<emu::TxDesc, kBurstPackets> leaving;
+  std::uint32_t leaving_count = 0;
+  bool any_failed = false;
+  for (std::uint32_t i = 0; i < burst.packets_count; ++i) {
+    BurstPacket& packet = burst.packets[i];
+    if (packet.failed) {
+      any_failed = true;
+      continue;
+    }
+    const std::size_t bytes = emu::seal_packet(slot_span(packet.slot), packet.unsealed_bytes);
+    CHECK(bytes == packet.desc.length);
+    if (packet.loop) {
+      s.loop_[packet.slot.buffer] = packet.desc;
+    } else {
+      leaving[leaving_count++] = packet.desc;
+    }
+  }
+  if (leaving_count > 0) s.port_.send({leaving.data(), leaving_count});
+  s.loop_sent_ = s.loop_reserved_;
+  if (any_failed) {
+    for (std::uint32_t i = 0; i < burst.packets_count; ++i) {
+      if (burst.packets[i].failed) give_up(s, burst.packets[i]);
+    }
+    for (std::uint32_t i = 0; i < burst.packets_count; ++i) {
+      Qp* qp = s.qp_or_null(burst.packets[i].qp_slot);
+      if (burst.packets[i].failed && qp != nullptr) retire(s, *qp);
+    }
+  }
+  burst.packets_count = 0;
+  burst.pieces_count = 0;
+}
+
+void packet_injected(HostState& s, const emu::Injected& event) {
+  if (event.kind != emu::PacketKind::data) return;
+  if (event.traffic_class == emu::TrafficClass::best_effort && s.best_effort_out_ > 0) {
+    --s.best_effort_out_;
+  }
+  qp_injected(s, event.cookie);
+}
+
+void qp_injected(HostState& s, std::uint64_t cookie) {
+  Qp* qp = s.find_qp(static_cast<std::uint32_t>(cookie & emu::kMask24));
+  if (qp == nullptr || qp->epoch != cookie >> kCookieEpochShift || qp->in_wire == 0) return;
+  --qp->in_wire;
+  if ((cookie & kCookieFirst) != 0 && qp->first_in_wire > 0) {
+    --qp->first_in_wire;
+    return_credit(*qp, 1);
+    if (qp->type == QpType::ud && qp->state != QpState::err && qp->state != QpState::sqe &&
+        qp->sq_done != qp->sq_current) {
+      complete_send(s, *qp, WcStatus::success);
+      retire(s, *qp);
+    }
+  }
+  // The answer cannot come before the question has left.
+  if (qp->retry_at != emu::kNever) rearm_retry(s, *qp);
+  if (!qp->request_link.queued && qp->sq_current != qp->sq_posted) want_request(s, *qp);
+}
+
+}  // namespace hca

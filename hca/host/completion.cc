@@ -1,0 +1,234 @@
+// Batches end here: bytes into the clients' memory, then the CQEs that speak of them, then one
+// wake-up per CQ. Faults met on the way change QPs only after all is written.
+#include <algorithm>
+#include <cstring>
+
+#include "emu/base/check.h"
+#include "hca/host/state.h"
+
+namespace hca {
+
+namespace {
+
+WcOpcode completion_opcode(WrOpcode opcode) {
+  switch (opcode) {
+    case WrOpcode::rdma_write:
+    case WrOpcode::rdma_write_imm:
+      return WcOpcode::rdma_write;
+    case WrOpcode::rdma_read:
+      return WcOpcode::rdma_read;
+    default:
+      return WcOpcode::send;
+  }
+}
+
+bool faulted(const Settlement& settlement, std::uint32_t qp_slot) {
+  const auto* end = settlement.fault_qp.begin() + settlement.faults_count;
+  return std::find(settlement.fault_qp.begin(), end, qp_slot) != end;
+}
+
+void write_pieces(HostState& s) {
+  Settlement& settlement = s.settlement_;
+  for (std::uint32_t i = 0; i < settlement.pieces_count;) {
+    i += static_cast<std::uint32_t>(
+        s.memory_.write({&settlement.pieces[i], &settlement.pieces[settlement.pieces_count]}));
+    if (i == settlement.pieces_count) break;
+    ++s.counters_.memory_faults;
+    if (!faulted(settlement, settlement.piece_qp[i]) && settlement.faults_count < kFaultsMax) {
+      settlement.fault_qp[settlement.faults_count] = settlement.piece_qp[i];
+      settlement.fault_psn[settlement.faults_count++] = settlement.piece_psn[i];
+    }
+    ++i;
+  }
+  settlement.pieces_count = 0;
+}
+
+void overrun(HostState& s, std::uint32_t index) {
+  Cq& cq = s.cqs_[index];
+  if (cq.broken || s.settlement_.overruns_count == kFaultsMax) return;
+  cq.broken = true;
+  cq.page->overrun.store(1, std::memory_order_release);
+  ++s.counters_.cq_overruns;
+  s.settlement_.overruns[s.settlement_.overruns_count++] = index;
+}
+
+void publish(HostState& s, const PendingCqe& pending) {
+  Qp* qp = s.qp_or_null(pending.qp_slot);
+  if (qp != nullptr && qp->number == pending.cqe.qp_num) {
+    (pending.is_recv ? qp->page->rq_head : qp->page->sq_head)
+        .store(pending.head, std::memory_order_release);
+  }
+  Cq& cq = s.cqs_[pending.cq];
+  if (!pending.visible || !cq.used || cq.broken) return;
+  // The application owns `head`; an impossible value is as bad as a full ring.
+  const std::uint32_t head = cq.page->head.load(std::memory_order_acquire);
+  if (cq.tail - head >= cq.depth) {
+    overrun(s, pending.cq);
+    return;
+  }
+  Cqe* cqes = reinterpret_cast<Cqe*>(cq.region + sizeof(CqPage));
+  Cqe& slot = cqes[cq.tail & (cq.depth - 1)];
+  slot = pending.cqe;
+  if (slot.status == WcStatus::success && faulted(s.settlement_, pending.qp_slot)) {
+    slot.status = WcStatus::loc_prot_err;  // its bytes are not all there
+  }
+  ++cq.tail;
+  cq.solicited = cq.solicited || pending.solicited || slot.status != WcStatus::success;
+  if (cq.touched) return;
+  cq.touched = true;
+  s.settlement_.touched[s.settlement_.touched_count++] = pending.cq;
+}
+
+void announce(HostState& s, std::uint32_t index) {
+  Cq& cq = s.cqs_[index];
+  cq.touched = false;
+  if (!cq.used) return;
+  // seq_cst pairs with the application: it arms (or counts itself a sleeper), then looks at tail;
+  // we move tail, then look whether it armed. One of the two sees the other.
+  cq.page->tail.store(cq.tail, std::memory_order_seq_cst);
+  if (cq.page->sleepers.load(std::memory_order_seq_cst) != 0) {
+    s.events_.wake_cq(cq.client, cq.number);
+  }
+  const std::uint32_t armed = cq.page->armed.load(std::memory_order_seq_cst);
+  if (armed == kCqArmedNext || (armed == kCqArmedSolicited && cq.solicited)) {
+    cq.page->armed.store(kCqDisarmed, std::memory_order_seq_cst);
+    s.events_.completion(cq.client, cq.number);
+  }
+  cq.solicited = false;
+}
+
+// Everything but the consequences for QPs: safe in the middle of anything.
+void write_out(HostState& s) {
+  Settlement& settlement = s.settlement_;
+  write_pieces(s);
+  for (std::uint32_t i = 0; i < settlement.cqes_count; ++i) publish(s, settlement.cqes[i]);
+  settlement.cqes_count = 0;
+  for (std::uint32_t i = 0; i < settlement.touched_count; ++i) announce(s, settlement.touched[i]);
+  settlement.touched_count = 0;
+}
+
+void write_fault(HostState& s, Qp& qp, std::uint32_t psn) {
+  if (qp.state == QpState::err || qp.state == QpState::reset) return;
+  if ((psn & kReadPiece) != 0) {  // the requester's own memory, on the way of a READ
+    const bool unfinished = qp.sq_done != qp.sq_fetched &&
+                            qp.entry(qp.sq_done).opcode == WrOpcode::rdma_read &&
+                            qp.psn_una != qp.entry(qp.sq_done).first_psn;
+    if (unfinished) {
+      fail_send(s, qp, WcStatus::loc_prot_err);
+    } else {
+      enter_error(s, qp);  // its completion already says so
+    }
+    return;
+  }
+  if (qp.receiving != Receiving::write) {
+    complete_recv(s, qp, WcStatus::loc_prot_err, Cqe{}, true);
+  }
+  if (qp.type != QpType::rc) {
+    enter_error(s, qp);
+    return;
+  }
+  // An acknowledgement that would speak for the lost bytes must not leave.
+  if (!qp.responses_empty() && qp.response(qp.responses_last - 1).kind == ResponseKind::ack) {
+    --qp.responses_last;
+  }
+  push_nak(s, qp, psn,
+           emu::kSyndromeNak | static_cast<std::uint8_t>(emu::NakCode::remote_operational_error),
+           true);
+  s.events_.async(qp.client, AsyncEvent::qp_access_err, qp.number);
+}
+
+void fail_users(HostState& s, std::uint32_t cq_index) {
+  const Cq& cq = s.cqs_[cq_index];
+  s.events_.async(cq.client, AsyncEvent::cq_err, cq.number);
+  for (auto& qp : s.qps_) {
+    if (qp != nullptr && (qp->send_cq == cq_index || qp->recv_cq == cq_index) &&
+        qp->state != QpState::reset) {
+      enter_error(s, *qp);
+    }
+  }
+}
+
+}  // namespace
+
+bool unsettled(const HostState& s) {
+  return s.settlement_.cqes_count + s.settlement_.pieces_count + s.settlement_.faults_count +
+             s.settlement_.overruns_count !=
+         0;
+}
+
+void settle(HostState& s) {
+  Settlement& settlement = s.settlement_;
+  while (unsettled(s)) {
+    write_out(s);
+    const std::uint32_t faults = settlement.faults_count;
+    const std::uint32_t overruns = settlement.overruns_count;
+    const auto fault_qp = settlement.fault_qp;
+    const auto fault_psn = settlement.fault_psn;
+    const auto overrun_cqs = settlement.overruns;
+    settlement.faults_count = settlement.overruns_count = 0;
+    for (std::uint32_t i = 0; i < faults; ++i) {
+      if (Qp* qp = s.qp_or_null(fault_qp[i])) write_fault(s, *qp, fault_psn[i]);
+    }
+    for (std::uint32_t i = 0; i < overruns; ++i) fail_users(s, overrun_cqs[i]);
+  }
+}
+
+void complete(HostState& s, Qp& qp, PendingCqe& pending) {
+  if (s.settlement_.cqes_count == kPendingCqes) write_out(s);
+  pending.cqe.qp_num = qp.number;
+  pending.qp_slot = qp.slot;
+  pending.cq = pending.is_recv ? qp.recv_cq : qp.send_cq;
+  if (pending.cqe.timestamp_ns == 0) {
+    pending.cqe.timestamp_ns = s.options_.cycle_time.ns(s.now_);
+  }
+  s.settlement_.cqes[s.settlement_.cqes_count++] = pending;
+}
+
+void complete_send(HostState& s, Qp& qp, WcStatus status) {
+  CHECK(qp.sq_done != qp.sq_fetched);
+  const SendEntry& entry = qp.entry(qp.sq_done);
+  PendingCqe pending{};
+  pending.cqe.wr_id = qp.wqe(qp.sq_done).wr_id;
+  pending.cqe.byte_len = entry.length;
+  pending.cqe.opcode = completion_opcode(entry.opcode);
+  pending.cqe.status = status;
+  pending.visible =
+      status != WcStatus::success || qp.signal_all || (entry.flags & kWqeSignaled) != 0;
+  pending.head = ++qp.sq_done;
+  if (status == WcStatus::success) {
+    ++s.counters_.by_class[static_cast<std::size_t>(qp.traffic_class)].messages_completed;
+  }
+  complete(s, qp, pending);
+}
+
+void complete_recv(HostState& s, Qp& qp, WcStatus status, const Cqe& cqe, bool solicited) {
+  if (!qp.have_recv) return;
+  qp.have_recv = false;
+  PendingCqe pending{};
+  pending.cqe = cqe;
+  pending.cqe.wr_id = qp.recv_wr_id;
+  pending.cqe.status = status;
+  if (status != WcStatus::success) pending.cqe.opcode = WcOpcode::recv;
+  pending.is_recv = true;
+  pending.solicited = solicited;
+  pending.visible = true;
+  pending.head = ++qp.rq_done;
+  complete(s, qp, pending);
+}
+
+void write_piece(HostState& s, Qp& qp, const Range& range, const std::uint8_t* bytes,
+                 std::uint32_t length, std::uint32_t psn) {
+  if (range.mapped != nullptr) {
+    std::memcpy(range.mapped, bytes, length);
+    return;
+  }
+  Settlement& settlement = s.settlement_;
+  if (settlement.pieces_count == kPendingPieces) write_pieces(s);
+  const std::uint32_t i = settlement.pieces_count++;
+  // Memory::write only reads through `local`.
+  settlement.pieces[i] = {const_cast<std::uint8_t*>(bytes), range.address, length, range.client};
+  settlement.piece_qp[i] = qp.slot;
+  settlement.piece_psn[i] = psn;
+}
+
+}  // namespace hca

@@ -1,0 +1,63 @@
+// Completions and writes into client memory wait here until the end of a batch: first all bytes are
+// written in one call, then the CQEs that speak of them appear, then each CQ wakes its readers
+// once.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "hca/abi/rings.h"
+#include "hca/host/memory.h"
+
+namespace hca {
+
+struct Cq {
+  bool used = false;
+  bool broken = false;     // overrun
+  bool touched = false;    // has CQEs to announce
+  bool solicited = false;  // one of them is solicited or an error
+  ClientId client = 0;
+  std::uint32_t number = 0;
+  std::uint32_t depth = 0;
+  std::uint32_t users = 0;  // send and receive sides of QPs
+  std::uint32_t tail = 0;   // ours; the page's copy is for the application
+  std::uint8_t* region = nullptr;
+  CqPage* page = nullptr;
+};
+
+struct PendingCqe {
+  Cqe cqe;
+  std::uint32_t cq;
+  std::uint32_t qp_slot;
+  std::uint32_t head;  // sq_head or rq_head to publish with it
+  bool is_recv;
+  bool solicited;
+  bool visible;  // false: an unsignaled success, only the head moves
+};
+
+inline constexpr std::uint32_t kPendingCqes = 256;
+inline constexpr std::uint32_t kPendingPieces = 512;
+inline constexpr std::uint32_t kFaultsMax =
+    64;  // QPs (CQs) that fail in one batch; others next time
+
+// Set in piece_psn where the bytes are a READ's at its requester.
+inline constexpr std::uint32_t kReadPiece = 1u << 31;
+
+struct Settlement {
+  std::uint32_t cqes_count = 0;
+  std::uint32_t pieces_count = 0;
+  std::uint32_t touched_count = 0;
+  std::array<PendingCqe, kPendingCqes> cqes;
+  std::array<MemoryPiece, kPendingPieces> pieces;
+  std::array<std::uint32_t, kPendingPieces> piece_qp;
+  std::array<std::uint32_t, kPendingPieces> piece_psn;
+  std::array<std::uint32_t, kPendingCqes> touched;  // CQs to announce
+  // Trouble met while writing, dealt with at the end of settle(): nothing changes in between.
+  std::uint32_t faults_count = 0;
+  std::uint32_t overruns_count = 0;
+  std::array<std::uint32_t, kFaultsMax> fault_qp;
+  std::array<std::uint32_t, kFaultsMax> fault_psn;
+  std::array<std::uint32_t, kFaultsMax> overruns;
+};
+
+}  // namespace hca

@@ -1,0 +1,52 @@
+// Credit congestion control (ACP section 4.2): a packet's injection is the credit for the next one.
+// Best effort: C_b packets per HCA, it waits here. Real time with an admitted rate: C_i = (b_i / B)
+// M packets per QP, published in the QP's page, so that a post without credit fails at once.
+#include <algorithm>
+
+#include "hca/host/state.h"
+
+namespace hca {
+
+namespace {
+
+// Three frame times at the peak rate: one frame leaves, one is waiting, one is being posted.
+constexpr emu::EmuNs kCreditFloorNs = 100'000'000;
+
+}  // namespace
+
+std::uint32_t packets_of(const Qp& qp, WrOpcode opcode, std::uint32_t length) {
+  if (opcode == WrOpcode::rdma_read || length == 0 || qp.payload == 0) return 1;
+  return (length + qp.payload - 1) / qp.payload;
+}
+
+void set_credit(HostState& s, Qp& qp, std::uint64_t rate_bps, std::uint64_t peak_bps) {
+  if (rate_bps == 0) {
+    qp.credit_capacity = 0;
+  } else {
+    std::uint64_t packets = static_cast<std::uint64_t>(
+        static_cast<emu::WideUint>(rate_bps) * s.options_.hca_buffer_packets / s.options_.link_bps);
+    // The paper's message is a packet, ours may be a whole video frame: were C_i smaller than that,
+    // it could never be posted.
+    const std::uint64_t packet_bits = std::uint64_t{s.options_.packet_flits} * s.options_.flit_bits;
+    packets =
+        std::max(packets, static_cast<std::uint64_t>(static_cast<emu::WideUint>(peak_bps) *
+                                                     kCreditFloorNs / 1'000'000'000 / packet_bits));
+    qp.credit_capacity =
+        static_cast<std::uint32_t>(std::clamp<std::uint64_t>(packets, 1, 1u << 24));
+  }
+  const bool limited = s.options_.controls.congestion_control && qp.credit_capacity > 0;
+  qp.page->credit_granted.store(qp.credit_capacity + qp.credit_returned, std::memory_order_release);
+  qp.page->credit_limited.store(limited ? 1 : 0, std::memory_order_release);
+}
+
+void return_credit(Qp& qp, std::uint32_t packets) {
+  qp.credit_returned += packets;
+  qp.page->credit_granted.store(qp.credit_capacity + qp.credit_returned, std::memory_order_release);
+}
+
+bool best_effort_blocked(const HostState& s) {
+  return s.options_.controls.congestion_control &&
+         s.best_effort_out_ >= s.options_.best_effort_credits;
+}
+
+}  // namespace hca

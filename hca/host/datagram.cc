@@ -1,0 +1,228 @@
+// UD: one packet a message, no connection, no promise; and the receive lists that UD shares with
+// RC.
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include "emu/packet/build.h"
+#include "hca/host/state.h"
+
+namespace hca {
+
+namespace {
+
+constexpr std::uint32_t kPrivilegedQkey = 1u << 31;  // IBA 10.2.5: then the QP's own is used
+
+emu::TrafficClass class_of_sl(const HostState& s, std::uint8_t sl) {
+  return s.options_.class_of_sl[sl & 15];
+}
+
+// One of the lanes of a class, drawn evenly.
+emu::Vl draw_lane(HostState& s, emu::TrafficClass traffic_class) {
+  const std::uint16_t lanes = s.options_.lanes_of_class[static_cast<std::size_t>(traffic_class)];
+  std::uint32_t nth = s.prng_.below(static_cast<std::uint32_t>(std::popcount(lanes)));
+  std::uint16_t left = lanes;
+  while (nth-- > 0) left = static_cast<std::uint16_t>(left & (left - 1));
+  return static_cast<emu::Vl>(std::countr_zero(left));
+}
+
+const WqeExtension& extension_of(const SendWqe& wqe) {
+  return *reinterpret_cast<const WqeExtension*>(reinterpret_cast<const std::uint8_t*>(&wqe) +
+                                                sizeof wqe);
+}
+
+void fill_datagram(const HostState& s, const Qp& qp, const SendWqe& wqe, const SendEntry& entry,
+                   emu::PacketHeaders& headers) {
+  headers.lrh.sl = wqe.sl & 15;
+  headers.lrh.dlid = wqe.dlid;
+  headers.lrh.slid = emu::lid_of(s.options_.node);
+  headers.bth.opcode = entry.opcode == WrOpcode::send_imm ? emu::Opcode::ud_send_only_imm
+                                                          : emu::Opcode::ud_send_only;
+  headers.bth.psn = entry.first_psn;
+  headers.bth.dest_qp = wqe.remote_qpn & emu::kMask24;
+  headers.bth.solicited = (entry.flags & kWqeSolicited) != 0;
+  headers.deth.src_qp = qp.number;
+  headers.deth.qkey =
+      (wqe.remote_qkey & kPrivilegedQkey) != 0 ? qp.attributes.qkey : wqe.remote_qkey;
+  headers.immediate = __builtin_bswap32(wqe.imm);
+  if ((wqe.flags & kWqeExtended) == 0) return;
+  const WqeExtension& extension = extension_of(wqe);
+  if (extension.is_global == 0) return;
+  AddressVector av{};
+  std::copy(std::begin(extension.dgid), std::end(extension.dgid), av.dgid);
+  av.flow_label = extension.flow_label;
+  av.hop_limit = extension.hop_limit;
+  av.traffic_class = extension.traffic_class;
+  headers.has_grh = true;
+  fill_grh(s, av, headers.grh);
+}
+
+// The receive buffer begins with room for a GRH, whether one came or not (IBA 11.4.1.2).
+WcStatus store_datagram(HostState& s, Qp& qp, const Arrival& arrival,
+                        const emu::ParsedPacket& packet) {
+  static const std::uint8_t no_grh[kGrhBytes] = {};
+  const std::uint8_t* grh = packet.headers.has_grh ? arrival.bytes + emu::kLrhBytes : no_grh;
+  WcStatus status =
+      scatter_payload(s, qp, qp.recv_sges.data(), qp.recv_num_sge, qp.scatter, grh, kGrhBytes, 0);
+  if (status != WcStatus::success) return status;
+  return scatter_payload(s, qp, qp.recv_sges.data(), qp.recv_num_sge, qp.scatter,
+                         arrival.bytes + packet.payload_offset,
+                         static_cast<std::uint32_t>(packet.payload_bytes), 0);
+}
+
+std::uint64_t list_bytes(const Qp& qp) {
+  std::uint64_t total = 0;
+  for (std::uint32_t i = 0; i < qp.recv_num_sge; ++i) total += qp.recv_sges[i].length;
+  return total;
+}
+
+}  // namespace
+
+bool nobody_at(const HostState& s, emu::Lid lid) {
+  return lid == 0 || emu::node_of(lid) >= s.options_.nodes;
+}
+
+emu::TrafficClass class_of_request(HostState& s, Qp& qp) {
+  if (qp.type != QpType::ud || qp.sq_current == qp.sq_fetched) return qp.traffic_class;
+  return class_of_sl(s, qp.wqe(qp.sq_current).sl);
+}
+
+void build_datagram(HostState& s, Qp& qp) {
+  SendEntry& entry = qp.entry(qp.sq_current);
+  const SendWqe& wqe = qp.wqe(qp.sq_current);
+  const emu::NodeId dest = emu::node_of(wqe.dlid);
+  if (nobody_at(s, wqe.dlid)) {
+    // For UD that is as good as sent; request_ready() waited until the ones before it had left.
+    ++qp.sq_current;
+    complete_send(s, qp, WcStatus::success);
+    return;
+  }
+  emu::PacketHeaders headers;
+  fill_datagram(s, qp, wqe, entry, headers);
+  const std::uint16_t flits = emu::flits_of(
+      emu::packet_bytes(headers.bth.opcode, headers.has_grh, entry.length), s.options_.flit_bits);
+  const emu::TrafficClass traffic_class = class_of_sl(s, wqe.sl);
+  const bool is_metered = metered(s, traffic_class, dest);
+  const PowerNeed need = is_metered ? power_need(s, dest, flits) : PowerNeed{};
+  emu::Cycle launch = entry.launch;
+  if (is_metered) {
+    launch = launch_with_power(s, traffic_class, launch, launch, need);
+    if (launch == emu::kNever) return;
+  }
+  BurstPacket* packet = open_packet(s, qp.slot, dest);
+  if (packet == nullptr) return;
+  if (is_metered) hold_power(s, traffic_class, launch, need);
+
+  headers.lrh.vl = draw_lane(s, traffic_class);
+  const emu::Vl vl_out = draw_lane(s, traffic_class);
+  packet->psn = entry.first_psn;
+  packet->sq_index = qp.sq_current;
+  packet->request = true;
+  std::uint8_t* payload = close_packet(s, *packet, &qp, headers, entry.length,
+                                       {launch, headers.lrh.vl, vl_out, traffic_class, true});
+  qp.gather = {};
+  gather_payload(s, qp, qp.sq_current, 0, payload, entry.length);
+  qp.psn_sent = add24(entry.first_psn, 1);
+  ++qp.credit_used;
+  ++qp.sq_current;
+}
+
+void receive_datagram(HostState& s, Qp& qp, const Arrival& arrival,
+                      const emu::ParsedPacket& packet) {
+  if (packet.headers.deth.qkey != qp.attributes.qkey) {
+    ++s.counters_.dropped_bad_key;
+    return;
+  }
+  if (!qp.have_recv && take_recv(s, qp) == TakeRecv::broken) {
+    qp_fault(s, qp);
+    return;
+  }
+  const std::uint64_t needed = packet.payload_bytes + kGrhBytes;
+  if (!qp.have_recv || list_bytes(qp) < needed) {  // dropped in silence; the request stays
+    ++s.counters_.dropped_no_receive;
+    return;
+  }
+  Cqe cqe{};
+  WcStatus status = check_recv(s, qp);
+  if (status == WcStatus::success) status = store_datagram(s, qp, arrival, packet);
+  if (status != WcStatus::success) {
+    complete_recv(s, qp, status, cqe, true);
+    enter_error(s, qp);
+    return;
+  }
+  const bool imm = packet.headers.bth.opcode == emu::Opcode::ud_send_only_imm;
+  cqe.opcode = WcOpcode::recv;
+  cqe.byte_len = static_cast<std::uint32_t>(needed);
+  cqe.imm = imm ? __builtin_bswap32(packet.headers.immediate) : 0;
+  cqe.wc_flags = (imm ? kWcWithImm : 0) | (packet.headers.has_grh ? kWcGrh : 0);
+  cqe.src_qp = packet.headers.deth.src_qp;
+  cqe.slid = packet.headers.lrh.slid;
+  cqe.sl = packet.headers.lrh.sl;
+  cqe.timestamp_ns = s.options_.cycle_time.ns(arrival.desc.arrival_cycle);
+  cqe.head_ns = s.options_.cycle_time.ns(arrival.desc.head_cycle);
+  complete_recv(s, qp, WcStatus::success, cqe, packet.headers.bth.solicited);
+}
+
+TakeRecv take_recv(HostState& s, Qp& qp) {
+  (void)s;
+  if (qp.layout.rq_depth == 0) return TakeRecv::none;
+  const std::uint32_t tail = qp.page->rq_tail.load(std::memory_order_acquire);
+  if (tail - qp.rq_done > qp.layout.rq_depth || tail - qp.rq_done < qp.rq_next - qp.rq_done) {
+    return TakeRecv::broken;
+  }
+  if (tail == qp.rq_next) return TakeRecv::none;
+  const std::uint8_t* slot =
+      qp.region + qp.layout.rq_offset +
+      std::size_t{qp.rq_next & (qp.layout.rq_depth - 1)} * qp.layout.rq_stride;
+  RecvWqe wqe;
+  std::memcpy(&wqe, slot, sizeof wqe);
+  if (wqe.num_sge > qp.capacity.recv_sge) return TakeRecv::broken;
+  std::memcpy(qp.recv_sges.data(), slot + sizeof wqe, wqe.num_sge * sizeof(Sge));
+  qp.recv_wr_id = wqe.wr_id;
+  qp.recv_num_sge = wqe.num_sge;
+  qp.scatter = {};
+  qp.have_recv = true;
+  ++qp.rq_next;
+  return TakeRecv::ok;
+}
+
+WcStatus check_recv(HostState& s, Qp& qp) {
+  for (std::uint32_t i = 0; i < qp.recv_num_sge; ++i) {
+    const Sge& sge = qp.recv_sges[i];
+    Range range;
+    if (sge.length != 0 &&
+        !resolve(s.mrs_, sge.lkey, qp.pd, sge.addr, sge.length, kAccessLocalWrite, range)) {
+      return WcStatus::loc_prot_err;
+    }
+  }
+  return WcStatus::success;
+}
+
+WcStatus scatter_payload(HostState& s, Qp& qp, const Sge* sges, std::uint32_t num_sge,
+                         SgeCursor& cursor, const std::uint8_t* bytes, std::uint32_t length,
+                         std::uint32_t psn) {
+  while (length > 0) {
+    if (cursor.sge == num_sge) return WcStatus::loc_len_err;
+    const Sge& sge = sges[cursor.sge];
+    const std::uint32_t take = std::min(length, sge.length - cursor.offset);
+    if (take > 0) {
+      Range range;
+      if (!resolve(s.mrs_, sge.lkey, qp.pd, sge.addr + cursor.offset, take, kAccessLocalWrite,
+                   range)) {
+        return WcStatus::loc_prot_err;
+      }
+      write_piece(s, qp, range, bytes, take, psn);
+      bytes += take;
+      length -= take;
+      cursor.offset += take;
+      cursor.bytes += take;
+    }
+    if (cursor.offset == sge.length) {
+      ++cursor.sge;
+      cursor.offset = 0;
+    }
+  }
+  return WcStatus::success;
+}
+
+}  // namespace hca

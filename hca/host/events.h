@@ -1,0 +1,40 @@
+// What hca/host tells its caller outside the shared rings. Calls are made from within Host's
+// functions; an implementation notes them and must not call back into Host.
+#pragma once
+
+#include <cstdint>
+
+#include "emu/base/units.h"
+#include "emu/wire/message.h"
+#include "hca/abi/attributes.h"
+#include "hca/host/memory.h"
+
+namespace hca {
+
+// What became of a request for bandwidth.
+enum class AdmissionVerdict : std::uint8_t {
+  granted = 0,
+  refused_by_hca,     // this node's own link has not enough left
+  refused_by_router,  // `router` has not
+  no_answer,          // probes were sent again and again; nothing came back
+  cancelled,          // the QP went away meanwhile
+};
+
+struct AdmissionOutcome {
+  AdmissionVerdict verdict = AdmissionVerdict::granted;
+  emu::RouterId router = emu::kNoRouter;
+  std::uint64_t rate_bps = 0;  // granted
+  std::uint64_t free_bps = 0;  // refused_by_hca: what the own link still has
+};
+
+class HostEvents {
+ public:
+  virtual ~HostEvents() = default;
+  virtual void completion(ClientId client, std::uint32_t cq) = 0;  // an armed CQ fired
+  virtual void wake_cq(ClientId client, std::uint32_t cq) = 0;     // threads sleep on CqPage::tail
+  virtual void async(ClientId client, AsyncEvent event,
+                     std::uint32_t number) = 0;  // QP or CQ number
+  virtual void admission(ClientId client, std::uint32_t qpn, const AdmissionOutcome& outcome) = 0;
+};
+
+}  // namespace hca

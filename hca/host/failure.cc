@@ -1,0 +1,152 @@
+// Error states: what failed completes with its reason, everything behind it is flushed in order,
+// both queues (IBA 10.3.1). A QP's failure is its own.
+#include <cstring>
+
+#include "hca/host/state.h"
+
+namespace hca {
+
+namespace {
+
+void set_state(Qp& qp, QpState state) {
+  qp.state = state;
+  qp.attributes.state = state;
+  // seq_cst pairs with a post to a QP that may just have failed: the application moves the tail,
+  // then looks at the state; we set the state, then look at the tail.
+  qp.page->state.store(static_cast<std::uint32_t>(state), std::memory_order_seq_cst);
+}
+
+const std::uint8_t* ring_slot(const Qp& qp, std::uint32_t offset, std::uint32_t index,
+                              std::uint32_t depth, std::uint32_t stride) {
+  return qp.region + offset + std::size_t{index & (depth - 1)} * stride;
+}
+
+}  // namespace
+
+void enter_error(HostState& s, Qp& qp) {
+  if (qp.state == QpState::err || qp.state == QpState::reset) return;
+  set_state(qp, QpState::err);
+  qp.dead = true;
+  qp.responses_first = qp.responses_last;
+  unqueue(s, qp);
+  qp.page->credit_limited.store(0, std::memory_order_release);
+  release_rate(s, qp, true);
+  flush_sends(s, qp);
+  flush_recvs(s, qp);
+}
+
+void fail_send(HostState& s, Qp& qp, WcStatus status) {
+  complete_send(s, qp, status);
+  if (qp.type != QpType::ud) {
+    enter_error(s, qp);
+    return;
+  }
+  // IBA 10.3.1.6: a failed send stops the send queue of UD, receiving goes on.
+  set_state(qp, QpState::sqe);
+  unqueue(s, qp);
+  flush_sends(s, qp);
+  // What is still in the wire speaks of flushed requests: its injected events mean nothing now.
+  ++qp.epoch;
+  qp.in_wire = qp.first_in_wire = 0;
+}
+
+void flush_sends(HostState& s, Qp& qp) {
+  const std::uint32_t tail = qp.page->sq_tail.load(std::memory_order_seq_cst);
+  if (tail - qp.sq_done <= qp.layout.sq_depth) qp.sq_posted = tail;
+  while (qp.sq_done != qp.sq_posted) {
+    SendWqe wqe;
+    const bool fetched = qp.sq_done != qp.sq_fetched;
+    if (fetched) {
+      wqe = qp.wqe(qp.sq_done);
+    } else {
+      std::memcpy(
+          &wqe,
+          ring_slot(qp, qp.layout.sq_offset, qp.sq_done, qp.layout.sq_depth, qp.layout.sq_stride),
+          sizeof wqe);
+      ++qp.sq_fetched;
+    }
+    PendingCqe pending{};
+    pending.cqe.wr_id = wqe.wr_id;
+    pending.cqe.status = WcStatus::wr_flush_err;
+    pending.visible = true;
+    pending.head = ++qp.sq_done;
+    complete(s, qp, pending);
+  }
+  qp.sq_current = qp.sq_fetched = qp.sq_done;
+  qp.current_packet = 0;
+  qp.reads_out = 0;
+  qp.psn_una = qp.psn_sent = qp.psn_fetch;
+}
+
+void flush_recvs(HostState& s, Qp& qp) {
+  complete_recv(s, qp, WcStatus::wr_flush_err, Cqe{}, true);
+  if (qp.layout.rq_depth == 0) return;
+  const std::uint32_t tail = qp.page->rq_tail.load(std::memory_order_seq_cst);
+  if (tail - qp.rq_done > qp.layout.rq_depth) return;
+  while (qp.rq_next != tail) {
+    RecvWqe wqe;
+    std::memcpy(
+        &wqe,
+        ring_slot(qp, qp.layout.rq_offset, qp.rq_next, qp.layout.rq_depth, qp.layout.rq_stride),
+        sizeof wqe);
+    qp.recv_wr_id = wqe.wr_id;
+    qp.have_recv = true;
+    ++qp.rq_next;
+    complete_recv(s, qp, WcStatus::wr_flush_err, Cqe{}, true);
+  }
+}
+
+void qp_fault(HostState& s, Qp& qp) {
+  ++s.counters_.ring_faults;
+  if (qp.state == QpState::err || qp.state == QpState::reset) return;
+  s.events_.async(qp.client, AsyncEvent::qp_fatal, qp.number);
+  enter_error(s, qp);
+}
+
+void retire(HostState& s, Qp& qp) {
+  if (qp.sq_done != qp.sq_fetched && qp.sq_done == qp.sq_current) {
+    const WcStatus status = qp.entry(qp.sq_done).status;
+    if (status != WcStatus::success && qp.current_packet == 0) {
+      fail_send(s, qp, status);
+      return;
+    }
+  }
+  if (qp.state == QpState::sqd && !qp.drained && qp.sq_done == qp.sq_current &&
+      qp.current_packet == 0) {
+    qp.drained = true;
+    qp.attributes.sq_draining = 0;
+    if (qp.attributes.en_sqd_async_notify != 0) {
+      s.events_.async(qp.client, AsyncEvent::sq_drained, qp.number);
+    }
+  }
+}
+
+void reset_transport(Qp& qp) {
+  qp.sq_posted = qp.sq_fetched = qp.sq_current = qp.sq_done = 0;
+  qp.current_packet = 0;
+  qp.gather = qp.read_scatter = qp.scatter = {};
+  qp.psn_fetch = qp.psn_sent = qp.psn_una = 0;
+  qp.reads_out = 0;
+  qp.rnr_waiting = qp.drained = false;
+  qp.retry_at = qp.pace_at = emu::kNever;
+  qp.last_launch = qp.last_response_launch = 0;
+  qp.in_wire = qp.first_in_wire = 0;
+  qp.epsn = qp.msn = 0;
+  qp.rq_next = qp.rq_done = 0;
+  qp.receiving = Receiving::nothing;
+  qp.have_recv = qp.nak_sent = qp.dead = qp.heard = false;
+  qp.responses_first = qp.responses_last = 0;
+  qp.credit_capacity = qp.credit_returned = qp.credit_used = 0;
+  ++qp.epoch;
+  QpPage& page = *qp.page;
+  page.sq_tail.store(0);
+  page.rung.store(0);
+  page.rq_tail.store(0);
+  page.sq_head.store(0);
+  page.rq_head.store(0);
+  page.credit_limited.store(0);
+  page.credit_granted.store(0);
+  page.packet_payload.store(0);
+}
+
+}  // namespace hca

@@ -1,0 +1,109 @@
+// A work request enters: copied once from the application's ring, then checked from the copy. What
+// is wrong with it is noted and reported in its turn, after the requests before it.
+#include <cstring>
+
+#include "emu/base/check.h"
+#include "hca/host/state.h"
+
+namespace hca {
+
+namespace {
+
+std::size_t payload_offset(const SendWqe& wqe) {
+  return sizeof(SendWqe) + ((wqe.flags & kWqeExtended) != 0 ? sizeof(WqeExtension) : 0);
+}
+
+bool opcode_served(QpType type, WrOpcode opcode) {
+  switch (opcode) {
+    case WrOpcode::send:
+    case WrOpcode::send_imm:
+      return true;
+    case WrOpcode::rdma_write:
+    case WrOpcode::rdma_write_imm:
+    case WrOpcode::rdma_read:
+      return type == QpType::rc;
+    default:
+      return false;
+  }
+}
+
+// Copies the slot as far as it is used and returns what is wrong with its form.
+WcStatus copy_request(HostState& s, Qp& qp, SendWqe& wqe) {
+  const std::uint8_t* slot =
+      qp.region + qp.layout.sq_offset +
+      std::size_t{qp.sq_fetched & (qp.layout.sq_depth - 1)} * qp.layout.sq_stride;
+  std::memcpy(&wqe, slot, sizeof wqe);
+  const std::size_t offset = payload_offset(wqe);
+  const bool is_inline = (wqe.flags & kWqeInline) != 0;
+  if (!opcode_served(qp.type, wqe.opcode)) return WcStatus::loc_qp_op_err;
+  if (is_inline &&
+      (wqe.opcode == WrOpcode::rdma_read || wqe.inline_length > qp.capacity.inline_bytes)) {
+    return WcStatus::loc_qp_op_err;
+  }
+  if (!is_inline && wqe.num_sge > qp.capacity.send_sge) return WcStatus::loc_qp_op_err;
+  const std::size_t payload = is_inline ? wqe.inline_length : wqe.num_sge * sizeof(Sge);
+  CHECK(offset + payload <= qp.layout.sq_stride);
+  std::memcpy(reinterpret_cast<std::uint8_t*>(&wqe) + sizeof wqe, slot + sizeof wqe,
+              offset - sizeof wqe + payload);
+  (void)s;
+  return WcStatus::success;
+}
+
+// Keys, bounds and access of the local list; the length of the message.
+WcStatus check_list(HostState& s, const Qp& qp, const SendWqe& wqe, std::uint32_t& length) {
+  if ((wqe.flags & kWqeInline) != 0) {
+    length = wqe.inline_length;
+    return WcStatus::success;
+  }
+  const std::uint32_t access =
+      wqe.opcode == WrOpcode::rdma_read ? kAccessLocalWrite : kAccessLocalRead;
+  const std::uint8_t* list = reinterpret_cast<const std::uint8_t*>(&wqe) + payload_offset(wqe);
+  std::uint64_t total = 0;
+  for (std::uint32_t i = 0; i < wqe.num_sge; ++i) {
+    Sge sge;
+    std::memcpy(&sge, list + i * sizeof sge, sizeof sge);
+    total += sge.length;
+    Range range;
+    if (sge.length != 0 && !resolve(s.mrs_, sge.lkey, qp.pd, sge.addr, sge.length, access, range)) {
+      return WcStatus::loc_prot_err;
+    }
+  }
+  if (total > kMaxMessageBytes) return WcStatus::loc_len_err;
+  length = static_cast<std::uint32_t>(total);
+  return WcStatus::success;
+}
+
+}  // namespace
+
+SendEntry* current_request(HostState& s, Qp& qp) {
+  if (qp.sq_current != qp.sq_fetched) return &qp.entry(qp.sq_current);
+  if (qp.sq_fetched == qp.sq_posted) return nullptr;
+
+  SendWqe& wqe = qp.wqe(qp.sq_fetched);
+  SendEntry& entry = qp.entry(qp.sq_fetched);
+  entry = {};
+  entry.status = copy_request(s, qp, wqe);
+  entry.opcode = wqe.opcode;
+  entry.flags = wqe.flags;
+  entry.num_sge = (wqe.flags & kWqeInline) != 0 ? std::uint8_t{0} : wqe.num_sge;
+  entry.first_psn = qp.psn_fetch;
+  if (entry.status == WcStatus::success) entry.status = check_list(s, qp, wqe, entry.length);
+  if (entry.status == WcStatus::success && qp.type == QpType::ud && entry.length > qp.payload) {
+    entry.status = WcStatus::loc_len_err;
+  }
+  if (entry.status != WcStatus::success) {
+    ++s.counters_.bad_wqes;
+  } else {
+    // Psn space: a READ takes one for each response packet.
+    const std::uint32_t length = entry.length;
+    entry.packets = length == 0 ? 1 : (length + qp.payload - 1) / qp.payload;
+    qp.psn_fetch = add24(qp.psn_fetch, entry.packets);
+    entry.launch = wqe.launch_ns == 0 ? 0 : s.options_.cycle_time.cycle_at(wqe.launch_ns);
+    entry.span_cycles = static_cast<std::uint32_t>(std::uint64_t{wqe.launch_span_ns} * 1000 /
+                                                   s.options_.cycle_time.cycle_ps);
+  }
+  ++qp.sq_fetched;
+  return &entry;
+}
+
+}  // namespace hca

@@ -1,0 +1,135 @@
+// Host's datapath as its callers see it: each function is the table of contents of a file here.
+#include "hca/host/host.h"
+
+#include <algorithm>
+#include <cerrno>
+
+#include "hca/host/state.h"
+
+namespace hca {
+
+namespace {
+
+// Time stands still at worst. A caller whose clock ran backwards must not unsettle timers.
+void tick(HostState& s, emu::Cycle now) { s.now_ = std::max(s.now_, now); }
+
+void ring_all(HostState& s, ClientId client) {
+  for (auto& qp : s.qps_) {
+    if (qp != nullptr && qp->client == client) ring_doorbell(s, *qp);
+  }
+}
+
+}  // namespace
+
+int Host::modify_qp(ClientId client, std::uint32_t qpn, const QpAttributes& attributes,
+                    std::uint32_t mask, emu::Cycle now) {
+  tick(*state_, now);
+  Qp* qp = state_->find_qp(qpn);
+  if (qp == nullptr || qp->client != client) return ENOENT;
+  return modify(*state_, *qp, attributes, mask);
+}
+
+int Host::request_rate(ClientId client, std::uint32_t qpn, std::uint64_t rate_bps,
+                       std::uint64_t peak_bps, emu::Cycle now) {
+  tick(*state_, now);
+  Qp* qp = state_->find_qp(qpn);
+  if (qp == nullptr || qp->client != client) return ENOENT;
+  return ask_rate(*state_, *qp, rate_bps, peak_bps);
+}
+
+void Host::set_controls(const HostControls& controls) {
+  state_->options_.controls = controls;
+  for (auto& qp : state_->qps_) {
+    if (qp == nullptr || qp->credit_capacity == 0) continue;
+    qp->page->credit_limited.store(controls.congestion_control ? 1 : 0, std::memory_order_release);
+  }
+}
+
+void Host::doorbells(ClientId client, emu::Cycle now) {
+  HostState& s = *state_;
+  tick(s, now);
+  Client& caller = s.clients_[client];
+  if (!caller.open) return;
+  DoorbellPage& page = *caller.doorbells;
+  const std::uint32_t tail = page.tail.load(std::memory_order_acquire);
+  if (tail - caller.head > kDoorbellEntries) {  // nonsense: take every QP to have been rung
+    ++s.counters_.ring_faults;
+    caller.head = tail;
+    ring_all(s, client);
+  }
+  while (caller.head != tail) {
+    const std::uint32_t entry = caller.head++ % kDoorbellEntries;
+    const std::uint32_t number =
+        std::atomic_ref<std::uint32_t>(page.qp_num[entry]).load(std::memory_order_relaxed);
+    Qp* qp = s.find_qp(number);
+    if (qp != nullptr && qp->client == client) ring_doorbell(s, *qp);
+  }
+  page.head.store(caller.head, std::memory_order_release);
+  if (page.overflow.load(std::memory_order_relaxed) != 0) {
+    page.overflow.store(0, std::memory_order_seq_cst);
+    ring_all(s, client);
+  }
+  settle(s);
+}
+
+void Host::receive(std::span<const Arrival> arrivals, emu::Cycle now) {
+  tick(*state_, now);
+  receive_all(*state_, arrivals);
+}
+
+void Host::injected(std::span<const emu::Injected> events, emu::Cycle now) {
+  tick(*state_, now);
+  for (const emu::Injected& event : events) packet_injected(*state_, event);
+  settle(*state_);
+}
+
+void Host::answered(std::span<const emu::Answer> answers, emu::Cycle now) {
+  tick(*state_, now);
+  for (const emu::Answer& answer : answers) probe_answered(*state_, answer);
+}
+
+std::size_t Host::advance(emu::Cycle now) {
+  HostState& s = *state_;
+  tick(s, now);
+  s.calendar_.advance(s.now_);
+  s.best_effort_calendar_.advance(s.now_);
+  deliver_loop(s);
+  probe_timers(s);
+  run_timers(s);
+  const std::size_t sent = transmit(s);
+  settle(s);
+  s.counters_.best_effort_outstanding = s.best_effort_out_;
+  return sent;
+}
+
+emu::Cycle Host::next_event() const { return next_wake(*state_); }
+
+void Host::fabric_restarted(emu::Cycle now) {
+  HostState& s = *state_;
+  tick(s, now);
+  s.best_effort_out_ = 0;
+  s.slots_blocked_ = false;
+  for (auto& qp : s.qps_) {
+    if (qp == nullptr || qp->in_wire == 0) continue;
+    // What was in the wire is lost, but it did leave: credits return, UD sends complete.
+    const std::uint64_t cookie = qp->number | std::uint64_t{qp->epoch} << 32 | 1ull << 24;
+    while (qp->first_in_wire > 0) qp_injected(s, cookie);
+    qp->in_wire = 0;
+  }
+  renew_bookings(s);
+  settle(s);
+}
+
+const HostCounters& Host::counters() const { return state_->counters_; }
+const HostOptions& Host::options() const { return state_->options_; }
+
+bool Host::idle() const {
+  const HostState& s = *state_;
+  for (const auto& qp : s.qps_) {
+    if (qp == nullptr || qp->state == QpState::err) continue;
+    if (qp->sq_done != qp->sq_posted || !qp->responses_empty() || qp->in_wire > 0) return false;
+  }
+  return s.loop_sent_ == s.loop_delivered_;
+}
+
+}  // namespace hca

@@ -1,0 +1,123 @@
+// The host half of an HCA: QPs, memory keys, doorbells, transport, credits, power, admission. A
+// library without I/O, threads or clocks: applications' rings and the fabric's packets come in,
+// packets and completions go out, time is handed in. hca/daemon calls it in a loop, tests/sim many
+// of them.
+//
+//   control:   open_client … create_qp … modify_qp …    (any time, between the calls below)
+//   loop:      doorbells(client)   for each client whose ring has entries
+//              receive(arrivals), injected(events), answered(answers)
+//              advance(now)        timers, transmission
+//              until next_event()  nothing happens by itself
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <expected>
+#include <memory>
+#include <span>
+
+#include "emu/base/units.h"
+#include "emu/wire/message.h"
+#include "hca/abi/attributes.h"
+#include "hca/abi/rings.h"
+#include "hca/host/counters.h"
+#include "hca/host/events.h"
+#include "hca/host/memory.h"
+#include "hca/host/options.h"
+#include "hca/host/port.h"
+
+namespace hca {
+
+template <class T>
+using OrErrno = std::expected<T, int>;  // errno values as the verbs man pages name them
+
+struct MrSpec {
+  std::uint64_t address = 0;  // in the client
+  std::uint64_t iova = 0;     // what work requests and peers call it
+  std::uint64_t length = 0;
+  std::uint32_t access = 0;        // kAccess…
+  std::uint8_t* mapped = nullptr;  // the same bytes in our own address space, if shared; else null
+};
+struct MrKeys {
+  std::uint32_t lkey = 0;
+  std::uint32_t rkey = 0;
+};
+
+struct QpSpec {
+  std::uint32_t pd = 0;
+  std::uint32_t send_cq = 0;
+  std::uint32_t recv_cq = 0;
+  QpType type = QpType::rc;
+  bool signal_all = false;
+  QpCapacity capacity;
+};
+
+class HostState;  // hca/host/state.h
+
+class Host {
+ public:
+  Host(const HostOptions& options, Memory& memory, PacketPort& port, HostEvents& events);
+  ~Host();
+  Host(const Host&) = delete;
+  Host& operator=(const Host&) = delete;
+
+  // Clients. close_client destroys all it owns, gives back what it booked; nobody else notices.
+  OrErrno<ClientId> open_client(DoorbellPage* doorbells);
+  void close_client(ClientId client);
+
+  // Objects. Numbers are the node's; another client's number is ENOENT. A busy object is EBUSY.
+  OrErrno<std::uint32_t> create_pd(ClientId client);
+  int destroy_pd(ClientId client, std::uint32_t pd);
+  OrErrno<MrKeys> register_mr(ClientId client, std::uint32_t pd, const MrSpec& spec);
+  // mask: IBV_REREG_MR_CHANGE_TRANSLATION 1, _PD 2, _ACCESS 4. Keys change.
+  OrErrno<MrKeys> reregister_mr(ClientId client, std::uint32_t lkey, std::uint32_t mask,
+                                std::uint32_t pd, const MrSpec& spec);
+  int deregister_mr(ClientId client, std::uint32_t lkey);
+  // `region` is cq_bytes(depth) long, depth a power of two; Host writes its header.
+  OrErrno<std::uint32_t> create_cq(ClientId client, std::uint32_t depth,
+                                   std::span<std::uint8_t> region);
+  // Moves the CQ to another region (ibv_resize_cq); unconsumed CQEs are copied. EINVAL: too few.
+  int resize_cq(ClientId client, std::uint32_t cq, std::uint32_t depth,
+                std::span<std::uint8_t> region);
+  int destroy_cq(ClientId client, std::uint32_t cq);
+  // `region` is qp_layout(capacity).bytes long; Host writes its header.
+  OrErrno<std::uint32_t> create_qp(ClientId client, const QpSpec& spec,
+                                   std::span<std::uint8_t> region);
+  int modify_qp(ClientId client, std::uint32_t qpn, const QpAttributes& attributes,
+                std::uint32_t mask, emu::Cycle now);
+  OrErrno<QpAttributes> query_qp(ClientId client, std::uint32_t qpn) const;
+  int destroy_qp(ClientId client, std::uint32_t qpn);
+
+  // Admission (ibv_modify_qp_rate_limit): 0 means that HostEvents::admission will tell, perhaps
+  // before this returns. rate 0 gives back what was booked. One request per QP at a time (EBUSY).
+  int request_rate(ClientId client, std::uint32_t qpn, std::uint64_t rate_bps,
+                   std::uint64_t peak_bps, emu::Cycle now);
+
+  // Switches and budgets may change while running (`flitnet` control commands).
+  void set_controls(const HostControls& controls);
+
+  // Datapath. None of these allocates.
+  void doorbells(ClientId client, emu::Cycle now);
+  void receive(std::span<const Arrival> arrivals, emu::Cycle now);
+  void injected(std::span<const emu::Injected> events, emu::Cycle now);
+  void answered(std::span<const emu::Answer> answers, emu::Cycle now);
+  // Timers and transmission. Returns how many packets went out.
+  std::size_t advance(emu::Cycle now);
+  // The cycle at which advance() has something to do by itself; kNever: only input will change
+  // anything. Not later than needed, perhaps earlier.
+  emu::Cycle next_event() const;
+
+  // The fabric was restarted: packets handed on are gone, and so are its bookings. Credits come
+  // back, transport recovers by its timers, granted connections are probed again.
+  void fabric_restarted(emu::Cycle now);
+
+  const HostCounters& counters() const;
+  const HostOptions& options() const;
+  // Everything is quiet: no QP has work, no packet is out. For tests.
+  bool idle() const;
+
+ private:
+  std::unique_ptr<HostState> state_;
+};
+
+}  // namespace hca

@@ -1,0 +1,185 @@
+// The QP state machine: which attributes a transition needs and allows (IBA table 93, as in the man
+// page of ibv_modify_qp), what their values may be, what the transition does.
+#include <bit>
+#include <cerrno>
+
+#include "emu/packet/build.h"
+#include "hca/host/state.h"
+
+namespace hca {
+
+namespace {
+
+struct Transition {
+  QpState from;
+  QpState to;
+  QpType type;
+  std::uint32_t required;
+  std::uint32_t optional;
+};
+
+using enum QpState;
+constexpr std::uint32_t kRcLater =
+    kQpCurState | kQpAltPath | kQpAccessFlags | kQpMinRnrTimer | kQpPathMigState;
+
+constexpr Transition kTransitions[] = {
+    {reset, init, QpType::rc, kQpPkeyIndex | kQpPort | kQpAccessFlags, 0},
+    {reset, init, QpType::ud, kQpPkeyIndex | kQpPort | kQpQkey, 0},
+    {init, init, QpType::rc, 0, kQpPkeyIndex | kQpPort | kQpAccessFlags},
+    {init, init, QpType::ud, 0, kQpPkeyIndex | kQpPort | kQpQkey},
+    {init, rtr, QpType::rc,
+     kQpAv | kQpPathMtu | kQpDestQpn | kQpRqPsn | kQpMaxDestRdAtomic | kQpMinRnrTimer,
+     kQpAltPath | kQpAccessFlags | kQpPkeyIndex},
+    {init, rtr, QpType::ud, 0, kQpPkeyIndex | kQpQkey},
+    {rtr, rts, QpType::rc, kQpTimeout | kQpRetryCnt | kQpRnrRetry | kQpSqPsn | kQpMaxQpRdAtomic,
+     kRcLater},
+    {rtr, rts, QpType::ud, kQpSqPsn, kQpCurState | kQpQkey},
+    {rts, rts, QpType::rc, 0, kRcLater},
+    {rts, rts, QpType::ud, 0, kQpCurState | kQpQkey},
+    {rts, sqd, QpType::rc, 0, kQpEnSqdAsyncNotify},
+    {rts, sqd, QpType::ud, 0, kQpEnSqdAsyncNotify},
+    {sqd, rts, QpType::rc, 0, kRcLater},
+    {sqd, rts, QpType::ud, 0, kQpCurState | kQpQkey},
+    {sqd, sqd, QpType::rc, 0,
+     kQpPort | kQpAv | kQpTimeout | kQpRetryCnt | kQpRnrRetry | kQpMaxQpRdAtomic |
+         kQpMaxDestRdAtomic | kQpAltPath | kQpAccessFlags | kQpPkeyIndex | kQpMinRnrTimer |
+         kQpPathMigState},
+    {sqd, sqd, QpType::ud, 0, kQpPkeyIndex | kQpQkey},
+    {sqe, rts, QpType::ud, 0, kQpCurState | kQpQkey},
+};
+
+bool allowed(QpState from, QpState to, QpType type, std::uint32_t mask) {
+  mask &= ~kQpState;
+  if (to == reset || to == err) return mask == 0 || (mask & ~kQpCurState) == 0;
+  for (const Transition& transition : kTransitions) {
+    if (transition.from != from || transition.to != to || transition.type != type) continue;
+    return (mask & transition.required) == transition.required &&
+           (mask & ~(transition.required | transition.optional)) == 0;
+  }
+  return false;
+}
+
+bool values_fit(const HostState& s, const QpAttributes& wanted, std::uint32_t mask) {
+  const auto given = [mask](std::uint32_t bit) { return (mask & bit) != 0; };
+  if (given(kQpPort) && wanted.port_num != 1) return false;
+  if (given(kQpPkeyIndex) && wanted.pkey_index != 0) return false;
+  if (given(kQpAltPath)) return false;  // one port, one path
+  if (given(kQpPathMtu) && (wanted.path_mtu < 1 || wanted.path_mtu > 5 ||
+                            (128u << wanted.path_mtu) > s.options_.mtu_bytes)) {
+    return false;
+  }
+  if (given(kQpAv) && (wanted.av.dlid == 0 || wanted.av.sl > 15)) return false;
+  if (given(kQpDestQpn) && wanted.dest_qp_num > emu::kMask24) return false;
+  if (given(kQpTimeout) && wanted.timeout > 31) return false;
+  if (given(kQpRetryCnt) && wanted.retry_cnt > 7) return false;
+  if (given(kQpRnrRetry) && wanted.rnr_retry > 7) return false;
+  if (given(kQpMinRnrTimer) && wanted.min_rnr_timer > 31) return false;
+  if (given(kQpMaxQpRdAtomic) && wanted.max_rd_atomic > kMaxRdAtomic) return false;
+  return !given(kQpMaxDestRdAtomic) || wanted.max_dest_rd_atomic <= kMaxRdAtomic;
+}
+
+void take_values(Qp& qp, const QpAttributes& wanted, std::uint32_t mask) {
+  QpAttributes& mine = qp.attributes;
+  const auto take = [mask](std::uint32_t bit, auto& to, const auto& from) {
+    if ((mask & bit) != 0) to = from;
+  };
+  take(kQpAccessFlags, mine.access_flags, wanted.access_flags);
+  take(kQpPkeyIndex, mine.pkey_index, wanted.pkey_index);
+  take(kQpPort, mine.port_num, wanted.port_num);
+  take(kQpQkey, mine.qkey, wanted.qkey);
+  take(kQpAv, mine.av, wanted.av);
+  take(kQpPathMtu, mine.path_mtu, wanted.path_mtu);
+  take(kQpTimeout, mine.timeout, wanted.timeout);
+  take(kQpRetryCnt, mine.retry_cnt, wanted.retry_cnt);
+  take(kQpRnrRetry, mine.rnr_retry, wanted.rnr_retry);
+  take(kQpRqPsn, mine.rq_psn, wanted.rq_psn & emu::kMask24);
+  take(kQpSqPsn, mine.sq_psn, wanted.sq_psn & emu::kMask24);
+  take(kQpMaxQpRdAtomic, mine.max_rd_atomic, wanted.max_rd_atomic);
+  take(kQpMaxDestRdAtomic, mine.max_dest_rd_atomic, wanted.max_dest_rd_atomic);
+  take(kQpMinRnrTimer, mine.min_rnr_timer, wanted.min_rnr_timer);
+  take(kQpDestQpn, mine.dest_qp_num, wanted.dest_qp_num);
+  take(kQpEnSqdAsyncNotify, mine.en_sqd_async_notify, wanted.en_sqd_async_notify);
+  take(kQpPathMigState, mine.path_mig_state, wanted.path_mig_state);
+}
+
+// The lanes of a connection are fixed, so that its packets never overtake one another; connections
+// take turns over the lanes of their class.
+emu::Vl next_lane(HostState& s, emu::TrafficClass traffic_class, std::uint32_t draw) {
+  const std::uint16_t lanes = s.options_.lanes_of_class[static_cast<std::size_t>(traffic_class)];
+  std::uint32_t nth = draw % static_cast<std::uint32_t>(std::popcount(lanes));
+  std::uint16_t left = lanes;
+  while (nth-- > 0) left = static_cast<std::uint16_t>(left & (left - 1));
+  return static_cast<emu::Vl>(std::countr_zero(left));
+}
+
+void set_path(HostState& s, Qp& qp) {
+  const AddressVector& av = qp.attributes.av;
+  qp.dest = emu::node_of(av.dlid);
+  qp.traffic_class = s.options_.class_of_sl[av.sl & 15];
+  qp.request_class = qp.traffic_class;
+  std::uint32_t& draws = s.lane_draws_[static_cast<std::size_t>(qp.traffic_class)];
+  qp.vl_in = next_lane(s, qp.traffic_class, draws);
+  // Different from node to node, so that the flows of two nodes to a third meet on few lanes.
+  qp.vl_out = next_lane(s, qp.traffic_class, draws + s.options_.node);
+  ++draws;
+  qp.payload = emu::rc_payload_bytes_max(s.options_.packet_flits, s.options_.flit_bits,
+                                         128u << qp.attributes.path_mtu);
+}
+
+void enter_rtr(HostState& s, Qp& qp) {
+  if (qp.type == QpType::rc) {
+    set_path(s, qp);
+  } else {
+    qp.payload = s.options_.mtu_bytes;
+  }
+  qp.epsn = qp.attributes.rq_psn;
+  qp.page->packet_payload.store(qp.payload, std::memory_order_release);
+}
+
+void enter_rts(HostState& s, Qp& qp, QpState from) {
+  if (from == rtr) {
+    qp.psn_fetch = qp.psn_sent = qp.psn_una = qp.attributes.sq_psn;
+    qp.retries_left = qp.attributes.retry_cnt;
+    qp.rnr_retries_left = qp.attributes.rnr_retry;
+  }
+  qp.drained = false;
+  ring_doorbell(s, qp);  // what was posted meanwhile
+}
+
+void enter_reset(HostState& s, Qp& qp) {
+  settle(s);
+  release_rate(s, qp, true);
+  unqueue(s, qp);
+  reset_transport(qp);
+  qp.attributes = {};
+}
+
+}  // namespace
+
+int modify(HostState& s, Qp& qp, const QpAttributes& wanted, std::uint32_t mask) {
+  if ((mask & kQpCurState) != 0 && wanted.cur_state != qp.state) return EINVAL;
+  const QpState from = qp.state;
+  const QpState to = (mask & kQpState) != 0 ? wanted.state : from;
+  if (!allowed(from, to, qp.type, mask) || !values_fit(s, wanted, mask)) return EINVAL;
+  if (to == err) {
+    enter_error(s, qp);
+    settle(s);
+    return 0;
+  }
+  take_values(qp, wanted, mask);
+  if (to == reset) enter_reset(s, qp);
+  qp.state = qp.attributes.state = to;
+  qp.page->state.store(static_cast<std::uint32_t>(to), std::memory_order_seq_cst);
+  if (to == rtr) enter_rtr(s, qp);
+  if (to == rts && from != rts) enter_rts(s, qp, from);
+  if (to == sqd && from == rts) {
+    qp.drained = false;
+    qp.attributes.sq_draining = 1;
+    retire(s, qp);
+  }
+  if (to == sqd && from == sqd && (mask & kQpAv) != 0) set_path(s, qp);
+  settle(s);
+  return 0;
+}
+
+}  // namespace hca

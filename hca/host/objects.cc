@@ -1,0 +1,388 @@
+// Protection domains, memory regions, completion queues, queue pairs: made, checked, destroyed. Off
+// the datapath; allocation is allowed here and nowhere else.
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+#include <cstring>
+#include <new>
+
+#include "emu/base/check.h"
+#include "hca/host/state.h"
+
+namespace hca {
+
+namespace {
+
+using emu::kClassCount;
+
+// IBV_REREG_MR_*.
+constexpr std::uint32_t kReregTranslation = 1;
+constexpr std::uint32_t kReregPd = 2;
+constexpr std::uint32_t kReregAccess = 4;
+
+constexpr std::uint32_t kAccessKnown = 0xff | 1u << 20;  // the high one: relaxed ordering, a hint
+
+template <class T>
+std::vector<std::uint32_t> free_list(const std::vector<T>& table, std::uint32_t first) {
+  std::vector<std::uint32_t> list;
+  for (auto i = static_cast<std::uint32_t>(table.size()); i-- > first;) list.push_back(i);
+  return list;
+}
+
+bool client_open(const HostState& s, ClientId client) {
+  return client < s.clients_.size() && s.clients_[client].open;
+}
+
+Pd* find_pd(HostState& s, ClientId client, std::uint32_t pd) {
+  if (pd >= s.pds_.size() || !s.pds_[pd].used || s.pds_[pd].client != client) return nullptr;
+  return &s.pds_[pd];
+}
+
+Cq* find_cq(HostState& s, ClientId client, std::uint32_t cq) {
+  if (cq >= s.cqs_.size() || !s.cqs_[cq].used || s.cqs_[cq].client != client) return nullptr;
+  return &s.cqs_[cq];
+}
+
+Mr* find_mr(HostState& s, ClientId client, std::uint32_t key) {
+  const std::uint32_t slot = mr_slot(key);
+  if (key == 0 || slot >= s.mrs_.size()) return nullptr;
+  Mr& mr = s.mrs_[slot];
+  return mr.key == key && mr.client == client ? &mr : nullptr;
+}
+
+int check_spec(const MrSpec& spec) {
+  if (spec.length > kMaxMrBytes) return EINVAL;
+  if (spec.address + spec.length < spec.address || spec.iova + spec.length < spec.iova) {
+    return EINVAL;
+  }
+  if ((spec.access & ~kAccessKnown) != 0) return EINVAL;
+  // IBA 10.6.3.1: who lets others write must be allowed to write.
+  const bool remote = (spec.access & (kAccessRemoteWrite | kAccessRemoteAtomic)) != 0;
+  return remote && (spec.access & kAccessLocalWrite) == 0 ? EINVAL : 0;
+}
+
+// Slots are taken in turn with a new generation, so an old key stays wrong for long.
+std::uint32_t next_key(std::uint32_t slot, Mr& mr) { return slot << 8 | ++mr.generation; }
+
+double power_budget_pj(const HostOptions& options) {
+  const std::uint8_t most_hops =
+      *std::max_element(options.hops_to.begin(), options.hops_to.begin() + options.nodes);
+  return options.power_window_packets * options.energy.packet_pj(most_hops, options.packet_flits);
+}
+
+void write_cq_header(const Cq& cq) {
+  auto* page = new (cq.region) CqPage{};
+  page->magic = kCqMagic;
+  page->version = kAbiVersion;
+  page->cq_num = cq.number;
+  page->depth = cq.depth;
+}
+
+void write_qp_header(const Qp& qp) {
+  auto* page = new (qp.region) QpPage{};
+  page->magic = kQpMagic;
+  page->version = kAbiVersion;
+  page->qp_num = qp.number;
+  page->sq_depth = qp.layout.sq_depth;
+  page->sq_stride = qp.layout.sq_stride;
+  page->rq_depth = qp.layout.rq_depth;
+  page->rq_stride = qp.layout.rq_stride;
+  page->sq_offset = qp.layout.sq_offset;
+  page->rq_offset = qp.layout.rq_offset;
+  page->max_inline = qp.capacity.inline_bytes;
+  page->max_sge_send = qp.capacity.send_sge;
+  page->max_sge_recv = qp.capacity.recv_sge;
+}
+
+bool within_limits(const QpCapacity& capacity) {
+  return capacity.send_wr <= kMaxQpWr && capacity.recv_wr <= kMaxQpWr &&
+         capacity.send_sge <= kMaxSge && capacity.recv_sge <= kMaxSge &&
+         capacity.inline_bytes <= kMaxInline;
+}
+
+void free_qp(HostState& s, Qp& qp) {
+  settle(s);
+  release_rate(s, qp, true);
+  unqueue(s, qp);
+  --s.cqs_[qp.send_cq].users;
+  --s.cqs_[qp.recv_cq].users;
+  --s.pds_[qp.pd].users;
+  const std::uint32_t slot = qp.slot;
+  s.qps_[slot].reset();
+  s.free_qps_.insert(s.free_qps_.begin(), slot);
+}
+
+void free_mr(HostState& s, Mr& mr) {
+  --s.pds_[mr.pd].users;
+  const std::uint8_t generation = mr.generation;
+  const std::uint32_t slot = mr_slot(mr.key);
+  mr = {};
+  mr.generation = generation;
+  s.free_mrs_.push_back(slot);
+}
+
+}  // namespace
+
+HostState::HostState(const HostOptions& options, Memory& memory, PacketPort& port,
+                     HostEvents& events)
+    : options_(options),
+      memory_(memory),
+      port_(port),
+      events_(events),
+      prng_(options.seed * 0x9e3779b97f4a7c15ULL + options.node),
+      horizon_cycles_(options.cycle_time.cycle_at(emu::EmuNs{options.launch_horizon_us} * 1000)),
+      power_pj_per_cycle_(options.power_w * static_cast<double>(options.cycle_time.cycle_ps)),
+      qps_(std::min(options.qps_max, kMaxQp)),
+      mrs_(options.mrs_max),
+      wakes_(std::min(options.qps_max, kMaxQp)),
+      calendar_(power_budget_pj(options), horizon_cycles_),
+      best_effort_calendar_(power_budget_pj(options), horizon_cycles_),
+      cqs_(options.cqs_max),
+      loop_bytes_(kLoopPackets * emu::kPacketBytesMax),
+      clients_(options.clients_max),
+      pds_(options.pds_max),
+      qp_generations_(qps_.size()) {
+  for (const std::uint16_t lanes : options.lanes_of_class) CHECK(lanes != 0);
+  free_qps_ = free_list(qps_, 2);  // 0 and 1 are the management QPs of IBA
+  free_mrs_ = free_list(mrs_, 1);  // key 0 is never valid
+  free_cqs_ = free_list(cqs_, 0);
+  free_pds_ = free_list(pds_, 0);
+  admission_.connections.resize(qps_.size());
+  admission_.free_connections = free_list(admission_.connections, 0);
+  admission_.probing.reserve(qps_.size());
+  admission_.outbox.resize(std::bit_ceil(2 * qps_.size()));
+}
+
+Host::Host(const HostOptions& options, Memory& memory, PacketPort& port, HostEvents& events)
+    : state_(std::make_unique<HostState>(options, memory, port, events)) {}
+Host::~Host() = default;
+
+OrErrno<ClientId> Host::open_client(DoorbellPage* doorbells) {
+  HostState& s = *state_;
+  for (ClientId client = 0; client < s.clients_.size(); ++client) {
+    if (s.clients_[client].open) continue;
+    doorbells->magic = kDoorbellMagic;
+    doorbells->version = kAbiVersion;
+    doorbells->entries = kDoorbellEntries;
+    s.clients_[client] = {true, doorbells, 0};
+    return client;
+  }
+  return std::unexpected(EAGAIN);
+}
+
+void Host::close_client(ClientId client) {
+  HostState& s = *state_;
+  if (!client_open(s, client)) return;
+  for (auto& qp : s.qps_) {
+    if (qp != nullptr && qp->client == client) free_qp(s, *qp);
+  }
+  for (Mr& mr : s.mrs_) {
+    if (mr.key != 0 && mr.client == client) free_mr(s, mr);
+  }
+  for (std::uint32_t cq = 0; cq < s.cqs_.size(); ++cq) {
+    if (s.cqs_[cq].used && s.cqs_[cq].client == client) destroy_cq(client, cq);
+  }
+  for (std::uint32_t pd = 0; pd < s.pds_.size(); ++pd) {
+    if (s.pds_[pd].used && s.pds_[pd].client == client) destroy_pd(client, pd);
+  }
+  s.clients_[client] = {};
+}
+
+OrErrno<std::uint32_t> Host::create_pd(ClientId client) {
+  HostState& s = *state_;
+  if (!client_open(s, client)) return std::unexpected(EINVAL);
+  if (s.free_pds_.empty()) return std::unexpected(ENOMEM);
+  const std::uint32_t pd = s.free_pds_.back();
+  s.free_pds_.pop_back();
+  s.pds_[pd] = {true, client, 0};
+  return pd;
+}
+
+int Host::destroy_pd(ClientId client, std::uint32_t pd) {
+  HostState& s = *state_;
+  const Pd* found = find_pd(s, client, pd);
+  if (found == nullptr) return ENOENT;
+  if (found->users != 0) return EBUSY;
+  s.pds_[pd] = {};
+  s.free_pds_.push_back(pd);
+  return 0;
+}
+
+OrErrno<MrKeys> Host::register_mr(ClientId client, std::uint32_t pd, const MrSpec& spec) {
+  HostState& s = *state_;
+  Pd* found = find_pd(s, client, pd);
+  if (found == nullptr) return std::unexpected(ENOENT);
+  if (const int error = check_spec(spec)) return std::unexpected(error);
+  if (s.free_mrs_.empty()) return std::unexpected(ENOMEM);
+  const std::uint32_t slot = s.free_mrs_.back();
+  s.free_mrs_.pop_back();
+  Mr& mr = s.mrs_[slot];
+  const std::uint32_t key = next_key(slot, mr);
+  const std::uint8_t generation = mr.generation;
+  mr = {spec.iova, spec.length, spec.address, spec.mapped, key,
+        pd,        spec.access, client,       generation};
+  ++found->users;
+  return MrKeys{key, key};
+}
+
+OrErrno<MrKeys> Host::reregister_mr(ClientId client, std::uint32_t lkey, std::uint32_t mask,
+                                    std::uint32_t pd, const MrSpec& spec) {
+  HostState& s = *state_;
+  Mr* mr = find_mr(s, client, lkey);
+  if (mr == nullptr) return std::unexpected(ENOENT);
+  Pd* new_pd = find_pd(s, client, pd);
+  if ((mask & kReregPd) != 0 && new_pd == nullptr) return std::unexpected(ENOENT);
+  MrSpec wanted{mr->address, mr->iova, mr->length, mr->access, mr->mapped};
+  if ((mask & kReregTranslation) != 0) {
+    wanted.address = spec.address;
+    wanted.iova = spec.iova;
+    wanted.length = spec.length;
+    wanted.mapped = spec.mapped;
+  }
+  if ((mask & kReregAccess) != 0) wanted.access = spec.access;
+  if (const int error = check_spec(wanted)) return std::unexpected(error);
+  if ((mask & kReregPd) != 0) {
+    --s.pds_[mr->pd].users;
+    mr->pd = pd;
+    ++new_pd->users;
+  }
+  mr->address = wanted.address;
+  mr->iova = wanted.iova;
+  mr->length = wanted.length;
+  mr->mapped = wanted.mapped;
+  mr->access = wanted.access;
+  mr->key = next_key(mr_slot(lkey), *mr);
+  return MrKeys{mr->key, mr->key};
+}
+
+int Host::deregister_mr(ClientId client, std::uint32_t lkey) {
+  HostState& s = *state_;
+  Mr* mr = find_mr(s, client, lkey);
+  if (mr == nullptr) return ENOENT;
+  settle(s);
+  free_mr(s, *mr);
+  return 0;
+}
+
+OrErrno<std::uint32_t> Host::create_cq(ClientId client, std::uint32_t depth,
+                                       std::span<std::uint8_t> region) {
+  HostState& s = *state_;
+  if (!client_open(s, client)) return std::unexpected(EINVAL);
+  if (depth == 0 || depth > kMaxCqe || !std::has_single_bit(depth) ||
+      region.size() < cq_bytes(depth)) {
+    return std::unexpected(EINVAL);
+  }
+  if (s.free_cqs_.empty()) return std::unexpected(ENOMEM);
+  const std::uint32_t number = s.free_cqs_.back();
+  s.free_cqs_.pop_back();
+  Cq& cq = s.cqs_[number];
+  cq = {};
+  cq.used = true;
+  cq.client = client;
+  cq.number = number;
+  cq.depth = depth;
+  cq.region = region.data();
+  cq.page = reinterpret_cast<CqPage*>(region.data());
+  write_cq_header(cq);
+  return number;
+}
+
+int Host::resize_cq(ClientId client, std::uint32_t number, std::uint32_t depth,
+                    std::span<std::uint8_t> region) {
+  HostState& s = *state_;
+  Cq* cq = find_cq(s, client, number);
+  if (cq == nullptr) return ENOENT;
+  settle(s);
+  const std::uint32_t head = cq->page->head.load(std::memory_order_acquire);
+  const std::uint32_t waiting = cq->tail - head;
+  if (!std::has_single_bit(depth) || depth > kMaxCqe || region.size() < cq_bytes(depth) ||
+      waiting > depth || waiting > cq->depth) {
+    return EINVAL;
+  }
+  const Cqe* from = reinterpret_cast<const Cqe*>(cq->region + sizeof(CqPage));
+  Cqe* to = reinterpret_cast<Cqe*>(region.data() + sizeof(CqPage));
+  for (std::uint32_t i = head; i != cq->tail; ++i) {
+    to[i & (depth - 1)] = from[i & (cq->depth - 1)];
+  }
+  const std::uint32_t armed = cq->page->armed.load(std::memory_order_acquire);
+  cq->region = region.data();
+  cq->page = reinterpret_cast<CqPage*>(region.data());
+  cq->depth = depth;
+  write_cq_header(*cq);
+  cq->page->head.store(head);
+  cq->page->armed.store(armed);
+  cq->page->tail.store(cq->tail, std::memory_order_seq_cst);
+  return 0;
+}
+
+int Host::destroy_cq(ClientId client, std::uint32_t number) {
+  HostState& s = *state_;
+  const Cq* cq = find_cq(s, client, number);
+  if (cq == nullptr) return ENOENT;
+  if (cq->users != 0) return EBUSY;
+  settle(s);
+  s.cqs_[number] = {};
+  s.free_cqs_.push_back(number);
+  return 0;
+}
+
+OrErrno<std::uint32_t> Host::create_qp(ClientId client, const QpSpec& spec,
+                                       std::span<std::uint8_t> region) {
+  HostState& s = *state_;
+  Pd* pd = find_pd(s, client, spec.pd);
+  Cq* send_cq = find_cq(s, client, spec.send_cq);
+  Cq* recv_cq = find_cq(s, client, spec.recv_cq);
+  if (pd == nullptr || send_cq == nullptr || recv_cq == nullptr) return std::unexpected(ENOENT);
+  if (spec.type != QpType::rc && spec.type != QpType::ud) return std::unexpected(EOPNOTSUPP);
+  if (!within_limits(spec.capacity)) return std::unexpected(EINVAL);
+  const QpLayout layout = qp_layout(spec.capacity);
+  if (region.size() < layout.bytes) return std::unexpected(EINVAL);
+  if (s.free_qps_.empty()) return std::unexpected(ENOMEM);
+
+  const std::uint32_t slot = s.free_qps_.back();
+  s.free_qps_.pop_back();
+  std::uint16_t& generation = s.qp_generations_[slot];
+  generation = static_cast<std::uint16_t>((generation + 1) % kQpGenerations);
+  auto qp = std::make_unique<Qp>();
+  qp->slot = slot;
+  qp->number = static_cast<std::uint32_t>(generation) << kQpSlotBits | slot;
+  qp->client = client;
+  qp->pd = spec.pd;
+  qp->send_cq = spec.send_cq;
+  qp->recv_cq = spec.recv_cq;
+  qp->type = spec.type;
+  qp->signal_all = spec.signal_all;
+  qp->capacity = spec.capacity;
+  qp->layout = layout;
+  qp->region = region.data();
+  qp->page = reinterpret_cast<QpPage*>(region.data());
+  qp->sends.resize(layout.sq_depth);
+  qp->send_copies.resize(std::size_t{layout.sq_depth} * layout.sq_stride);
+  write_qp_header(*qp);
+  ++pd->users;
+  ++send_cq->users;
+  ++recv_cq->users;
+  const std::uint32_t number = qp->number;
+  s.qps_[slot] = std::move(qp);
+  return number;
+}
+
+OrErrno<QpAttributes> Host::query_qp(ClientId client, std::uint32_t qpn) const {
+  Qp* qp = state_->find_qp(qpn);
+  if (qp == nullptr || qp->client != client) return std::unexpected(ENOENT);
+  QpAttributes attributes = qp->attributes;
+  attributes.state = attributes.cur_state = qp->state;
+  attributes.rq_psn = qp->type == QpType::rc ? qp->epsn : attributes.rq_psn;
+  attributes.sq_psn = qp->state == QpState::rts ? qp->psn_fetch : attributes.sq_psn;
+  return attributes;
+}
+
+int Host::destroy_qp(ClientId client, std::uint32_t qpn) {
+  HostState& s = *state_;
+  Qp* qp = s.find_qp(qpn);
+  if (qp == nullptr || qp->client != client) return ENOENT;
+  free_qp(s, *qp);
+  return 0;
+}
+
+}  // namespace hca

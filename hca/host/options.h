@@ -1,0 +1,62 @@
+// What a Host is told at start: identity, fabric-wide constants, controls, sizes of its tables.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "emu/base/units.h"
+#include "emu/energy/table.h"
+
+namespace hca {
+
+struct HostControls {
+  bool admission = true;
+  bool congestion_control = true;
+  bool power_control = true;
+};
+
+struct HostOptions {
+  emu::NodeId node = 0;
+  std::uint16_t nodes = 8;  // attached HCAs of the fabric: LIDs 1 … nodes
+  emu::CycleTime cycle_time;
+  std::uint64_t link_bps = 400'000'000;
+  std::uint32_t flit_bits = 128;
+  std::uint32_t packet_flits = 40;  // RC payload is cut so that a full packet has this many flits
+  std::uint32_t mtu_bytes = 2048;   // active MTU of the port: a UD message fits
+  std::uint64_t gid_prefix = 0xfe80000000000000ULL;
+  std::uint64_t guid_base = 0x0002c90300000000ULL;  // node n: guid_base + n + 1
+
+  // Fabric-wide lane use, as in the configuration.
+  std::array<emu::TrafficClass, 16> class_of_sl{};
+  std::array<std::uint16_t, emu::kClassCount> lanes_of_class{1u << 15, 0x7ff0, 0x000f};
+
+  HostControls controls;
+  std::uint32_t hca_buffer_packets = 13107;  // M of C_i = (b_i / B) M: 8 MiB of 640 B
+  std::uint32_t best_effort_credits = 200;   // C_b, packets handed on and not yet injected
+  std::uint32_t launch_horizon_us = 10'000;  // packets are handed on at most so far ahead
+  std::uint32_t reservable_percent = 100;    // of the own link that admission may book
+
+  // Peak power: E_packet = (E_router (D + 1) + E_link D) N must fit the budget of this HCA, which
+  // comes back after E_packet / power (ACP section 5: L_packet = ((D + 1) S - 1) + N + W_HCA; what
+  // the pipeline does not take of it is W_HCA). Real time and best effort share it, real time is
+  // entered first: see launch_with_power().
+  emu::EnergyTable energy;
+  double power_w = 0;  // this HCA's part of the cap; 0: no limit
+  // The budget, in full packets to the farthest node: energy that may be held at once. One alone
+  // would space packets evenly, but leave no place between those of real time.
+  std::uint32_t power_window_packets = 3;
+  // Best effort alone may use so much of it (ACP's P_BE): where many best-effort packets meet, the
+  // fabric holds them up and lets them go in bunches.
+  double best_effort_power_share = 0.6;
+  std::array<std::uint8_t, emu::kNodesMax> hops_to{};  // D per destination: links between routers
+
+  // Sizes of tables; everything is allocated at start or at object creation.
+  std::uint32_t clients_max = 64;
+  std::uint32_t pds_max = 1024;
+  std::uint32_t mrs_max = 16384;
+  std::uint32_t cqs_max = 4096;
+  std::uint32_t qps_max = 4096;
+  std::uint64_t seed = 1;
+};
+
+}  // namespace hca

@@ -1,0 +1,34 @@
+// Where hca/host hands its packets to: a window on the attachment. hca/daemon implements it over
+// hca/attach, the cluster test over hca/wire.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "emu/wire/message.h"
+
+namespace hca {
+
+struct PacketSlot {
+  std::uint8_t* bytes = nullptr;  // emu::kPacketBytesMax
+  std::uint32_t buffer = 0;
+};
+
+class PacketPort {
+ public:
+  virtual ~PacketPort() = default;
+  // A free slot, or false: no room now (back-pressure; Host tries again at its next advance()).
+  virtual bool reserve(PacketSlot& slot) = 0;
+  virtual void cancel(std::uint32_t buffer) = 0;
+  // In this order; every slot was reserved and is filled. Cannot fail.
+  virtual void send(std::span<const emu::TxDesc> packets) = 0;
+};
+
+// A delivered packet, its bytes valid until receive() returns. The sender may scribble over them
+// meanwhile: headers are copied once and judged there.
+struct Arrival {
+  emu::RxDesc desc;
+  const std::uint8_t* bytes = nullptr;
+};
+
+}  // namespace hca

@@ -1,0 +1,283 @@
+// The requester of RC: which packet of which request goes next, and what if no answer comes.
+#include <algorithm>
+
+#include "emu/packet/build.h"
+#include "hca/host/state.h"
+
+namespace hca {
+
+namespace {
+
+// Beside the last packet of each message, so that a long one learns early what was lost.
+constexpr std::uint32_t kAckEveryPackets = 128;
+// How far a real-time packet may be moved for the sake of power: less than the replayer's slack
+// before the deadline, and a few windows of 500 cycles.
+constexpr emu::EmuNs kRealTimeShiftNs = 300'000;
+// Numbers in flight stay well below half the circle of PSNs.
+constexpr std::uint32_t kWindowPackets = 1u << 22;
+
+emu::Opcode opcode_of(const SendEntry& entry, std::uint32_t packet) {
+  using enum emu::Opcode;
+  if (entry.opcode == WrOpcode::rdma_read) return rc_read_request;
+  const bool first = packet == 0;
+  const bool last = packet + 1 == entry.packets;
+  const bool imm = entry.opcode == WrOpcode::send_imm || entry.opcode == WrOpcode::rdma_write_imm;
+  const bool send = entry.opcode == WrOpcode::send || entry.opcode == WrOpcode::send_imm;
+  if (first && last) {
+    return send ? (imm ? rc_send_only_imm : rc_send_only)
+                : (imm ? rc_write_only_imm : rc_write_only);
+  }
+  if (last) {
+    return send ? (imm ? rc_send_last_imm : rc_send_last)
+                : (imm ? rc_write_last_imm : rc_write_last);
+  }
+  if (first) return send ? rc_send_first : rc_write_first;
+  return send ? rc_send_middle : rc_write_middle;
+}
+
+emu::Cycle launch_of(const Qp& qp, const SendEntry& entry) {
+  if (entry.launch == 0) return 0;
+  const std::uint32_t packets = std::max(entry.packets, 1u);
+  return entry.launch + std::uint64_t{entry.span_cycles} * qp.current_packet / packets;
+}
+
+// A real-time QP with an admitted rate sends what it has credit for; the library refuses more
+// already at the post, so only a program that writes its rings itself waits here.
+bool has_credit(const HostState& s, const Qp& qp) {
+  if (!s.options_.controls.congestion_control || qp.credit_capacity == 0) return true;
+  return qp.credit_used - qp.credit_returned < qp.credit_capacity;
+}
+
+void step_current(Qp& qp, const SendEntry& entry) {
+  const bool is_read = entry.opcode == WrOpcode::rdma_read;
+  qp.current_packet = is_read ? entry.packets : qp.current_packet + 1;
+  if (qp.current_packet < entry.packets) return;
+  ++qp.sq_current;
+  qp.current_packet = 0;
+  qp.gather = {};
+}
+
+}  // namespace
+
+void rearm_retry(HostState& s, Qp& qp) {
+  if (qp.attributes.timeout == 0 || !qp.unacknowledged()) {
+    qp.retry_at = emu::kNever;
+    return;
+  }
+  // IBA 9.7.6.1.3: 4.096 us * 2^timeout.
+  const emu::EmuNs wait_ns = emu::EmuNs{4096} << qp.attributes.timeout;
+  qp.retry_at = std::max(s.now_, qp.last_launch) + s.options_.cycle_time.cycle_at(wait_ns);
+  wake_again(s, qp);
+}
+
+bool request_ready(HostState& s, Qp& qp) {
+  if (qp.state != QpState::rts && qp.state != QpState::sqd) return false;
+  if (qp.rnr_waiting) return false;
+  if (qp.state == QpState::sqd && qp.current_packet == 0 &&
+      (qp.sq_current == qp.sq_fetched ||
+       emu::psn_diff(qp.entry(qp.sq_current).first_psn, qp.psn_sent) >= 0)) {
+    return false;  // draining: no new request begins
+  }
+  const SendEntry* entry = current_request(s, qp);
+  if (entry == nullptr) return false;
+  if (entry->status != WcStatus::success) {
+    retire(s, qp);
+    return false;
+  }
+  if (qp.type == QpType::rc) {
+    if (qp.current_packet == 0 && (entry->flags & kWqeFence) != 0 && qp.reads_out > 0) {
+      return false;
+    }
+    if (entry->opcode == WrOpcode::rdma_read && qp.reads_out >= qp.attributes.max_rd_atomic) {
+      return false;
+    }
+    const std::uint32_t psn = add24(entry->first_psn, qp.current_packet);
+    if (static_cast<std::uint32_t>(emu::psn_diff(psn, qp.psn_una)) > kWindowPackets) return false;
+    if (emu::psn_diff(psn, qp.psn_sent) >= 0 && !has_credit(s, qp)) return false;
+  }
+  if (qp.type == QpType::ud && qp.first_in_wire > 0 && nobody_at(s, qp.wqe(qp.sq_current).dlid)) {
+    return false;  // completes without leaving, but in its turn
+  }
+  // Real time comes back with half a horizon in hand, so that many packets go in one burst. Best
+  // effort is handed on within that half: all real time that it must leave room for is known then.
+  const emu::Cycle launch = launch_of(qp, *entry);
+  const bool best_effort = class_of_request(s, qp) == emu::TrafficClass::best_effort;
+  if (launch > s.now_ + (best_effort ? s.horizon_cycles_ / 2 : s.horizon_cycles_)) {
+    qp.pace_at = launch - s.horizon_cycles_ / (best_effort ? 4 : 2);
+    return false;
+  }
+  return true;
+}
+
+PowerNeed power_need(const HostState& s, emu::NodeId dest, std::uint16_t flits) {
+  const double energy_pj = s.options_.energy.packet_pj(s.options_.hops_to[dest], flits);
+  const double cycles = energy_pj * s.options_.power_window_packets / s.power_pj_per_cycle_;
+  return {energy_pj, static_cast<emu::Cycle>(cycles) + 1,
+          static_cast<emu::Cycle>(cycles / s.options_.best_effort_power_share) + 1};
+}
+
+bool metered(const HostState& s, emu::TrafficClass traffic_class, emu::NodeId dest) {
+  return s.options_.controls.power_control && s.power_pj_per_cycle_ > 0 &&
+         traffic_class != emu::TrafficClass::control && !stays_here(s, dest);
+}
+
+emu::Cycle launch_with_power(HostState& s, emu::TrafficClass traffic_class, emu::Cycle asked,
+                             emu::Cycle wish, const PowerNeed& need) {
+  const emu::Cycle from = std::max(wish, s.now_);
+  if (traffic_class == emu::TrafficClass::real_time) {
+    // Its power was booked along the path, so it may always leave; it is moved by little, so that
+    // packets of many streams do not come in one window.
+    const emu::Cycle most =
+        std::max(asked, s.now_) + s.options_.cycle_time.cycle_at(kRealTimeShiftNs);
+    const emu::Cycle at = s.calendar_.earliest(from, need.energy_pj, need.cycles, most);
+    return at > most ? wish : at;
+  }
+  const emu::Cycle most = s.now_ + s.horizon_cycles_ / 2;
+  emu::Cycle at = s.calendar_.earliest(from, need.energy_pj, need.cycles, most);
+  // Best effort has to find room in both accounts: the HCA's and that of its class.
+  for (emu::Cycle own = 0; at != emu::kNever && own != at;) {
+    own = s.best_effort_calendar_.earliest(at, need.energy_pj, need.class_cycles, most);
+    if (own == emu::kNever || own == at) {
+      at = own;
+      break;
+    }
+    at = s.calendar_.earliest(own, need.energy_pj, need.cycles, most);
+  }
+  if (at > most) {
+    s.power_blocked_until_ = s.now_ + s.horizon_cycles_ / 16 + 1;
+    return emu::kNever;
+  }
+  if (at > from) {
+    ++s.counters_.power_waits;
+    s.counters_.power_wait_cycles += at - from;
+  }
+  return at;
+}
+
+void hold_power(HostState& s, emu::TrafficClass traffic_class, emu::Cycle launch,
+                const PowerNeed& need) {
+  const emu::Cycle at = std::max(launch, s.now_);
+  s.calendar_.hold(at, need.energy_pj, need.cycles);
+  if (traffic_class == emu::TrafficClass::best_effort) {
+    s.best_effort_calendar_.hold(at, need.energy_pj, need.class_cycles);
+  }
+}
+
+void build_request(HostState& s, Qp& qp) {
+  SendEntry& entry = qp.entry(qp.sq_current);
+  const std::uint32_t index = qp.sq_current;
+  const std::uint32_t packet_index = qp.current_packet;
+  const bool is_read = entry.opcode == WrOpcode::rdma_read;
+  const std::uint32_t psn = add24(entry.first_psn, packet_index);
+  const bool first_time = emu::psn_diff(psn, qp.psn_sent) >= 0;
+  const emu::Opcode opcode = opcode_of(entry, packet_index);
+  const std::uint32_t offset = packet_index * qp.payload;
+  const std::uint32_t length = is_read ? 0 : std::min(qp.payload, entry.length - offset);
+  const bool grh = qp.attributes.av.is_global != 0;
+  const std::uint16_t flits =
+      emu::flits_of(emu::packet_bytes(opcode, grh, length), s.options_.flit_bits);
+
+  // Packets of a QP never overtake one another; a repetition goes as soon as it can.
+  emu::Cycle launch = first_time ? std::max(launch_of(qp, entry), qp.last_launch) : 0;
+  const bool is_metered = metered(s, qp.traffic_class, qp.dest);
+  PowerNeed need{};
+  if (is_metered) {
+    need = power_need(s, qp.dest, flits);
+    launch = launch_with_power(s, qp.traffic_class, launch_of(qp, entry), launch, need);
+    if (launch == emu::kNever) return;
+  }
+  BurstPacket* packet = open_packet(s, qp.slot, qp.dest);
+  if (packet == nullptr) return;
+  if (is_metered) hold_power(s, qp.traffic_class, launch, need);
+
+  emu::PacketHeaders headers;
+  fill_path(s, qp, headers);
+  const SendWqe& wqe = qp.wqe(index);
+  headers.bth.opcode = opcode;
+  headers.bth.psn = psn;
+  const bool last = is_read || packet_index + 1 == entry.packets;
+  headers.bth.ack_request = last || psn % kAckEveryPackets == 0;
+  headers.bth.solicited = last && (entry.flags & kWqeSolicited) != 0;
+  headers.immediate = __builtin_bswap32(wqe.imm);
+  if (is_read) {
+    headers.reth = {wqe.remote_addr + offset, wqe.rkey, entry.length - offset};
+  } else {
+    headers.reth = {wqe.remote_addr, wqe.rkey, entry.length};
+  }
+  packet->psn = psn;
+  packet->sq_index = index;
+  packet->request = true;
+  std::uint8_t* payload = close_packet(s, *packet, &qp, headers, length,
+                                       {launch, qp.vl_in, qp.vl_out, qp.traffic_class, first_time});
+  gather_payload(s, qp, index, offset, payload, length);
+
+  if (is_read) ++qp.reads_out;
+  if (first_time) {
+    ++qp.credit_used;
+    qp.psn_sent = is_read ? add24(entry.first_psn, entry.packets) : add24(psn, 1);
+    qp.last_launch = std::max(qp.last_launch, launch);
+  } else {
+    ++s.counters_.packets_retransmitted;
+  }
+  if (qp.retry_at == emu::kNever) rearm_retry(s, qp);
+  step_current(qp, entry);
+}
+
+void rewind(HostState& s, Qp& qp, std::uint32_t psn) {
+  std::uint32_t reads = 0;
+  for (std::uint32_t i = qp.sq_done; i != qp.sq_fetched; ++i) {
+    const SendEntry& entry = qp.entry(i);
+    if (entry.status != WcStatus::success) break;
+    const auto into = static_cast<std::uint32_t>(emu::psn_diff(psn, entry.first_psn));
+    if (into < entry.packets) {
+      qp.sq_current = i;
+      qp.current_packet = into;
+      qp.gather = {};
+      qp.reads_out = reads;
+      want_request(s, qp);
+      return;
+    }
+    if (entry.opcode == WrOpcode::rdma_read) ++reads;
+  }
+}
+
+void retry_timer_fired(HostState& s, Qp& qp) {
+  qp.retry_at = emu::kNever;
+  if (!qp.unacknowledged() || (qp.state != QpState::rts && qp.state != QpState::sqd)) return;
+  if (qp.rnr_waiting || qp.in_wire > 0) {
+    rearm_retry(s, qp);  // the question is still on its way: the silence is ours
+    return;
+  }
+  ++s.counters_.timeouts;
+  if (qp.retries_left == 0) {
+    fail_send(s, qp, WcStatus::retry_exc_err);
+    return;
+  }
+  --qp.retries_left;
+  qp.read_repeated = false;
+  rewind(s, qp, qp.psn_una);
+  rearm_retry(s, qp);
+}
+
+void fill_path(const HostState& s, const Qp& qp, emu::PacketHeaders& headers) {
+  const AddressVector& av = qp.attributes.av;
+  headers.lrh = {qp.vl_in, av.sl, av.dlid, emu::lid_of(s.options_.node)};
+  headers.bth.dest_qp = qp.attributes.dest_qp_num & emu::kMask24;
+  headers.has_grh = av.is_global != 0;
+  if (!headers.has_grh) return;
+  fill_grh(s, av, headers.grh);
+}
+
+void fill_grh(const HostState& s, const AddressVector& av, emu::Grh& grh) {
+  grh.traffic_class = av.traffic_class;
+  grh.flow_label = av.flow_label & 0xfffff;
+  grh.hop_limit = av.hop_limit;
+  std::copy(std::begin(av.dgid), std::end(av.dgid), grh.dgid.begin());
+  const std::uint64_t guid = s.options_.guid_base + s.options_.node + 1;
+  for (std::size_t i = 0; i < 8; ++i) {
+    grh.sgid[i] = static_cast<std::uint8_t>(s.options_.gid_prefix >> (56 - 8 * i));
+    grh.sgid[8 + i] = static_cast<std::uint8_t>(guid >> (56 - 8 * i));
+  }
+}
+
+}  // namespace hca

@@ -1,0 +1,261 @@
+// The responder of RC: requests arrive in the order of their PSNs or are turned away (IBA 9.7.4).
+#include "hca/host/state.h"
+
+namespace hca {
+
+namespace {
+
+using emu::NakCode;
+using emu::Opcode;
+
+// What the request asks for, whichever packet of it this is.
+struct Request {
+  Receiving kind = Receiving::nothing;
+  bool is_read = false;
+  bool imm = false;
+};
+
+Request request_of(Opcode opcode) {
+  using enum Opcode;
+  switch (opcode) {
+    case rc_send_first:
+    case rc_send_middle:
+    case rc_send_last:
+    case rc_send_only:
+      return {Receiving::send, false, false};
+    case rc_send_last_imm:
+    case rc_send_only_imm:
+      return {Receiving::send, false, true};
+    case rc_write_first:
+    case rc_write_middle:
+    case rc_write_last:
+    case rc_write_only:
+      return {Receiving::write, false, false};
+    case rc_write_last_imm:
+    case rc_write_only_imm:
+      return {Receiving::write, false, true};
+    case rc_read_request:
+      return {Receiving::nothing, true, false};
+    default:
+      return {};
+  }
+}
+
+// A request that cannot be served: the requester is told why, this QP goes to ERR.
+void refuse(HostState& s, Qp& qp, std::uint32_t psn, NakCode code, AsyncEvent event) {
+  push_nak(s, qp, psn, static_cast<std::uint8_t>(emu::kSyndromeNak | static_cast<int>(code)), true);
+  s.events_.async(qp.client, event, qp.number);
+}
+
+// The work request that takes the message is at fault: it completes with `status`.
+void refuse_recv(HostState& s, Qp& qp, std::uint32_t psn, NakCode code, WcStatus status) {
+  push_nak(s, qp, psn, static_cast<std::uint8_t>(emu::kSyndromeNak | static_cast<int>(code)), true);
+  Cqe cqe{};
+  complete_recv(s, qp, status, cqe, true);
+}
+
+bool rnr(HostState& s, Qp& qp, std::uint32_t psn) {
+  qp.nak_sent = true;  // silence until the expected packet comes again
+  push_nak(s, qp, psn,
+           static_cast<std::uint8_t>(emu::kSyndromeRnrNak | (qp.attributes.min_rnr_timer & 31)),
+           false);
+  return false;
+}
+
+// A receive work request for this message; false: the packet was answered otherwise.
+bool need_recv(HostState& s, Qp& qp, std::uint32_t psn) {
+  if (qp.have_recv) return true;
+  switch (take_recv(s, qp)) {
+    case TakeRecv::none:
+      return rnr(s, qp, psn);
+    case TakeRecv::broken:
+      qp_fault(s, qp);
+      return false;
+    case TakeRecv::ok:
+      break;
+  }
+  const WcStatus status = check_recv(s, qp);
+  if (status == WcStatus::success) return true;
+  refuse_recv(s, qp, psn, NakCode::remote_operational_error, status);
+  return false;
+}
+
+bool begin_write(HostState& s, Qp& qp, const emu::PacketHeaders& headers) {
+  const emu::Reth& reth = headers.reth;
+  Range range;
+  const bool allowed = (qp.attributes.access_flags & kAccessRemoteWrite) != 0 &&
+                       (reth.length == 0 || resolve(s.mrs_, reth.rkey, qp.pd, reth.address,
+                                                    reth.length, kAccessRemoteWrite, range));
+  if (!allowed) {
+    refuse(s, qp, headers.bth.psn, NakCode::remote_access_error, AsyncEvent::qp_access_err);
+    return false;
+  }
+  qp.write_address = reth.address;
+  qp.write_rkey = reth.rkey;
+  qp.write_left = reth.length;
+  return true;
+}
+
+bool store_write(HostState& s, Qp& qp, const std::uint8_t* bytes, std::uint32_t length,
+                 const emu::ParsedPacket& packet) {
+  const std::uint32_t psn = packet.headers.bth.psn;
+  if (length > qp.write_left || (packet.info->last && length != qp.write_left)) {
+    refuse(s, qp, psn, NakCode::invalid_request, AsyncEvent::qp_req_err);
+    return false;
+  }
+  if (length > 0) {
+    Range range;
+    if (!resolve(s.mrs_, qp.write_rkey, qp.pd, qp.write_address, length, kAccessRemoteWrite,
+                 range)) {
+      refuse(s, qp, psn, NakCode::remote_access_error, AsyncEvent::qp_access_err);
+      return false;
+    }
+    write_piece(s, qp, range, bytes, length, psn);
+  }
+  qp.write_address += length;
+  qp.write_left -= length;
+  return true;
+}
+
+bool store_send(HostState& s, Qp& qp, const std::uint8_t* bytes, std::uint32_t length,
+                std::uint32_t psn) {
+  const WcStatus status =
+      scatter_payload(s, qp, qp.recv_sges.data(), qp.recv_num_sge, qp.scatter, bytes, length, psn);
+  if (status == WcStatus::success) return true;
+  refuse_recv(s, qp, psn,
+              status == WcStatus::loc_len_err ? NakCode::invalid_request
+                                              : NakCode::remote_operational_error,
+              status);
+  return false;
+}
+
+void finish_message(HostState& s, Qp& qp, const Arrival& arrival, const emu::ParsedPacket& packet,
+                    const Request& request) {
+  qp.msn = add24(qp.msn, 1);
+  qp.receiving = Receiving::nothing;
+  if (request.kind == Receiving::send || request.imm) {
+    Cqe cqe{};
+    cqe.byte_len = qp.received_bytes;
+    cqe.opcode = request.kind == Receiving::send ? WcOpcode::recv : WcOpcode::recv_rdma_with_imm;
+    cqe.imm = request.imm ? __builtin_bswap32(packet.headers.immediate) : 0;
+    cqe.wc_flags = (request.imm ? kWcWithImm : 0) | (packet.headers.has_grh ? kWcGrh : 0);
+    cqe.src_qp = qp.attributes.dest_qp_num;
+    cqe.slid = packet.headers.lrh.slid;
+    cqe.sl = packet.headers.lrh.sl;
+    cqe.timestamp_ns = s.options_.cycle_time.ns(arrival.desc.arrival_cycle);
+    cqe.head_ns = s.options_.cycle_time.ns(qp.head_cycle);
+    complete_recv(s, qp, WcStatus::success, cqe, packet.headers.bth.solicited);
+  }
+}
+
+void serve_read(HostState& s, Qp& qp, const emu::PacketHeaders& headers, bool repeated) {
+  const emu::Reth& reth = headers.reth;
+  const std::uint32_t psn = headers.bth.psn;
+  Range range;
+  const bool allowed = (qp.attributes.access_flags & kAccessRemoteRead) != 0 &&
+                       (reth.length == 0 || resolve(s.mrs_, reth.rkey, qp.pd, reth.address,
+                                                    reth.length, kAccessRemoteRead, range));
+  if (!allowed) {
+    refuse(s, qp, psn, NakCode::remote_access_error, AsyncEvent::qp_access_err);
+    return;
+  }
+  std::uint32_t reads = 0;
+  for (std::uint32_t i = qp.responses_first; i != qp.responses_last; ++i) {
+    const Response& waiting = qp.response(i);
+    if (waiting.kind != ResponseKind::read) continue;
+    ++reads;
+    const auto into = static_cast<std::uint32_t>(emu::psn_diff(psn, waiting.psn));
+    if (repeated && into >= waiting.sent && into < waiting.packets) return;  // will come anyway
+  }
+  // What a peer may have outstanding was agreed at connection; this is the limit of the table.
+  if (!repeated && reads >= kMaxRdAtomic) {
+    refuse(s, qp, psn, NakCode::invalid_request, AsyncEvent::qp_req_err);
+    return;
+  }
+  if (qp.responses_last - qp.responses_first + 1 >= kResponsesMax) return;  // it will ask again
+  if (!repeated) {
+    const std::uint32_t packets =
+        reth.length == 0 ? 1 : (reth.length + qp.payload - 1) / qp.payload;
+    qp.epsn = add24(qp.epsn, packets);
+    qp.msn = add24(qp.msn, 1);
+  }
+  Response& response = qp.response(qp.responses_last++);
+  response = {};
+  response.kind = ResponseKind::read;
+  response.address = reth.address;
+  response.rkey = reth.rkey;
+  response.length = reth.length;
+  response.psn = psn;
+  response.msn = qp.msn;
+  response.packets = reth.length == 0 ? 1 : (reth.length + qp.payload - 1) / qp.payload;
+  want_response(s, qp);
+}
+
+// Behind what was expected: it was served before, and the answer perhaps lost.
+void respond_again(HostState& s, Qp& qp, const emu::ParsedPacket& packet) {
+  ++s.counters_.duplicates_received;
+  if (packet.headers.bth.opcode == Opcode::rc_read_request) {
+    serve_read(s, qp, packet.headers, true);
+    return;
+  }
+  push_ack(s, qp, add24(qp.epsn, emu::kMask24));  // epsn - 1
+}
+
+// First follows nothing, middle and last follow their own kind.
+bool fits_sequence(const Qp& qp, const emu::ParsedPacket& packet, const Request& request) {
+  if (packet.info->first || request.is_read) return qp.receiving == Receiving::nothing;
+  return qp.receiving == request.kind;
+}
+
+}  // namespace
+
+void respond(HostState& s, Qp& qp, const Arrival& arrival, const emu::ParsedPacket& packet) {
+  if (qp.dead) return;
+  const emu::PacketHeaders& headers = packet.headers;
+  const std::uint32_t psn = headers.bth.psn;
+  const std::int32_t ahead = emu::psn_diff(psn, qp.epsn);
+  if (ahead < 0) {
+    respond_again(s, qp, packet);
+    return;
+  }
+  if (ahead > 0) {
+    ++s.counters_.out_of_sequence_received;
+    if (!qp.nak_sent) {
+      qp.nak_sent = true;
+      push_nak(s, qp, qp.epsn,
+               emu::kSyndromeNak | static_cast<std::uint8_t>(NakCode::psn_sequence_error), false);
+    }
+    return;
+  }
+  const Request request = request_of(headers.bth.opcode);
+  const auto length = static_cast<std::uint32_t>(packet.payload_bytes);
+  if ((request.kind == Receiving::nothing && !request.is_read) ||
+      !fits_sequence(qp, packet, request) || length > qp.payload) {
+    refuse(s, qp, psn, NakCode::invalid_request, AsyncEvent::qp_req_err);
+    return;
+  }
+  qp.nak_sent = false;
+  if (request.is_read) {
+    serve_read(s, qp, headers, false);
+    return;
+  }
+  // Whatever can be refused is refused before anything is changed.
+  const bool takes_recv = request.kind == Receiving::send ? packet.info->first : request.imm;
+  if (takes_recv && !need_recv(s, qp, psn)) return;
+  if (packet.info->first) {
+    if (request.kind == Receiving::write && !begin_write(s, qp, headers)) return;
+    qp.received_bytes = 0;
+    qp.head_cycle = arrival.desc.head_cycle;
+    qp.receiving = request.kind;
+  }
+  const std::uint8_t* payload = arrival.bytes + packet.payload_offset;
+  const bool stored = request.kind == Receiving::write ? store_write(s, qp, payload, length, packet)
+                                                       : store_send(s, qp, payload, length, psn);
+  if (!stored) return;
+  qp.received_bytes += length;
+  qp.epsn = add24(qp.epsn, 1);
+  if (packet.info->last) finish_message(s, qp, arrival, packet, request);
+  if (headers.bth.ack_request) push_ack(s, qp, psn);
+}
+
+}  // namespace hca

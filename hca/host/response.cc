@@ -1,0 +1,131 @@
+// The responder's packets: acknowledgements, NAKs and READ responses, in the order of their PSNs.
+#include <algorithm>
+
+#include "emu/base/check.h"
+#include "emu/packet/build.h"
+#include "hca/host/state.h"
+
+namespace hca {
+
+namespace {
+
+emu::Opcode read_opcode(const Response& response) {
+  using enum emu::Opcode;
+  const bool first = response.sent == 0;
+  const bool last = response.sent + 1 == response.packets;
+  if (first && last) return rc_read_response_only;
+  if (first) return rc_read_response_first;
+  return last ? rc_read_response_last : rc_read_response_middle;
+}
+
+void finish_response(HostState& s, Qp& qp, const Response& response) {
+  ++qp.responses_first;
+  if (response.fatal) enter_error(s, qp);
+}
+
+void count_response(HostState& s, const Response& response) {
+  if (response.kind == ResponseKind::ack) ++s.counters_.acks_sent;
+  if (response.kind != ResponseKind::nak) return;
+  if ((response.syndrome & emu::kSyndromeKindMask) == emu::kSyndromeRnrNak) {
+    ++s.counters_.rnr_naks_sent;
+  } else {
+    ++s.counters_.naks_sent;
+  }
+}
+
+// Bytes of a READ response; a region that went away meanwhile fails the packet.
+void fetch_response(HostState& s, Qp& qp, const Response& response, std::uint32_t offset,
+                    std::uint8_t* bytes, std::uint32_t length) {
+  if (length == 0) return;
+  Range range;
+  if (!resolve(s.mrs_, response.rkey, qp.pd, response.address + offset, length, kAccessRemoteRead,
+               range)) {
+    fail_packet(s);
+    return;
+  }
+  gather_range(s, range, bytes, length);
+}
+
+}  // namespace
+
+bool build_response(HostState& s, Qp& qp) {
+  CHECK(!qp.responses_empty());
+  Response& response = qp.response(qp.responses_first);
+  const bool is_read = response.kind == ResponseKind::read;
+  const std::uint32_t offset = response.sent * qp.payload;
+  const std::uint32_t length = is_read ? std::min(qp.payload, response.length - offset) : 0;
+  const emu::Opcode opcode = is_read ? read_opcode(response) : emu::Opcode::rc_ack;
+  const bool grh = qp.attributes.av.is_global != 0;
+  const std::uint16_t flits =
+      emu::flits_of(emu::packet_bytes(opcode, grh, length), s.options_.flit_bits);
+  const bool is_metered = metered(s, qp.traffic_class, qp.dest);
+  const PowerNeed need = is_metered ? power_need(s, qp.dest, flits) : PowerNeed{};
+
+  // Reads wait for energy like any best-effort packet. Acknowledgements do not wait, but count.
+  emu::Cycle launch = qp.last_response_launch > s.now_ ? qp.last_response_launch : 0;
+  if (is_metered && is_read) {
+    launch = launch_with_power(s, qp.traffic_class, launch, launch, need);
+    if (launch == emu::kNever) return false;
+  }
+  BurstPacket* packet = open_packet(s, qp.slot, qp.dest);
+  if (packet == nullptr) return false;
+  if (is_metered) hold_power(s, qp.traffic_class, launch, need);
+  qp.last_response_launch = launch;
+
+  emu::PacketHeaders headers;
+  fill_path(s, qp, headers);
+  headers.bth.opcode = opcode;
+  headers.bth.psn = add24(response.psn, response.sent);
+  headers.aeth = {is_read ? static_cast<std::uint8_t>(emu::kSyndromeAck | emu::kAckNoCredits)
+                          : response.syndrome,
+                  response.msn};
+  packet->psn = headers.bth.psn;
+  packet->response = is_read;
+  std::uint8_t* payload = close_packet(s, *packet, &qp, headers, length,
+                                       {launch, qp.vl_in, qp.vl_out, qp.traffic_class, false});
+  const Response done = response;
+  ++response.sent;
+  if (is_read) fetch_response(s, qp, done, offset, payload, length);
+  if (response.sent == response.packets) {
+    count_response(s, done);
+    finish_response(s, qp, done);
+  }
+  return true;
+}
+
+void push_ack(HostState& s, Qp& qp, std::uint32_t psn) {
+  if (!qp.responses_empty()) {
+    Response& newest = qp.response(qp.responses_last - 1);
+    if (newest.kind == ResponseKind::ack) {  // one acknowledgement speaks for all before it
+      if (emu::psn_diff(psn, newest.psn) > 0) newest.psn = psn;
+      newest.msn = qp.msn;
+      return;
+    }
+  }
+  if (qp.responses_last - qp.responses_first == kResponsesMax) return;  // the peer will ask again
+  Response& response = qp.response(qp.responses_last++);
+  response = {};
+  response.kind = ResponseKind::ack;
+  response.psn = psn;
+  response.msn = qp.msn;
+  response.syndrome = emu::kSyndromeAck | emu::kAckNoCredits;
+  want_response(s, qp);
+}
+
+void push_nak(HostState& s, Qp& qp, std::uint32_t psn, std::uint8_t syndrome, bool fatal) {
+  if (fatal) qp.dead = true;
+  if (qp.responses_last - qp.responses_first == kResponsesMax) {
+    if (fatal) enter_error(s, qp);
+    return;
+  }
+  Response& response = qp.response(qp.responses_last++);
+  response = {};
+  response.kind = ResponseKind::nak;
+  response.psn = psn;
+  response.msn = qp.msn;
+  response.syndrome = syndrome;
+  response.fatal = fatal;
+  want_response(s, qp);
+}
+
+}  // namespace hca

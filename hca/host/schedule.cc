@@ -1,0 +1,221 @@
+// Who sends next: per class a queue of QPs with responses and one of QPs with requests; classes by
+// priority, first come first served within (ACP section 3.2), a few packets a turn so that a long
+// message does not hold up a short one. Called by Host::doorbells and Host::advance.
+#include <algorithm>
+
+#include "hca/host/state.h"
+
+namespace hca {
+
+namespace {
+
+// Packets a QP may send before the next QP of its class has its turn.
+constexpr std::uint32_t kTurnPackets = 16;
+// When the port is full, look again after so many cycles if nothing else happens.
+constexpr emu::Cycle kSlotRetryCycles = 64;
+
+enum class Side : bool { request, response };
+
+QueueLink& link_of(Qp& qp, Side side) {
+  return side == Side::request ? qp.request_link : qp.response_link;
+}
+
+void append(HostState& s, QpQueue& queue, Qp& qp, Side side) {
+  QueueLink& link = link_of(qp, side);
+  if (link.queued) return;
+  link = {.next = kNone, .prev = queue.last, .queued = true};
+  if (queue.last == kNone) {
+    queue.first = qp.slot;
+  } else {
+    link_of(s.qp_at(queue.last), side).next = qp.slot;
+  }
+  queue.last = qp.slot;
+  ++queue.count;
+}
+
+void take_out(HostState& s, QpQueue& queue, Qp& qp, Side side) {
+  QueueLink& link = link_of(qp, side);
+  if (!link.queued) return;
+  (link.prev == kNone ? queue.first : link_of(s.qp_at(link.prev), side).next) = link.next;
+  (link.next == kNone ? queue.last : link_of(s.qp_at(link.next), side).prev) = link.prev;
+  link = {};
+  --queue.count;
+}
+
+QpQueue& request_queue(HostState& s, Qp& qp) {
+  return s.requests_[static_cast<std::size_t>(qp.request_class)];
+}
+QpQueue& response_queue(HostState& s, Qp& qp) {
+  return s.responses_[static_cast<std::size_t>(qp.traffic_class)];
+}
+
+// One turn of a QP's responses. Reads of best effort wait for credit, acknowledgements never do.
+std::size_t response_turn(HostState& s, Qp& qp) {
+  std::size_t sent = 0;
+  while (sent < kTurnPackets && !qp.responses_empty()) {
+    const bool is_read = qp.response(qp.responses_first).kind == ResponseKind::read;
+    if (is_read && qp.traffic_class == emu::TrafficClass::best_effort && best_effort_blocked(s)) {
+      break;
+    }
+    if (!s.burst_.room()) dispatch(s);
+    if (!build_response(s, qp)) break;
+    ++sent;
+  }
+  return sent;
+}
+
+std::size_t request_turn(HostState& s, Qp& qp) {
+  const emu::TrafficClass mine = qp.request_class;
+  std::size_t sent = 0;
+  while (sent < kTurnPackets) {
+    if (!s.burst_.room()) dispatch(s);
+    // A fault found at dispatch may have ended this QP's sending.
+    if (!request_ready(s, qp)) break;
+    if (class_of_request(s, qp) != mine) break;  // UD: the next message may be of another class
+    if (mine == emu::TrafficClass::best_effort && best_effort_blocked(s)) break;
+    if (qp.type == QpType::ud) {
+      build_datagram(s, qp);
+    } else {
+      build_request(s, qp);
+    }
+    if (s.slots_blocked_ || s.power_blocked_until_ > s.now_) break;
+    ++sent;
+  }
+  return sent;
+}
+
+std::size_t serve_responses(HostState& s, QpQueue& queue) {
+  std::size_t sent = 0;
+  std::uint32_t turns = queue.count;  // whoever cannot send now is not asked twice
+  while (turns > 0 && queue.first != kNone && !s.slots_blocked_) {
+    Qp& qp = s.qp_at(queue.first);
+    const std::size_t now_sent = response_turn(s, qp);
+    take_out(s, queue, qp, Side::response);
+    if (!qp.responses_empty() && qp.state != QpState::err) {
+      append(s, queue, qp, Side::response);
+    }
+    turns = now_sent > 0 ? std::max(turns, queue.count) : turns - 1;
+    sent += now_sent;
+  }
+  return sent;
+}
+
+std::size_t serve_requests(HostState& s, emu::TrafficClass traffic_class) {
+  QpQueue& queue = s.requests_[static_cast<std::size_t>(traffic_class)];
+  std::size_t sent = 0;
+  while (queue.first != kNone && !s.slots_blocked_) {
+    if (traffic_class == emu::TrafficClass::best_effort) {
+      if (best_effort_blocked(s)) {
+        ++s.counters_.credit_waits;
+        break;
+      }
+      if (s.power_blocked_until_ > s.now_) break;
+    }
+    Qp& qp = s.qp_at(queue.first);
+    sent += request_turn(s, qp);
+    if (s.slots_blocked_) break;
+    if (traffic_class == emu::TrafficClass::best_effort &&
+        (s.power_blocked_until_ > s.now_ || best_effort_blocked(s))) {
+      continue;  // it keeps its place
+    }
+    take_out(s, queue, qp, Side::request);
+    want_request(s, qp);
+  }
+  return sent;
+}
+
+}  // namespace
+
+void want_request(HostState& s, Qp& qp) {
+  if (qp.request_link.queued) return;
+  if (!request_ready(s, qp)) {
+    wake_again(s, qp);
+    return;
+  }
+  qp.request_class = class_of_request(s, qp);
+  append(s, request_queue(s, qp), qp, Side::request);
+}
+
+void want_response(HostState& s, Qp& qp) {
+  if (qp.responses_empty()) return;
+  append(s, response_queue(s, qp), qp, Side::response);
+}
+
+void unqueue(HostState& s, Qp& qp) {
+  take_out(s, request_queue(s, qp), qp, Side::request);
+  take_out(s, response_queue(s, qp), qp, Side::response);
+  qp.pace_at = qp.retry_at = emu::kNever;
+  qp.rnr_waiting = false;
+  s.wakes_.remove(qp.slot);
+}
+
+void wake_again(HostState& s, Qp& qp) {
+  emu::Cycle at = std::min(qp.pace_at, qp.retry_at);
+  if (qp.rnr_waiting) at = std::min(at, qp.rnr_until);
+  s.wakes_.set_if_earlier(qp.slot, at);
+}
+
+void ring_doorbell(HostState& s, Qp& qp) {
+  // Pairs with the application's exchange: cleared before the tail is read, so that a post that
+  // comes after this reading rings again.
+  qp.page->rung.store(0, std::memory_order_seq_cst);
+  const std::uint32_t tail = qp.page->sq_tail.load(std::memory_order_seq_cst);
+  if (qp.state == QpState::reset) return;
+  if (tail - qp.sq_done > qp.layout.sq_depth || tail - qp.sq_done < qp.sq_posted - qp.sq_done) {
+    qp_fault(s, qp);
+    return;
+  }
+  qp.sq_posted = tail;
+  if (qp.state == QpState::err || qp.state == QpState::sqe) {
+    flush_sends(s, qp);
+    if (qp.state == QpState::err) flush_recvs(s, qp);
+    return;
+  }
+  if (qp.state == QpState::rts) want_request(s, qp);
+}
+
+void run_timers(HostState& s) {
+  while (!s.wakes_.empty() && s.wakes_.first_time() <= s.now_) {
+    Qp& qp = s.qp_at(s.wakes_.first());
+    s.wakes_.remove(qp.slot);
+    if (qp.pace_at <= s.now_) qp.pace_at = emu::kNever;
+    if (qp.rnr_waiting && qp.rnr_until <= s.now_) qp.rnr_waiting = false;
+    if (qp.retry_at <= s.now_) retry_timer_fired(s, qp);
+    want_request(s, qp);
+    wake_again(s, qp);
+  }
+  if (s.power_blocked_until_ <= s.now_) s.power_blocked_until_ = 0;
+}
+
+std::size_t transmit(HostState& s) {
+  s.slots_blocked_ = false;
+  std::size_t sent = send_probes(s);
+  // Responses first: they free the peers' queues and are short but for reads.
+  for (int c = 0; c < emu::kClassCount && !s.slots_blocked_; ++c) {
+    sent += serve_responses(s, s.responses_[static_cast<std::size_t>(c)]);
+    sent += serve_requests(s, static_cast<emu::TrafficClass>(c));
+  }
+  dispatch(s);
+  if (s.slots_blocked_) ++s.counters_.slot_waits;
+  return sent;
+}
+
+emu::Cycle next_wake(const HostState& s) {
+  emu::Cycle at = std::min(s.wakes_.first_time(), probe_deadline(s));
+  if (s.loop_sent_ != s.loop_delivered_) return s.now_;
+  if (s.slots_blocked_) at = std::min(at, s.now_ + kSlotRetryCycles);
+  if (s.power_blocked_until_ > s.now_) at = std::min(at, s.power_blocked_until_);
+  for (int c = 0; c < emu::kClassCount; ++c) {
+    const auto index = static_cast<std::size_t>(c);
+    const bool best_effort = c == static_cast<int>(emu::TrafficClass::best_effort);
+    // Best effort without credit or energy is woken by injected events or by the line above.
+    const bool blocked =
+        s.slots_blocked_ ||
+        (best_effort && (best_effort_blocked(s) || s.power_blocked_until_ > s.now_));
+    if (s.requests_[index].first != kNone && !blocked) return s.now_;
+    if (s.responses_[index].first != kNone && !blocked) return s.now_;
+  }
+  return at;
+}
+
+}  // namespace hca

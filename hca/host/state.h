@@ -1,0 +1,226 @@
+// All of a Host's state, and the functions that the files of this room offer one another. State is
+// plain; functions take it. Order of files along a message's way:
+//   doorbell (schedule.cc) -> fetch.cc -> request.cc / datagram.cc -> burst.cc -> port
+//   arrival.cc -> respond.cc / datagram.cc -> completion.cc;  back: response.cc -> acknowledge.cc
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "emu/base/prng.h"
+#include "emu/packet/parse.h"
+#include "hca/host/admit.h"
+#include "hca/host/burst.h"
+#include "hca/host/completion.h"
+#include "hca/host/heap.h"
+#include "hca/host/host.h"
+#include "hca/host/key.h"
+#include "hca/host/power.h"
+#include "hca/host/qp.h"
+
+namespace hca {
+
+struct Client {
+  bool open = false;
+  DoorbellPage* doorbells = nullptr;
+  std::uint32_t head = 0;  // of its doorbell ring; ours, not the page's
+};
+
+struct Pd {
+  bool used = false;
+  ClientId client = 0;
+  std::uint32_t users = 0;  // MRs and QPs
+};
+
+// A queue of QPs with work of one class: first come, first served.
+struct QpQueue {
+  std::uint32_t first = kNone;
+  std::uint32_t last = kNone;
+  std::uint32_t count = 0;
+};
+
+// Packets on their way to a QP of this same node: the fabric never sees them.
+inline constexpr std::uint32_t kLoopPackets = 128;
+
+class HostState {
+ public:
+  HostState(const HostOptions& options, Memory& memory, PacketPort& port, HostEvents& events);
+
+  Qp* find_qp(std::uint32_t number) {
+    const std::uint32_t slot = number & kQpSlotMask;
+    if (slot >= qps_.size() || qps_[slot] == nullptr) return nullptr;
+    return qps_[slot]->number == number ? qps_[slot].get() : nullptr;
+  }
+  Qp& qp_at(std::uint32_t slot) { return *qps_[slot]; }
+  Qp* qp_or_null(std::uint32_t slot) { return qps_[slot].get(); }
+
+  HostOptions options_;
+  Memory& memory_;
+  PacketPort& port_;
+  HostEvents& events_;
+  HostCounters counters_;
+  emu::Prng prng_;
+  emu::Cycle now_ = 0;
+  emu::Cycle horizon_cycles_;
+  double power_pj_per_cycle_;           // of this HCA; 0: no limit
+  emu::Cycle power_blocked_until_ = 0;  // best effort waits for energy
+  bool slots_blocked_ = false;          // the port had none
+  std::uint64_t best_effort_out_ = 0;   // packets handed on and not yet injected
+
+  std::vector<std::unique_ptr<Qp>> qps_;
+  std::vector<Mr> mrs_;
+  WakeHeap wakes_;
+  std::array<QpQueue, emu::kClassCount> requests_{};
+  std::array<QpQueue, emu::kClassCount> responses_{};
+  EnergyCalendar calendar_;
+  EnergyCalendar best_effort_calendar_;
+  Burst burst_;
+  Settlement settlement_;
+  std::vector<Cq> cqs_;
+
+  // Own packet memory for traffic within the node.
+  std::vector<std::uint8_t> loop_bytes_;
+  std::array<emu::TxDesc, kLoopPackets> loop_{};
+  std::uint32_t loop_reserved_ = 0;  // free running: reserved >= sent >= delivered
+  std::uint32_t loop_sent_ = 0;
+  std::uint32_t loop_delivered_ = 0;
+
+  // cold
+  std::vector<Client> clients_;
+  std::vector<Pd> pds_;
+  std::vector<std::uint32_t> free_qps_;
+  std::vector<std::uint32_t> free_mrs_;
+  std::vector<std::uint32_t> free_cqs_;
+  std::vector<std::uint32_t> free_pds_;
+  std::vector<std::uint16_t> qp_generations_;
+  std::array<std::uint32_t, emu::kClassCount> lane_draws_{};
+  Admission admission_;
+};
+
+// ---- schedule.cc: who sends next ----
+void want_request(HostState& s, Qp& qp);  // there may be a request to send: queue it
+void want_response(HostState& s, Qp& qp);
+void unqueue(HostState& s, Qp& qp);        // out of every queue and the heap
+void wake_again(HostState& s, Qp& qp);     // brings the heap in line with the QP's times
+void ring_doorbell(HostState& s, Qp& qp);  // the application said that it posted
+std::size_t transmit(HostState& s);
+emu::Cycle next_wake(const HostState& s);
+void run_timers(HostState& s);
+
+// ---- fetch.cc: a work request is copied and checked ----
+// The current request, fetched if need be; null: there is none.
+SendEntry* current_request(HostState& s, Qp& qp);
+
+// ---- request.cc: the requester of RC ----
+bool request_ready(HostState& s, Qp& qp);  // may its next packet go now? else notes when
+void build_request(HostState& s, Qp& qp);  // into the burst
+void rewind(HostState& s, Qp& qp, std::uint32_t psn);
+void rearm_retry(HostState& s, Qp& qp);
+void retry_timer_fired(HostState& s, Qp& qp);
+void fill_path(const HostState& s, const Qp& qp, emu::PacketHeaders& headers);
+void fill_grh(const HostState& s, const AddressVector& av, emu::Grh& grh);
+
+// ---- response.cc: the responder's packets ----
+bool build_response(HostState& s, Qp& qp);  // one packet into the burst; false: none left
+void push_ack(HostState& s, Qp& qp, std::uint32_t psn);
+void push_nak(HostState& s, Qp& qp, std::uint32_t psn, std::uint8_t syndrome, bool fatal);
+
+// ---- respond.cc, acknowledge.cc, datagram.cc: arrivals ----
+void respond(HostState& s, Qp& qp, const Arrival& arrival, const emu::ParsedPacket& packet);
+void acknowledge(HostState& s, Qp& qp, const Arrival& arrival, const emu::ParsedPacket& packet);
+void receive_datagram(HostState& s, Qp& qp, const Arrival& arrival,
+                      const emu::ParsedPacket& packet);
+void build_datagram(HostState& s, Qp& qp);
+emu::TrafficClass class_of_request(HostState& s, Qp& qp);
+bool nobody_at(const HostState& s, emu::Lid lid);
+
+// Receive work requests, shared by respond and datagram.
+enum class TakeRecv : std::uint8_t { ok, none, broken };
+TakeRecv take_recv(HostState& s, Qp& qp);
+WcStatus check_recv(HostState& s, Qp& qp);  // keys of the taken one
+// Copies payload to the place where the list stands; false: longer than the list.
+WcStatus scatter_payload(HostState& s, Qp& qp, const Sge* sges, std::uint32_t num_sge,
+                         SgeCursor& cursor, const std::uint8_t* bytes, std::uint32_t length,
+                         std::uint32_t psn);
+void complete_recv(HostState& s, Qp& qp, WcStatus status, const Cqe& cqe, bool solicited);
+
+// ---- arrival.cc ----
+void receive_all(HostState& s, std::span<const Arrival> arrivals);
+void deliver_loop(HostState& s);
+
+// ---- burst.cc: packets leave together ----
+// A packet for `dest` with a slot to write in; null: the port has no slot now.
+BurstPacket* open_packet(HostState& s, std::uint32_t qp_slot, emu::NodeId dest);
+// What the rest of a packet's descriptor says.
+struct Leaving {
+  emu::Cycle launch = 0;
+  emu::Vl vl_in = 0;
+  emu::Vl vl_out = 0;
+  emu::TrafficClass traffic_class = emu::TrafficClass::best_effort;
+  bool first_time = false;  // not a repetition: its injection returns a credit
+};
+// Headers into the slot; returns where the payload goes. The packet is part of the burst then.
+std::uint8_t* close_packet(HostState& s, BurstPacket& packet, Qp* qp,
+                           const emu::PacketHeaders& headers, std::uint32_t payload_bytes,
+                           const Leaving& leaving);
+// Payload of request `index` from `offset` on, for the packet closed last.
+void gather_payload(HostState& s, Qp& qp, std::uint32_t index, std::uint32_t offset,
+                    std::uint8_t* bytes, std::uint32_t length);
+// The same from a checked range of memory.
+void gather_range(HostState& s, const Range& range, std::uint8_t* bytes, std::uint32_t length);
+void fail_packet(HostState& s);  // the packet closed last must not leave
+void dispatch(HostState& s);
+void packet_injected(HostState& s, const emu::Injected& event);
+void qp_injected(HostState& s, std::uint64_t cookie);
+
+// ---- power (request.cc) ----
+struct PowerNeed {
+  double energy_pj;
+  emu::Cycle cycles;        // after which this HCA's power has paid for it
+  emu::Cycle class_cycles;  // best effort: after which its class's part has
+};
+PowerNeed power_need(const HostState& s, emu::NodeId dest, std::uint16_t flits);
+bool metered(const HostState& s, emu::TrafficClass traffic_class, emu::NodeId dest);
+// When a packet asked for at `asked` may leave, not before `wish`; kNever: best effort, and not
+// soon (the class waits).
+emu::Cycle launch_with_power(HostState& s, emu::TrafficClass traffic_class, emu::Cycle asked,
+                             emu::Cycle wish, const PowerNeed& need);
+void hold_power(HostState& s, emu::TrafficClass traffic_class, emu::Cycle launch,
+                const PowerNeed& need);
+
+// ---- completion.cc ----
+void complete(HostState& s, Qp& qp, PendingCqe& pending);
+void complete_send(HostState& s, Qp& qp, WcStatus status);  // the request at sq_done
+void write_piece(HostState& s, Qp& qp, const Range& range, const std::uint8_t* bytes,
+                 std::uint32_t length, std::uint32_t psn);
+void settle(HostState& s);  // all of it, and what follows from faults
+bool unsettled(const HostState& s);
+
+// ---- failure.cc: error states ----
+void fail_send(HostState& s, Qp& qp, WcStatus status);  // the request at sq_done failed
+void enter_error(HostState& s, Qp& qp);
+void flush_sends(HostState& s, Qp& qp);
+void flush_recvs(HostState& s, Qp& qp);
+void reset_transport(Qp& qp);
+void qp_fault(HostState& s, Qp& qp);  // its rings are nonsense
+void retire(HostState& s, Qp& qp);    // completes what was acknowledged and bad requests in turn
+
+// ---- modify.cc ----
+int modify(HostState& s, Qp& qp, const QpAttributes& wanted, std::uint32_t mask);
+
+// ---- credit.cc ----
+std::uint32_t packets_of(const Qp& qp, WrOpcode opcode, std::uint32_t length);
+void set_credit(HostState& s, Qp& qp, std::uint64_t rate_bps, std::uint64_t peak_bps);
+void return_credit(Qp& qp, std::uint32_t packets);
+bool best_effort_blocked(const HostState& s);
+
+// To itself, or to nobody: such packets never reach the port (and the latter end at arrival).
+inline bool stays_here(const HostState& s, emu::NodeId dest) {
+  return dest == s.options_.node || dest >= s.options_.nodes;
+}
+inline std::uint32_t add24(std::uint32_t value, std::uint32_t n) { return emu::psn_add(value, n); }
+
+}  // namespace hca

@@ -1,0 +1,173 @@
+// Completion channels and asynchronous events: records in pipes that hcad writes. The end of a pipe
+// is the end of hcad.
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <new>
+#include <utility>
+
+#include "hca/verbs/objects.h"
+
+namespace hca {
+
+namespace {
+
+// One record: 1; hcad is gone: 0; -1 with errno otherwise (EAGAIN, EINTR).
+template <class Record>
+int read_record(int fd, Record& record) {
+  const ssize_t got = ::read(fd, &record, sizeof record);
+  if (got == static_cast<ssize_t>(sizeof record)) return 1;
+  return got < 0 ? -1 : 0;
+}
+
+bool same(const ibv_async_event& event, ibv_event_type type) { return event.event_type == type; }
+
+bool is_qp_event(const ibv_async_event& event) {
+  for (const ibv_event_type type :
+       {IBV_EVENT_QP_FATAL, IBV_EVENT_QP_REQ_ERR, IBV_EVENT_QP_ACCESS_ERR, IBV_EVENT_COMM_EST,
+        IBV_EVENT_SQ_DRAINED, IBV_EVENT_PATH_MIG, IBV_EVENT_PATH_MIG_ERR,
+        IBV_EVENT_QP_LAST_WQE_REACHED}) {
+    if (same(event, type)) return true;
+  }
+  return false;
+}
+
+// Fills the element and counts the event; false: its object is gone, nobody may hear of it.
+bool attach_object(Context& context, std::uint32_t number, ibv_async_event& event) {
+  const std::lock_guard lock(context.table_lock);
+  if (is_qp_event(event)) {
+    const auto it = context.qps.find(number);
+    if (it == context.qps.end()) return false;
+    event.element.qp = base(it->second);
+    ++it->second->async_events;
+  } else if (same(event, IBV_EVENT_CQ_ERR)) {
+    const auto it = context.cqs.find(number);
+    if (it == context.cqs.end()) return false;
+    event.element.cq = base(it->second);
+    ++it->second->async_events;
+  } else {
+    event.element.port_num = 1;
+  }
+  return true;
+}
+
+void acknowledge(pthread_mutex_t& mutex, pthread_cond_t& cond, std::uint32_t& count,
+                 std::uint32_t events) {
+  pthread_mutex_lock(&mutex);
+  count += events;
+  pthread_cond_signal(&cond);
+  pthread_mutex_unlock(&mutex);
+}
+
+}  // namespace
+
+void wait_acknowledged(pthread_mutex_t& mutex, pthread_cond_t& cond,
+                       const std::uint32_t& acknowledged, std::uint32_t got) {
+  pthread_mutex_lock(&mutex);
+  while (acknowledged != got) pthread_cond_wait(&cond, &mutex);
+  pthread_mutex_unlock(&mutex);
+}
+
+}  // namespace hca
+
+using namespace hca;
+
+extern "C" {
+
+ibv_comp_channel* ibv_create_comp_channel(ibv_context* context) {
+  if (context == nullptr) return null_with(EINVAL);
+  std::unique_ptr<Channel> channel(new (std::nothrow) Channel{});
+  int fds[2];
+  if (!channel) return null_with(ENOMEM);
+  if (::pipe2(fds, O_CLOEXEC) != 0) return nullptr;
+  channel->read_end = emu::UniqueFd(fds[0]);
+  const emu::UniqueFd write_end(fds[1]);  // hcad gets a copy; ours closes
+  ControlRequest request{};
+  request.op = ControlOp::create_channel;
+  Answered answered;
+  const int error = to_context(context)->link().ask(request, answered, write_end.get());
+  if (error != 0) return null_with(error);
+  channel->number = answered.reply.number;
+  channel->context = context;
+  channel->fd = channel->read_end.get();
+  return channel.release();
+}
+
+int ibv_destroy_comp_channel(ibv_comp_channel* base_channel) {
+  if (base_channel == nullptr) return EINVAL;
+  if (__atomic_load_n(&base_channel->refcnt, __ATOMIC_RELAXED) != 0) return EBUSY;
+  auto* channel = static_cast<Channel*>(base_channel);
+  ControlRequest request{};
+  request.op = ControlOp::destroy_channel;
+  request.number = channel->number;
+  (void)to_context(channel->context)->link().ask(request);
+  delete channel;
+  return 0;
+}
+
+int ibv_get_cq_event(ibv_comp_channel* channel, ibv_cq** cq, void** cq_context) {
+  if (channel == nullptr || cq == nullptr || cq_context == nullptr) {
+    errno = EINVAL;
+    return -1;
+  }
+  Context* context = to_context(channel->context);
+  while (true) {
+    ChannelRecord record;
+    const int got = read_record(channel->fd, record);
+    if (got <= 0) {
+      if (got == 0) errno = EIO;
+      return -1;
+    }
+    const std::lock_guard lock(context->table_lock);
+    const auto it = context->cqs.find(record.cq);
+    if (it == context->cqs.end() || it->second->channel != channel) continue;  // destroyed since
+    ++it->second->completion_events;
+    *cq = base(it->second);
+    *cq_context = it->second->cq_context;
+    return 0;
+  }
+}
+
+void ibv_ack_cq_events(ibv_cq* cq, unsigned count) {
+  if (cq != nullptr) acknowledge(cq->mutex, cq->cond, cq->comp_events_completed, count);
+}
+
+int ibv_get_async_event(ibv_context* base_context, ibv_async_event* event) {
+  if (base_context == nullptr || event == nullptr) {
+    errno = EINVAL;
+    return -1;
+  }
+  Context* context = to_context(base_context);
+  while (true) {
+    AsyncRecord record;
+    const int got = read_record(base_context->async_fd, record);
+    if (got < 0) return -1;
+    if (got == 0) {
+      context->link().look_dead();
+      const std::lock_guard lock(context->table_lock);
+      if (context->fatal_told) {
+        errno = EIO;
+        return -1;
+      }
+      context->fatal_told = true;
+      event->event_type = IBV_EVENT_DEVICE_FATAL;
+      event->element.port_num = 1;
+      return 0;
+    }
+    event->event_type = static_cast<ibv_event_type>(record.event);
+    if (attach_object(*context, record.number, *event)) return 0;
+  }
+}
+
+void ibv_ack_async_event(ibv_async_event* event) {
+  if (event == nullptr) return;
+  if (is_qp_event(*event)) {
+    ibv_qp* qp = event->element.qp;
+    acknowledge(qp->mutex, qp->cond, qp->events_completed, 1);
+  } else if (same(*event, IBV_EVENT_CQ_ERR)) {
+    ibv_cq* cq = event->element.cq;
+    acknowledge(cq->mutex, cq->cond, cq->async_events_completed, 1);
+  }
+}
+
+}  // extern "C"

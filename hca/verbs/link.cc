@@ -1,0 +1,106 @@
+#include "hca/verbs/link.h"
+
+#include <poll.h>
+#include <pthread.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <new>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "emu/ring/unix_socket.h"
+#include "hca/verbs/say.h"
+
+namespace hca {
+
+// Every open link of this process, for fork: a child that kept the socket would keep its parent's
+// device alive in hcad after the parent's death, and would answer into its conversation.
+struct LiveLinks {
+  std::mutex mutex;
+  std::vector<Link*> links;
+
+  static LiveLinks& instance() {
+    static LiveLinks* const live = new LiveLinks;  // never destroyed: programs fork at exit too
+    return *live;
+  }
+  static void before_fork() { instance().mutex.lock(); }
+  static void in_parent() { instance().mutex.unlock(); }
+  static void in_child() {
+    for (Link* link : instance().links) link->abandon();
+    instance().links.clear();
+    instance().mutex.unlock();
+  }
+  void add(Link* link) {
+    static const int handlers = ::pthread_atfork(before_fork, in_parent, in_child);
+    (void)handlers;
+    const std::lock_guard lock(mutex);
+    links.push_back(link);
+  }
+  void remove(Link* link) {
+    const std::lock_guard lock(mutex);
+    std::erase(links, link);
+  }
+};
+
+std::unique_ptr<Link> Link::open(const char* path) {
+  auto socket = emu::connect_unix(path);
+  if (!socket) {
+    say("{}", socket.error().message);
+    errno = ENODEV;
+    return nullptr;
+  }
+  auto peer = emu::check_same_user(socket->get());
+  if (!peer) {
+    say("{}: {}", path, peer.error().message);
+    errno = EPERM;
+    return nullptr;
+  }
+  return std::unique_ptr<Link>(new (std::nothrow) Link(std::move(*socket), peer->pid));
+}
+
+Link::Link(emu::UniqueFd socket, pid_t hcad) : socket_(std::move(socket)), hcad_(hcad) {
+  LiveLinks::instance().add(this);
+}
+
+Link::~Link() { LiveLinks::instance().remove(this); }
+
+void Link::abandon() noexcept {
+  dead_.store(true, std::memory_order_relaxed);
+  socket_.reset();
+}
+
+int Link::fail() {
+  dead_.store(true, std::memory_order_relaxed);
+  return EIO;
+}
+
+int Link::ask(const ControlRequest& request, Answered& answered, int fd) {
+  const std::lock_guard lock(turn_);
+  if (dead()) return EIO;
+  const std::span<const int> fds(&fd, fd >= 0 ? 1 : 0);
+  const auto sent = emu::send_message(socket_.get(), std::as_bytes(std::span(&request, 1)), fds);
+  if (!sent || !*sent) return fail();
+  auto message =
+      emu::receive_message(socket_.get(), std::as_writable_bytes(std::span(&answered.reply, 1)));
+  if (!message || message->state != emu::ReceivedMessage::State::message ||
+      message->bytes != sizeof(ControlReply) || answered.reply.op != request.op) {
+    return fail();
+  }
+  for (std::size_t i = 0; i < std::min(message->fd_count, kReplyFdsMax); ++i) {
+    answered.fds[i] = std::move(message->fds[i]);
+  }
+  return answered.reply.error;
+}
+
+bool Link::look_dead() {
+  if (dead()) return true;
+  pollfd wait{socket_.get(), POLLRDHUP, 0};
+  if (::poll(&wait, 1, 0) > 0 && (wait.revents & (POLLHUP | POLLRDHUP | POLLERR)) != 0) {
+    dead_.store(true, std::memory_order_relaxed);
+  }
+  return dead();
+}
+
+}  // namespace hca

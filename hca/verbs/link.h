@@ -1,0 +1,59 @@
+// The connection of an opened device with its hcad: requests and replies in turn
+// (hca/abi/control.h). In: requests from any thread. Out: replies with descriptors. Called by
+// everything here that is not on the datapath. When hcad goes away the link is dead for good, and
+// the device with it.
+#pragma once
+
+#include <sys/types.h>
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <memory>
+#include <mutex>
+
+#include "emu/ring/fd.h"
+#include "hca/abi/control.h"
+
+namespace hca {
+
+inline constexpr std::size_t kReplyFdsMax = 3;  // hello has the most
+
+struct Answered {
+  ControlReply reply{};
+  std::array<emu::UniqueFd, kReplyFdsMax> fds;
+};
+
+class Link {
+ public:
+  // Connects to the hcad at `path`. Null: it says why in one line on stderr and sets errno.
+  static std::unique_ptr<Link> open(const char* path);
+  ~Link();
+  Link(const Link&) = delete;
+  Link& operator=(const Link&) = delete;
+
+  // 0, or the errno of the reply; EIO if hcad is gone. `fd`: travels with the request, if >= 0.
+  int ask(const ControlRequest& request, Answered& answered, int fd = -1);
+  int ask(const ControlRequest& request) {
+    Answered ignored;
+    return ask(request, ignored);
+  }
+
+  bool dead() const { return dead_.load(std::memory_order_relaxed); }
+  // Asks the kernel whether hcad still holds its end; for those who wait for something else.
+  bool look_dead();
+  pid_t hcad() const { return hcad_; }
+
+ private:
+  friend struct LiveLinks;
+  explicit Link(emu::UniqueFd socket, pid_t hcad);
+  int fail();
+  void abandon() noexcept;  // in a forked child: the connection is the parent's
+
+  std::mutex turn_;
+  emu::UniqueFd socket_;
+  std::atomic<bool> dead_{false};
+  pid_t hcad_ = 0;
+};
+
+}  // namespace hca

@@ -1,0 +1,175 @@
+// The library's side of each verbs object: it begins with the public structure of
+// <infiniband/verbs.h>, which programs hold, and adds what lies behind it. One cast per object.
+#pragma once
+
+#include <infiniband/verbs.h>
+
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <unordered_map>
+#include <vector>
+
+#include "emu/ring/fd.h"
+#include "emu/ring/region.h"
+#include "hca/abi/node.h"
+#include "hca/abi/rings.h"
+#include "hca/verbs/link.h"
+
+namespace hca {
+
+// What an hcad answers to hello, and the connection itself.
+struct Session {
+  std::unique_ptr<Link> link;
+  emu::Region node_page;
+  emu::Region doorbells;
+  emu::UniqueFd doorbell_fd;
+  emu::UniqueFd events;  // read end of the pipe of asynchronous events
+};
+
+// One per process: the node's HCA. Providers of rdma-core look behind an ibv_device whether it is
+// theirs; they shall find zeros.
+struct Device : ibv_device {
+  std::array<std::byte, 1024> looked_at_by_providers;
+  int references;  // of lists and open contexts
+  emu::Region node_page;
+  std::unique_ptr<Session> spare;  // made for the list; the first open takes it
+  const NodePage& node() const { return *reinterpret_cast<const NodePage*>(node_page.data()); }
+};
+
+struct Cq;
+struct Qp;
+
+struct Context : verbs_context {
+  Device* home = nullptr;
+  std::unique_ptr<Session> session;
+
+  std::mutex doorbell_lock;
+  std::uint32_t doorbell_tail = 0;
+
+  std::mutex table_lock;
+  std::unordered_map<std::uint32_t, Cq*> cqs;
+  std::unordered_map<std::uint32_t, Qp*> qps;
+  bool fatal_told = false;  // DEVICE_FATAL was delivered
+
+  const NodePage& node() const { return home->node(); }
+  DoorbellPage& doorbells() const {
+    return *reinterpret_cast<DoorbellPage*>(session->doorbells.data());
+  }
+  Link& link() const { return *session->link; }
+  bool dead() const { return session->link->dead(); }
+};
+
+struct Pd : ibv_pd {};
+struct Mr : ibv_mr {};
+
+struct Ah : ibv_ah {
+  ibv_ah_attr attributes;
+};
+
+struct Channel : ibv_comp_channel {
+  std::uint32_t number;
+  emu::UniqueFd read_end;  // == fd
+};
+
+struct Cq : ibv_cq_ex {
+  std::uint32_t number = 0;
+  std::mutex lock;
+  emu::Region region;
+  std::uint32_t depth = 0;
+  std::uint32_t consumed = 0;           // == the page's head
+  std::vector<emu::Region> outgrown;    // after a resize: a thread may still wait on them
+  std::uint32_t completion_events = 0;  // got; under Context::table_lock
+  std::uint32_t async_events = 0;
+  Cqe current{};  // of the extended poll, between start and end
+
+  CqPage& page() const { return *reinterpret_cast<CqPage*>(region.data()); }
+  Cqe& slot(std::uint32_t index) const {
+    return reinterpret_cast<Cqe*>(region.data() + sizeof(CqPage))[index & (depth - 1)];
+  }
+};
+
+struct Qp : ibv_qp_ex {
+  bool extended = false;  // made for the ibv_wr_* calls
+  bool signal_all = false;
+  std::mutex send_lock;
+  std::mutex recv_lock;
+  emu::Region region;
+  QpLayout layout{};
+  ibv_qp_cap capacity{};
+  std::uint32_t async_events = 0;  // got; under Context::table_lock
+
+  // Under send_lock.
+  std::uint32_t sq_tail = 0;
+  std::uint32_t credit_used = 0;
+  std::uint64_t launch_ns = 0;  // of the next work request
+  std::uint32_t launch_span_ns = 0;
+  // Between wr_start and wr_complete, under send_lock too.
+  std::uint32_t wr_first = 0;        // sq_tail at wr_start
+  std::uint32_t wr_credit_used = 0;  // credit_used at wr_start
+  int wr_error = 0;
+  bool wr_open = false;  // a request is being filled, in slot sq_tail
+  SendWqe wr{};
+  std::uint64_t wr_length = 0;
+
+  std::uint32_t rq_tail = 0;  // under recv_lock
+
+  std::atomic<int> rejected_by{-1};
+
+  QpPage& page() const { return *reinterpret_cast<QpPage*>(region.data()); }
+  std::byte* send_slot(std::uint32_t index) const {
+    return region.data() + layout.sq_offset +
+           std::size_t{index & (layout.sq_depth - 1)} * layout.sq_stride;
+  }
+  std::byte* recv_slot(std::uint32_t index) const {
+    return region.data() + layout.rq_offset +
+           std::size_t{index & (layout.rq_depth - 1)} * layout.rq_stride;
+  }
+};
+
+// ibv_cq and ibv_qp are the beginnings of their extended forms.
+inline Context* to_context(ibv_context* context) {
+  return static_cast<Context*>(verbs_get_ctx(context));
+}
+inline Cq* to_cq(ibv_cq* cq) { return static_cast<Cq*>(reinterpret_cast<ibv_cq_ex*>(cq)); }
+inline Cq* to_cq(ibv_cq_ex* cq) { return static_cast<Cq*>(cq); }
+inline Qp* to_qp(ibv_qp* qp) { return static_cast<Qp*>(reinterpret_cast<ibv_qp_ex*>(qp)); }
+inline Qp* to_qp(ibv_qp_ex* qp) { return static_cast<Qp*>(qp); }
+inline ibv_cq* base(Cq* cq) { return reinterpret_cast<ibv_cq*>(static_cast<ibv_cq_ex*>(cq)); }
+inline ibv_qp* base(Qp* qp) { return &qp->qp_base; }
+
+// Verbs that return a pointer set errno; those that return int return it.
+inline std::nullptr_t null_with(int error) {
+  errno = error;
+  return nullptr;
+}
+
+// What the files of this library offer one another.
+void fill_ops(Context& context);  // context.cc: every function pointer that programs call inline
+void fill_cq_ops(Cq& cq);         // poll_extended.cc
+void fill_wr_ops(Qp& qp);         // work_request.cc
+
+int query_device(ibv_context* context, const ibv_query_device_ex_input* input,
+                 ibv_device_attr_ex* attributes, std::size_t size);
+int query_port(ibv_context* context, std::uint8_t port, ibv_port_attr* attributes,
+               std::size_t size);
+int query_rt_values(ibv_context* context, ibv_values_ex* values);
+ibv_cq_ex* create_cq_ex(ibv_context* context, ibv_cq_init_attr_ex* init);
+ibv_qp* create_qp_ex(ibv_context* context, ibv_qp_init_attr_ex* init);
+int modify_qp_rate_limit(ibv_qp* qp, ibv_qp_rate_limit_attr* attributes);
+int poll_cq(ibv_cq* cq, int count, ibv_wc* completions);
+int req_notify_cq(ibv_cq* cq, int solicited_only);
+int post_send(ibv_qp* qp, ibv_send_wr* wr, ibv_send_wr** bad_wr);
+int post_recv(ibv_qp* qp, ibv_recv_wr* wr, ibv_recv_wr** bad_wr);
+
+// Takes what was completed for a QP out of a CQ: its QP is gone or starts anew.
+void forget_completions(Cq& cq, std::uint32_t qp_num);
+// Blocks until `got` events of an object were acknowledged.
+void wait_acknowledged(pthread_mutex_t& mutex, pthread_cond_t& cond,
+                       const std::uint32_t& acknowledged, std::uint32_t got);
+
+}  // namespace hca

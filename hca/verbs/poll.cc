@@ -1,0 +1,135 @@
+// ibv_poll_cq: completions out of the shared ring. A thread that finds nothing again and again
+// sleeps a little on the ring's tail: programs poll in a loop, and on a loaded machine the loop
+// would take the time that hcad needs (VERBS.md section 4, pitfall 2).
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <ctime>
+
+#include "hca/verbs/objects.h"
+#include "hca/verbs/polling.h"
+
+namespace hca {
+
+namespace {
+
+constexpr unsigned kEmptyPollsMax = 16;  // then sleep
+constexpr long kSleepNs = 100'000;       // at most; hcad wakes us sooner
+constexpr unsigned kSleepsPerLook = 64;  // at hcad, whether it lives: every 6 ms or so
+
+thread_local unsigned empty_polls = 0;  // of this thread, over all its CQs, since it last got one
+
+void pause_cpu() {
+#if defined(__x86_64__) || defined(__i386__)
+  __builtin_ia32_pause();
+#endif
+}
+
+// Returns when the tail has moved, hcad has woken us, or a little later.
+void sleep_on(CqPage& page, std::uint32_t seen) {
+  page.sleepers.fetch_add(1, std::memory_order_seq_cst);
+  const timespec timeout{0, kSleepNs};
+  // Compares with `seen` before it sleeps; pairs with the tail store in hca/host.
+  ::syscall(SYS_futex, &page.tail, FUTEX_WAIT, seen, &timeout, nullptr, 0);
+  page.sleepers.fetch_sub(1, std::memory_order_seq_cst);
+}
+
+void copy_out(const Cqe& from, ibv_wc& to) {
+  to.wr_id = from.wr_id;
+  to.status = static_cast<ibv_wc_status>(from.status);
+  to.opcode = static_cast<ibv_wc_opcode>(from.opcode);
+  to.vendor_err = from.vendor_err;
+  to.byte_len = from.byte_len;
+  to.imm_data = from.imm;
+  to.qp_num = from.qp_num;
+  to.src_qp = from.src_qp;
+  to.wc_flags = from.wc_flags;
+  to.pkey_index = from.pkey_index;
+  to.slid = from.slid;
+  to.sl = from.sl;
+  to.dlid_path_bits = from.dlid_path_bits;
+}
+
+int take(Cq& cq, int count, ibv_wc* completions) {
+  const std::lock_guard lock(cq.lock);
+  CqPage& page = cq.page();
+  // Acquire: the CQEs below the tail are written. Pairs with the tail store in hca/host.
+  const std::uint32_t tail = page.tail.load(std::memory_order_acquire);
+  int taken = 0;
+  while (taken < count && cq.consumed != tail)
+    copy_out(cq.slot(cq.consumed++), completions[taken++]);
+  if (taken > 0) page.head.store(cq.consumed, std::memory_order_release);
+  return taken;
+}
+
+// Fires the completion channel ourselves. The pipe's write end is hcad's alone, so that its death
+// is seen at ours; a pipe can be opened again from its other end.
+void fire(const Channel& channel, std::uint32_t cq) {
+  char path[40];
+  std::snprintf(path, sizeof path, "/proc/self/fd/%d", channel.read_end.get());
+  const int fd = ::open(path, O_WRONLY | O_NONBLOCK | O_CLOEXEC);
+  if (fd < 0) return;
+  const ChannelRecord record{cq, 0};
+  (void)!::write(fd, &record, sizeof record);
+  ::close(fd);
+}
+
+}  // namespace
+
+bool after_empty_poll(Cq& cq, std::uint32_t seen) {
+  if (++empty_polls < kEmptyPollsMax) {
+    pause_cpu();
+    return false;
+  }
+  if ((empty_polls - kEmptyPollsMax) % kSleepsPerLook == 0) {
+    to_context(cq.context)->link().look_dead();
+  }
+  if (to_context(cq.context)->dead()) return false;
+  sleep_on(cq.page(), seen);
+  return true;
+}
+
+void after_full_poll() { empty_polls = 0; }
+
+int poll_cq(ibv_cq* base_cq, int count, ibv_wc* completions) {
+  if (base_cq == nullptr || completions == nullptr || count < 0) return -EINVAL;
+  Cq& cq = *to_cq(base_cq);
+  int taken = take(cq, count, completions);
+  if (taken == 0 && count > 0) {
+    // consumed may be moved by another thread: then the futex does not sleep, which is right too.
+    std::uint32_t seen = 0;
+    {
+      const std::lock_guard lock(cq.lock);
+      seen = cq.consumed;
+    }
+    if (after_empty_poll(cq, seen)) taken = take(cq, count, completions);
+  }
+  if (taken > 0) {
+    after_full_poll();
+    return taken;
+  }
+  // Of a dead device nothing will ever come: say so instead of letting the program poll for ever.
+  return to_context(cq.context)->dead() ? -EIO : 0;
+}
+
+int req_notify_cq(ibv_cq* base_cq, int solicited_only) {
+  if (base_cq == nullptr) return EINVAL;
+  Cq& cq = *to_cq(base_cq);
+  if (to_context(cq.context)->dead()) return EIO;
+  const std::lock_guard lock(cq.lock);
+  CqPage& page = cq.page();
+  page.armed.store(solicited_only != 0 ? kCqArmedSolicited : kCqArmedNext,
+                   std::memory_order_seq_cst);
+  // What came before we armed fires too, or a program that sleeps now would miss it. Either we see
+  // the tail or hcad sees that we armed (both seq_cst); whoever disarms, fires.
+  if (page.tail.load(std::memory_order_seq_cst) != cq.consumed && cq.channel != nullptr &&
+      page.armed.exchange(kCqDisarmed, std::memory_order_seq_cst) != kCqDisarmed) {
+    fire(*static_cast<Channel*>(cq.channel), cq.number);
+  }
+  return 0;
+}
+
+}  // namespace hca

@@ -1,0 +1,24 @@
+// What both ways to post share: slots of the send queue, credits, publication.
+#pragma once
+
+#include <cstdint>
+
+#include "hca/verbs/objects.h"
+
+namespace hca {
+
+// All under the QP's send_lock.
+
+// Posts are refused before RTS, and of a dead device.
+int may_send(const Qp& qp);
+// Another slot ? ENOMEM if not.
+int check_room(const Qp& qp);
+// Takes the credits of a message (ACP section 4.2: a real-time post without credit fails) and the
+// launch time that was set for it; fills the slot's header; moves sq_tail. ENOMEM without credit.
+int finish_request(Qp& qp, SendWqe& wqe, std::uint64_t length);
+// The rare part of a request whose address has a global route.
+WqeExtension global_route(const ibv_ah_attr& ah);
+// Shows hcad everything up to sq_tail and rings.
+void publish_sends(Qp& qp);
+
+}  // namespace hca

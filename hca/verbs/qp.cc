@@ -1,0 +1,340 @@
+// Queue pairs: create, modify, query, destroy, reserve bandwidth.
+#include <algorithm>
+#include <new>
+#include <utility>
+
+#include "hca/verbs/objects.h"
+
+namespace hca {
+
+namespace {
+
+AddressVector to_vector(const ibv_ah_attr& from) {
+  AddressVector to{};
+  std::copy(std::begin(from.grh.dgid.raw), std::end(from.grh.dgid.raw), to.dgid);
+  to.flow_label = from.grh.flow_label;
+  to.dlid = from.dlid;
+  to.sl = from.sl;
+  to.src_path_bits = from.src_path_bits;
+  to.is_global = from.is_global;
+  to.sgid_index = from.grh.sgid_index;
+  to.hop_limit = from.grh.hop_limit;
+  to.traffic_class = from.grh.traffic_class;
+  to.static_rate = from.static_rate;
+  to.port_num = from.port_num;
+  return to;
+}
+
+ibv_ah_attr from_vector(const AddressVector& from) {
+  ibv_ah_attr to{};
+  std::copy(std::begin(from.dgid), std::end(from.dgid), to.grh.dgid.raw);
+  to.grh.flow_label = from.flow_label;
+  to.grh.sgid_index = from.sgid_index;
+  to.grh.hop_limit = from.hop_limit;
+  to.grh.traffic_class = from.traffic_class;
+  to.dlid = from.dlid;
+  to.sl = from.sl;
+  to.src_path_bits = from.src_path_bits;
+  to.static_rate = from.static_rate;
+  to.is_global = from.is_global;
+  to.port_num = from.port_num;
+  return to;
+}
+
+QpAttributes to_attributes(const ibv_qp_attr& from) {
+  QpAttributes to{};
+  to.state = static_cast<QpState>(from.qp_state);
+  to.cur_state = static_cast<QpState>(from.cur_qp_state);
+  to.path_mtu = static_cast<std::uint8_t>(from.path_mtu);
+  to.path_mig_state = static_cast<std::uint8_t>(from.path_mig_state);
+  to.qkey = from.qkey;
+  to.rq_psn = from.rq_psn;
+  to.sq_psn = from.sq_psn;
+  to.dest_qp_num = from.dest_qp_num;
+  to.access_flags = from.qp_access_flags;
+  to.av = to_vector(from.ah_attr);
+  to.pkey_index = from.pkey_index;
+  to.en_sqd_async_notify = from.en_sqd_async_notify;
+  to.max_rd_atomic = from.max_rd_atomic;
+  to.max_dest_rd_atomic = from.max_dest_rd_atomic;
+  to.min_rnr_timer = from.min_rnr_timer;
+  to.port_num = from.port_num;
+  to.timeout = from.timeout;
+  to.retry_cnt = from.retry_cnt;
+  to.rnr_retry = from.rnr_retry;
+  return to;
+}
+
+void from_attributes(const QpAttributes& from, ibv_qp_attr& to) {
+  to = {};
+  to.qp_state = static_cast<ibv_qp_state>(from.state);
+  to.cur_qp_state = static_cast<ibv_qp_state>(from.cur_state);
+  to.path_mtu = static_cast<ibv_mtu>(from.path_mtu);
+  to.path_mig_state = static_cast<ibv_mig_state>(from.path_mig_state);
+  to.qkey = from.qkey;
+  to.rq_psn = from.rq_psn;
+  to.sq_psn = from.sq_psn;
+  to.dest_qp_num = from.dest_qp_num;
+  to.qp_access_flags = from.access_flags;
+  to.ah_attr = from_vector(from.av);
+  to.pkey_index = from.pkey_index;
+  to.en_sqd_async_notify = from.en_sqd_async_notify;
+  to.sq_draining = from.sq_draining;
+  to.max_rd_atomic = from.max_rd_atomic;
+  to.max_dest_rd_atomic = from.max_dest_rd_atomic;
+  to.min_rnr_timer = from.min_rnr_timer;
+  to.port_num = from.port_num;
+  to.timeout = from.timeout;
+  to.retry_cnt = from.retry_cnt;
+  to.rnr_retry = from.rnr_retry;
+  to.rate_limit = from.rate_kbps;
+}
+
+// Starts the rings anew; their QP is in RESET, so nobody else touches them.
+void reset_rings(Qp& qp) {
+  const std::scoped_lock lock(qp.send_lock, qp.recv_lock);
+  qp.sq_tail = qp.rq_tail = 0;
+  qp.credit_used = 0;
+  qp.launch_ns = 0;
+  qp.launch_span_ns = 0;
+}
+
+void forget_completions(Qp& qp) {
+  forget_completions(*to_cq(qp.qp_base.send_cq), qp.qp_base.qp_num);
+  if (qp.qp_base.recv_cq != qp.qp_base.send_cq) {
+    forget_completions(*to_cq(qp.qp_base.recv_cq), qp.qp_base.qp_num);
+  }
+}
+
+int check_init(const ibv_qp_init_attr_ex& init) {
+  if (init.qp_type != IBV_QPT_RC && init.qp_type != IBV_QPT_UD) return EOPNOTSUPP;
+  if (init.srq != nullptr) return EOPNOTSUPP;
+  if (init.pd == nullptr || init.send_cq == nullptr || init.recv_cq == nullptr) return EINVAL;
+  const ibv_qp_cap& cap = init.cap;
+  if (cap.max_send_wr > kMaxQpWr || cap.max_recv_wr > kMaxQpWr || cap.max_send_sge > kMaxSge ||
+      cap.max_recv_sge > kMaxSge || cap.max_inline_data > kMaxInline) {
+    return EINVAL;
+  }
+  return 0;
+}
+
+int take_region(Answered& answered, const QpLayout& layout, Qp& qp) {
+  auto region = emu::Region::map(std::move(answered.fds[0]), layout.bytes, emu::Access::read_write);
+  if (!region) return ENOMEM;
+  qp.region = std::move(*region);
+  const QpPage& page = qp.page();
+  const bool known = page.magic == kQpMagic && page.version == kAbiVersion &&
+                     page.sq_depth == layout.sq_depth && page.sq_stride == layout.sq_stride &&
+                     page.rq_depth == layout.rq_depth && page.rq_stride == layout.rq_stride;
+  qp.layout = layout;
+  return known ? 0 : EPROTO;
+}
+
+int destroy_at_hcad(Context& context, std::uint32_t qp_num) {
+  ControlRequest request{};
+  request.op = ControlOp::destroy_qp;
+  request.number = qp_num;
+  return context.link().ask(request);
+}
+
+// A capacity of nothing still has a slot or a list entry: programs say 0 for "whatever is least".
+void set_capacity(const ibv_qp_cap& cap, ControlQp& qp) {
+  qp.send_wr = std::max<std::uint32_t>(cap.max_send_wr, 1);
+  qp.recv_wr = std::max<std::uint32_t>(cap.max_recv_wr, 1);
+  qp.send_sge = std::max<std::uint32_t>(cap.max_send_sge, 1);
+  qp.recv_sge = std::max<std::uint32_t>(cap.max_recv_sge, 1);
+  qp.inline_bytes = cap.max_inline_data;
+}
+
+Qp* create(ibv_context* base_context, ibv_qp_init_attr_ex& init) {
+  if (const int wrong = check_init(init)) return null_with(wrong);
+  Context* context = to_context(base_context);
+  std::unique_ptr<Qp> qp(new (std::nothrow) Qp{});
+  if (!qp) return null_with(ENOMEM);
+  ControlRequest request{};
+  request.op = ControlOp::create_qp;
+  request.number = init.pd->handle;
+  request.qp.send_cq = to_cq(init.send_cq)->number;
+  request.qp.recv_cq = to_cq(init.recv_cq)->number;
+  set_capacity(init.cap, request.qp);
+  request.qp.type = static_cast<QpType>(init.qp_type);
+  request.qp.signal_all = init.sq_sig_all != 0 ? 1 : 0;
+  Answered answered;
+  if (const int error = context->link().ask(request, answered)) return null_with(error);
+  const std::uint32_t number = answered.reply.number;
+  const QpCapacity granted = answered.reply.qp.capacity();
+  if (const int error = take_region(answered, qp_layout(granted), *qp)) {
+    (void)destroy_at_hcad(*context, number);
+    return null_with(error);
+  }
+  ibv_qp& b = qp->qp_base;
+  b.context = base_context;
+  b.qp_context = init.qp_context;
+  b.pd = init.pd;
+  b.send_cq = init.send_cq;
+  b.recv_cq = init.recv_cq;
+  b.handle = b.qp_num = number;
+  b.state = IBV_QPS_RESET;
+  b.qp_type = init.qp_type;
+  pthread_mutex_init(&b.mutex, nullptr);
+  pthread_cond_init(&b.cond, nullptr);
+  qp->signal_all = init.sq_sig_all != 0;
+  qp->capacity = {qp->layout.sq_depth, qp->layout.rq_depth, granted.send_sge, granted.recv_sge,
+                  granted.inline_bytes};
+  init.cap = qp->capacity;
+  fill_wr_ops(*qp);
+  const std::lock_guard lock(context->table_lock);
+  context->qps[number] = qp.get();
+  return qp.release();
+}
+
+}  // namespace
+
+ibv_qp* create_qp_ex(ibv_context* context, ibv_qp_init_attr_ex* init) {
+  if (context == nullptr || init == nullptr) return null_with(EINVAL);
+  constexpr std::uint32_t kKnown =
+      IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+  constexpr std::uint64_t kOps = IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM |
+                                 IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM |
+                                 IBV_QP_EX_WITH_RDMA_READ;
+  const std::uint32_t mask = init->comp_mask;
+  if ((mask & ~kKnown) != 0) return null_with(EOPNOTSUPP);
+  if ((mask & IBV_QP_INIT_ATTR_PD) == 0) return null_with(EINVAL);
+  if ((mask & IBV_QP_INIT_ATTR_CREATE_FLAGS) != 0 && init->create_flags != 0) {
+    return null_with(EOPNOTSUPP);
+  }
+  const bool extended = (mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) != 0;
+  if (extended && (init->send_ops_flags & ~kOps) != 0) return null_with(EOPNOTSUPP);
+  Qp* qp = create(context, *init);
+  if (qp == nullptr) return nullptr;
+  qp->extended = extended;
+  return base(qp);
+}
+
+// The rate is the mean of the connection, max_burst_sz what it may send within one frame time of
+// video (the papers' streams have 30 frames a second): together they say the peak.
+int modify_qp_rate_limit(ibv_qp* base_qp, ibv_qp_rate_limit_attr* attributes) {
+  if (base_qp == nullptr || attributes == nullptr || attributes->comp_mask != 0) return EINVAL;
+  Qp* qp = to_qp(base_qp);
+  ControlRequest request{};
+  request.op = ControlOp::set_rate;
+  request.number = base_qp->qp_num;
+  request.rate.rate_bps = std::uint64_t{attributes->rate_limit} * 1000;
+  constexpr std::uint64_t kFramesPerSecond = 30;
+  request.rate.peak_bps = std::max(request.rate.rate_bps,
+                                   std::uint64_t{attributes->max_burst_sz} * 8 * kFramesPerSecond);
+  Answered answered;
+  const int error = to_context(base_qp->context)->link().ask(request, answered);
+  qp->rejected_by.store(error == 0 ? kRejectedByNobody : answered.reply.rate.rejected_by);
+  return error;
+}
+
+}  // namespace hca
+
+using namespace hca;
+
+extern "C" {
+
+ibv_qp* ibv_create_qp(ibv_pd* pd, ibv_qp_init_attr* init) {
+  if (pd == nullptr || init == nullptr) return null_with(EINVAL);
+  ibv_qp_init_attr_ex wanted{};
+  wanted.qp_context = init->qp_context;
+  wanted.send_cq = init->send_cq;
+  wanted.recv_cq = init->recv_cq;
+  wanted.srq = init->srq;
+  wanted.cap = init->cap;
+  wanted.qp_type = init->qp_type;
+  wanted.sq_sig_all = init->sq_sig_all;
+  wanted.pd = pd;
+  Qp* qp = create(pd->context, wanted);
+  if (qp == nullptr) return nullptr;
+  init->cap = wanted.cap;
+  return base(qp);
+}
+
+ibv_qp_ex* ibv_qp_to_qp_ex(ibv_qp* qp) {
+  return qp != nullptr && to_qp(qp)->extended ? to_qp(qp) : nullptr;
+}
+
+int ibv_modify_qp(ibv_qp* base_qp, ibv_qp_attr* attributes, int mask) {
+  if (base_qp == nullptr || attributes == nullptr) return EINVAL;
+  const auto bits = static_cast<std::uint32_t>(mask);
+  if ((bits & (IBV_QP_ALT_PATH | IBV_QP_RATE_LIMIT | IBV_QP_CAP)) != 0) return EOPNOTSUPP;
+  if ((bits & IBV_QP_STATE) != 0 && attributes->qp_state >= IBV_QPS_UNKNOWN) return EINVAL;
+  Qp* qp = to_qp(base_qp);
+  ControlRequest request{};
+  request.op = ControlOp::modify_qp;
+  request.number = base_qp->qp_num;
+  request.modify.attributes = to_attributes(*attributes);
+  request.modify.mask = bits;
+  const int error = to_context(base_qp->context)->link().ask(request);
+  if (error != 0 || (bits & IBV_QP_STATE) == 0) return error;
+  base_qp->state = attributes->qp_state;
+  if (attributes->qp_state == IBV_QPS_RESET) {
+    forget_completions(*qp);
+    reset_rings(*qp);
+  }
+  return 0;
+}
+
+int ibv_query_qp(ibv_qp* base_qp, ibv_qp_attr* attributes, int, ibv_qp_init_attr* init) {
+  if (base_qp == nullptr || attributes == nullptr) return EINVAL;
+  Qp* qp = to_qp(base_qp);
+  ControlRequest request{};
+  request.op = ControlOp::query_qp;
+  request.number = base_qp->qp_num;
+  Answered answered;
+  if (const int error = to_context(base_qp->context)->link().ask(request, answered)) return error;
+  from_attributes(answered.reply.modify.attributes, *attributes);
+  attributes->cap = qp->capacity;
+  base_qp->state = attributes->qp_state;
+  if (init == nullptr) return 0;
+  *init = {};
+  init->qp_context = base_qp->qp_context;
+  init->send_cq = base_qp->send_cq;
+  init->recv_cq = base_qp->recv_cq;
+  init->cap = qp->capacity;
+  init->qp_type = base_qp->qp_type;
+  init->sq_sig_all = qp->signal_all ? 1 : 0;
+  return 0;
+}
+
+int ibv_destroy_qp(ibv_qp* base_qp) {
+  if (base_qp == nullptr) return EINVAL;
+  Qp* qp = to_qp(base_qp);
+  Context* context = to_context(base_qp->context);
+  const int error = destroy_at_hcad(*context, base_qp->qp_num);
+  if (error != 0 && !context->dead()) return error;
+  forget_completions(*qp);
+  std::uint32_t asyncs = 0;
+  {
+    const std::lock_guard lock(context->table_lock);
+    if (const auto it = context->qps.find(base_qp->qp_num);
+        it != context->qps.end() && it->second == qp) {
+      context->qps.erase(it);
+    }
+    asyncs = qp->async_events;
+  }
+  wait_acknowledged(base_qp->mutex, base_qp->cond, base_qp->events_completed, asyncs);
+  pthread_mutex_destroy(&base_qp->mutex);
+  pthread_cond_destroy(&base_qp->cond);
+  delete qp;
+  return 0;
+}
+
+int ibv_query_qp_data_in_order(ibv_qp*, ibv_wr_opcode, std::uint32_t) { return 0; }
+
+// Enhanced connection establishment: we have nothing to negotiate, but a name to be known by.
+int ibv_query_ece(ibv_qp* qp, ibv_ece* ece) {
+  if (qp == nullptr || ece == nullptr) return EINVAL;
+  *ece = {to_context(qp->context)->node().vendor_id, 0, 0};
+  return 0;
+}
+
+int ibv_set_ece(ibv_qp* qp, ibv_ece* ece) {
+  if (qp == nullptr || ece == nullptr || ece->comp_mask != 0) return EINVAL;
+  if (ece->vendor_id == 0) return 0;  // the peer has none
+  return ece->vendor_id == to_context(qp->context)->node().vendor_id ? 0 : EINVAL;
+}
+
+}  // extern "C"

@@ -1,0 +1,22 @@
+// What this device does not have: shared receive queues, multicast. Each refuses as the man page
+// says, and forking is always safe, because hcad needs no page of ours to stay where it is.
+#include "hca/verbs/objects.h"
+
+using namespace hca;
+
+extern "C" {
+
+ibv_srq* ibv_create_srq(ibv_pd*, ibv_srq_init_attr*) { return null_with(EOPNOTSUPP); }
+int ibv_modify_srq(ibv_srq*, ibv_srq_attr*, int) { return EOPNOTSUPP; }
+int ibv_query_srq(ibv_srq*, ibv_srq_attr*) { return EOPNOTSUPP; }
+int ibv_destroy_srq(ibv_srq*) { return EOPNOTSUPP; }
+
+int ibv_attach_mcast(ibv_qp*, const ibv_gid*, std::uint16_t) { return EOPNOTSUPP; }
+int ibv_detach_mcast(ibv_qp*, const ibv_gid*, std::uint16_t) { return EOPNOTSUPP; }
+
+int ibv_fork_init() { return 0; }
+ibv_fork_status ibv_is_fork_initialized() { return IBV_FORK_UNNEEDED; }
+int ibv_dontfork_range(void*, std::size_t) { return 0; }
+int ibv_dofork_range(void*, std::size_t) { return 0; }
+
+}  // extern "C"

@@ -1,0 +1,69 @@
+#include "hca/verbs/session.h"
+
+#include <fcntl.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include <utility>
+
+#include "hca/verbs/say.h"
+
+namespace hca {
+
+namespace {
+
+bool make_pipe(emu::UniqueFd& read_end, emu::UniqueFd& write_end) {
+  int fds[2];
+  if (::pipe2(fds, O_CLOEXEC) != 0) return false;
+  read_end = emu::UniqueFd(fds[0]);
+  write_end = emu::UniqueFd(fds[1]);
+  return true;
+}
+
+bool take_pages(Session& session, Answered& answered) {
+  auto node =
+      emu::Region::map(std::move(answered.fds[0]), sizeof(NodePage), emu::Access::read_only);
+  auto doorbells =
+      emu::Region::map(std::move(answered.fds[1]), sizeof(DoorbellPage), emu::Access::read_write);
+  if (!node || !doorbells || !answered.fds[2]) return false;
+  session.node_page = std::move(*node);
+  session.doorbells = std::move(*doorbells);
+  session.doorbell_fd = std::move(answered.fds[2]);
+  const auto* page = reinterpret_cast<const NodePage*>(session.node_page.data());
+  const auto* rings = reinterpret_cast<const DoorbellPage*>(session.doorbells.data());
+  return page->magic == kNodeMagic && page->version == kAbiVersion &&
+         rings->magic == kDoorbellMagic && rings->version == kAbiVersion &&
+         rings->entries == kDoorbellEntries;
+}
+
+}  // namespace
+
+std::unique_ptr<Session> open_session(const char* socket_path) {
+  std::unique_ptr<Session> session(new (std::nothrow) Session);
+  if (!session) return null_with(ENOMEM);
+  session->link = Link::open(socket_path);
+  if (!session->link) return nullptr;
+  // hcad reads and writes registered memory by process_vm_readv; where Yama restricts that to
+  // parents, this lets our hcad in. Elsewhere the kernel does not know the call.
+  ::prctl(PR_SET_PTRACER, session->link->hcad(), 0, 0, 0);
+  emu::UniqueFd write_end;
+  if (!make_pipe(session->events, write_end)) return nullptr;
+
+  ControlRequest request{};
+  request.op = ControlOp::hello;
+  request.hello = {kControlMagic, kControlVersion, kAbiVersion, 0};
+  Answered answered;
+  const int error = session->link->ask(request, answered, write_end.get());
+  if (error == EPROTO || (error == 0 && !take_pages(*session, answered))) {
+    say("the hcad at {} speaks another version than this library ({}.{}): rebuild one of them",
+        socket_path, kControlVersion, kAbiVersion);
+    return null_with(EPROTO);
+  }
+  if (error != 0) {
+    say("the hcad at {} refuses this program (errno {})", socket_path, error);
+    return null_with(error);
+  }
+  return session;
+}
+
+}  // namespace hca

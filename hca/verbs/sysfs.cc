@@ -1,0 +1,34 @@
+// Small files of a device, which programs read by these two functions (ibv_devinfo: board_id).
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <string>
+
+#include "hca/verbs/objects.h"
+
+extern "C" {
+
+const char* ibv_get_sysfs_path() {
+  static const std::string path = [] {
+    const char* run = std::getenv("FLITNET_RUN");
+    return run != nullptr ? std::string(run) + "/sys" : std::string("/sys");
+  }();
+  return path.c_str();
+}
+
+// The length without the newline at the end, or -1.
+int ibv_read_sysfs_file(const char* folder, const char* file, char* buffer, std::size_t size) {
+  if (folder == nullptr || file == nullptr || buffer == nullptr || size == 0) return -1;
+  const std::string path = std::string(folder) + "/" + file;
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return -1;
+  ssize_t got = ::read(fd, buffer, size - 1);
+  ::close(fd);
+  if (got < 0) return -1;
+  if (got > 0 && buffer[got - 1] == '\n') --got;
+  buffer[got] = '\0';
+  return static_cast<int>(got);
+}
+
+}  // extern "C"

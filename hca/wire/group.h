@@ -1,0 +1,264 @@
+// The wire halves of eight HCAs: VL buffers, VL arbiter, one flit a cycle onto the link as far as
+// there are credits; and the receiving end, which takes one flit a cycle from each link and always
+// has room. Messages come from Network::submit through ready(); flits and credits go into the boxes
+// of the router; events go into Events. Stepped by fabric/router's network.
+#pragma once
+
+#include <array>
+#include <bit>
+#include <cstring>
+
+#include "emu/lane/box.h"
+#include "emu/lane/planes.h"
+#include "hca/wire/events.h"
+#include "hca/wire/message.h"
+
+namespace hca {
+
+template <class Scheduler>
+class WireGroup {
+ public:
+  WireGroup(unsigned first_node, unsigned nodes, unsigned buffer_flits, std::uint16_t answer_flits,
+            emu::LaneMask control, MessageTable& messages, Events& events)
+      : control_(emu::spread(control)),
+        messages_(messages),
+        events_(events),
+        first_node_(first_node),
+        answer_flits_(answer_flits) {
+    for (unsigned n = 0; n < nodes; ++n)
+      for (unsigned v = 0; v < emu::kVlCount; ++v) credits_.set(n, v, buffer_flits);
+    front_.fill(kNoMessage);
+  }
+  Scheduler& scheduler() { return scheduler_; }
+
+  // A message joins the queue of its lane; it may leave from cycle message.launch on.
+  void ready(MessageId id, emu::Cycle now) {
+    Message& message = messages_[id];
+    message.next = kNoMessage;
+    const unsigned node = message.src - first_node_;
+    const unsigned i = at(node, message.vl_in);
+    ++backlog_[node];
+    if (front_[i] == kNoMessage) {
+      last_[i] = id;
+      bring_to_front(node, message.vl_in, id, now);
+    } else {
+      messages_[last_[i]].next = id;
+      last_[i] = id;
+    }
+  }
+
+  void step(emu::Box& box, emu::Box* next_row, const emu::Outlet& outlet, emu::Cycle now) {
+    credits_.add_one(box.credits);
+    const emu::Lanes8 sent = send(next_row, outlet, now);
+    const emu::Lanes8 arrived = box.flits;
+    receive(box, now);
+    box.flits = emu::kNoLanes8;
+    box.credits = emu::kNoLanes8;
+    emu::emit(next_row, outlet, sent, arrived);
+  }
+  bool quiet() const { return !emu::any(waiting_); }
+  void age(std::uint64_t moved) { scheduler_.age(moved); }
+
+  int backlog(unsigned node) const { return backlog_[node]; }
+  unsigned credits(unsigned node, unsigned lane) const { return credits_.get(node, lane); }
+  struct Counter {
+    std::uint64_t flits = 0;
+    std::uint64_t packets = 0;
+  };
+  const Counter& sent(unsigned node, unsigned lane) const { return sent_[at(node, lane)]; }
+  const Counter& received(unsigned node, unsigned lane) const { return received_[at(node, lane)]; }
+  std::uint64_t wait_cycles(unsigned node) const { return wait_cycles_[node] + recent_wait_[node]; }
+  // Must be called at least every 65535 cycles.
+  void flush_counters() {
+    for (unsigned n = 0; n < emu::kPortsMax; ++n) wait_cycles_[n] += recent_wait_[n];
+    recent_wait_ = emu::kNoLanes8;
+  }
+
+ private:
+  static constexpr unsigned kLanes = emu::kLaneSlots;
+  static constexpr unsigned at(unsigned node, unsigned lane) { return emu::lane_slot(node, lane); }
+
+  void bring_to_front(unsigned node, unsigned lane, MessageId id, emu::Cycle now) {
+    const unsigned i = at(node, lane);
+    const Message& message = messages_[id];
+    const auto bit = static_cast<std::uint16_t>(1U << lane);
+    front_[i] = id;
+    left_[at(node, lane)] = message.flits;
+    waiting_[node] |= bit;
+    fresh_[node] |= bit;
+    scheduler_.front(node, lane, message.launch, now, message.vtick);
+  }
+
+  emu::Lanes8 send(emu::Box* next_row, const emu::Outlet& outlet, emu::Cycle now) {
+    const emu::Lanes8 free = credits_.nonzero();
+    const emu::Lanes8 able = waiting_ & free;
+    recent_wait_ -= emu::zero_words(able) & ~emu::zero_words(waiting_);
+    const unsigned nodes = emu::ports_of(able);
+    if (nodes == 0) return emu::kNoLanes8;
+    alignas(16) std::array<std::uint16_t, emu::kPortsMax> sent_on{};
+    unsigned tails = 0;
+    if (emu::any(able & control_)) {
+      tails = send_flits<true>(able, nodes, sent_on);
+    } else {
+      tails = send_flits<false>(able, nodes, sent_on);
+    }
+    emu::Lanes8 sent;
+    std::memcpy(&sent, sent_on.data(), sizeof sent);
+    credits_.take_one(sent);
+    const emu::Lanes8 heads = sent & fresh_;
+    fresh_ ^= heads;
+    for (unsigned bits = emu::ports_of(heads); bits != 0; bits &= bits - 1) {
+      const unsigned node = emu::first_bit(bits);
+      const MessageId id = front_[at(node, emu::first_bit(sent[node]))];
+      messages_[id].head_cycle = now;
+      emu::emit_head(next_row, outlet, node, id);
+    }
+    for (; tails != 0; tails &= tails - 1) {
+      const unsigned node = emu::first_bit(tails);
+      tail_left(node, emu::first_bit(sent[node]), now);
+    }
+    return sent;
+  }
+
+  // One flit of every node that is able; returns the nodes whose flit was a tail.
+  template <bool kUrgent>
+  unsigned send_flits(emu::Lanes8 able, unsigned nodes,
+                      std::array<std::uint16_t, emu::kPortsMax>& sent_on) {
+    alignas(16) std::array<emu::LaneMask, emu::kPortsMax> able_on;
+    std::memcpy(able_on.data(), &able, sizeof able);
+    unsigned tails = 0;
+    const auto send_flit = [&](unsigned node) {
+      const emu::Pick pick = scheduler_.template pick<kUrgent>(node, able_on[node]);
+      // No lane is able: lane 0 was proposed; 16 is the dummy. Arithmetic, for a branch would be
+      // missed.
+      const unsigned lane = pick.lane() + static_cast<unsigned>(able_on[node] == 0) * emu::kVlCount;
+      sent_on[node] = static_cast<std::uint16_t>(1U << lane);
+      if (--left_[at(node, lane)] == 0) [[unlikely]] {
+        tails |= 1U << node;
+        scheduler_.granted_tail(node, lane);
+      } else {
+        scheduler_.granted(node, lane);
+      }
+    };
+    if constexpr (Scheduler::kTakesDummies) {
+      emu::each_port(nodes, send_flit);
+    } else {
+      for (unsigned bits = nodes; bits != 0; bits &= bits - 1) send_flit(emu::first_bit(bits));
+    }
+    return tails & nodes;
+  }
+
+  void tail_left(unsigned node, unsigned lane, emu::Cycle now) {
+    const unsigned i = at(node, lane);
+    const Message& message = messages_[front_[i]];
+    --backlog_[node];
+    sent_[i].flits += message.flits;
+    ++sent_[i].packets;
+    if (!message.is_answer) {
+      events_.injected.push_back({.cookie = message.cookie,
+                                  .head_cycle = message.head_cycle,
+                                  .tail_cycle = now,
+                                  .handle = message.handle,
+                                  .flits = message.flits,
+                                  .node = message.src,
+                                  .traffic_class = message.traffic_class,
+                                  .kind = message.kind});
+      events_.mix(now << 16 ^ message.src ^ message.cookie << 8);
+    }
+    const MessageId next = message.next;
+    front_[i] = kNoMessage;
+    waiting_[node] &= static_cast<std::uint16_t>(~(1U << lane));
+    if (next != kNoMessage) bring_to_front(node, lane, next, now);
+  }
+
+  void receive(emu::Box& box, emu::Cycle now) {
+    for (unsigned bits = box.heads; bits != 0; bits &= bits - 1) {
+      const unsigned node = emu::first_bit(bits);
+      const unsigned i = at(node, emu::first_bit(box.flits[node]));
+      arriving_[i] = box.head[node];
+      missing_[i] = messages_[box.head[node]].flits;
+    }
+    box.heads = 0;
+    unsigned tails = 0;
+    const unsigned nodes = emu::ports_of(box.flits);
+    emu::each_port(nodes, [&](unsigned node) {
+      if (--missing_[at(node, emu::lane_or_dummy(box.flits[node]))] == 0) [[unlikely]]
+        tails |= 1U << node;
+    });
+    for (tails &= nodes; tails != 0; tails &= tails - 1) {
+      const unsigned node = emu::first_bit(tails);
+      tail_arrived(at(node, emu::first_bit(box.flits[node])), now);
+    }
+  }
+
+  void tail_arrived(unsigned i, emu::Cycle now) {
+    const MessageId id = arriving_[i];
+    Message& message = messages_[id];
+    received_[i].flits += message.flits;
+    ++received_[i].packets;
+    events_.mix(now << 16 ^ message.dest ^ message.cookie << 8 ^ message.head_cycle << 32);
+    if (message.is_answer) {
+      events_.answers.push_back({.cookie = message.cookie,
+                                 .cycle = now,
+                                 .handle = message.handle,
+                                 .rejected_by = message.rejected_by,
+                                 .node = message.dest,
+                                 .dest = message.src});
+    } else if (message.kind == emu::PacketKind::probe) {
+      turn_round(id, now);
+      return;
+    } else {
+      events_.delivered.push_back({.cookie = message.cookie,
+                                   .launch = message.launch,
+                                   .head_cycle = message.head_cycle,
+                                   .tail_cycle = now,
+                                   .handle = message.handle,
+                                   .flits = message.flits,
+                                   .node = message.dest,
+                                   .src = message.src,
+                                   .vl = message.vl_out,
+                                   .traffic_class = message.traffic_class,
+                                   .kind = message.kind});
+    }
+    events_.done.push_back(id);
+    --events_.live;
+    events_.last_done = now;
+  }
+
+  // The probe's record becomes its answer: this cannot run out of room.
+  void turn_round(MessageId id, emu::Cycle now) {
+    Message& message = messages_[id];
+    std::swap(message.src, message.dest);
+    message.is_answer = true;
+    message.flits = answer_flits_;
+    message.vl_in = message.vl_out;
+    message.launch = now + 1;
+    ready(id, now);
+  }
+
+  // Lanes of eight nodes, written here only.
+  emu::Counts credits_;
+  emu::Lanes8 waiting_ = emu::kNoLanes8;  // lanes with a message in front
+  emu::Lanes8 fresh_ = emu::kNoLanes8;    // its head has not left
+  emu::Lanes8 recent_wait_ = emu::kNoLanes8;
+  emu::Lanes8 control_;
+  Scheduler scheduler_;
+  // Flits of the front message to send, of the arriving message to come; with dummy lanes.
+  std::array<std::uint16_t, kLanes> left_{};
+  std::array<std::uint16_t, kLanes> missing_{};
+  std::array<MessageId, kLanes> front_{};
+  std::array<MessageId, kLanes> arriving_{};
+  std::array<MessageId, kLanes> last_{};
+  MessageTable& messages_;
+  Events& events_;
+
+  // Cold.
+  unsigned first_node_;
+  std::uint16_t answer_flits_;
+  std::array<int, emu::kPortsMax> backlog_{};
+  std::array<Counter, kLanes> sent_{};
+  std::array<Counter, kLanes> received_{};
+  std::array<std::uint64_t, emu::kPortsMax> wait_cycles_{};
+};
+
+}  // namespace hca

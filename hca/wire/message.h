@@ -1,0 +1,54 @@
+// The worms under way: one record each, in a table of fixed size that is split among the senders.
+// The engine moves indexes of this table. Written by hca/wire at submit and delivery, and by stage
+// 2 of a router (rejected_by); read at heads and tails only.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "hca/wire/packet.h"
+
+namespace hca {
+
+using MessageId = std::uint32_t;
+inline constexpr MessageId kNoMessage = ~MessageId{0};
+
+struct Message {
+  std::uint64_t cookie;
+  emu::Cycle launch;  // ready to leave: max(asked, submitted)
+  emu::Cycle head_cycle;
+  std::uint32_t handle;
+  MessageId next;  // in the queue of its lane at the HCA, or in the free list
+  std::uint16_t flits;
+  emu::NodeId src;
+  emu::NodeId dest;
+  emu::Vtick vtick;
+  emu::RouterId rejected_by;
+  emu::NodeId owner;  // whose share of the table it is
+  emu::Vl vl_in;
+  emu::Vl vl_out;
+  emu::TrafficClass traffic_class;
+  emu::PacketKind kind;
+  bool is_answer;  // a probe on its way back
+};
+static_assert(sizeof(Message) <= 64, "one cache line a message");
+
+// The table with a free list per sender.
+class MessageTable {
+ public:
+  MessageTable(int nodes, int per_node);
+  Message& operator[](MessageId id) { return messages_[id]; }
+  const Message& operator[](MessageId id) const { return messages_[id]; }
+  // kNoMessage when the sender's share is used up.
+  MessageId take(emu::NodeId owner);
+  void give_back(MessageId id);
+  int room(emu::NodeId owner) const { return room_[owner]; }
+  std::size_t size() const { return messages_.size(); }
+
+ private:
+  std::vector<Message> messages_;
+  std::vector<MessageId> free_;  // [node] first of its free list
+  std::vector<int> room_;        // [node]
+};
+
+}  // namespace hca
