@@ -1,0 +1,133 @@
+// flitnet-exporter: the counter pages of a run directory for Prometheus, as JSON, and as a
+// sysfs-shaped tree. Exit 0: done, or stopped by SIGTERM or SIGINT; 1: cannot; 2: bad usage.
+#include <arpa/inet.h>
+#include <fmt/core.h>
+#include <prometheus/exposer.h>
+
+#include <CLI/CLI.hpp>
+#include <csignal>
+#include <ctime>
+#include <exception>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "emu/config/config.h"
+#include "emu/metrics/read.h"
+#include "tools/exporter/collect.h"
+#include "tools/exporter/json.h"
+#include "tools/exporter/sysfs.h"
+
+namespace {
+
+struct Arguments {
+  std::string run;
+  std::string listen = "127.0.0.1:9748";
+  std::string sysfs;
+  bool json = false;
+  bool catalog = false;
+};
+
+// SIGTERM and SIGINT are taken by wait_second() alone, in this and every later thread.
+sigset_t stop_signals() {
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, SIGTERM);
+  sigaddset(&set, SIGINT);
+  return set;
+}
+
+// false: a signal says stop.
+bool wait_second(const sigset_t& stop) {
+  const timespec second{1, 0};
+  return sigtimedwait(&stop, nullptr, &second) < 0;
+}
+
+// civetweb takes "999.1.1.1:1" for port 1 of every address: only numbers that are one pass.
+bool is_address(const std::string& text) {
+  const std::size_t colon = text.rfind(':');
+  if (colon == std::string::npos) return false;
+  const std::string port = text.substr(colon + 1);
+  in_addr ignored{};
+  return inet_pton(AF_INET, text.substr(0, colon).c_str(), &ignored) == 1 && !port.empty() &&
+         port.size() <= 5 && port.find_first_not_of("0123456789") == std::string::npos &&
+         std::stoi(port) <= 65535;
+}
+
+// The tree needs to know the nodes: no readable configuration, no tree.
+std::optional<tools::SysfsTree> make_tree(const Arguments& arguments) {
+  const auto config = emu::Config::load(arguments.run + "/cluster.toml");
+  if (!config) {
+    fmt::print(stderr, "flitnet-exporter: no sysfs tree: {}\n", config.error().message);
+    return std::nullopt;
+  }
+  auto tree = tools::SysfsTree::make(arguments.sysfs, *config);
+  if (tree) return std::move(*tree);
+  fmt::print(stderr, "flitnet-exporter: no sysfs tree: {}\n", tree.error().message);
+  return std::nullopt;
+}
+
+int serve(const Arguments& arguments) {
+  const sigset_t stop = stop_signals();
+  pthread_sigmask(SIG_BLOCK, &stop, nullptr);
+  const auto collector = std::make_shared<tools::PageCollector>(arguments.run);
+  std::unique_ptr<prometheus::Exposer> exposer;
+  try {
+    exposer = std::make_unique<prometheus::Exposer>(arguments.listen, 2);
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "flitnet-exporter: cannot listen on {}: {}\n", arguments.listen,
+               error.what());
+    return 1;
+  }
+  exposer->RegisterCollectable(collector);
+  for (const int port : exposer->GetListeningPorts()) {
+    fmt::print("listening on port {}\n", port);
+  }
+  std::fflush(stdout);
+  std::optional<tools::SysfsTree> tree = make_tree(arguments);
+  do {
+    if (!tree) continue;
+    if (auto updated = tree->update(emu::read_pages(arguments.run)); !updated) {
+      fmt::print(stderr, "flitnet-exporter: {}\n", updated.error().message);
+    }
+  } while (wait_second(stop));
+  if (tree) tree->remove();
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app("Exports what a flitnet cluster counts.");
+  Arguments arguments;
+  app.add_option("--run", arguments.run, "run directory of the cluster");
+  app.add_option("--listen", arguments.listen, "address for Prometheus; port 0: any")
+      ->capture_default_str();
+  app.add_option("--sysfs", arguments.sysfs,
+                 "folder of the sysfs-shaped tree (default: sys in the run directory)");
+  app.add_flag("--json", arguments.json, "print every series once and exit");
+  app.add_flag("--catalog", arguments.catalog, "print the catalogue and exit");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 2;
+  }
+  if (arguments.catalog) {
+    fmt::print("{}", tools::catalog_json());
+    return 0;
+  }
+  if (arguments.run.empty()) {
+    fmt::print(stderr, "flitnet-exporter: --run is missing: the run directory of a cluster\n");
+    return 2;
+  }
+  if (arguments.json) {
+    fmt::print("{}", tools::pages_json(emu::read_pages(arguments.run)));
+    return 0;
+  }
+  if (!is_address(arguments.listen)) {
+    fmt::print(stderr, "flitnet-exporter: --listen {}: must be IPv4:port\n", arguments.listen);
+    return 2;
+  }
+  if (arguments.sysfs.empty()) arguments.sysfs = arguments.run + "/sys";
+  return serve(arguments);
+}

@@ -1,0 +1,221 @@
+#include "tools/exporter/sysfs.h"
+
+#include <fmt/core.h>
+#include <sys/stat.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <optional>
+
+namespace tools {
+namespace {
+
+using emu::Metric;
+
+// As hca/host/options.h: node n has guid_base + n + 1.
+inline constexpr std::uint64_t kGuidBase = 0x0002c90300000000ULL;
+inline constexpr std::uint64_t kGidPrefix = 0xfe80000000000000ULL;
+
+// A file under ports/1 and the metric whose stored value it shows. Those of the IBA that nothing
+// here can raise are there as well, since readers expect them, and stay 0.
+struct CounterFile {
+  std::string_view file;
+  std::optional<Metric> metric;
+};
+constexpr std::array kCounters = {
+    CounterFile{"port_xmit_data", Metric::port_xmit_data},
+    CounterFile{"port_rcv_data", Metric::port_rcv_data},
+    CounterFile{"port_xmit_packets", Metric::port_xmit_packets},
+    CounterFile{"port_rcv_packets", Metric::port_rcv_packets},
+    CounterFile{"unicast_xmit_packets", Metric::port_xmit_packets},
+    CounterFile{"unicast_rcv_packets", Metric::port_rcv_packets},
+    CounterFile{"port_xmit_wait", Metric::port_xmit_wait},
+    CounterFile{"port_rcv_errors", Metric::port_rcv_errors},
+    CounterFile{"port_xmit_discards", Metric::port_xmit_discards},
+    CounterFile{"link_downed", Metric::port_link_downed},
+    CounterFile{"link_error_recovery", Metric::port_link_recovered},
+    CounterFile{"multicast_xmit_packets", std::nullopt},
+    CounterFile{"multicast_rcv_packets", std::nullopt},
+    CounterFile{"symbol_error", std::nullopt},
+    CounterFile{"port_rcv_remote_physical_errors", std::nullopt},
+    CounterFile{"port_rcv_switch_relay_errors", std::nullopt},
+    CounterFile{"port_xmit_constraint_errors", std::nullopt},
+    CounterFile{"port_rcv_constraint_errors", std::nullopt},
+    CounterFile{"local_link_integrity_errors", std::nullopt},
+    CounterFile{"excessive_buffer_overrun_errors", std::nullopt},
+    CounterFile{"VL15_dropped", std::nullopt},
+};
+constexpr std::array kHwCounters = {
+    CounterFile{"duplicate_request", Metric::rc_duplicates},
+    CounterFile{"out_of_sequence", Metric::rc_out_of_sequence},
+    CounterFile{"packet_seq_err", Metric::naks_received},
+    CounterFile{"rnr_nak_retry_err", Metric::rnr_naks_received},
+    CounterFile{"local_ack_timeout_err", Metric::rc_timeouts},
+};
+
+std::string guid_text(std::uint64_t guid) {
+  return fmt::format("{:04x}:{:04x}:{:04x}:{:04x}", guid >> 48, guid >> 32 & 0xffff,
+                     guid >> 16 & 0xffff, guid & 0xffff);
+}
+
+// "0.4 Gb/sec (1X SDR)"; the words in brackets are what the kernel prints for the slowest links.
+std::string rate_text(std::uint32_t link_mbps) {
+  return fmt::format("{} Gb/sec (1X SDR)", link_mbps / 1000.0);
+}
+
+std::string label_of(const emu::SeriesValue& series, std::string_view key) {
+  for (const auto& [name, value] : series.labels) {
+    if (name == key) return value;
+  }
+  return "";
+}
+
+// Stored values by node and metric name, summed over pages: fabricd and hcad each count a part.
+using Totals = std::map<std::pair<std::string, std::string>, std::uint64_t>;
+
+struct View {
+  Totals totals;
+  std::map<std::string, bool> up;  // by node
+};
+
+View view_of(const std::vector<emu::PageContent>& pages) {
+  View view;
+  const std::string_view up_name = emu::metric_info(Metric::port_up).name;
+  for (const emu::PageContent& page : pages) {
+    for (const emu::SeriesValue& series : page.series) {
+      const std::string node = label_of(series, "node");
+      if (node.empty()) continue;
+      if (series.kind == emu::MetricKind::counter) view.totals[{node, series.name}] += series.raw;
+      if (series.name == up_name) view.up[node] |= page.alive && series.value == 1;
+    }
+  }
+  return view;
+}
+
+}  // namespace
+
+SysfsTree::SysfsTree(std::string dir, const emu::Config& config)
+    : dir_(std::move(dir)), config_(config) {}
+
+std::string SysfsTree::device_dir(std::size_t node) const {
+  return fmt::format("{}/class/infiniband/{}-{}", dir_, config_.nodes[node].name,
+                     config_.hca.device);
+}
+
+// Written beside and renamed, so a reader sees the old text or the new, never half of it.
+emu::Result<void> SysfsTree::put(const std::string& path, std::string_view text) {
+  std::string& there = written_[path];
+  if (there == text) return {};
+  const std::string fresh = path + ".new";
+  std::ofstream file(fresh, std::ios::trunc);
+  file << text << '\n';
+  file.close();
+  if (!file || std::rename(fresh.c_str(), path.c_str()) != 0) {
+    return emu::fail("cannot write {}: {}", path, std::strerror(errno));
+  }
+  there = text;
+  return {};
+}
+
+emu::Result<void> SysfsTree::make_device(std::size_t node) {
+  const std::string device = device_dir(node);
+  const std::string port = device + "/ports/1";
+  const std::string own =
+      fmt::format("{}/nodes/{}/class/infiniband", dir_, config_.nodes[node].name);
+  std::error_code error;
+  for (const std::string& folder :
+       {port + "/counters", port + "/hw_counters", port + "/gids", port + "/pkeys", own}) {
+    std::filesystem::create_directories(folder, error);
+    if (error) return emu::fail("cannot make {}: {}", folder, error.message());
+  }
+  const std::string link = own + "/" + config_.hca.device;
+  std::filesystem::remove(link, error);
+  std::filesystem::create_directory_symlink(
+      fmt::format("../../../../class/infiniband/{}-{}", config_.nodes[node].name,
+                  config_.hca.device),
+      link, error);
+  if (error) return emu::fail("cannot make {}: {}", link, error.message());
+  const std::uint64_t guid = kGuidBase + node + 1;
+  const std::pair<std::string, std::string> files[] = {
+      {device + "/board_id", "FLITNET0001"},
+      {device + "/fw_ver", "0.1.0"},
+      {device + "/hca_type", "flitnet"},
+      {device + "/hw_rev", "0"},
+      {device + "/node_type", "1: CA"},
+      {device + "/node_desc", config_.nodes[node].name},
+      {device + "/node_guid", guid_text(guid)},
+      {device + "/sys_image_guid", guid_text(guid)},
+      {port + "/rate", rate_text(config_.network.link_mbps)},
+      {port + "/lid", fmt::format("{:#x}", emu::lid_of(static_cast<emu::NodeId>(node)))},
+      {port + "/lid_mask_count", "0"},
+      {port + "/sm_lid", "0x1"},
+      {port + "/sm_sl", "0"},
+      {port + "/cap_mask", "0x00000000"},
+      {port + "/link_layer", "InfiniBand"},
+      {port + "/pkeys/0", "0xffff"},
+      {port + "/gids/0", guid_text(kGidPrefix) + ":" + guid_text(guid)},
+  };
+  for (const auto& [path, text] : files) {
+    if (auto written = put(path, text); !written) return written;
+  }
+  return {};
+}
+
+emu::Result<SysfsTree> SysfsTree::make(const std::string& dir, const emu::Config& config) {
+  SysfsTree tree(dir, config);
+  for (std::size_t node = 0; node < config.nodes.size(); ++node) {
+    if (auto made = tree.make_device(node); !made) return std::unexpected(made.error());
+  }
+  if (auto updated = tree.update({}); !updated) return std::unexpected(updated.error());
+  return tree;
+}
+
+emu::Result<void> SysfsTree::update(const std::vector<emu::PageContent>& pages) {
+  const View view = view_of(pages);
+  for (std::size_t node = 0; node < config_.nodes.size(); ++node) {
+    const std::string& name = config_.nodes[node].name;
+    const std::string port = device_dir(node) + "/ports/1";
+    const auto up = view.up.find(name);
+    const bool active = up != view.up.end() && up->second;
+    const auto put_counter = [&](std::string_view folder, const CounterFile& counter) {
+      const std::string path = fmt::format("{}/{}/{}", port, folder, counter.file);
+      std::uint64_t value = 0;
+      if (counter.metric) {
+        const std::string metric(emu::metric_info(*counter.metric).name);
+        const auto found = view.totals.find({name, metric});
+        // No page: the last value stays.
+        if (found == view.totals.end() && written_.contains(path)) return emu::Result<void>();
+        if (found != view.totals.end()) value = found->second;
+      }
+      return put(path, fmt::format("{}", value));
+    };
+    if (auto r = put(port + "/state", active ? "4: ACTIVE" : "1: DOWN"); !r) return r;
+    if (auto r = put(port + "/phys_state", active ? "5: LinkUp" : "2: Polling"); !r) return r;
+    for (const CounterFile& counter : kCounters) {
+      if (auto r = put_counter("counters", counter); !r) return r;
+    }
+    for (const CounterFile& counter : kHwCounters) {
+      if (auto r = put_counter("hw_counters", counter); !r) return r;
+    }
+  }
+  return {};
+}
+
+void SysfsTree::remove() {
+  std::error_code ignored;
+  for (std::size_t node = 0; node < config_.nodes.size(); ++node) {
+    std::filesystem::remove_all(device_dir(node), ignored);
+    std::filesystem::remove_all(fmt::format("{}/nodes/{}", dir_, config_.nodes[node].name),
+                                ignored);
+  }
+  // Folders that others put something into stay.
+  for (const char* folder : {"/class/infiniband", "/class", "/nodes", ""}) {
+    std::filesystem::remove(dir_ + folder, ignored);
+  }
+}
+
+}  // namespace tools

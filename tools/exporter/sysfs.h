@@ -1,0 +1,45 @@
+// A tree of files shaped as /sys/class/infiniband, one device per node, so that programs that read
+// sysfs (node_exporter --path.sysfs, perftest, UCX) see the cluster's HCAs. In: configuration and
+// counter pages. Out: files under a folder, rewritten when they change. Called once a second.
+//
+//   <dir>/class/infiniband/<node>-<device>/...                      all nodes
+//   <dir>/nodes/<node>/class/infiniband/<device> -> the same device   what one node would see
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "emu/base/result.h"
+#include "emu/config/config.h"
+#include "emu/metrics/read.h"
+
+namespace tools {
+
+class SysfsTree {
+ public:
+  // Makes the folders and the files that do not change.
+  static emu::Result<SysfsTree> make(const std::string& dir, const emu::Config& config);
+  SysfsTree(SysfsTree&&) = default;
+  SysfsTree& operator=(SysfsTree&&) = default;
+
+  // Brings counters and states up to date. A node without a living page is down; its counters
+  // keep their last values.
+  emu::Result<void> update(const std::vector<emu::PageContent>& pages);
+  // Takes away what make() and update() made.
+  void remove();
+
+ private:
+  SysfsTree(std::string dir, const emu::Config& config);
+  emu::Result<void> make_device(std::size_t node);
+  emu::Result<void> put(const std::string& path, std::string_view text);
+  std::string device_dir(std::size_t node) const;
+
+  std::string dir_;
+  emu::Config config_;
+  std::map<std::string, std::string> written_;  // path -> text that stands there
+};
+
+}  // namespace tools

@@ -1,0 +1,1 @@
+"""The command line of flitnet: starts and stops clusters, runs the demo, tests and benchmarks."""

@@ -1,0 +1,237 @@
+"""The commands and their options. Each calls one function; errors become one line here."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import List, Optional
+
+import click
+import typer
+
+from tools.flitnet import build, paths
+from tools.flitnet.errors import EXIT_ERROR, EXIT_OK, EXIT_USAGE, FlitnetError, UsageError
+
+EPILOG = (
+    "Exit codes: 0 done, 1 something could not be done, 2 the command line or an input file is "
+    "wrong. `exec` and `shell` exit with the program's own code. Environment: FLITNET_RUN (run "
+    "directory), FLITNET_BUILD (build directory)."
+)
+app = typer.Typer(
+    help="A QoS InfiniBand cluster in user space: every packet crosses a flit-accurate model.",
+    epilog=EPILOG,
+    no_args_is_help=True,
+    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    pretty_exceptions_enable=False,
+)
+# Options after NODE belong to the program.
+PASS_ON = {"ignore_unknown_options": True, "allow_interspersed_args": False}
+
+
+@app.callback()
+def common(
+    run: Optional[Path] = typer.Option(
+        None, "--run", metavar="DIR", help="Run directory; default FLITNET_RUN or a private one."
+    ),
+) -> None:
+    if run is not None:
+        os.environ["FLITNET_RUN"] = str(run.absolute())
+
+
+@app.command()
+def demo(
+    seconds: float = typer.Option(20.0, min=1, max=86400, help="Emulated seconds to run."),
+    load: float = typer.Option(0.6, min=0.01, max=0.95, help="Load as a fraction of a link."),
+    mix: str = typer.Option("80:20", help="Real-time to best-effort share of the load."),
+    nodes: int = typer.Option(8, min=2, max=64, help="Nodes on the switch."),
+    link_mbps: int = typer.Option(400, min=10, max=100_000, help="Speed of a link."),
+    seed: int = typer.Option(1, min=0, help="Chooses streams, phases and arrivals."),
+    clock: str = typer.Option("elastic", help="elastic, real or virtual."),
+    overload: bool = typer.Option(False, "--overload", help="Ask for more streams than fit."),
+    no_admission: bool = typer.Option(False, "--no-admission", help="Admit every stream."),
+    no_congestion_control: bool = typer.Option(
+        False, "--no-congestion-control", help="No credits between post and injection."
+    ),
+    no_power_control: bool = typer.Option(
+        False, "--no-power-control", help="No cap on the power of the fabric."
+    ),
+    keep: bool = typer.Option(False, "--keep", help="Leave the cluster up at the end."),
+    json_file: Optional[Path] = typer.Option(
+        None, "--json", metavar="FILE", help="Write the result here as JSON."
+    ),
+) -> None:
+    """Real MPEG-2 streams between 8 nodes under admission, congestion and power control."""
+    from tools.flitnet import demo as demo_module
+    from tools.flitnet.scenario import Request
+
+    request = Request(
+        seconds=seconds, load=load, mix=mix, nodes=nodes, link_mbps=link_mbps, seed=seed,
+        clock=clock, overload=overload, admission=not no_admission,
+        congestion_control=not no_congestion_control, power_control=not no_power_control,
+    )  # fmt: skip
+    request.check()
+    raise typer.Exit(demo_module.demo(request, keep=keep, json_file=json_file))
+
+
+@app.command()
+def test(
+    sanitizers: bool = typer.Option(
+        os.environ.get("FLITNET_SANITIZERS", "0") not in ("", "0"),
+        help="Also run unit and simulation tests under ASan+UBSan and TSan.",
+    ),
+    only: str = typer.Option("", metavar="KINDS", help="Some of: meson,asan,tsan,tidy,apps."),
+) -> None:
+    """Build everything, run every test; the last line counts them."""
+    from tools.flitnet import suite
+
+    raise typer.Exit(suite.run(sanitizers=sanitizers, only=only))
+
+
+@app.command()
+def up(
+    file: Optional[Path] = typer.Argument(None, metavar="[cluster.toml]"),
+    metrics: Optional[str] = typer.Option(
+        None, metavar="HOST:PORT", help="Serve Prometheus metrics here."
+    ),
+) -> None:
+    """Start a cluster; it stays until `down`."""
+    from tools.flitnet import operate
+
+    build.ready()
+    operate.up(paths.default_run_dir(), file, metrics)
+
+
+@app.command()
+def status(as_json: bool = typer.Option(False, "--json", help="Print JSON.")) -> None:
+    """Nodes, streams, latency, power and clock of the running cluster."""
+    from tools.flitnet import operate
+
+    raise typer.Exit(operate.status(paths.default_run_dir(), as_json))
+
+
+@app.command()
+def top() -> None:
+    """`status`, live, until Ctrl-C."""
+    from tools.flitnet import operate
+
+    operate.top(paths.default_run_dir())
+
+
+@app.command("exec", context_settings=PASS_ON)
+def exec_(
+    node: str = typer.Argument(..., metavar="NODE"),
+    command: List[str] = typer.Argument(..., metavar="-- CMD [ARG]..."),
+    dropin: bool = typer.Option(
+        False, "--dropin", help="By LD_LIBRARY_PATH instead of LD_PRELOAD (programs that dlopen)."
+    ),
+) -> None:
+    """Run an unmodified verbs program on a node."""
+    from tools.flitnet import operate
+
+    # "--" before the program is for people; click leaves it where it stands.
+    command = command[1:] if command[0] == "--" else command
+    if not command:
+        raise UsageError("exec: no program after '--'")
+    operate.execute(paths.default_run_dir(), node, command, dropin)
+
+
+@app.command()
+def shell(
+    node: str = typer.Argument(..., metavar="NODE"),
+    dropin: bool = typer.Option(False, "--dropin", help="See exec."),
+) -> None:
+    """A shell whose programs run on a node."""
+    from tools.flitnet import operate
+
+    operate.execute(paths.default_run_dir(), node, [os.environ.get("SHELL", "/bin/sh")], dropin)
+
+
+@app.command()
+def replay(
+    file: Path = typer.Argument(..., metavar="FILE"),
+    source: str = typer.Option(..., "--from", metavar="NODE", help="The node that sends."),
+    target: str = typer.Option(..., "--to", metavar="NODE", help="The node that receives."),
+    seconds: float = typer.Option(10.0, min=0.1, max=86400, help="Emulated seconds."),
+    copies: int = typer.Option(1, min=1, max=64, help="Streams, each with its own phase."),
+    as_json: bool = typer.Option(False, "--json", help="Print JSON."),
+) -> None:
+    """Replay an MPEG-2 clip or a frame-size trace between two nodes of the running cluster."""
+    from tools.flitnet import operate
+
+    code = operate.replay(
+        paths.default_run_dir(), file, source, target, seconds=seconds, copies=copies,
+        as_json=as_json,
+    )  # fmt: skip
+    raise typer.Exit(code)
+
+
+@app.command()
+def load(
+    kind: str = typer.Argument(..., metavar="best-effort|control|on-off"),
+    rate: str = typer.Option(..., "--rate", metavar="R", help="Of each node: bits/s, as 80M."),
+    seconds: float = typer.Option(10.0, min=0.1, max=86400, help="Emulated seconds."),
+    seed: int = typer.Option(1, min=0, help="Of the arrivals."),
+    as_json: bool = typer.Option(False, "--json", help="Print JSON."),
+) -> None:
+    """Poisson (on-off: bursty) traffic from every node of the running cluster to all others."""
+    from tools.flitnet import operate
+
+    code = operate.load(
+        paths.default_run_dir(), kind, rate, seconds=seconds, seed=seed, as_json=as_json
+    )
+    raise typer.Exit(code)
+
+
+@app.command()
+def down() -> None:
+    """Stop the cluster and remove everything it left."""
+    from tools.flitnet import operate
+
+    operate.down(paths.default_run_dir())
+
+
+@app.command()
+def doctor() -> None:
+    """What this machine offers and lacks, and what to do about it."""
+    from tools.flitnet import doctor as doctor_module
+
+    raise typer.Exit(doctor_module.main([]))
+
+
+@app.command()
+def bench(
+    what: str = typer.Argument(..., metavar="engine|verbs|attach"),
+    as_json: bool = typer.Option(False, "--json", help="Print JSON."),
+    quick: bool = typer.Option(False, "--quick", help="Fewer repetitions."),
+) -> None:
+    """Measure: flit engine, application to application, or the ways to attach."""
+    from tools.flitnet import bench as bench_module
+
+    raise typer.Exit(bench_module.run(what, as_json, quick))
+
+
+def run(argv: list[str]) -> int:
+    """Runs a command line; returns the exit code. Every error is one line on stderr."""
+    try:
+        code = typer.main.get_command(app).main(argv, "flitnet", standalone_mode=False)
+        return code if isinstance(code, int) else EXIT_OK
+    except click.ClickException as error:
+        context = getattr(error, "ctx", None)
+        hint = f" (see {context.command_path} --help)" if context else ""
+        return _say(error.format_message().replace("\n", " ") + hint, EXIT_USAGE)
+    except (click.Abort, KeyboardInterrupt):
+        return _say("interrupted", 130)
+    except UsageError as error:
+        return _say(str(error), EXIT_USAGE)
+    except FlitnetError as error:
+        return _say(str(error), error.exit_code)
+    except BrokenPipeError:
+        sys.stderr.close()
+        return EXIT_ERROR
+
+
+def _say(message: str, code: int) -> int:
+    print(f"flitnet: {message}", file=sys.stderr)
+    return code

@@ -1,0 +1,391 @@
+"""A running cluster on this machine: a run directory, one fabricd, one hcad per node.
+
+In: a cluster file. Out: processes that are attached to each other, and no trace of them after
+`down`. Used by the commands and by tests/apps:
+
+    with Cluster({"network": {"nodes": 2}}) as cluster:      # own temporary run directory
+        done = cluster.exec("n0", ["ibv_devices"])           # CompletedProcess, text
+        cluster.kill("hcad:n1"); cluster.start_node("n1")
+
+Processes are stopped by the identities recorded in the run directory, never by name.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tools.flitnet import config, ctl, paths
+from tools.flitnet.errors import FlitnetError, UsageError
+from tools.flitnet.process import ProcessId, spawn, stop_all
+
+ATTACH_TIMEOUT_S = 20.0
+SOCKET_PATH_BYTES_MAX = 107  # sockaddr_un
+SOCKET_NAME_BYTES = len("/plans/r1234567-meet/replay..sock")  # the longest below a run directory
+# What we and the daemons put into a run directory: `down` removes these and nothing else.
+RUN_ENTRIES = (
+    "cluster.toml", "processes.json", "fabricd.pid", "fabric.sock", "fabricd.ctl", "clock.page",
+    "nodes", "metrics", "sys", "log", "plans", "fabric.udp", "state",
+)  # fmt: skip
+
+
+@dataclass
+class Record:
+    """processes.json: whom we started, and who answers for them (a demo) or None (`up`)."""
+
+    owner: ProcessId | None = None
+    processes: dict[str, ProcessId] = field(default_factory=dict)
+
+    def to_json(self) -> str:
+        def pair(p: ProcessId | None) -> list[int] | None:
+            return None if p is None else [p.pid, p.start_ticks]
+
+        processes = {role: pair(p) for role, p in self.processes.items()}
+        return json.dumps({"owner": pair(self.owner), "processes": processes})
+
+    @staticmethod
+    def from_json(text: str) -> Record:
+        value = json.loads(text)
+        owner = ProcessId(*value["owner"]) if value["owner"] else None
+        return Record(owner, {r: ProcessId(*p) for r, p in value["processes"].items()})
+
+
+class Cluster:
+    """See the module's text. Roles: "fabricd", "hcad:<node>", "exporter", "replay:<node>", ..."""
+
+    def __init__(
+        self,
+        tables: dict[str, Any] | str | Path | None = None,
+        *,
+        run: Path | None = None,
+        owned: bool = True,
+        exporter: str | None = None,
+    ) -> None:
+        """`tables`: a dict, TOML text, or a path; `run` None: a temporary run directory.
+
+        `owned`: the cluster belongs to this process, so who comes after its death may clear it.
+        `exporter`: address for flitnet-exporter to listen on; None: no exporter.
+        """
+        if isinstance(tables, Path):
+            self.file = config.read(tables)
+        elif isinstance(tables, str):
+            self.file = config.parse(tables)
+        else:
+            self.file = config.parse(config.to_toml(tables or {}))
+        self._temporary = run is None
+        self.run = Path(tempfile.mkdtemp(prefix="flitnet-")) if run is None else run
+        self.nodes = self.file.node_names
+        self._owned = owned
+        self._exporter = exporter
+
+    @staticmethod
+    def open(run: Path) -> Cluster:
+        """The cluster that runs in a run directory."""
+        if not (run / "processes.json").exists():
+            raise FlitnetError(f"no cluster in {run}; start one with: flitnet up")
+        return Cluster(run / "cluster.toml", run=run, owned=False)
+
+    # Start and stop.
+
+    def __enter__(self) -> Cluster:
+        self.up()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.down()
+
+    def up(self) -> None:
+        """Starts everything and returns when all nodes are attached; clears crashed leftovers."""
+        config.check(self.file)
+        self._check_socket_paths()
+        self.run.mkdir(mode=0o700, parents=True, exist_ok=True)
+        try:
+            with self._lock():
+                self._take_over()
+                self._prepare()
+                self.start_fabricd(wait=False)
+                for node in self.nodes:
+                    self.start_node(node, wait=False)
+                if self._exporter:
+                    self.start_exporter(self._exporter)
+                self.wait_attached()
+        except BaseException as failure:
+            # The daemons' last words are worth more than our timeout: read before they are gone.
+            if isinstance(failure, FlitnetError) and (words := self.last_words()):
+                failure.args = (f"{failure.args[0]}; {words}",)
+            if not isinstance(failure, RunningError):
+                self.down()
+            raise
+
+    def down(self) -> list[str]:
+        """Stops what is recorded and removes the run directory; names who needed SIGKILL."""
+        if not self.run.exists():
+            return []
+        with self._lock():
+            killed = self._stop_recorded()
+            self._remove_entries()
+        with contextlib.suppress(OSError):  # somebody else's files may be in it
+            self.run.rmdir()
+        return killed
+
+    def start_fabricd(self, wait: bool = True) -> None:
+        self.start("fabricd", [str(paths.program("fabricd")), "--run", str(self.run)])
+        if wait:
+            self.wait_attached()
+
+    def start_node(self, node: str, wait: bool = True) -> None:
+        argv = [str(paths.program("hcad")), "--run", str(self.run), "--node", node]
+        self.start(f"hcad:{node}", argv)
+        if wait:
+            self.wait_attached([node])
+
+    def start_exporter(self, listen: str) -> None:
+        program = str(paths.program("flitnet-exporter"))
+        self.start("exporter", [program, "--run", str(self.run), "--listen", listen])
+
+    def start(self, role: str, argv: list[str], env: dict[str, str] | None = None) -> ProcessId:
+        """Starts a program of ours, records it and returns its identity."""
+        old = self.record().processes.get(role)
+        if old and old.alive():
+            raise FlitnetError(f"{role} runs already (pid {old.pid})")
+        popen = spawn(argv, self._log(role), env)
+        process = ProcessId.of(popen.pid) or ProcessId(popen.pid, 0)
+        _children[process] = popen  # reaped by poll() in exit_code
+        record = self.record()
+        record.processes[role] = process
+        self._write_record(record)
+        return process
+
+    def kill(self, role: str, number: int = signal.SIGKILL) -> None:
+        """Sends a signal to one of ours and, for SIGKILL, waits until it is gone."""
+        process = self.process(role)
+        process.signal(number)
+        if number == signal.SIGKILL:
+            process.wait(5.0)
+
+    def forget(self, role: str) -> None:
+        """Takes a program that ended off the record."""
+        record = self.record()
+        _children.pop(record.processes.pop(role), None)
+        self._write_record(record)
+
+    # Questions.
+
+    def process(self, role: str) -> ProcessId:
+        try:
+            return self.record().processes[role]
+        except KeyError:
+            raise FlitnetError(f"{role} was not started in {self.run}") from None
+
+    def alive(self, role: str) -> bool:
+        return self.process(role).alive()
+
+    def exit_code(self, role: str) -> int | None:
+        """Exit code of a program this process started; None while it runs."""
+        popen = _children.get(self.process(role))
+        return popen.poll() if popen else None
+
+    def status(self) -> dict[str, Any]:
+        """What fabricd says of itself and of the attached nodes."""
+        return ctl.ask(self.run / "fabricd.ctl", {"cmd": "status"})
+
+    def node_status(self, node: str) -> dict[str, Any]:
+        return ctl.ask(self.node_dir(node) / "hcad.ctl", {"cmd": "status"})
+
+    def wait_attached(
+        self, nodes: list[str] | None = None, timeout_s: float = ATTACH_TIMEOUT_S
+    ) -> None:
+        """Returns when fabricd and the nodes (default: all) say that they are attached."""
+        wanted = set(self.nodes if nodes is None else nodes)
+        roles = ["fabricd", *(f"hcad:{node}" for node in wanted)]
+        deadline = time.monotonic() + timeout_s
+        missing = wanted
+        while time.monotonic() < deadline:
+            for role in roles:
+                if not self.alive(role):
+                    raise FlitnetError(f"{role} stopped at its start")
+            with contextlib.suppress(FlitnetError):
+                missing = wanted - attached_nodes(self.status())
+            if not missing and all(self._serves(node) for node in wanted):
+                return
+            time.sleep(0.02)
+        names = ", ".join(sorted(missing)) or "an hcad's control socket"
+        raise FlitnetError(f"not attached after {timeout_s:g} s: {names}")
+
+    def last_words(self) -> str:
+        """The last line that a dead daemon wrote, or nothing."""
+        for role, process in self.record().processes.items():
+            if not process.alive() and (line := self.last_line(role)):
+                return f"{role} said: {line}"
+        return ""
+
+    def last_line(self, role: str) -> str:
+        """The last line that a program of ours wrote."""
+        try:
+            lines = self._log(role).read_text(errors="replace").strip().splitlines()
+        except OSError:
+            return ""
+        return lines[-1] if lines else ""
+
+    def _log(self, role: str) -> Path:
+        return self.run / "log" / f"{role.replace(':', '-')}.log"
+
+    def record(self) -> Record:
+        try:
+            return Record.from_json((self.run / "processes.json").read_text())
+        except (OSError, ValueError, KeyError, TypeError):
+            return Record()
+
+    # Programs on nodes.
+
+    def node_dir(self, node: str) -> Path:
+        if node not in self.nodes:
+            names = f"{self.nodes[0]} … {self.nodes[-1]}" if self.nodes else "none"
+            raise UsageError(f"no node {node!r}; this cluster has {len(self.nodes)}: {names}")
+        return self.run / "nodes" / node
+
+    def env(self, node: str, *, dropin: bool = False) -> dict[str, str]:
+        """The environment in which a verbs program runs on a node."""
+        env = dict(os.environ)
+        env["FLITNET_RUN"] = str(self.run)
+        env["FLITNET_NODE"] = node
+        env["FLITNET_NODE_SOCKET"] = str(self.node_dir(node) / "hcad.sock")
+        if dropin:  # for programs that dlopen libibverbs
+            library = str(paths.program("libibverbs.so.1").parent)
+            before = env.get("LD_LIBRARY_PATH")
+            env["LD_LIBRARY_PATH"] = f"{library}:{before}" if before else library
+        else:
+            library = str(paths.program("libflitnet_verbs.so"))
+            before = env.get("LD_PRELOAD")
+            env["LD_PRELOAD"] = f"{library}:{before}" if before else library
+        return env
+
+    def exec(
+        self,
+        node: str,
+        argv: list[str],
+        *,
+        dropin: bool = False,
+        timeout: float = 60.0,
+        **options: Any,
+    ) -> subprocess.CompletedProcess[str]:
+        """Runs a program on a node to its end; output is captured as text."""
+        env = self.env(node, dropin=dropin) | options.pop("env", {})
+        defaults = {"capture_output": True, "text": True}
+        return subprocess.run(argv, env=env, timeout=timeout, **(defaults | options))
+
+    def popen(
+        self, node: str, argv: list[str], *, dropin: bool = False, **options: Any
+    ) -> subprocess.Popen[str]:
+        """Starts a program on a node; the caller waits for it. Output is captured as text."""
+        env = self.env(node, dropin=dropin) | options.pop("env", {})
+        defaults = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+        return subprocess.Popen(argv, env=env, **(defaults | options))
+
+    # Below: how it is done.
+
+    def _serves(self, node: str) -> bool:
+        return (self.run / "nodes" / node / "hcad.sock").exists()
+
+    def _check_socket_paths(self) -> None:
+        longest = max((len(os.fsencode(n)) for n in self.nodes), default=0)
+        need = len(os.fsencode(self.run)) + SOCKET_NAME_BYTES + longest
+        if need > SOCKET_PATH_BYTES_MAX:
+            limit = SOCKET_PATH_BYTES_MAX - (need - len(os.fsencode(self.run)))
+            raise UsageError(f"run directory {self.run}: longer than {limit} bytes (socket paths)")
+
+    @contextlib.contextmanager
+    def _lock(self) -> Iterator[None]:
+        """One command at a time starts or stops in a run directory; the directory is the lock."""
+        fd = os.open(self.run, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            if os.fstat(fd).st_uid != os.getuid():
+                raise FlitnetError(f"run directory {self.run} belongs to another user")
+            fcntl.flock(fd, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(fd)
+
+    def _take_over(self) -> None:
+        """Clears what a crash left; refuses when somebody who lives answers for the cluster."""
+        record = self.record()
+        alive = [role for role, process in record.processes.items() if process.alive()]
+        if record.owner is not None and record.owner.alive() and alive:
+            raise RunningError(f"a demo runs in {self.run} (pid {record.owner.pid})")
+        # A cluster without owner (`up`, `demo --keep`) is somebody's as long as it is whole.
+        if record.owner is None and alive and len(alive) == len(record.processes):
+            raise RunningError(f"a cluster runs in {self.run}; stop it with: flitnet down")
+        self._stop_recorded()
+        self._remove_entries()
+
+    def _prepare(self) -> None:
+        for name in ("log", "metrics", "nodes", "sys", "plans"):
+            (self.run / name).mkdir(mode=0o700, exist_ok=True)
+        (self.run / "cluster.toml").write_text(self.file.text)
+        self._write_record(Record(ProcessId.of(os.getpid()) if self._owned else None))
+
+    def release(self) -> None:
+        """The cluster stays when this process ends (demo --keep)."""
+        record = self.record()
+        record.owner = None
+        self._write_record(record)
+
+    def _write_record(self, record: Record) -> None:
+        path = self.run / "processes.json"
+        fresh = path.with_suffix(".json.new")
+        fresh.write_text(record.to_json())
+        fresh.rename(path)
+
+    def _stop_recorded(self) -> list[str]:
+        """Programs first, then nodes, then the fabric: each sees its peers end in order."""
+        record = self.record()
+        killed: list[str] = []
+        for rank in ((), ("exporter",), ("hcad",), ("fabricd",)):
+            wave = {
+                role: process
+                for role, process in record.processes.items()
+                if _stop_rank(role) == rank
+            }
+            stubborn = stop_all(list(wave.values()))
+            killed += [role for role, process in wave.items() if process in stubborn]
+        for process in record.processes.values():
+            if popen := _children.pop(process, None):
+                popen.wait()
+        return killed
+
+    def _remove_entries(self) -> None:
+        for name in (*RUN_ENTRIES, "processes.json.new"):
+            path = self.run / name
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                path.unlink(missing_ok=True)
+
+
+class RunningError(FlitnetError):
+    """Somebody else's cluster runs in the run directory: nothing was touched."""
+
+
+def attached_nodes(status: dict[str, Any]) -> set[str]:
+    """Names of the nodes that fabricd's status calls attached."""
+    return {node["name"] for node in status.get("nodes", []) if node.get("attached")}
+
+
+def _stop_rank(role: str) -> tuple[str, ...]:
+    kind = role.partition(":")[0]
+    return (kind,) if kind in ("exporter", "hcad", "fabricd") else ()
+
+
+# Children of this process, so that they are reaped; identity -> handle.
+_children: dict[ProcessId, subprocess.Popen] = {}

@@ -1,0 +1,91 @@
+"""Cluster files: what the command line reads of them and how it writes its own.
+
+The C++ side (emu/config) owns keys, types and ranges; here is only what starting needs: the names
+of the nodes. `fabricd --check` says whether a file is right.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import tempfile
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tools.flitnet import paths
+from tools.flitnet.errors import UsageError
+
+NODES_DEFAULT = 8
+NODES_MAX = 64  # emu::kNodesMax; fabricd --check refuses more
+
+
+@dataclass(frozen=True)
+class ClusterFile:
+    """The text of a cluster file and what starting it needs to know."""
+
+    text: str
+    node_names: tuple[str, ...]
+    name: str = "cluster.toml"  # for messages
+
+
+def parse(text: str, where: str = "cluster.toml") -> ClusterFile:
+    """Reads the node names; everything else is for fabricd to judge."""
+    try:
+        table = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise UsageError(f"{where}: {error}") from None
+    except RecursionError:
+        raise UsageError(f"{where}: nested too deeply") from None
+    try:
+        names = _node_names(table)
+    except (TypeError, AttributeError, ValueError):
+        names = []  # fabricd --check names the fault with its range
+    return ClusterFile(text, tuple(names), Path(where).name)
+
+
+def _node_names(table: dict[str, Any]) -> list[str]:
+    network, named = table.get("network", {}), table.get("node", [])
+    count = NODES_DEFAULT
+    if network.get("topology") == "mesh":
+        count = network.get("k", 4) ** 2 * network.get("nodes_per_router", 1)
+    count = network.get("nodes", len(named) or count)
+    names = [f"n{i}" for i in range(min(count, NODES_MAX))]
+    for i, node in enumerate(named[:count]):
+        names[i] = str(node.get("name", names[i]))
+    return names
+
+
+def read(path: Path) -> ClusterFile:
+    try:
+        text = path.read_text()
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path}: not a text file ({error.reason})") from None
+    return parse(text, str(path))
+
+
+def check(file: ClusterFile) -> None:
+    """Asks fabricd whether a file is right; its one line is the error."""
+    with tempfile.TemporaryDirectory(prefix="flitnet-check-") as folder:
+        path = Path(folder) / file.name
+        path.write_text(file.text)
+        argv = [paths.program("fabricd"), "--check", path]
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=20)
+    if done.returncode != 0:
+        lines = (done.stderr.strip() or done.stdout.strip() or "rejected").splitlines()
+        raise UsageError(lines[0].removeprefix("fabricd: "))
+
+
+def to_toml(tables: dict[str, Any]) -> str:
+    """Writes nested plain values as TOML: tables, lists of tables, scalars, lists of scalars."""
+    lines: list[str] = []
+    for name, value in tables.items():
+        for table in value if isinstance(value, list) else [value]:
+            lines.append(f"[[{name}]]" if isinstance(value, list) else f"[{name}]")
+            # JSON's spelling of strings, numbers, booleans and lists is TOML's too.
+            lines += [f"{key} = {json.dumps(item)}" for key, item in table.items()]
+            lines.append("")
+    return "\n".join(lines)

@@ -1,0 +1,28 @@
+"""One question to a daemon's control socket: a JSON line in, a JSON line out (unix SEQPACKET)."""
+
+from __future__ import annotations
+
+import json
+import socket
+from pathlib import Path
+from typing import Any
+
+from tools.flitnet.errors import FlitnetError
+
+REPLY_BYTES_MAX = 1 << 20
+
+
+def ask(path: Path, request: dict[str, Any], timeout_s: float = 2.0) -> dict[str, Any]:
+    """Sends one request and returns the reply; FlitnetError when the daemon does not answer."""
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as sock:
+            sock.settimeout(timeout_s)
+            sock.connect(str(path))
+            sock.send(json.dumps(request).encode() + b"\n")
+            reply = sock.recv(REPLY_BYTES_MAX)
+    except OSError as error:
+        raise FlitnetError(f"{path} does not answer: {error.strerror or error}") from None
+    try:
+        return json.loads(reply)
+    except ValueError:
+        raise FlitnetError(f"{path} answered something that is not JSON: {reply[:60]!r}") from None

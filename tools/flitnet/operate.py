@@ -1,0 +1,194 @@
+"""The commands that work on a running cluster: up, status, top, exec, replay, load, down."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import sys
+import time
+import tomllib
+from pathlib import Path
+from typing import Any, NoReturn
+
+from rich.console import Console
+from rich.live import Live
+
+from tools.flitnet import pages, programs, screen
+from tools.flitnet.cluster import Cluster
+from tools.flitnet.errors import EXIT_ERROR, EXIT_OK, EXIT_USAGE, FlitnetError, UsageError
+from tools.flitnet.report import Report, report
+
+REFRESH_S = 0.5
+LOAD_KINDS = ("best-effort", "control", "on-off")
+
+
+def up(run: Path, file: Path | None, metrics: str | None) -> None:
+    """Starts a cluster that outlives this command."""
+    cluster = Cluster(file, run=run, owned=False, exporter=metrics)
+    began = time.monotonic()
+    cluster.up()
+    names = f"{cluster.nodes[0]} … {cluster.nodes[-1]}" if cluster.nodes else "no nodes"
+    took = time.monotonic() - began
+    print(f"{len(cluster.nodes)} nodes ({names}) attached in {took:.1f} s; run directory {run}")
+    if metrics:
+        print(f"metrics: http://{metrics}/metrics")
+    print("try: flitnet exec n0 -- ibv_devinfo")
+
+
+def down(run: Path) -> None:
+    """Idempotent: nothing to stop is not an error."""
+    if not (run / "processes.json").exists():
+        print(f"no cluster in {run}")
+        return
+    cluster = Cluster.open(run)
+    count = sum(process.alive() for process in cluster.record().processes.values())
+    killed = cluster.down()
+    print(f"stopped {count} processes" + (f" (by SIGKILL: {', '.join(killed)})" if killed else ""))
+
+
+def tables_of(run: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads((run / "cluster.toml").read_text())
+    except (OSError, tomllib.TOMLDecodeError):
+        return {}
+
+
+def current(run: Path) -> Report:
+    return report(pages.read(run), tables_of(run))
+
+
+def status(run: Path, as_json: bool) -> int:
+    """0 when every recorded process lives and every node is attached."""
+    cluster = Cluster.open(run)
+    dead = [role for role, process in cluster.record().processes.items()
+            if is_daemon(role) and not process.alive()]  # fmt: skip
+    value = current(run)
+    if as_json:
+        print(json.dumps(value.to_dict() | {"dead": dead, "run": str(run)}, indent=1))
+    else:
+        power = pages.read(run).one("flitnet_power_last_watts")
+        Console().print(screen.screen(screen.View("flitnet", value, None, power)))
+        for role in dead:
+            print(f"{role} is dead; see {run}/log, then: flitnet down")
+    return EXIT_ERROR if dead else EXIT_OK
+
+
+def is_daemon(role: str) -> bool:
+    """Programs end by themselves, daemons do not."""
+    return role.partition(":")[0] in ("fabricd", "hcad", "exporter")
+
+
+def top(run: Path) -> None:
+    Cluster.open(run)
+    if not sys.stdout.isatty():
+        raise FlitnetError("top needs a terminal; use: flitnet status")
+    before: Report | None = None
+    # Ctrl-C is how one leaves, not an accident.
+    with contextlib.suppress(KeyboardInterrupt), Live(screen=True, auto_refresh=False) as live:
+        while (run / "processes.json").exists():
+            snapshot = pages.read(run)
+            now = report(snapshot, tables_of(run))
+            power = snapshot.one("flitnet_power_last_watts")
+            live.update(screen.screen(screen.View("flitnet top", now, before, power)), refresh=True)
+            before = now
+            time.sleep(REFRESH_S)
+
+
+def execute(run: Path, node: str, command: list[str], dropin: bool) -> NoReturn:
+    """Becomes the program: its exit code, its signals, its terminal."""
+    cluster = Cluster.open(run)
+    env = cluster.env(node, dropin=dropin)
+    if not (cluster.node_dir(node) / "hcad.sock").exists():
+        raise FlitnetError(f"{node} is not up; see: flitnet status")
+    sys.stdout.flush()
+    try:
+        os.execvpe(command[0], command, env)
+    except OSError as error:
+        raise FlitnetError(f"{command[0]}: {error.strerror}") from None
+
+
+def parse_rate(text: str) -> int:
+    """Bits per second from "80M", "1.5G", "64000"."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([kKMG]?)", text)
+    factor = {"": 1, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9}
+    rate = float(match[1]) * factor[match[2]] if match else 0.0
+    if not 1e3 <= rate <= 1e11:
+        raise UsageError(f"--rate {text!r}: bits per second from 1k to 100G, as 80M")
+    return round(rate)
+
+
+def replay(
+    run: Path, file: Path, source: str, target: str, *, seconds: float, copies: int, as_json: bool
+) -> int:
+    """Replays a file between two nodes: a replayer on each, both for this stream alone."""
+    cluster = Cluster.open(run)
+    for node in (source, target):
+        cluster.node_dir(node)
+    if source == target:
+        raise UsageError(f"--from {source} --to {target}: a stream needs two nodes")
+    name = f"r{os.getpid()}"
+    plan, link = programs.write_replay_plan(cluster, file, source, target, copies, name)
+    pair = (source, target)
+    started = programs.start_replay(cluster, plan, pair, seconds, name)
+    try:
+        failed = programs.wait(cluster, started)
+        streams = programs.results(cluster, name, pair)
+    finally:
+        programs.end(cluster, started)
+        programs.clean(cluster, name)
+    if failed:
+        raise _failure(cluster, *failed, (link.name, file.name))
+    if as_json:
+        print(json.dumps([stream.to_dict() for stream in streams], indent=1))
+    else:
+        Console().print(screen.stream_table(streams))
+    if refused := [stream for stream in streams if not stream.admitted]:
+        who = refused[0].rejected_by
+        raise FlitnetError(f"{len(refused)} of {copies} streams refused by {who}")
+    whole = all(s.frames_delivered == s.frames_sent and not s.bytes_corrupt for s in streams)
+    return EXIT_OK if whole else EXIT_ERROR
+
+
+def load(run: Path, kind: str, rate: str, *, seconds: float, seed: int, as_json: bool) -> int:
+    """A generator on every node, each sending to all others."""
+    if kind not in LOAD_KINDS:
+        raise UsageError(f"load {kind!r}: one of {', '.join(LOAD_KINDS)}")
+    bits_per_second = parse_rate(rate)
+    cluster = Cluster.open(run)
+    name = f"l{os.getpid()}"
+    started = []
+    try:
+        for node in cluster.nodes:
+            argv = programs.generator_argv(
+                cluster, node, [f"{kind}={bits_per_second}"], seconds, seed, name
+            )
+            cluster.start(f"{name}:{node}", argv, cluster.env(node))
+            started.append(f"{name}:{node}")
+        failed = programs.wait(cluster, started)
+        loads = programs.load_results(cluster, name)
+    finally:
+        programs.end(cluster, started)
+        programs.clean(cluster, name)
+    if failed:
+        raise _failure(cluster, *failed, ("", ""))
+    if as_json:
+        print(json.dumps([one.to_dict() for one in loads], indent=1))
+    for one in [] if as_json else loads:
+        print(
+            f"{one.kind}: {one.sent} packets sent, {one.received} received, {one.lost} lost, "
+            f"{one.bytes_corrupt} bytes corrupt; latency mean {one.latency_us_mean:.1f} us, "
+            f"p99 {one.latency_us_p99:.1f} us"
+        )
+    whole = all(not (one.lost or one.duplicated or one.bytes_corrupt) for one in loads)
+    return EXIT_OK if loads and whole else EXIT_ERROR
+
+
+def _failure(cluster: Cluster, role: str, code: int, renamed: tuple[str, str]) -> FlitnetError:
+    """A program's last line as our error; the user's name for a file instead of the plan's."""
+    words = cluster.last_line(role).removeprefix("flitnet-replay: ").removeprefix("flitnet-load: ")
+    if renamed[0]:
+        words = words.replace(*renamed)
+    words = words or f"{role} ended with {code}"
+    return UsageError(words) if code == EXIT_USAGE else FlitnetError(words)

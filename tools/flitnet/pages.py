@@ -1,0 +1,164 @@
+"""Reads the counter pages of a run directory (layout: emu/metrics/layout.h, histogram.h).
+
+In: <run>/metrics/*.page, files that other processes write while we read. Out: a Snapshot. Nothing
+in a page is believed: what does not fit its file is skipped.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+MAGIC = 0x3145474150544C46
+VERSION = 1
+FILE_BYTES_MAX = 64 << 20
+HEADER = struct.Struct("<QIIIIIIQ56s32x")
+SERIES = struct.Struct("<80s216sdIIHB5x")
+COUNTER, GAUGE, HISTOGRAM = 0, 1, 2
+SUB = 16
+BUCKETS = SUB + (44 - 4) * SUB
+HISTOGRAM_WORDS = 2 + BUCKETS
+assert HEADER.size == 128 and SERIES.size == 320
+
+
+@dataclass
+class Distribution:
+    """A histogram in exported units."""
+
+    count: int = 0
+    total: float = 0.0
+    scale: float = 1.0
+    buckets: list[int] = field(default_factory=lambda: [0] * BUCKETS)
+
+    def merge(self, words: tuple[int, ...], scale: float) -> None:
+        self.scale = scale
+        self.total += words[1] * scale
+        for i, n in enumerate(words[2:]):
+            if n:
+                self.buckets[i] += n
+                self.count += n
+
+    @property
+    def mean(self) -> float:
+        return self.total / self.count if self.count else 0.0
+
+    def quantile(self, q: float) -> float:
+        """The middle of the bucket in which the quantile lies (right to about 3 %)."""
+        need = q * self.count
+        seen = 0
+        for i, n in enumerate(self.buckets):
+            seen += n
+            if n and seen >= need:
+                return _middle(i) * self.scale
+        return 0.0
+
+
+def _middle(bucket: int) -> float:
+    if bucket < SUB:
+        return bucket
+    octave, sub = divmod(bucket - SUB, SUB)
+    return ((SUB + sub) << octave) + (1 << octave) / 2
+
+
+Labels = tuple[tuple[str, str], ...]
+
+
+@dataclass
+class Snapshot:
+    """Every series of every page; series that two processes share are added or, gauges, kept."""
+
+    values: dict[str, dict[Labels, float]] = field(default_factory=dict)
+    histograms: dict[str, dict[Labels, Distribution]] = field(default_factory=dict)
+
+    def series(self, name: str) -> Iterator[tuple[dict[str, str], float]]:
+        for labels, value in self.values.get(name, {}).items():
+            yield dict(labels), value
+
+    def total(self, name: str, **wanted: str) -> float:
+        """Sum over the series whose labels have these values."""
+        return sum(v for labels, v in self.series(name) if _matches(labels, wanted))
+
+    def one(self, name: str, default: float = 0.0) -> float:
+        return next((value for _, value in self.series(name)), default)
+
+    def distribution(self, name: str, **wanted: str) -> Distribution:
+        """All histograms of a name whose labels have these values, as one."""
+        merged = Distribution()
+        for labels, one in self.histograms.get(name, {}).items():
+            if _matches(dict(labels), wanted):
+                merged.scale = one.scale
+                merged.count += one.count
+                merged.total += one.total
+                for i, n in enumerate(one.buckets):
+                    merged.buckets[i] += n
+        return merged
+
+
+def _matches(labels: dict[str, str], wanted: dict[str, str]) -> bool:
+    # "class" is a keyword of Python: the parameter is called class_.
+    return all(labels.get(key.rstrip("_")) == value for key, value in wanted.items())
+
+
+def read(run: Path) -> Snapshot:
+    """Every readable page of a run directory."""
+    snapshot = Snapshot()
+    for path in sorted((run / "metrics").glob("*.page")):
+        try:
+            if path.stat().st_size <= FILE_BYTES_MAX:
+                _read_page(path, snapshot)
+        except (OSError, struct.error):
+            continue  # a process that ends takes its page away
+    return snapshot
+
+
+def _read_page(path: Path, snapshot: Snapshot) -> None:
+    with path.open("rb") as file:
+        header = file.read(HEADER.size)
+        magic, version, _, series_max, words_max, count, size, _, _ = HEADER.unpack(header)
+        if magic != MAGIC or version != VERSION or size != SERIES.size:
+            return
+        entries = file.read(min(count, series_max) * SERIES.size)
+        # Words are handed out in order, so those in use end where the last series ends.
+        used = max((e + w for e, w in _extents(entries)), default=0)
+        file.seek(HEADER.size + series_max * SERIES.size)
+        data = file.read(min(used, words_max) * 8)
+    for name, labels, scale, offset, words, _, kind in SERIES.iter_unpack(entries):
+        if (offset + words) * 8 > len(data) or words == 0:
+            continue
+        _add(snapshot, _text(name), _labels(labels), kind, scale, data, offset, words)
+
+
+def _extents(entries: bytes) -> Iterator[tuple[int, int]]:
+    for entry in SERIES.iter_unpack(entries):
+        yield entry[3], entry[4]
+
+
+def _add(
+    snapshot: Snapshot, name: str, labels: Labels, kind: int, scale: float, data: bytes,
+    offset: int, words: int,
+) -> None:  # fmt: skip
+    if kind == HISTOGRAM:
+        if words == HISTOGRAM_WORDS:
+            values = struct.unpack_from(f"<{words}Q", data, offset * 8)
+            into = snapshot.histograms.setdefault(name, {}).setdefault(labels, Distribution())
+            into.merge(values, scale)
+        return
+    into_values = snapshot.values.setdefault(name, {})
+    if kind == COUNTER:
+        value = struct.unpack_from("<Q", data, offset * 8)[0] * scale
+        into_values[labels] = into_values.get(labels, 0.0) + value
+    elif kind == GAUGE:
+        value = struct.unpack_from("<d", data, offset * 8)[0] * scale
+        # Of a series that a sender and a receiver share, one never sets it.
+        into_values[labels] = into_values.get(labels) or value
+
+
+def _text(raw: bytes) -> str:
+    return raw.split(b"\0", 1)[0].decode("utf-8", "replace")
+
+
+def _labels(raw: bytes) -> Labels:
+    pairs = (pair.partition("=") for pair in _text(raw).split(",") if pair)
+    return tuple((key, value) for key, _, value in pairs)

@@ -1,0 +1,49 @@
+"""Where things are: the source tree, the build directory, the programs in it, the run directory."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from tools.flitnet.errors import FlitnetError
+
+ROOT = Path(__file__).resolve().parents[2]
+
+# Every program and library that the command line uses, by its place below the build directory.
+PROGRAMS = {
+    "fabricd": "fabric/daemon/fabricd",
+    "hcad": "hca/daemon/hcad",
+    "flitnet-exporter": "tools/exporter/flitnet-exporter",
+    "flitnet-replay": "tools/replay/flitnet-replay",
+    "flitnet-load": "tools/load/flitnet-load",
+    "flitnet-trace": "tools/trace/flitnet-trace",
+    "libflitnet_verbs.so": "hca/verbs/libflitnet_verbs.so",
+    "libibverbs.so.1": "hca/verbs/dropin/libibverbs.so.1",
+    "flitnet-sim": "tests/sim/flitnet-sim",
+    "engine_bench": "tests/bench/engine/engine_bench",
+    "verbs_bench": "tests/bench/verbs/verbs_bench",
+    "attach_bench": "tests/bench/attach/attach_bench",
+}
+
+
+def build_dir() -> Path:
+    """The build directory; FLITNET_BUILD overrides it (and then nobody builds for you)."""
+    override = os.environ.get("FLITNET_BUILD")
+    return Path(override).resolve() if override else ROOT / "build"
+
+
+def program(name: str) -> Path:
+    """The path of a built program; an error that says what to run when it is not there."""
+    path = build_dir() / PROGRAMS[name]
+    if not path.exists():
+        raise FlitnetError(f"{name} is not built ({path}); run ./flitnet doctor")
+    return path
+
+
+def default_run_dir() -> Path:
+    """FLITNET_RUN, or flitnet-<uid> below XDG_RUNTIME_DIR or /tmp (DESIGN: run directory)."""
+    override = os.environ.get("FLITNET_RUN")
+    if override:
+        return Path(override).resolve()
+    base = os.environ.get("XDG_RUNTIME_DIR") or "/tmp"
+    return Path(base) / f"flitnet-{os.getuid()}"

@@ -1,0 +1,96 @@
+"""Processes by identity: a pid alone may be reused, a pid with its start time is one process.
+
+Everything that stops something goes through here, so only processes we started are ever signalled.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class ProcessId:
+    """One process of this machine since its boot: pid and start time in clock ticks."""
+
+    pid: int
+    start_ticks: int
+
+    @staticmethod
+    def of(pid: int) -> ProcessId | None:
+        """The identity of a running pid, or None when it does not run (a zombie does not)."""
+        try:
+            stat = Path(f"/proc/{pid}/stat").read_text()
+        except (FileNotFoundError, ProcessLookupError):
+            return None
+        # The command name may hold spaces and brackets; fields count from the last ')'.
+        fields = stat[stat.rindex(")") + 2 :].split()
+        if fields[0] in "ZX":
+            return None
+        return ProcessId(pid, int(fields[19]))
+
+    def alive(self) -> bool:
+        return ProcessId.of(self.pid) == self
+
+    def signal(self, number: int) -> bool:
+        """Sends a signal to exactly this process; False when it is gone already."""
+        try:
+            fd = os.pidfd_open(self.pid)
+        except ProcessLookupError:
+            return False
+        try:
+            # The pidfd pins the process it was opened for, so a check after opening is enough.
+            if not self.alive():
+                return False
+            signal.pidfd_send_signal(fd, number)
+            return True
+        except ProcessLookupError:
+            return False
+        finally:
+            os.close(fd)
+
+    def wait(self, timeout_s: float) -> bool:
+        """True when the process is gone within the time; works for other people's children."""
+        try:
+            fd = os.pidfd_open(self.pid)
+        except ProcessLookupError:
+            return True
+        try:
+            if not self.alive():
+                return True
+            poll = select.poll()
+            poll.register(fd, select.POLLIN)
+            return bool(poll.poll(max(0, int(timeout_s * 1000))))
+        finally:
+            os.close(fd)
+
+
+def stop_all(processes: list[ProcessId], grace_s: float = 3.0) -> list[ProcessId]:
+    """SIGTERM to all, one common grace period, SIGKILL to the rest; returns who needed SIGKILL."""
+    for process in processes:
+        process.signal(signal.SIGTERM)
+    deadline = time.monotonic() + grace_s
+    stubborn = [p for p in processes if not p.wait(deadline - time.monotonic())]
+    for process in stubborn:
+        process.signal(signal.SIGKILL)
+    for process in stubborn:
+        process.wait(2.0)
+    return stubborn
+
+
+def spawn(argv: list[str], log: Path, env: dict[str, str] | None = None) -> subprocess.Popen:
+    """Starts a program in its own session, output appended to a log file."""
+    with open(log, "ab") as out:
+        return subprocess.Popen(
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=out,
+            env=env,
+            start_new_session=True,
+        )

@@ -1,0 +1,220 @@
+"""The verbs programs that the demo and the commands run: replayers, generators, the simulation.
+
+Their command lines are written here and nowhere else.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from tools.flitnet import config, paths
+from tools.flitnet.cluster import Cluster
+from tools.flitnet.errors import FlitnetError, UsageError
+from tools.flitnet.process import stop_all
+from tools.flitnet.report import LoadReport, Report, StreamReport
+from tools.flitnet.scenario import FRAME_US, Scenario, cluster_tables
+
+# Peers start one after another on busy machines; nobody waits longer for the others.
+WAIT_SECONDS = 30
+
+
+def roles(scenario: Scenario) -> list[str]:
+    """Every program that a scenario runs."""
+    found = [f"replay:{node}" for node in scenario.nodes] if scenario.streams else []
+    return found + [f"load:{node}" for node in scenario.nodes]
+
+
+def start(cluster: Cluster, scenario: Scenario) -> None:
+    """Starts a replayer and a generator on every node."""
+    request = scenario.request
+    plans = cluster.run / "plans"
+    plan = plans / "streams.txt"
+    plan.write_text(scenario.plan_text())
+    for node in scenario.nodes:
+        if scenario.streams:
+            argv = replay_argv(
+                cluster, node, plan, request.seconds, "streams", admission=request.admission
+            )
+            cluster.start(f"replay:{node}", argv, cluster.env(node))
+    for node in scenario.nodes:
+        argv = load_argv(cluster, node, scenario)
+        cluster.start(f"load:{node}", argv, cluster.env(node))
+
+
+def replay_argv(
+    cluster: Cluster, node: str, plan: Path, seconds: float, name: str, *, admission: bool = True
+) -> list[str]:
+    """The replayer of one node; its result goes to plans/<name>-<node>.json."""
+    plans = cluster.run / "plans"
+    argv = [
+        str(paths.program("flitnet-replay")), "--node", node, "--plan", str(plan),
+        "--seconds", f"{seconds:g}", "--rendezvous", meeting(plans, name),
+        "--wait-seconds", str(WAIT_SECONDS), "--metrics", str(cluster.run),
+        "--json", str(plans / f"{name}-{node}.json"),
+    ]  # fmt: skip
+    return argv + ([] if admission else ["--no-admission"])
+
+
+def write_replay_plan(
+    cluster: Cluster, file: Path, source: str, target: str, copies: int, name: str
+) -> tuple[Path, Path]:
+    """A plan of one file, and the link by which it names the file."""
+    if not file.exists():
+        raise UsageError(f"{file}: No such file or directory")
+    plans = cluster.run / "plans"
+    # A link, because a line of a plan cannot hold every file name; the suffix still tells the kind.
+    suffix = file.suffix if re.fullmatch(r"\.[A-Za-z0-9]{1,8}", file.suffix) else ""
+    link = plans / f"{name}-clip{suffix}"
+    link.symlink_to(file.absolute())
+    plan = plans / f"{name}.txt"
+    # Copies start a few frames apart, so that their large frames do not meet.
+    plan.write_text(
+        "".join(
+            f"name={name}-{i},clip={link},from={source},to={target},frame={5 * i},"
+            f"phase_us={FRAME_US * i // copies}\n"
+            for i in range(copies)
+        )
+    )
+    return plan, link
+
+
+def start_replay(
+    cluster: Cluster, plan: Path, pair: tuple[str, str], seconds: float, name: str
+) -> list[str]:
+    """A replayer on both nodes of a plan; they meet in a folder of their own."""
+    started = []
+    for node in pair:
+        argv = replay_argv(cluster, node, plan, seconds, name)
+        role = f"{name}:{node}"
+        cluster.start(role, argv, cluster.env(node))
+        started.append(role)
+    return started
+
+
+def wait(cluster: Cluster, started: list[str]) -> tuple[str, int] | None:
+    """Until all ended well (None), or one failed: its role and exit code."""
+    while True:
+        codes = {role: cluster.exit_code(role) for role in started}
+        for role, code in codes.items():
+            if code:
+                return role, code
+        if all(code == 0 for code in codes.values()):
+            return None
+        if dead := [r for r in ("fabricd",) if not cluster.alive(r)]:
+            raise FlitnetError(f"{dead[0]} died; see flitnet status")
+        time.sleep(0.05)
+
+
+def end(cluster: Cluster, started: list[str]) -> None:
+    """Stops what still runs and forgets the programs."""
+    stop_all([cluster.process(role) for role in started])
+    for role in started:
+        cluster.exit_code(role)  # reaped
+        cluster.forget(role)
+
+
+def clean(cluster: Cluster, name: str) -> None:
+    """Removes what the programs of a plan left."""
+    for path in (cluster.run / "plans").glob(f"{name}*"):
+        shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+
+
+def load_argv(cluster: Cluster, node: str, scenario: Scenario) -> list[str]:
+    """The generator of one node: control traffic and, if asked, best effort."""
+    kinds = ["control"]
+    if scenario.best_effort_bps:
+        kinds.append(f"best-effort={scenario.best_effort_bps}")
+    request = scenario.request
+    return generator_argv(cluster, node, kinds, request.seconds, request.seed, "load")
+
+
+def generator_argv(
+    cluster: Cluster, node: str, kinds: list[str], seconds: float, seed: int, name: str
+) -> list[str]:
+    """A generator that sends to all other nodes; its result goes to plans/<name>-<node>.json."""
+    plans = cluster.run / "plans"
+    others = [other for other in cluster.nodes if other != node]
+    return [
+        str(paths.program("flitnet-load")), *kinds, "--node", node, "--to", ",".join(others),
+        "--seconds", f"{seconds:g}", "--seed", str(seed), "--rendezvous", meeting(plans, name),
+        "--wait-seconds", str(WAIT_SECONDS), "--metrics", str(cluster.run),
+        "--json", str(plans / f"{name}-{node}.json"),
+    ]  # fmt: skip
+
+
+def meeting(plans: Path, name: str) -> str:
+    """The folder where the programs of one plan find each other."""
+    folder = plans / f"{name}-meet"
+    folder.mkdir(exist_ok=True)
+    return str(folder)
+
+
+def results(cluster: Cluster, name: str, nodes: tuple[str, ...]) -> list[StreamReport]:
+    """What the replayers of a plan wrote at their end: the sender's and the sink's words joined."""
+    found: dict[str, StreamReport] = {}
+    for node in nodes:
+        path = cluster.run / "plans" / f"{name}-{node}.json"
+        try:
+            streams = json.loads(path.read_text())["streams"]
+        except (OSError, ValueError, KeyError):
+            continue  # it ended badly, which its exit code says
+        for one in streams:
+            stream = found.setdefault(
+                one["name"], StreamReport(one["name"], one["from"], one["to"])
+            )
+            _join(stream, one)
+    return [found[key] for key in sorted(found)]
+
+
+def load_results(cluster: Cluster, name: str) -> list[LoadReport]:
+    """What the generators wrote at their end, by kind."""
+    found: dict[str, LoadReport] = {}
+    for node in cluster.nodes:
+        path = cluster.run / "plans" / f"{name}-{node}.json"
+        try:
+            loads = json.loads(path.read_text())["loads"]
+        except (OSError, ValueError, KeyError):
+            continue
+        for one in loads:
+            found.setdefault(one["kind"], LoadReport(one["kind"])).add(one)
+    return [found[kind] for kind in sorted(found)]
+
+
+def _join(stream: StreamReport, one: dict[str, Any]) -> None:
+    if one["role"] == "send":
+        stream.admitted = one["admitted"]
+        stream.rejected_by = one["rejected_by"]
+        stream.frames_sent = one["frames_sent"]
+        stream.frames_dropped = one["credit_refusals"]
+        return
+    for key in ("frames_delivered", "bytes_corrupt", "lost", "duplicated", "dmp", "dmt_ms",
+                "interval_ms_mean", "interval_ms_sd"):  # fmt: skip
+        setattr(stream, key, one[key])
+    stream.frames_late = round(stream.dmp * stream.frames_delivered)
+
+
+def simulate(scenario: Scenario) -> Report:
+    """The same scenario in virtual time, on one thread, by flitnet-sim."""
+    with tempfile.TemporaryDirectory(prefix="flitnet-sim-") as scratch:
+        folder = Path(scratch)
+        (folder / "cluster.toml").write_text(config.to_toml(cluster_tables(scenario.request)))
+        (folder / "streams.txt").write_text(scenario.plan_text())
+        argv = [
+            str(paths.program("flitnet-sim")), "--config", str(folder / "cluster.toml"),
+            "--plan", str(folder / "streams.txt"), "--seconds", f"{scenario.request.seconds:g}",
+            "--best-effort-bps", str(scenario.best_effort_bps),
+            "--seed", str(scenario.request.seed), "--json", str(folder / "out.json"),
+        ]  # fmt: skip
+        done = subprocess.run(argv, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        try:
+            return Report.from_dict(json.loads((folder / "out.json").read_text()))
+        except (OSError, ValueError, KeyError, TypeError):
+            words = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
+            raise FlitnetError(f"flitnet-sim: {words[-1]}") from None

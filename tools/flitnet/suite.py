@@ -1,0 +1,171 @@
+"""`flitnet test`: every kind of test, one after another, counted together in one last line.
+
+A kind is a function that returns its counts; a kind that cannot run at all counts as one failure.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+import xml.etree.ElementTree as xml
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tools.flitnet import build, paths
+from tools.flitnet.errors import EXIT_ERROR, EXIT_OK, FlitnetError, UsageError
+
+# The slowest kind needs about a third of this on two cores; a hang must not look like work.
+KIND_TIMEOUT_S = 1500
+# ASan and TSan need their own address layout: without randomisation gcc 12's TSan always finds it.
+FIXED_LAYOUT = "setarch -R"
+SANITIZED = ("tests/unit/", "tests/model/", "tests/sim/")
+RUN_BY_TESTS = "tools/trace/flitnet-trace"
+# Where two threads or two processes' memory meet; everything else is single-threaded by design.
+THREADED = (
+    "tests/unit/emu/ring/", "tests/unit/emu/metrics/", "tests/unit/fabric/port/",
+    "tests/unit/hca/attach/", "tests/unit/tools/load/", "tests/unit/tools/replay/",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Counts:
+    passed: int = 0
+    failed: int = 0
+    skipped: int = 0
+
+    def __add__(self, other: Counts) -> Counts:
+        return Counts(
+            self.passed + other.passed, self.failed + other.failed, self.skipped + other.skipped
+        )
+
+    def __str__(self) -> str:
+        skipped = f", {self.skipped} skipped" if self.skipped else ""
+        return f"{self.passed} passed, {self.failed} failed{skipped}"
+
+
+def run(*, sanitizers: bool, only: str = "") -> int:
+    kinds: dict[str, Callable[[], Counts]] = {
+        "meson": _meson,
+        "asan": lambda: _sanitizer("asan", "address,undefined", SANITIZED),
+        "tsan": lambda: _sanitizer("tsan", "thread", THREADED),
+        "tidy": lambda: _pytest("tidy"),
+        "apps": lambda: _pytest("apps"),
+    }
+    wanted = [name for name in only.split(",") if name]
+    if unknown := [name for name in wanted if name not in kinds]:
+        raise UsageError(f"--only {unknown[0]!r}: one of {', '.join(kinds)}")
+    if not wanted:
+        wanted = [n for n in kinds if sanitizers or n not in ("asan", "tsan")]
+    total = Counts()
+    begin = time.monotonic()
+    for name in wanted:
+        print(f"== {name}", flush=True)
+        start = time.monotonic()
+        try:
+            counts = kinds[name]()
+        except (FlitnetError, subprocess.TimeoutExpired) as error:
+            print(f"flitnet: {error}", file=sys.stderr)
+            counts = Counts(failed=1)
+        print(f"== {name}: {counts} in {time.monotonic() - start:.0f} s", flush=True)
+        total += counts
+    print(f"all kinds took {time.monotonic() - begin:.0f} s")
+    print(total)
+    return EXIT_OK if total.failed == 0 and total.passed > 0 else EXIT_ERROR
+
+
+def _meson() -> Counts:
+    """Unit, model and simulation tests of the ordinary build."""
+    directory = _built([])
+    return _meson_test(directory, [], "")
+
+
+def _sanitizer(name: str, sanitize: str, folders: tuple[str, ...]) -> Counts:
+    """Tests of these folders, built with a sanitizer in a directory of their own."""
+    directory = paths.ROOT / "build" / name
+    options = [f"-Db_sanitize={sanitize}", "-Db_lundef=false", "--buildtype=debugoptimized"]
+    # Line tables are all that a sanitizer's report needs: half the compile time. What g++ says of
+    # code that it instrumented itself (maybe uninitialized, fences) is no error; the ordinary
+    # build is the judge of warnings.
+    build.configure(
+        directory, [*options, "-Doptimization=1", "-Dcpp_args=-g1", "-Dwerror=false"]
+    )
+    listed = subprocess.run(
+        [build.MESON, "introspect", "--tests", str(directory)],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=build.environment(),
+    )
+    tests = {
+        test["name"]: os.path.relpath(test["cmd"][0], directory)
+        for test in json.loads(listed.stdout)
+    }
+    chosen = {name: target for name, target in tests.items() if target.startswith(folders)}
+    build.build(directory, sorted({*chosen.values(), RUN_BY_TESTS}))
+    return _meson_test(directory, sorted(chosen), FIXED_LAYOUT)
+
+
+def _meson_test(directory: Path, names: Sequence[str], wrapper: str) -> Counts:
+    jobs = str(len(os.sched_getaffinity(0)))
+    argv = [build.MESON, "test", "-C", str(directory), "--no-rebuild", "--print-errorlogs"]
+    argv += ["--num-processes", jobs, *(["--wrapper", wrapper] if wrapper else []), *names]
+    logs = directory / "meson-logs"  # meson puts the wrapper's name into that of the report
+    report = logs / f"testlog{'-' + wrapper.split()[0] if wrapper else ''}.junit.xml"
+    report.unlink(missing_ok=True)
+    env = build.environment() | {
+        "ASAN_OPTIONS": "detect_stack_use_after_return=1:strict_string_checks=1",
+        "UBSAN_OPTIONS": "halt_on_error=1:print_stacktrace=1",
+        "TSAN_OPTIONS": "halt_on_error=1",
+        # A sanitizer's shadow memory is larger than any limit of address space.
+        **({"FLITNET_NO_MEMORY_LIMIT": "1"} if wrapper else {}),
+    }
+    done = subprocess.run(argv, env=env, timeout=KIND_TIMEOUT_S, stdin=subprocess.DEVNULL)
+    return _counted(report, done.returncode)
+
+
+def _pytest(folder: str) -> Counts:
+    """The Python tests of one folder, against the ordinary build."""
+    directory = _built([])
+    with tempfile.TemporaryDirectory(prefix="flitnet-test-") as scratch:
+        report = Path(scratch) / "report.xml"
+        argv = [
+            "/usr/bin/python3", "-B", "-m", "pytest", "-p", "no:cacheprovider", "-q", "-rfEs",
+            "--tb=short", "--durations=8", "--timeout=180", f"--junitxml={report}",
+            f"--basetemp={scratch}/tmp", str(paths.ROOT / "tests" / folder),
+        ]  # fmt: skip
+        env = dict(os.environ) | {"FLITNET_BUILD": str(directory)}
+        env.pop("FLITNET_RUN", None)  # the user's cluster is none of the tests' business
+        done = subprocess.run(
+            argv, env=env, cwd=paths.ROOT, timeout=KIND_TIMEOUT_S, stdin=subprocess.DEVNULL
+        )
+        return _counted(report, done.returncode)
+
+
+def _built(targets: Sequence[str]) -> Path:
+    directory = paths.build_dir()
+    if "FLITNET_BUILD" not in os.environ:
+        build.configure(directory)
+        build.build(directory, targets)
+    return directory
+
+
+def _counted(report: Path, returncode: int) -> Counts:
+    """Counts the cases of a JUnit report; a bad exit without a failed case is a failure too."""
+    counts = Counts()
+    if report.exists():
+        for case in xml.parse(report).getroot().iter("testcase"):
+            kinds = {child.tag for child in case}
+            if kinds & {"failure", "error"}:
+                counts += Counts(failed=1)
+            elif "skipped" in kinds:
+                counts += Counts(skipped=1)
+            else:
+                counts += Counts(passed=1)
+    if returncode != 0 and counts.failed == 0:
+        counts += Counts(failed=1)
+    return counts

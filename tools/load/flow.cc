@@ -1,0 +1,239 @@
+#include "tools/load/flow.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "tools/load/message.h"
+
+namespace tools {
+namespace {
+
+constexpr std::uint32_t kQkey = 0x0f11;
+// Below the flow's number in a work request: bit 32 says receive, the rest is the buffer or count.
+constexpr std::uint64_t kCountMask = 0xffffffff;
+
+}  // namespace
+
+Flow::Flow(FlowOptions options, std::uint64_t token)
+    : options_(std::move(options)),
+      token_(token),
+      prng_(options_.seed),
+      arrivals_(options_.arrivals, prng_()) {}
+
+emu::Result<void> Flow::open(const Device& device, const CompletionQueue& cq,
+                             std::uint64_t wr_base) {
+  wr_base_ = wr_base;
+  receive_stride_ = (kGrhBytes + options_.payload_bytes + 63) / 64 * 64;
+  auto sends =
+      Region::create(device, "flitnet-load-out", std::size_t{kSends} * options_.payload_bytes, 0);
+  if (!sends) return std::unexpected(sends.error());
+  sends_ = *std::move(sends);
+  auto receives = Region::create(device, "flitnet-load-in", kReceives * receive_stride_,
+                                 IBV_ACCESS_LOCAL_WRITE);
+  if (!receives) return std::unexpected(receives.error());
+  receives_ = *std::move(receives);
+  auto qp = create_qp(device, IBV_QPT_UD, cq, cq, {.sends = kSends, .receives = kReceives}, kQkey);
+  if (!qp) return std::unexpected(qp.error());
+  qp_ = *std::move(qp);
+  endpoint_ = {.lid = device.lid(), .qpn = qp_->qp_num, .psn = 0, .qkey = kQkey};
+  for (std::uint32_t buffer = 0; buffer < kReceives; ++buffer) {
+    if (auto posted = post_receive(buffer); !posted) return posted;
+  }
+  return ready_ud(qp_.get(), endpoint_.psn);
+}
+
+emu::Result<void> Flow::add_destination(const Device& device, const std::string& node,
+                                        const Endpoint& remote, std::uint16_t source,
+                                        std::uint64_t token) {
+  ibv_ah_attr attributes{};
+  attributes.dlid = remote.lid;
+  attributes.sl = options_.sl;
+  attributes.port_num = 1;
+  std::unique_ptr<ibv_ah, DestroyAh> ah(ibv_create_ah(device.pd(), &attributes));
+  if (!ah) return emu::fail("{}: address of {}: {}", options_.kind, node, std::strerror(errno));
+  destinations_.push_back(
+      {.node = node, .ah = std::move(ah), .remote = remote, .source = source, .token = token});
+  return {};
+}
+
+void Flow::drop_destination(const std::string& node) {
+  for (Destination& to : destinations_) {
+    if (to.node == node) to.alive = false;
+  }
+}
+
+std::uint64_t Flow::sent_to(const std::string& node) const {
+  for (const Destination& to : destinations_) {
+    if (to.node == node) return to.sent;
+  }
+  return 0;
+}
+
+std::uint16_t Flow::add_source(const std::string& node) {
+  for (std::size_t i = 0; i < sources_.size(); ++i) {
+    if (sources_[i].node != node) continue;
+    sources_[i].seen = {};  // it was started again and counts from 0
+    sources_[i].sent.reset();
+    return static_cast<std::uint16_t>(i);
+  }
+  sources_.push_back({.node = node, .seen = {}, .sent = {}});
+  return static_cast<std::uint16_t>(sources_.size() - 1);
+}
+
+void Flow::end_source(const std::string& node, std::uint64_t sent) {
+  for (Source& source : sources_) {
+    if (source.node == node) source.sent = sent;
+  }
+}
+
+bool Flow::sources_whole() const {
+  return std::ranges::all_of(sources_, [](const Source& source) {
+    return !source.sent || source.seen.lost(*source.sent) == 0;
+  });
+}
+
+void Flow::settle() {
+  counts_.lost = 0;
+  for (const Source& source : sources_) {
+    if (source.sent) counts_.lost += source.seen.lost(*source.sent);
+  }
+}
+
+void Flow::start(emu::EmuNs now_ns, emu::EmuNs until_ns) {
+  if (started_) return;
+  started_ = true;
+  until_ns_ = until_ns;
+  arrivals_.start(now_ns);
+}
+
+emu::Result<void> Flow::tick(const Device& device, emu::EmuNs now_ns) {
+  const emu::EmuNs ahead_ns =
+      device.has_launch() ? std::uint64_t{options_.ahead_ms} * 1'000'000 : 0;
+  while (started_ && !finished_) {
+    if (arrivals_.next_ns() < now_ns && device.has_launch() && !queue_was_full_) {
+      ++counts_.late;
+      arrivals_.catch_up(now_ns);
+    }
+    const emu::EmuNs launch_ns = arrivals_.next_ns();
+    Destination* to = launch_ns < until_ns_ ? pick() : nullptr;
+    if (to == nullptr) {
+      finished_ = true;
+      break;
+    }
+    if (launch_ns > now_ns + ahead_ns) {
+      queue_was_full_ = false;
+      break;
+    }
+    const int error = posted_ - completed_ < kSends ? post(device, *to, launch_ns) : ENOMEM;
+    if (error == ENOMEM) {
+      ++counts_.refused;
+      queue_was_full_ = true;
+      break;
+    }
+    if (error != 0) return emu::fail("{}: cannot post: {}", options_.kind, std::strerror(error));
+    arrivals_.advance();
+  }
+  return {};
+}
+
+bool Flow::is_last() const {
+  Arrivals after = arrivals_;
+  after.advance();
+  return after.next_ns() >= until_ns_;
+}
+
+Flow::Destination* Flow::pick() {
+  const auto alive = static_cast<std::uint32_t>(
+      std::ranges::count_if(destinations_, [](const Destination& to) { return to.alive; }));
+  if (alive == 0) return nullptr;
+  std::uint32_t index = prng_.below(alive);
+  for (Destination& to : destinations_) {
+    if (to.alive && index-- == 0) return &to;
+  }
+  return nullptr;
+}
+
+int Flow::post(const Device& device, Destination& to, emu::EmuNs launch_ns) {
+  const std::size_t slot = posted_ % kSends * options_.payload_bytes;
+  write_load_message({.source = to.source,
+                      .kind = options_.number,
+                      .number = to.sent,
+                      .launch_ns = launch_ns,
+                      .token = to.token},
+                     sends_.bytes().subspan(slot, options_.payload_bytes));
+  ibv_sge sge = sends_.sge(slot, options_.payload_bytes);
+  ibv_send_wr wr{};
+  wr.wr_id = wr_base_ | ((posted_ + 1) & kCountMask);
+  wr.sg_list = &sge;
+  wr.num_sge = 1;
+  wr.opcode = IBV_WR_SEND;
+  // The last before a full queue is always signalled: kSends is a multiple of kSignalEvery.
+  static_assert(kSends % kSignalEvery == 0);
+  const bool last = is_last();
+  wr.send_flags = last || (posted_ + 1) % kSignalEvery == 0 ? unsigned{IBV_SEND_SIGNALED} : 0U;
+  wr.wr.ud.ah = to.ah.get();
+  wr.wr.ud.remote_qpn = to.remote.qpn;
+  wr.wr.ud.remote_qkey = to.remote.qkey;
+  if (const int error = device.set_launch(qp_.get(), launch_ns, 0); error != 0) return error;
+  ibv_send_wr* bad = nullptr;
+  if (const int error = ibv_post_send(qp_.get(), &wr, &bad); error != 0) return error;
+  last_signalled_ = last;
+  ++posted_;
+  ++to.sent;
+  ++counts_.sent;
+  return 0;
+}
+
+emu::Result<void> Flow::post_receive(std::uint32_t buffer) {
+  ibv_sge sge = receives_.sge(buffer * receive_stride_, receive_stride_);
+  ibv_recv_wr wr{};
+  wr.wr_id = wr_base_ | (std::uint64_t{1} << 32) | buffer;
+  wr.sg_list = &sge;
+  wr.num_sge = 1;
+  ibv_recv_wr* bad = nullptr;
+  const int error = ibv_post_recv(qp_.get(), &wr, &bad);
+  if (error != 0) return emu::fail("cannot post a receive: {}", std::strerror(error));
+  return {};
+}
+
+void Flow::complete(const Completion& done, bool is_receive) {
+  if (done.status != IBV_WC_SUCCESS) ++counts_.errors;
+  if (is_receive) {
+    const auto buffer = static_cast<std::uint32_t>(done.wr_id & kCountMask);
+    if (buffer >= kReceives) return;
+    if (done.status == IBV_WC_SUCCESS) receive(done);
+    if (!post_receive(buffer)) ++counts_.errors;
+    return;
+  }
+  // The low 32 bits of the count of posts up to this one: all of them are done.
+  const std::uint64_t newly = ((done.wr_id & kCountMask) - completed_) & kCountMask;
+  if (newly <= posted_ - completed_) completed_ += newly;
+}
+
+void Flow::receive(const Completion& done) {
+  const auto buffer = static_cast<std::uint32_t>(done.wr_id & kCountMask);
+  if (done.bytes < kGrhBytes || done.bytes > receive_stride_) return;
+  const auto message = std::span<const std::uint8_t>(receives_.bytes())
+                           .subspan(buffer * receive_stride_ + kGrhBytes, done.bytes - kGrhBytes);
+  const auto stamp = read_load_stamp(message);
+  if (!stamp) {
+    counts_.corrupt_bytes += std::max<std::size_t>(message.size(), 1);
+    return;
+  }
+  if (stamp->token != token_ || stamp->source >= sources_.size()) {
+    ++counts_.foreign;
+    return;
+  }
+  if (!sources_[stamp->source].seen.take(stamp->number)) {
+    ++counts_.duplicated;
+    return;
+  }
+  ++counts_.received;
+  counts_.received_bytes += message.size();
+  counts_.corrupt_bytes += corrupt_load_bytes(*stamp, message);
+  latency_.add(done.time_ns > stamp->launch_ns ? done.time_ns - stamp->launch_ns : 0);
+}
+
+}  // namespace tools

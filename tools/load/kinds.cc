@@ -1,0 +1,78 @@
+#include "tools/load/kinds.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
+#include "tools/load/message.h"
+#include "tools/replay/frame_header.h"
+
+namespace tools {
+namespace {
+
+constexpr double kControlGapNs = 33.3e6 / 10;  // ten packets per 33.3 ms
+
+}  // namespace
+
+emu::Result<double> parse_rate(std::string_view text) {
+  double value = 0;
+  const char* end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, value);
+  double unit = 0;
+  const std::string_view suffix(stop, static_cast<std::size_t>(end - stop));
+  if (suffix.empty()) unit = 1;
+  if (suffix == "k" || suffix == "K") unit = 1e3;
+  if (suffix == "M") unit = 1e6;
+  if (suffix == "G") unit = 1e9;
+  constexpr double kRateMax = 1e12;
+  if (error != std::errc{} || unit == 0 || !(value > 0) || value * unit > kRateMax) {
+    return emu::fail("'{}' is no rate; say bits per second, as 48M", text);
+  }
+  return value * unit;
+}
+
+std::uint32_t ud_payload(std::uint32_t flits, std::uint32_t flit_bytes) {
+  constexpr std::uint32_t kHeaders = 8 + 12 + 8 + 4 + 2;
+  const std::uint32_t bytes = flits * flit_bytes;
+  const std::uint32_t left = bytes > kHeaders ? bytes - kHeaders : 0;
+  return std::max(left / 4 * 4, static_cast<std::uint32_t>(kLoadStampBytes));
+}
+
+bool is_stream_kind(std::string_view kind) { return kind == "cbr" || kind == "vbr"; }
+
+emu::Result<FlowOptions> parse_kind(std::string_view word, const KindOptions& options) {
+  const std::size_t equals = word.find('=');
+  const std::string_view kind = word.substr(0, equals);
+  double bps = options.default_bps;
+  if (equals != std::string_view::npos) {
+    const auto rate = parse_rate(word.substr(equals + 1));
+    if (!rate) return std::unexpected(rate.error());
+    bps = *rate;
+  }
+  FlowOptions flow{.kind = std::string(kind), .seed = options.seed ^ stream_hash(kind)};
+  const bool control = kind == "control";
+  const std::uint32_t flits = control ? options.control_flits : options.packet_flits;
+  flow.payload_bytes = ud_payload(flits, options.flit_bytes);
+  if (control) {
+    flow.traffic_class = "control";
+    flow.sl = 15;
+    flow.arrivals = {.kind = ArrivalKind::even, .gap_ns = kControlGapNs};
+    if (equals == std::string_view::npos) return flow;
+  } else if (kind == "best-effort") {
+    flow.traffic_class = "best_effort";
+    flow.sl = 0;
+    flow.arrivals.kind = ArrivalKind::poisson;
+  } else if (kind == "on-off") {
+    flow.traffic_class = "real_time";
+    flow.sl = 1;
+    flow.arrivals.kind = ArrivalKind::on_off;
+  } else {
+    return emu::fail("'{}': kinds of load are best-effort, control, on-off, cbr and vbr", kind);
+  }
+  if (bps <= 0) return emu::fail("{}: needs a rate, as {}=48M or --rate 48M", kind, kind);
+  // The rate of on-off is that while ON: its mean is half of it when ON and OFF are as long.
+  flow.arrivals.gap_ns = static_cast<double>(flits) * options.flit_bytes * 8 * 1e9 / bps;
+  return flow;
+}
+
+}  // namespace tools

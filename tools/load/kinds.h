@@ -1,0 +1,31 @@
+// The words of the command line -> flows: "best-effort=48M", "control", "on-off=8M". Pure.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "emu/base/result.h"
+#include "tools/load/flow.h"
+
+namespace tools {
+
+struct KindOptions {
+  std::uint32_t flit_bytes = 16;
+  std::uint32_t packet_flits = 40;   // of best effort and on-off
+  std::uint32_t control_flits = 10;  // ACP's control packets
+  double default_bps = 0;            // for kinds without a rate of their own
+  std::uint64_t seed = 1;
+};
+
+// "48M", "4000000", "1.6G", "500k": bits per second on the link.
+emu::Result<double> parse_rate(std::string_view text);
+// Payload of a UD packet of `flits` flits: LRH 8, BTH 12, DETH 8, ICRC 4, VCRC 2 go off, and
+// payload is padded to words of 4 bytes.
+std::uint32_t ud_payload(std::uint32_t flits, std::uint32_t flit_bytes);
+// Whether a kind is made of video-like frames and belongs to the replayer.
+bool is_stream_kind(std::string_view kind);
+
+emu::Result<FlowOptions> parse_kind(std::string_view word, const KindOptions& options);
+
+}  // namespace tools

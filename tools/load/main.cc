@@ -1,0 +1,189 @@
+// flitnet-load: best-effort, control and on-off messages between nodes, and CBR and VBR streams by
+// the replayer's means. Exit 0: all came to its end, 1: a peer or the device failed, 2: bad usage.
+#include <algorithm>
+#include <csignal>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include <fmt/core.h>
+#include <CLI/CLI.hpp>
+
+#include "tools/load/generator.h"
+#include "tools/load/kinds.h"
+#include "tools/replay/replayer.h"
+#include "tools/replay/report.h"
+
+namespace {
+
+volatile int stop_asked = 0;
+void ask_stop(int) { stop_asked = 1; }
+
+struct Arguments {
+  tools::LoadOptions load;
+  tools::KindOptions kinds;
+  std::vector<std::string> words;
+  std::string rate;
+  std::string json;
+  double on_ms = 10;
+  double off_ms = 10;
+};
+
+void add_options(CLI::App& app, Arguments& arguments) {
+  auto& load = arguments.load;
+  app.add_option("KIND", arguments.words,
+                 "best-effort[=RATE], control[=RATE], on-off[=RATE], cbr[=RATE], vbr[=RATE]")
+      ->required();
+  app.add_option("--rate", arguments.rate, "bits/s on the link for kinds without one, as 48M");
+  app.add_option("--node", load.node, "our name")->required();
+  app.add_option("--rendezvous", load.rendezvous, "folder where the generators meet")->required();
+  app.add_option("--to", load.to, "destinations, drawn evenly")->delimiter(',');
+  app.add_option("--from", load.from, "who will send to us (default: the destinations)")
+      ->delimiter(',');
+  app.add_flag("--sink", load.sink,
+               "expect somebody, whoever it is, and send nothing without --to");
+  app.add_option("--seconds", load.seconds, "emulated time")
+      ->check(CLI::Range(0.0, 1e6))
+      ->capture_default_str();
+  app.add_option("--wait-seconds", load.wait_seconds, "for peers to come")->capture_default_str();
+  app.add_option("--json", arguments.json, "write the result here");
+  app.add_option("--metrics", load.metrics_run, "run folder for the metrics page");
+  app.add_option("--device", load.device, "RDMA device (default: the first)");
+  app.add_option("--seed", arguments.kinds.seed, "of all random choices")->capture_default_str();
+  app.add_option("--packet-flits", arguments.kinds.packet_flits, "flits of a packet")
+      ->check(CLI::Range(5, 128))
+      ->capture_default_str();
+  app.add_option("--control-flits", arguments.kinds.control_flits, "flits of a control packet")
+      ->check(CLI::Range(5, 128))
+      ->capture_default_str();
+  app.add_option("--flit-bytes", arguments.kinds.flit_bytes, "bytes of a flit")
+      ->check(CLI::Range(4, 64))
+      ->capture_default_str();
+  app.add_option("--on-ms", arguments.on_ms, "mean ON time")->check(CLI::Range(0.01, 1e4));
+  app.add_option("--off-ms", arguments.off_ms, "mean OFF time")->check(CLI::Range(0.01, 1e4));
+}
+
+emu::Result<void> read_kinds(Arguments& arguments) {
+  auto& options = arguments.kinds;
+  if (!arguments.rate.empty()) {
+    const auto rate = tools::parse_rate(arguments.rate);
+    if (!rate) return std::unexpected(rate.error());
+    options.default_bps = *rate;
+  }
+  // Nodes that share a seed must not send at the same times.
+  options.seed ^= tools::stream_hash(arguments.load.node);
+  for (const std::string& word : arguments.words) {
+    auto flow = tools::parse_kind(word, options);
+    if (!flow) return std::unexpected(flow.error());
+    flow->arrivals.on_ns = arguments.on_ms * 1e6;
+    flow->arrivals.off_ns = arguments.off_ms * 1e6;
+    const auto same = [&flow](const tools::FlowOptions& other) { return other.kind == flow->kind; };
+    if (std::ranges::any_of(arguments.load.flows, same)) {
+      return emu::fail("{} is given twice", flow->kind);
+    }
+    arguments.load.flows.push_back(*std::move(flow));
+  }
+  if (arguments.load.to.empty() && !arguments.load.sink) {
+    return emu::fail("nothing to do: give --to or --sink");
+  }
+  if (std::ranges::count(arguments.load.to, arguments.load.node) > 0) {
+    return emu::fail("{} is among its own destinations", arguments.load.node);
+  }
+  if (arguments.load.from.empty() && !arguments.load.sink) {
+    arguments.load.from = arguments.load.to;
+  }
+  return {};
+}
+
+// CBR and VBR are streams of frames with deadlines, 4 Mb/s each: as many as the rate needs.
+emu::Result<tools::ReplayOptions> replay_of(const Arguments& arguments) {
+  const std::string& word = arguments.words.front();
+  if (arguments.words.size() != 1) return emu::fail("cbr and vbr go alone, one kind a process");
+  const std::size_t equals = word.find('=');
+  const std::string kind = word.substr(0, equals);
+  constexpr double kStreamBps = 4e6;
+  double bps = kStreamBps;
+  const std::string text = equals == std::string::npos ? arguments.rate : word.substr(equals + 1);
+  if (!text.empty()) {
+    const auto rate = tools::parse_rate(text);
+    if (!rate) return std::unexpected(rate.error());
+    bps = *rate;
+  }
+  const auto& load = arguments.load;
+  tools::ReplayOptions replay{.node = load.node,
+                              .rendezvous = load.rendezvous,
+                              .device = load.device,
+                              .metrics_run = load.metrics_run,
+                              .sink = true,
+                              .seconds = load.seconds,
+                              .wait_seconds = load.wait_seconds};
+  const auto count = static_cast<std::size_t>(std::clamp(bps / kStreamBps, 1.0, 1000.0));
+  for (std::size_t i = 0; i < count && !load.to.empty(); ++i) {
+    const std::string& to = load.to[i % load.to.size()];
+    replay.streams.push_back(
+        {.name = fmt::format("{}-{}-{}-{}", kind, load.node, to, i),
+         .clip = kind == "cbr" ? kind : fmt::format("vbr:{}", arguments.kinds.seed + i),
+         .from = load.node,
+         .to = to,
+         .phase_us = static_cast<std::uint32_t>(i * 33'333 / count),
+         .rate = {}});
+  }
+  return replay;
+}
+
+int finish(bool well, const std::string& path, const std::string& json, const std::string& text) {
+  if (!path.empty()) {
+    std::ofstream file(path, std::ios::binary | std::ios::trunc);
+    file << json;
+    file.close();
+    if (!file) tools::say_load(path + ": cannot write");
+    well = well && file;
+  }
+  fmt::print("{}", text);
+  return well ? 0 : 1;
+}
+
+int run_replay(const Arguments& arguments) {
+  auto options = replay_of(arguments);
+  if (!options) {
+    tools::say_load(options.error().message);
+    return 2;
+  }
+  tools::Replayer replayer(*std::move(options));
+  auto ran = replayer.open();
+  if (ran) ran = replayer.run(&stop_asked);
+  if (!ran) tools::say_load(ran.error().message);
+  return finish(ran && replayer.all_well(), arguments.json, tools::report_json(replayer),
+                tools::report_text(replayer));
+}
+
+int run_load(Arguments& arguments) {
+  if (auto read = read_kinds(arguments); !read) {
+    tools::say_load(read.error().message);
+    return 2;
+  }
+  tools::Generator generator(std::move(arguments.load));
+  auto ran = generator.open();
+  if (ran) ran = generator.run(&stop_asked);
+  if (!ran) tools::say_load(ran.error().message);
+  return finish(ran && generator.all_well(), arguments.json, tools::load_json(generator),
+                tools::load_text(generator));
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  Arguments arguments;
+  CLI::App app{"Generates load over RDMA between nodes and counts what arrives"};
+  add_options(app, arguments);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 2;
+  }
+  std::signal(SIGTERM, ask_stop);
+  std::signal(SIGINT, ask_stop);
+  const std::string& first = arguments.words.front();
+  return tools::is_stream_kind(first.substr(0, first.find('='))) ? run_replay(arguments)
+                                                                 : run_load(arguments);
+}

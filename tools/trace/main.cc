@@ -1,0 +1,67 @@
+// flitnet-trace: a clip or a text trace in, its frame-size trace out. Exit 0, 1 (cannot write), 2
+// (the file is no good or the usage is wrong).
+#include <cstdio>
+#include <fstream>
+#include <string>
+
+#include <fmt/core.h>
+#include <CLI/CLI.hpp>
+
+#include "tools/trace/any.h"
+#include "tools/trace/text.h"
+
+namespace {
+
+struct Options {
+  std::string input;
+  std::string output;
+  bool json = false;
+  tools::TextOptions text;
+};
+
+int write_out(const std::string& path, const std::string& text) {
+  if (path.empty()) {
+    std::fwrite(text.data(), 1, text.size(), stdout);
+    return std::fflush(stdout) == 0 ? 0 : 1;
+  }
+  std::ofstream file(path, std::ios::binary | std::ios::trunc);
+  file << text;
+  file.close();
+  if (file) return 0;
+  fmt::print(stderr, "flitnet-trace: {}: cannot write\n", path);
+  return 1;
+}
+
+int run(const Options& options) {
+  auto clip = tools::read_any(options.input, options.text);
+  if (!clip) {
+    fmt::print(stderr, "flitnet-trace: {}\n", clip.error().message);
+    return 2;
+  }
+  return write_out(options.output,
+                   options.json ? tools::write_trace_json(*clip) : tools::write_trace(*clip));
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  Options options;
+  std::string layout;
+  std::string unit;
+  CLI::App app{
+      "Frame-size trace of an MPEG-2 clip (.mpg .ts .m2v) or of a text trace (.trace .dat .txt)"};
+  app.add_option("CLIP", options.input, "clip or text trace")->required();
+  app.add_option("-o,--output", options.output, "write here instead of the standard output");
+  app.add_flag("--json", options.json, "as JSON, with the offset of every frame");
+  app.add_option("--layout", layout, "layout of a text trace: own, asu, tkn or terse")
+      ->check(CLI::IsMember({"own", "asu", "tkn", "terse"}));
+  app.add_option("--unit", unit, "sizes of a text trace are bits or bytes")
+      ->check(CLI::IsMember({"bits", "bytes"}));
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 2;
+  }
+  options.text = tools::text_options(layout, unit);
+  return run(options);
+}
