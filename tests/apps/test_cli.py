@@ -1,0 +1,149 @@
+"""The command line by itself: help, errors in one line, exit codes; nothing is started here."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+COMMANDS = (
+    "demo", "test", "up", "status", "top", "exec", "shell", "replay", "load", "down", "doctor",
+    "bench",
+)  # fmt: skip
+
+
+def flitnet(*argv: str, run: Path, **env: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [ROOT / "flitnet", *argv], capture_output=True, text=True, timeout=60,
+        env=dict(os.environ) | {"FLITNET_RUN": str(run)} | env, stdin=subprocess.DEVNULL,
+    )  # fmt: skip
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    return tmp_path / "run"
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_help(command: str, run: Path) -> None:
+    done = flitnet(command, "--help", run=run)
+    assert done.returncode == 0, done.stderr
+    assert f"flitnet {command}" in done.stdout and done.stderr == ""
+
+
+def test_help_lists_every_command_and_the_exit_codes(run: Path) -> None:
+    done = flitnet("--help", run=run)
+    assert done.returncode == 0
+    assert all(f" {command} " in done.stdout for command in COMMANDS)
+    assert "Exit codes" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("argv", "says"),
+    [
+        (["frob"], "No such command 'frob'"),
+        (["demo", "--frob"], "No such option: --frob"),
+        (["demo", "--load", "3"], "'--load': 3.0 is not in the range"),
+        (["demo", "--nodes", "1"], "'--nodes': 1 is not in the range 2<=x<=64"),
+        (["demo", "--mix", "80"], "--mix '80': two numbers that make 100"),
+        (["demo", "--mix", "80:30"], "--mix '80:30': two numbers that make 100"),
+        (["demo", "--clock", "warped"], "--clock 'warped': one of elastic, real, virtual"),
+        (["exec", "n0"], "Missing argument"),
+        (["replay", "x.mpg", "--from", "n0"], "--to"),
+        (["load", "best-effort"], "--rate"),
+        (["bench", "coffee"], "bench 'coffee': one of engine, verbs, attach"),
+        (["test", "--only", "luck"], "--only 'luck': one of meson"),
+        (["up", "/nonexistent/cluster.toml"], "/nonexistent/cluster.toml: No such file"),
+    ],
+)
+def test_usage_errors_are_one_line_and_exit_2(argv: list[str], says: str, run: Path) -> None:
+    done = flitnet(*argv, run=run, FLITNET_BUILD=str(ROOT / "build"))
+    assert done.returncode == 2, done.stderr
+    assert done.stderr.count("\n") == 1 and done.stderr.startswith("flitnet: ")
+    assert says in done.stderr
+    assert not run.exists(), "a usage error leaves nothing"
+
+
+@pytest.mark.parametrize("argv", ["status", "exec n0 -- true", "shell n0", "top"])
+def test_without_a_cluster_commands_say_how_to_start_one(argv: str, run: Path) -> None:
+    done = flitnet(*argv.split(), run=run)
+    assert done.returncode == 1
+    assert done.stderr.count("\n") == 1 and "flitnet up" in done.stderr
+
+
+def test_down_without_a_cluster_is_no_error(run: Path) -> None:
+    done = flitnet("down", run=run)
+    assert done.returncode == 0 and "no cluster" in done.stdout
+
+
+def test_another_python_on_the_path_does_not_matter(run: Path, tmp_path: Path) -> None:
+    false = tmp_path / "bin" / "python3"
+    false.parent.mkdir()
+    false.write_text("#!/bin/sh\nexit 99\n")
+    false.chmod(0o755)
+    (tmp_path / "typer.py").write_text("raise SystemExit(98)\n")
+    done = flitnet(
+        "status", run=run, PATH=f"{false.parent}:{os.environ['PATH']}", PYTHONPATH=str(tmp_path)
+    )
+    assert done.returncode == 1 and "no cluster" in done.stderr
+
+
+def test_works_from_another_folder_and_through_a_link(run: Path, tmp_path: Path) -> None:
+    link = tmp_path / "flit"
+    link.symlink_to(ROOT / "flitnet")
+    (tmp_path / "tools").mkdir()  # must not be taken for ours
+    done = subprocess.run([link, "down"], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+
+
+def test_doctor_prints_findings_and_json(run: Path) -> None:
+    done = flitnet("doctor", run=run)
+    assert "io_uring" in done.stdout and "packages" in done.stdout
+    findings = json.loads(flitnet("doctor", "--json", run=run).stdout)
+    assert {finding["state"] for finding in findings} <= {"good", "poor", "lacks"}
+    assert done.returncode == (1 if any(f["state"] == "lacks" for f in findings) else 0)
+    assert flitnet("doctor", "--frob", run=run).returncode == 2
+
+
+def test_doctor_names_a_missing_package(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    from tools.flitnet import doctor
+
+    (tmp_path / "tools").mkdir()
+    (tmp_path / "tools" / "packages.txt").write_text("python3\nno-such-package-1  # test\n")
+    monkeypatch.setattr(doctor, "ROOT", tmp_path)
+    found = doctor.packages()
+    assert found.state == "lacks" and "no-such-package-1" in found.found
+
+
+def test_package_list_is_what_the_start_script_reads() -> None:
+    lines = (ROOT / "tools" / "packages.txt").read_text().splitlines()
+    names = [line.partition("#")[0].strip() for line in lines]
+    names = [name for name in names if name]
+    assert len(names) == len(set(names)) and all(" " not in name for name in names)
+
+
+def test_missing_packages_without_root_are_one_line(tmp_path: Path) -> None:
+    """A copy of the script with one more package, run as nobody: says what to run, exits 1."""
+    if os.getuid() != 0:
+        pytest.skip("needs root to become nobody")
+    (tmp_path / "tools").mkdir()
+    script = tmp_path / "flitnet"
+    script.write_text((ROOT / "flitnet").read_text())
+    script.chmod(0o755)
+    (tmp_path / "tools" / "packages.txt").write_text("bash\nno-such-package-1\n")
+    for folder in (tmp_path, *tmp_path.parents):
+        if folder.stat().st_uid == 0 and folder != Path("/"):
+            folder.chmod(folder.stat().st_mode | 0o055)
+        if folder == Path("/tmp"):
+            break
+    done = subprocess.run(
+        [script, "demo"], capture_output=True, text=True, timeout=60, user=65534, group=65534
+    )
+    assert done.returncode == 1 and done.stderr.count("\n") == 1
+    assert "apt-get install --no-install-recommends no-such-package-1" in done.stderr
+
+

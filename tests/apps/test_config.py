@@ -1,0 +1,84 @@
+"""schema.json is a valid JSON Schema, and `fabricd --check` judges as it does."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import tomllib
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from tools.flitnet import paths
+
+SCHEMA = json.loads((paths.ROOT / "emu/config/schema.json").read_text())
+
+
+def check(path: Path) -> tuple[int, str]:
+    done = subprocess.run(
+        [paths.program("fabricd"), "--check", path], capture_output=True, text=True, timeout=30
+    )
+    return done.returncode, done.stderr
+
+
+def schema_accepts(text: str) -> bool:
+    return jsonschema.Draft7Validator(SCHEMA).is_valid(tomllib.loads(text))
+
+
+def test_schema_is_valid() -> None:
+    jsonschema.Draft7Validator.check_schema(SCHEMA)
+    for section in SCHEMA["properties"].values():
+        keys = section.get("properties") or section["items"]["properties"]
+        for key, rule in keys.items():
+            if "default" in rule:
+                jsonschema.validate(rule["default"], rule)
+            assert rule["description"], key
+
+
+GOOD = [
+    "",
+    "[network]\nlink_mbps = 1600\nflit_bits = 32\n",
+    '[network]\ntopology = "mesh"\nk = 5\n',
+    '[qos]\nscheduler = "two_level"\nqos_vlarb_high = "4:64,5:32"\n',
+    "[controls]\npower_cap_w = 21\nadmission = false\n",
+    '[[node]]\nname = "alpha"\nip = "10.0.0.1"\n[[node]]\nname = "beta"\n',
+]
+BAD = [
+    "[network]\nlink_mbps = 0\n",
+    "[network]\nlink_mbps = 1.5\n",
+    "[network]\nflit_bits = 100\n",
+    "[network]\nunknown = 1\n",
+    "[nowhere]\n",
+    '[clock]\nmode = "warped"\n',
+    "[controls]\npower_rt_share = -0.1\n",
+    "[qos]\nqos_sl2vl = [1, 2, 3]\n",
+    '[qos]\nqos_vlarb_low = "0:64,"\n',
+    '[[node]]\nname = "../evil"\n',
+    '[[node]]\nip = "10.0.0.1"\n',
+    'node = "n0"\n',
+]
+
+
+@pytest.mark.parametrize("text", GOOD)
+def test_both_accept(text: str, tmp_path: Path) -> None:
+    (tmp_path / "c.toml").write_text(text)
+    assert schema_accepts(text)
+    assert check(tmp_path / "c.toml") == (0, "")
+
+
+@pytest.mark.parametrize("text", BAD)
+def test_both_refuse_in_one_line(text: str, tmp_path: Path) -> None:
+    (tmp_path / "c.toml").write_text(text)
+    assert not schema_accepts(text)
+    code, error = check(tmp_path / "c.toml")
+    assert code == 2
+    assert error.count("\n") == 1 and "c.toml:" in error
+
+
+def test_files_that_are_none(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "binary.toml").write_bytes(bytes(range(256)))
+    for path in (tmp_path / "missing.toml", tmp_path / "empty", tmp_path / "binary.toml"):
+        code, error = check(path)
+        assert code == 2 and error.count("\n") == 1

@@ -1,0 +1,325 @@
+"""What the cluster counts, as the world sees it: Debian's Prometheus scrapes the exporter, promtool
+checks the text, node_exporter reads the sysfs-shaped tree, the dashboards name what exists.
+
+The pages come from tests/unit/tools/exporter/page_writer, which counts as daemons would; one test
+asks a real cluster.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import time
+import urllib.parse
+import urllib.request
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tools.flitnet import paths
+from tools.flitnet.cluster import Cluster
+
+DASHBOARDS = paths.ROOT / "dashboards"
+DEADLINE_S = 30.0  # for something of ours to appear; only a failing test waits so long
+NODES = ("n0", "n1")
+
+
+def need(program: str) -> str:
+    found = shutil.which(program)
+    if found is None:
+        pytest.skip(f"{program} is not installed")
+    return found
+
+
+def until(what: str, ask: Callable[[], Any]) -> Any:
+    """Asks until the answer is true; the last answer or error is in the failure."""
+    end = time.monotonic() + DEADLINE_S
+    last: Any = None
+    while time.monotonic() < end:
+        try:
+            if last := ask():
+                return last
+        except (OSError, ValueError, KeyError, IndexError) as error:
+            last = error
+        time.sleep(0.1)
+    raise AssertionError(f"{what}: {last!r}")
+
+
+def get(url: str) -> str:
+    with urllib.request.urlopen(url, timeout=5) as answer:
+        return answer.read().decode()
+
+
+@dataclass
+class Program:
+    popen: subprocess.Popen[str]
+    log: Path
+
+    def stop(self) -> int:
+        if self.popen.poll() is None:
+            self.popen.send_signal(signal.SIGTERM)
+        try:
+            return self.popen.wait(15)
+        except subprocess.TimeoutExpired:
+            self.popen.kill()
+            return self.popen.wait(5)
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Callable[..., Program]]:
+    programs: list[Program] = []
+
+    def run(*argv: str | Path) -> Program:
+        log = tmp_path / f"program{len(programs)}.log"
+        with log.open("w") as out:
+            popen = subprocess.Popen([str(a) for a in argv], stdout=out, stderr=out, text=True)
+        programs.append(Program(popen, log))
+        return programs[-1]
+
+    yield run
+    for program in reversed(programs):
+        program.stop()
+
+
+@dataclass
+class Exporter:
+    url: str
+    run: Path
+    program: Program
+    writer: Program
+
+
+@pytest.fixture
+def exporter(tmp_path: Path, start: Callable[..., Program]) -> Exporter:
+    """A run directory in which somebody counts, and the exporter of it."""
+    run = tmp_path / "run"
+    run.mkdir()
+    names = "\n".join(f'[[node]]\nname = "{node}"' for node in NODES)
+    (run / "cluster.toml").write_text(names + "\n")
+    writer = start(paths.build_dir() / "tests/unit/tools/exporter/page_writer", run, *NODES)
+    until("pages", lambda: "ready" in writer.log.read_text())
+    program = start(
+        paths.program("flitnet-exporter"), "--run", run, "--listen", "127.0.0.1:0"
+    )
+    port = until("exporter", lambda: re.search(r"port (\d+)", program.log.read_text())).group(1)
+    return Exporter(f"http://127.0.0.1:{port}", run, program, writer)
+
+
+def catalog() -> list[dict[str, Any]]:
+    done = subprocess.run(
+        [paths.program("flitnet-exporter"), "--catalog"],
+        capture_output=True, check=True, timeout=30,
+    )  # fmt: skip
+    return json.loads(done.stdout)
+
+
+def exported_names() -> set[str]:
+    names = set()
+    for metric in catalog():
+        names.add(metric["name"])
+        if metric["kind"] == "histogram":
+            names |= {metric["name"] + end for end in ("_bucket", "_sum", "_count")}
+    return names
+
+
+def test_promtool_likes_the_text(exporter: Exporter) -> None:
+    text = get(exporter.url + "/metrics")
+    done = subprocess.run(
+        [need("promtool"), "check", "metrics"],
+        input=text, capture_output=True, text=True, timeout=30,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    # exposer_* are prometheus-cpp's own.
+    complaints = [line for line in done.stderr.splitlines() if not line.startswith("exposer_")]
+    assert complaints == []
+
+
+def test_the_text_is_what_was_counted(exporter: Exporter) -> None:
+    text = get(exporter.url + "/metrics")
+    labels = 'node="n1",device="flitnet0",port="1"'
+    received = "flitnet_device_port_data_received_bytes_total{" + labels + "} 4000"
+    assert received in text.splitlines()
+    assert "flitnet_power_cap_watts 2.5" in text.splitlines()
+    # A program that ended well has had its last word, and keeps it.
+    done = 'flitnet_stream_delivered_frames_total{stream="s0",from="n0",to="n0"} 600'
+    assert done in text.splitlines()
+
+
+def test_a_killed_process_is_not_exported(exporter: Exporter) -> None:
+    assert "flitnet_power_cap_watts" in get(exporter.url + "/metrics")
+    exporter.writer.popen.kill()
+    exporter.writer.popen.wait(5)
+    text = get(exporter.url + "/metrics")
+    assert "flitnet_power_cap_watts" not in text
+    assert "flitnet_stream_delivered_frames_total" in text
+
+
+def test_garbage_pages_disturb_nobody(exporter: Exporter) -> None:
+    metrics = exporter.run / "metrics"
+    page = (metrics / "fabricd.page").read_bytes()
+    (metrics / "truncated.page").write_bytes(page[: len(page) // 3])
+    (metrics / "zeros.page").write_bytes(bytes(10_000))
+    (metrics / "text.page").write_text("no page at all")
+    assert "flitnet_power_cap_watts 2.5" in get(exporter.url + "/metrics")
+    assert exporter.program.popen.poll() is None
+
+
+def test_prometheus_scrapes_it(
+    exporter: Exporter, start: Callable[..., Program], tmp_path: Path
+) -> None:
+    prometheus = need("prometheus")
+    shutil.copytree(DASHBOARDS / "rules", tmp_path / "rules")
+    target = exporter.url.removeprefix("http://")
+    config = (DASHBOARDS / "prometheus.yml").read_text().replace("127.0.0.1:9748", target)
+    (tmp_path / "prometheus.yml").write_text(config)
+    port = free_port()
+    start(
+        prometheus, f"--config.file={tmp_path}/prometheus.yml",
+        f"--storage.tsdb.path={tmp_path}/tsdb", f"--web.listen-address=127.0.0.1:{port}",
+    )  # fmt: skip
+
+    def query(expression: str) -> list[dict[str, Any]]:
+        text = urllib.parse.quote(expression)
+        answer = json.loads(get(f"http://127.0.0.1:{port}/api/v1/query?query={text}"))
+        return answer["data"]["result"]
+
+    until("a scrape", lambda: query('up{job="flitnet"} == 1'))
+    words = until(
+        "a counter", lambda: query('flitnet_device_port_data_transmitted_bytes_total{node="n0"}')
+    )
+    assert words[0]["metric"]["device"] == "flitnet0"
+    # The recording rules have results, and the p99 is that of 20 us.
+    p99 = until("a rule", lambda: query("class:flitnet_latency_seconds:p99 > 0"))
+    assert 16e-6 < float(p99[0]["value"][1]) < 33e-6
+    until("rates", lambda: query("switch_port:flitnet_flits_per_emulated_second:rate10s > 0"))
+    rules = json.loads(get(f"http://127.0.0.1:{port}/api/v1/rules"))
+    for rule in rules["data"]["groups"][0]["rules"]:
+        assert rule["health"] == "ok", rule
+    # Every expression of the dashboard is PromQL that Prometheus takes.
+    for expression in dashboard_expressions():
+        query(expression)
+
+
+def test_node_exporter_reads_the_tree(exporter: Exporter, start: Callable[..., Program]) -> None:
+    node_exporter = need("prometheus-node-exporter")
+    tree = exporter.run / "sys"
+    until("the tree", lambda: (tree / "class/infiniband/n1-flitnet0/ports/1/state").exists())
+    port = free_port()
+    start(
+        node_exporter, f"--path.sysfs={tree}", "--collector.disable-defaults",
+        "--collector.infiniband", f"--web.listen-address=127.0.0.1:{port}",
+    )  # fmt: skip
+
+    def sample(name: str) -> float | None:
+        for line in get(f"http://127.0.0.1:{port}/metrics").splitlines():
+            if line.startswith(name + "{") and 'device="n1-flitnet0"' in line:
+                return float(line.rsplit(" ", 1)[1])
+        return None
+
+    # node_exporter turns words into bytes.
+    got = until("a count", lambda: sample("node_infiniband_port_data_received_bytes_total"))
+    assert got == 4000
+    until("counts", lambda: sample("node_infiniband_port_data_transmitted_bytes_total"))
+    assert sample("node_infiniband_state_id") == 4
+    assert sample("node_infiniband_physical_state_id") == 5
+    assert sample("node_infiniband_rate_bytes_per_second") == 50e6
+    assert sample("node_infiniband_port_packets_received_total") == 25
+    assert sample("node_infiniband_port_transmit_wait_total") == 7
+    success = 'node_scrape_collector_success{collector="infiniband"} 1'
+    assert success in get(f"http://127.0.0.1:{port}/metrics")
+
+
+def test_it_ends_cleanly(exporter: Exporter) -> None:
+    until("the tree", (exporter.run / "sys/nodes/n0").exists)
+    assert exporter.program.stop() == 0
+    assert not (exporter.run / "sys").exists()
+
+
+def test_bad_usage(tmp_path: Path) -> None:
+    def code(*argv: str) -> tuple[int, str]:
+        done = subprocess.run(
+            [paths.program("flitnet-exporter"), *argv], capture_output=True, text=True, timeout=30
+        )
+        return done.returncode, done.stderr
+
+    assert code()[0] == 2
+    assert code("--no-such-option")[0] == 2
+    for address in ("999.1.1.1:1", "127.0.0.1:99999", "127.0.0.1", "localhost:1", "127.0.0.1:"):
+        status, text = code("--run", str(tmp_path), "--listen", address)
+        assert (status, text.count("\n")) == (2, 1) and address in text
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        status, text = code("--run", str(tmp_path), "--listen", address)
+        assert status == 1 and f"cannot listen on {address}" in text
+    done = subprocess.run(
+        [paths.program("flitnet-exporter"), "--run", tmp_path, "--json"],
+        capture_output=True, check=True, timeout=30,
+    )  # fmt: skip
+    assert json.loads(done.stdout) == {"pages": []}
+
+
+def dashboard_expressions() -> list[str]:
+    panels = json.loads((DASHBOARDS / "grafana/flitnet.json").read_text())["panels"]
+    return [target["expr"] for panel in panels for target in panel["targets"]]
+
+
+def test_dashboards_name_what_exists() -> None:
+    known = exported_names()
+    rules = (DASHBOARDS / "rules/flitnet.yml").read_text()
+    recorded = set(re.findall(r"record: (\S+)", rules))
+    text = "\n".join(dashboard_expressions()) + rules
+    used = set(re.findall(r"(?<![\w:])flitnet_\w+(?![\w:])", text))
+    assert len(used) > 20
+    assert used <= known
+    named = set(re.findall(r"\b\w+:flitnet_\w+:\w+", "\n".join(dashboard_expressions())))
+    assert named and named <= recorded
+
+
+def test_prometheus_configuration_is_valid() -> None:
+    done = subprocess.run(
+        [need("promtool"), "check", "config", DASHBOARDS / "prometheus.yml"],
+        capture_output=True, text=True, timeout=30,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def free_port() -> int:
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+def test_a_real_cluster_is_exported(cluster2: Cluster) -> None:
+    """Every node is up, the clock runs, and the lane counters of the router are there."""
+
+    def series() -> dict[str, list[dict[str, Any]]]:
+        done = subprocess.run(
+            [paths.program("flitnet-exporter"), "--run", cluster2.run, "--json"],
+            capture_output=True, check=True, timeout=30,
+        )  # fmt: skip
+        found: dict[str, list[dict[str, Any]]] = {}
+        for page in json.loads(done.stdout)["pages"]:
+            assert page["alive"] and page["skipped"] == 0
+            for one in page["series"]:
+                found.setdefault(one["name"], []).append(one)
+        return found
+
+    def all_up() -> bool:
+        return [s["value"] for s in series()["flitnet_device_port_up"]] == [1, 1]
+
+    until("ports up", all_up)
+    before = series()["flitnet_clock_emulated_seconds_total"][0]["value"]
+    until("time", lambda: series()["flitnet_clock_emulated_seconds_total"][0]["value"] > before)
+    found = series()
+    lanes = {s["labels"]["vl"] for s in found["flitnet_switch_transmitted_flits_total"]}
+    assert lanes == {str(vl) for vl in range(16)}
+    assert set(found) <= {metric["name"] for metric in catalog()}

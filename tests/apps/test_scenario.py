@@ -1,0 +1,229 @@
+"""The demo as data, metric pages and reports: no processes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import struct
+import subprocess
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tools.flitnet import config, pages, scenario, screen
+from tools.flitnet.errors import UsageError
+from tools.flitnet.process import ProcessId, stop_all
+from tools.flitnet.report import StreamReport, report, total_of
+from tools.flitnet.scenario import Request, plan
+
+
+def test_every_node_sends_and_receives_the_asked_load() -> None:
+    for request in (Request(), Request(seed=7), Request(load=0.8, nodes=5), Request(mix="50:50")):
+        made = plan(request)
+        sent: Counter[str] = Counter()
+        received: Counter[str] = Counter()
+        for stream in made.streams:
+            assert stream.source != stream.target
+            sent[stream.source] += stream.rate_bps
+            received[stream.target] += stream.rate_bps
+        want = request.load * request.shares()[0] * request.link_mbps * 1e6
+        for node in made.nodes:
+            assert sent[node] == pytest.approx(want, rel=0.02)
+            assert received[node] == pytest.approx(want, rel=0.02)
+        names = [stream.name for stream in made.streams]
+        assert len(set(names)) == len(names)
+        assert made.best_effort_bps == round(
+            request.load * request.shares()[1] * request.link_mbps * 1e6
+        )
+
+
+def test_a_scenario_is_its_seed() -> None:
+    assert plan(Request(seed=3)) == plan(Request(seed=3))
+    assert plan(Request(seed=3)) != plan(Request(seed=4))
+
+
+def test_streams_have_their_own_phases() -> None:
+    made = plan(Request())
+    assert len({(s.clip, s.first_frame, s.phase_us) for s in made.streams}) == len(made.streams)
+
+
+def test_overload_asks_for_more_than_a_link() -> None:
+    made = plan(Request(overload=True))
+    per_node = sum(stream.rate_bps for stream in made.streams) / 8
+    assert per_node > 1.2 * 400e6
+
+
+def test_a_load_that_no_clip_fits_is_refused() -> None:
+    with pytest.raises(UsageError, match="--load 0.01: no clip fits"):
+        plan(Request(load=0.01, link_mbps=100))
+
+
+def test_plan_text_has_a_line_per_stream() -> None:
+    made = plan(Request())
+    lines = made.plan_text(Path("clips")).splitlines()
+    assert len(lines) == len(made.streams)
+    assert lines[0].startswith("name=s000-") and ",clip=clips/t" in lines[0]
+
+
+def test_flits_of_full_and_short_packets() -> None:
+    header = scenario.PIECE_HEADER_BYTES
+    assert scenario.flits_of(612 - header) == 40
+    assert scenario.flits_of(613 - header) == 40 + 2  # 27 bytes
+    assert scenario.flits_of(2 * 612 - header) == 80
+    assert scenario.flits_of(32 * 612 - header) == 32 * 40
+    assert scenario.flits_of(32 * 612 - header + 1) == 32 * 40 + 6  # a header and a byte
+
+
+def test_toml_is_read_back() -> None:
+    nodes = [{"name": "a"}, {"name": "b"}]
+    tables = {"network": {"nodes": 2}, "clock": {"mode": "real"}, "node": nodes}
+    made = config.parse(config.to_toml(tables))
+    assert made.node_names == ("a", "b")
+    with pytest.raises(UsageError, match="cluster.toml: "):
+        config.parse("[network\n")
+    assert len(config.parse('[network]\ntopology = "mesh"\nk = 3\n').node_names) == 9
+    assert len(config.parse("").node_names) == 8
+    assert config.parse("network = 3\n").node_names == ()
+
+
+# Metric pages, written by hand as emu/metrics/layout.h says.
+
+
+def write_page(path: Path, series: list[tuple[str, str, int, float, list[int]]]) -> None:
+    """series: (name, labels, kind, scale, words)"""
+    entries, words = b"", []
+    for name, labels, kind, scale, values in series:
+        entries += pages.SERIES.pack(
+            name.encode(), labels.encode(), scale, len(words), len(values), 0, kind
+        )
+        words += values
+    header = pages.HEADER.pack(
+        pages.MAGIC, pages.VERSION, 1, len(series), len(words), len(series), pages.SERIES.size,
+        0, b"test",
+    )  # fmt: skip
+    path.write_bytes(header + entries + struct.pack(f"<{len(words)}Q", *words))
+
+
+def gauge(value: float) -> list[int]:
+    return [struct.unpack("<Q", struct.pack("<d", value))[0]]
+
+
+def histogram(values: list[int]) -> list[int]:
+    words = [len(values), sum(values)] + [0] * pages.BUCKETS
+    for value in values:  # as histogram_bucket does
+        octave = value.bit_length() - 1
+        bucket = value if value < 16 else 16 * (octave - 4) + (value >> (octave - 4))
+        words[2 + bucket] += 1
+    return words
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    (tmp_path / "metrics").mkdir()
+    labels = "stream=s0,from=n0,to=n1"
+    write_page(tmp_path / "metrics" / "sender.page", [
+        ("flitnet_stream_transmitted_frames_total", labels, 0, 1.0, [600]),
+        ("flitnet_stream_admitted", labels, 1, 1.0, gauge(1.0)),
+        ("flitnet_stream_admitted", "stream=s1,from=n0,to=n1", 1, 1.0, gauge(0.0)),
+        ("flitnet_stream_rejected_by_switch", "stream=s1,from=n0,to=n1", 1, 1.0, gauge(3.0)),
+    ])  # fmt: skip
+    write_page(tmp_path / "metrics" / "receiver.page", [
+        ("flitnet_stream_delivered_frames_total", labels, 0, 1.0, [598]),
+        ("flitnet_stream_late_frames_total", labels, 0, 1.0, [2]),
+        ("flitnet_stream_deadline_missing_time_seconds", labels, 1, 1.0, gauge(0.004)),
+        ("flitnet_class_latency_seconds", "node=n0,device=d,class=control", 2, 1e-9,
+         histogram([1000] * 99 + [64000])),
+        ("flitnet_class_latency_seconds", "node=n1,device=d,class=control", 2, 1e-9,
+         histogram([1000] * 100)),
+        ("flitnet_class_received_packets_total", "node=n0,device=d,class=control", 0, 1.0, [200]),
+        ("flitnet_clock_mode", "mode=elastic", 1, 1.0, gauge(1.0)),
+        ("flitnet_attach_up", "node=n0,side=fabric,kind=shm", 1, 1.0, gauge(1.0)),
+    ])  # fmt: skip
+    return tmp_path
+
+
+def test_report_joins_sender_and_receiver(run: Path) -> None:
+    made = report(pages.read(run), {"network": {"link_mbps": 400}})
+    first, second = made.streams
+    assert (first.frames_sent, first.frames_delivered, first.admitted) == (600, 598, True)
+    assert first.dmt_ms == pytest.approx(4.0)
+    assert (second.admitted, second.rejected_by) == (False, "r3")
+    assert made.undelivered() == 2
+    control = made.classes["control"]
+    assert control.packets == 200
+    assert control.latency_us_mean == pytest.approx((199 * 1.0 + 64) / 200)
+    assert control.latency_us_p99 == pytest.approx(1.0, rel=0.05)
+    assert made.clock["mode"] == "elastic" and made.nodes == 1
+    total = total_of(made.streams)
+    assert (total.admitted, total.refused, total.dmp) == (1, 1, pytest.approx(2 / 598))
+
+
+def test_report_has_the_documented_keys(run: Path) -> None:
+    value = report(pages.read(run), {}).to_dict()
+    assert {"nodes", "link_mbps", "flit_bits", "seconds", "clock", "streams", "classes", "power",
+            "lost", "duplicated"} <= set(value)  # fmt: skip
+    assert {"mode", "dilation", "lag_us_p99"} <= set(value["clock"])
+    assert {"name", "from", "to", "admitted", "rejected_by", "frames_sent", "frames_delivered",
+            "bytes_corrupt", "dmp", "dmt_ms", "interval_ms_mean", "interval_ms_sd",
+            } <= set(value["streams"][0])  # fmt: skip
+    assert set(value["classes"]) == {"control", "real_time", "best_effort"}
+    assert set(value["classes"]["control"]) == {"packets", "latency_us_mean", "latency_us_p99"}
+    assert set(value["power"]) == {"cap_w", "mean_w", "max_w"}
+
+
+@pytest.mark.parametrize("size", [0, 64, 128, 300, 128 + 320 * 4 + 8])
+def test_torn_and_foreign_pages_are_skipped(run: Path, size: int) -> None:
+    page = run / "metrics" / "sender.page"
+    page.write_bytes(page.read_bytes()[:size])
+    (run / "metrics" / "noise.page").write_bytes(os.urandom(5000))
+    made = report(pages.read(run), {})
+    assert any(stream.frames_delivered == 598 for stream in made.streams)
+
+
+def test_screen_shows_the_worst_ten_and_the_total(run: Path) -> None:
+    from rich.console import Console
+
+    made = report(pages.read(run), {})
+    made.streams = [
+        StreamReport(f"s{i:02d}", "n0", "n1", True, frames_delivered=10, dmp=i / 100)
+        for i in range(30)
+    ]
+    console = Console(width=120, record=True, file=open(os.devnull, "w"))
+    console.print(screen.screen(screen.View("demo", made)))
+    text = console.export_text()
+    assert "s29" in text and "s20" in text and "s19" not in text
+    assert "30 admitted, 0 refused" in text and "cap" in text
+    assert "lost" in screen.summary(made) and "\n" not in screen.progress_line(made)
+
+
+# Processes by identity.
+
+
+def test_a_reused_pid_is_not_signalled() -> None:
+    sleeper = subprocess.Popen(["sleep", "60"])
+    try:
+        real = ProcessId.of(sleeper.pid)
+        assert real is not None and real.alive()
+        stranger = ProcessId(real.pid, real.start_ticks - 1)  # the pid's former owner
+        assert not stranger.alive() and not stranger.signal(signal.SIGKILL)
+        assert stop_all([stranger]) == [] and real.alive()
+        assert stop_all([real]) == []
+        assert sleeper.wait(5) == -signal.SIGTERM
+        assert not real.alive()
+    finally:
+        sleeper.kill()
+        sleeper.wait()
+
+
+def test_who_ignores_sigterm_is_killed() -> None:
+    code = "trap '' TERM; echo ready; while :; do sleep 0.1; done"
+    stubborn = subprocess.Popen(["sh", "-c", code], stdout=subprocess.PIPE)
+    assert stubborn.stdout is not None
+    stubborn.stdout.readline()
+    identity = ProcessId.of(stubborn.pid)
+    assert identity is not None
+    begin = time.monotonic()
+    assert stop_all([identity], grace_s=0.2) == [identity]
+    assert stubborn.wait(5) == -signal.SIGKILL and time.monotonic() - begin < 5

@@ -1,0 +1,253 @@
+// engine_bench: cost of a cycle of the engine, sources and sinks included, on one core.
+//   engine_bench [--quick] [--json FILE]
+//   engine_bench --only CASE [--cycles N]     one run, prints ns per cycle; valgrind runs this
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <ctime>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tests/bench/engine/workload.h"
+#include "tests/model/plain_network.h"
+
+namespace bench {
+namespace {
+
+struct Options {
+  bool quick = false;
+  std::string json;
+  std::string only;
+  emu::Cycle cycles = 200'000;
+};
+
+struct Run {
+  double ns_per_cycle = 0;
+  double delivered = 0;  // flits per node and cycle
+  double flit_hops_per_cycle = 0;
+};
+
+struct Result {
+  std::string name;
+  double ns_per_cycle;
+  double ns_per_flit_hop;
+  double delivered;
+  std::optional<double> instructions_per_cycle;
+  double plain_ratio;
+};
+
+// Processor time of this thread: the engine never waits, and a shared machine takes turns.
+double cpu_ns() {
+  timespec now{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) * 1e9 + static_cast<double>(now.tv_nsec);
+}
+
+double hops_so_far(const fabric::Network& network) {
+  std::uint64_t flits = 0;
+  for (int r = 0; r < network.routers(); ++r) {
+    const auto router = static_cast<emu::RouterId>(r);
+    for (int p = 0; p < network.ports(router); ++p)
+      for (const auto& lane : network.router_counters(router, static_cast<emu::PortId>(p)).sent)
+        flits += lane.flits;
+  }
+  return static_cast<double>(flits);
+}
+
+Run run_fast(const Case& which, emu::Cycle cycles, std::uint64_t seed) {
+  auto network = fabric::Network::make(which.spec).value();
+  Workload workload(which, network->nodes(), seed);
+  std::uint64_t flits = 0;
+  const auto advance = [&](emu::Cycle until) {
+    while (network->now() < until) {
+      workload.feed(network->now() + kBatch, [&](emu::NodeId node, const hca::SendPacket& packet) {
+        network->submit(node, packet);
+      });
+      network->step(kBatch);
+      for (const auto& event : network->delivered()) flits += event.flits;
+      network->clear_events();
+    }
+  };
+  advance(cycles / 10);  // the queues fill
+  flits = 0;
+  const double hops = hops_so_far(*network);
+  const emu::Cycle from = network->now();
+  const double start = cpu_ns();
+  advance(from + cycles);
+  const double ns = (cpu_ns() - start);
+  const auto ran = static_cast<double>(network->now() - from);
+  return {.ns_per_cycle = ns / ran,
+          .delivered = static_cast<double>(flits) / ran / network->nodes(),
+          .flit_hops_per_cycle = (hops_so_far(*network) - hops) / ran};
+}
+
+double plain_ns_per_cycle(const Case& which, emu::Cycle cycles) {
+  model::PlainNetwork network(which.spec, nullptr);
+  const auto probe = fabric::Network::make(which.spec).value();
+  Workload workload(which, probe->nodes(), 1);
+  const double start = cpu_ns();
+  while (network.now() < cycles) {
+    workload.feed(network.now() + kBatch, [&](emu::NodeId node, const hca::SendPacket& packet) {
+      network.submit(node, packet);
+    });
+    for (emu::Cycle c = 0; c < kBatch; ++c) network.step();
+    network.delivered.clear();
+    network.injected.clear();
+  }
+  return (cpu_ns() - start) / static_cast<double>(network.now());
+}
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+// Runs itself under callgrind; the count it prints, or nothing when there is no valgrind.
+std::optional<double> instructions_of(const std::string& name, emu::Cycle cycles) {
+  int ends[2];
+  if (pipe(ends) != 0) return std::nullopt;
+  const std::string count = fmt::format("{}", cycles);
+  const std::string self = std::filesystem::read_symlink("/proc/self/exe").string();
+  const char* argv[] = {"valgrind",   "--tool=callgrind", "--callgrind-out-file=/dev/null",
+                        self.c_str(), "--only",           name.c_str(),
+                        "--cycles",   count.c_str(),      nullptr};
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_adddup2(&actions, ends[1], STDERR_FILENO);
+  posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
+  posix_spawn_file_actions_addclose(&actions, ends[0]);
+  pid_t child = 0;
+  const int failed =
+      posix_spawnp(&child, argv[0], &actions, nullptr, const_cast<char* const*>(argv), environ);
+  posix_spawn_file_actions_destroy(&actions);
+  close(ends[1]);
+  std::string text;
+  char buffer[4096];
+  for (ssize_t n = 0; failed == 0 && (n = read(ends[0], buffer, sizeof buffer)) > 0;)
+    text.append(buffer, static_cast<std::size_t>(n));
+  close(ends[0]);
+  if (failed != 0) return std::nullopt;
+  int status = 0;
+  waitpid(child, &status, 0);
+  const std::size_t at = text.find("Collected :");
+  if (status != 0 || at == std::string::npos) return std::nullopt;
+  return std::strtod(text.c_str() + at + 11, nullptr);
+}
+
+// Set-up is the same in a short and a long run, so their difference is cycles alone.
+std::optional<double> instructions_per_cycle(const Case& which) {
+  constexpr emu::Cycle kShort = 6400;
+  constexpr emu::Cycle kLong = 3 * kShort;
+  const auto low = instructions_of(which.name, kShort);
+  if (!low) return std::nullopt;
+  const auto high = instructions_of(which.name, kLong);
+  if (!high) return std::nullopt;
+  // A run executes a tenth more to fill the queues.
+  return (*high - *low) / (1.1 * static_cast<double>(kLong - kShort));
+}
+
+Result measure(const Case& which, const Options& options) {
+  const int repeats = options.quick ? 3 : 9;
+  const emu::Cycle cycles = options.quick ? 50'000 : options.cycles;
+  std::vector<double> ns;
+  Run run;
+  for (int i = 0; i < repeats; ++i) {
+    run = run_fast(which, cycles, static_cast<std::uint64_t>(1 + i));
+    ns.push_back(run.ns_per_cycle);
+  }
+  const double cycle_ns = median(ns);
+  return {.name = which.name,
+          .ns_per_cycle = cycle_ns,
+          .ns_per_flit_hop = cycle_ns / run.flit_hops_per_cycle,
+          .delivered = run.delivered,
+          .instructions_per_cycle = instructions_per_cycle(which),
+          .plain_ratio = plain_ns_per_cycle(which, options.quick ? 2'000 : 10'000) / cycle_ns};
+}
+
+std::string to_json(const std::vector<Result>& results) {
+  std::string text = "{\"results\":[";
+  for (const Result& r : results) {
+    const std::string instructions =
+        r.instructions_per_cycle ? fmt::format("{:.1f}", *r.instructions_per_cycle) : "null";
+    text += fmt::format(
+        "{}\n{{\"case\":\"{}\",\"ns_per_cycle\":{:.2f},\"ns_per_flit_hop\":{:.2f},"
+        "\"delivered\":{:.4f},\"instructions_per_cycle\":{},\"plain_ratio\":{:.1f}}}",
+        &r == results.data() ? "" : ",", r.name, r.ns_per_cycle, r.ns_per_flit_hop, r.delivered,
+        instructions, r.plain_ratio);
+  }
+  return text + "\n]}\n";
+}
+
+int run_all(const Options& options) {
+  std::vector<Result> results;
+  fmt::print("{:<24}{:>10}{:>14}{:>11}{:>14}{:>13}\n", "case", "ns/cycle", "ns/flit-hop",
+             "delivered", "instr/cycle", "plain/fast");
+  for (const Case& which : all_cases()) {
+    const Result& r = results.emplace_back(measure(which, options));
+    fmt::print("{:<24}{:>10.1f}{:>14.2f}{:>11.3f}{:>14}{:>12.1f}x\n", r.name, r.ns_per_cycle,
+               r.ns_per_flit_hop, r.delivered,
+               r.instructions_per_cycle ? fmt::format("{:.0f}", *r.instructions_per_cycle) : "-",
+               r.plain_ratio);
+    std::fflush(stdout);
+  }
+  if (options.json.empty()) return 0;
+  std::FILE* file = std::fopen(options.json.c_str(), "w");
+  if (file == nullptr) {
+    fmt::print(stderr, "engine_bench: cannot write {}\n", options.json);
+    return 1;
+  }
+  const std::string text = to_json(results);
+  const bool written = std::fwrite(text.data(), 1, text.size(), file) == text.size();
+  return std::fclose(file) == 0 && written ? 0 : 1;
+}
+
+int run_one(const Options& options) {
+  for (const Case& which : all_cases()) {
+    if (which.name != options.only) continue;
+    const Run run = run_fast(which, options.cycles, 1);
+    fmt::print("{} {:.2f} ns per cycle, {:.4f} delivered\n", which.name, run.ns_per_cycle,
+               run.delivered);
+    return 0;
+  }
+  fmt::print(stderr, "engine_bench: no case {}\n", options.only);
+  return 2;
+}
+
+std::optional<Options> parse(int argc, char** argv) {
+  Options options;
+  for (int i = 1; i < argc; ++i) {
+    const std::string word = argv[i];
+    const bool has_value = i + 1 < argc;
+    if (word == "--quick") {
+      options.quick = true;
+    } else if (word == "--json" && has_value) {
+      options.json = argv[++i];
+    } else if (word == "--only" && has_value) {
+      options.only = argv[++i];
+    } else if (word == "--cycles" && has_value) {
+      options.cycles = std::strtoull(argv[++i], nullptr, 10);
+    } else {
+      fmt::print(stderr,
+                 "usage: engine_bench [--quick] [--json FILE] [--only CASE [--cycles N]]\n");
+      return std::nullopt;
+    }
+  }
+  return options;
+}
+
+}  // namespace
+}  // namespace bench
+
+int main(int argc, char** argv) {
+  const auto options = bench::parse(argc, argv);
+  if (!options) return 2;
+  return options->only.empty() ? bench::run_all(*options) : bench::run_one(*options);
+}

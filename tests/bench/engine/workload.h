@@ -1,0 +1,48 @@
+// The load of the engine benchmark: Poisson packets of 40 flits to uniform other nodes, 80:20
+// real-time to best effort, handed in and drained in batches of cycles as fabricd does it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "emu/base/prng.h"
+#include "fabric/router/network.h"
+
+namespace bench {
+
+struct Case {
+  std::string name;  // shape/scheduler/load
+  fabric::NetworkSpec spec;
+  double load;  // of each HCA's link
+};
+std::vector<Case> all_cases();
+
+// Sources of one case; `submit` takes (node, packet).
+class Workload {
+ public:
+  Workload(const Case& which, int nodes, std::uint64_t seed);
+
+  // Hands in everything that launches before `end`.
+  template <class Submit>
+  void feed(emu::Cycle end, Submit&& submit) {
+    for (std::size_t n = 0; n < next_.size(); ++n) {
+      while (next_[n] < static_cast<double>(end)) {
+        submit(static_cast<emu::NodeId>(n), packet(static_cast<emu::NodeId>(n)));
+        next_[n] += random_.exponential(gap_);
+      }
+    }
+  }
+
+ private:
+  hca::SendPacket packet(emu::NodeId src);
+
+  emu::Prng random_;
+  double gap_;  // mean cycles between packets of a node
+  std::vector<double> next_;
+};
+
+inline constexpr std::uint16_t kPacketFlits = 40;
+inline constexpr emu::Cycle kBatch = 64;
+
+}  // namespace bench

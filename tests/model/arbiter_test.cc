@@ -1,0 +1,138 @@
+// Each scheduler of emu/lane against its plain version: the same random events, the same choices.
+#include <gtest/gtest.h>
+
+#include <deque>
+
+#include "emu/base/prng.h"
+#include "emu/lane/stamps.h"
+#include "emu/lane/turns.h"
+#include "tests/model/plain_scheduler.h"
+
+namespace model {
+namespace {
+
+using emu::SchedulerKind;
+constexpr emu::LaneMask kControl = 0x8000;
+
+std::vector<Waiting> lanes_of(emu::LaneMask mask) {
+  std::vector<Waiting> waiting;
+  for (emu::Vl v = 0; v < emu::kVlCount; ++v)
+    if ((mask >> v) & 1) waiting.push_back({v, 0});
+  return waiting;
+}
+
+emu::LaneMask random_mask(emu::Prng& random) {
+  auto mask = static_cast<emu::LaneMask>(random());
+  if (random.below(2) == 0) mask = static_cast<emu::LaneMask>(mask & random());
+  if (random.below(4) != 0) mask = static_cast<emu::LaneMask>(mask & ~kControl);
+  return mask;
+}
+
+template <class Fast>
+void compare_turns(SchedulerKind kind, std::uint64_t seed) {
+  SCOPED_TRACE(testing::Message() << "seed " << seed);
+  emu::Prng random(seed);
+  emu::VlWeights weights;
+  for (auto& w : weights.high) w = static_cast<std::uint16_t>(random.below(5));
+  for (auto& w : weights.low) w = static_cast<std::uint16_t>(random.below(3));
+  weights.pointer = seed % 2 == 0 ? emu::PointerKind::fast : emu::PointerKind::slow;
+  weights.high_limit =
+      seed % 3 == 0 ? emu::kLimitUnbounded : static_cast<std::uint8_t>(random.below(7));
+  Fast fast;
+  fast.configure(kind, {}, kControl);
+  std::vector<std::unique_ptr<PlainScheduler>> plain;
+  for (unsigned port = 0; port < emu::kPortsMax; ++port) {
+    fast.set_weights(port, weights);
+    plain.push_back(make_plain_scheduler(kind, weights, kControl));
+  }
+  for (int i = 0; i < 20000; ++i) {
+    const unsigned port = random.below(emu::kPortsMax);
+    const emu::LaneMask mask = random_mask(random);
+    const emu::Pick pick = fast.template pick<true>(port, mask);
+    if (mask == 0) {
+      ASSERT_EQ(pick.key(), emu::kNoStamp);
+      continue;
+    }
+    const Choice choice = plain[port]->choose(lanes_of(mask));
+    ASSERT_EQ(pick.lane(), choice.lane) << "event " << i;
+    ASSERT_EQ(pick.key(), choice.urgency == kMostUrgent ? 0 : choice.urgency) << "event " << i;
+    if (random.below(3) == 0) continue;  // not granted: nothing may change
+    fast.granted_slot(emu::lane_slot(port, pick.lane()));
+    plain[port]->granted(choice.lane);
+  }
+}
+
+TEST(Arbiter, RoundRobin) {
+  for (std::uint64_t seed = 1; seed <= 6; ++seed)
+    compare_turns<emu::RoundRobin>(SchedulerKind::round_robin, seed);
+}
+TEST(Arbiter, TwoLevel) {
+  for (std::uint64_t seed = 1; seed <= 24; ++seed)
+    compare_turns<emu::TwoLevel>(SchedulerKind::two_level, seed);
+}
+TEST(Arbiter, OneLevel) {
+  for (std::uint64_t seed = 1; seed <= 12; ++seed)
+    compare_turns<emu::TwoLevel>(SchedulerKind::wrr, seed);
+}
+
+// One input port with 16 lanes of up to 15 flits: arrivals, grants, epochs.
+void compare_stamps(SchedulerKind kind, std::uint64_t seed) {
+  SCOPED_TRACE(testing::Message() << "seed " << seed);
+  emu::Prng random(seed);
+  std::array<emu::Vtick, emu::kVlCount> vticks{};
+  for (auto& v : vticks)
+    v = static_cast<emu::Vtick>(random.below(2) == 0 ? random.below(50) : random.below(32768));
+  emu::Cycle now = 16384 * 5 - 3000;
+  emu::InputStamps fast;
+  fast.configure(kind, vticks, kControl);
+  const auto plain = make_plain_scheduler(kind, {}, kControl);
+  std::vector<PlainClock> clocks;
+  std::array<std::deque<Stamp>, emu::kVlCount> queued;
+  for (const emu::Vtick vtick : vticks) clocks.emplace_back(kind, vtick, now);
+  constexpr unsigned kPort = 3;
+  for (int i = 0; i < 60000; ++i) {
+    const auto lane = static_cast<emu::Vl>(random.below(emu::kVlCount));
+    if (queued[lane].size() < 15 && random.below(2) == 0) {
+      if (random.below(8) == 0) {
+        const auto vtick = static_cast<emu::Vtick>(random.below(400));
+        fast.head(kPort, lane, vtick);
+        clocks[lane].head(vtick);
+      }
+      fast.arrive(kPort, lane, emu::stamp_now(now));
+      queued[lane].push_back(clocks[lane].stamp(now, now));
+    }
+    const emu::LaneMask may = random_mask(random);
+    std::vector<Waiting> waiting;
+    emu::LaneMask mask = 0;
+    for (emu::Vl v = 0; v < emu::kVlCount; ++v) {
+      if (((may >> v) & 1) == 0 || queued[v].empty()) continue;
+      waiting.push_back({v, queued[v].front()});
+      mask = static_cast<emu::LaneMask>(mask | 1 << v);
+    }
+    if (!waiting.empty()) {
+      const Choice choice = plain->choose(waiting);
+      ASSERT_EQ(fast.pick<true>(kPort, mask).lane(), choice.lane) << "event " << i;
+      fast.granted(kPort, choice.lane);
+      queued[choice.lane].pop_front();
+    }
+    if (++now % emu::kStampPeriod != 0) continue;
+    fast.age(emu::kStampPeriod);
+    for (auto& clock : clocks) clock.age(now);
+    for (auto& stamps : queued)
+      for (Stamp& stamp : stamps) stamp = std::max(stamp, oldest_stamp(now));
+  }
+}
+
+TEST(Arbiter, Fcfs) {
+  for (std::uint64_t seed = 1; seed <= 3; ++seed) compare_stamps(SchedulerKind::fcfs, seed);
+}
+TEST(Arbiter, VirtualClock) {
+  for (std::uint64_t seed = 1; seed <= 3; ++seed)
+    compare_stamps(SchedulerKind::virtual_clock, seed);
+}
+TEST(Arbiter, FineGrainedVirtualClock) {
+  for (std::uint64_t seed = 1; seed <= 3; ++seed) compare_stamps(SchedulerKind::fgvc, seed);
+}
+
+}  // namespace
+}  // namespace model

@@ -1,0 +1,142 @@
+// Fast engine against plain model under random load: every scheduler on the single switch and on
+// meshes, many seeds, each printed when it fails.
+#include <gtest/gtest.h>
+
+#include "tests/model/random_load.h"
+
+namespace model {
+namespace {
+
+using emu::SchedulerKind;
+
+constexpr SchedulerKind kKinds[] = {SchedulerKind::fcfs,          SchedulerKind::round_robin,
+                                    SchedulerKind::virtual_clock, SchedulerKind::fgvc,
+                                    SchedulerKind::wrr,           SchedulerKind::two_level};
+constexpr const char* kKindNames[] = {"fcfs", "rr", "vclk", "fgvc", "wrr", "two_level"};
+
+class EveryScheduler : public testing::TestWithParam<SchedulerKind> {
+ protected:
+  RunOptions options() const {
+    RunOptions o;
+    o.spec.scheduler = GetParam();
+    o.spec.lane_vtick = fabric::default_lane_vticks(o.spec.lanes_of_class);
+    for (unsigned v = 0; v < emu::kVlCount; ++v) {
+      o.spec.weights.high[v] = static_cast<std::uint16_t>(v >= 4 ? 4 : 0);
+      o.spec.weights.low[v] = static_cast<std::uint16_t>(v < 4 ? 2 : 0);
+    }
+    return o;
+  }
+  static RunOptions mesh(RunOptions o, int side, int nodes_per_router) {
+    o.spec.topology = fabric::TopologyKind::mesh;
+    o.spec.mesh_k = side;
+    o.spec.nodes_per_router = nodes_per_router;
+    return o;
+  }
+};
+
+TEST_P(EveryScheduler, SingleSwitchAtAllLoads) {
+  for (std::uint64_t seed = 1; seed <= 6; ++seed) {
+    RunOptions o = options();
+    o.seed = seed;
+    o.load = 0.2 * static_cast<double>(seed);
+    compare_engines(o);
+    if (HasFatalFailure()) return;
+  }
+}
+
+TEST_P(EveryScheduler, SingleSwitchHotSpotWithFewLanes) {
+  for (std::uint64_t seed = 11; seed <= 14; ++seed) {
+    RunOptions o = options();
+    o.seed = seed;
+    o.load = 0.7;
+    o.hot_spot = true;
+    o.lanes = seed % 2 == 0 ? 2 : 5;
+    o.cycles = 2500;
+    compare_engines(o);
+    if (HasFatalFailure()) return;
+  }
+}
+
+TEST_P(EveryScheduler, ShortMessagesFillTheRings) {
+  for (std::uint64_t seed = 21; seed <= 24; ++seed) {
+    RunOptions o = options();
+    o.seed = seed;
+    o.flits_max = 3;
+    o.load = 1.0;
+    o.hot_spot = seed % 2 == 0;
+    o.lanes = 3;
+    o.cycles = 1500;
+    o.spec.vc_buf_size = seed % 2 == 0 ? 15 : 10;
+    compare_engines(o);
+    if (HasFatalFailure()) return;
+  }
+}
+
+TEST_P(EveryScheduler, BufferSizesAndLinkDelays) {
+  std::uint64_t seed = 31;
+  for (const int buffer : {1, 2, 3, 7, 15}) {
+    for (const int delay : {1, 2, 5}) {
+      RunOptions o = options();
+      o.seed = seed++;
+      o.spec.vc_buf_size = buffer;
+      o.spec.link_delay = delay;
+      o.spec.nodes = 3 + delay;
+      o.cycles = 800;
+      compare_engines(o);
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+TEST_P(EveryScheduler, Meshes) {
+  std::uint64_t seed = 51;
+  for (const int side : {2, 3, 4}) {
+    for (const int nodes_per_router : {1, 2}) {
+      RunOptions o = mesh(options(), side, nodes_per_router);
+      o.seed = seed++;
+      o.load = 0.4;
+      o.cycles = 1200;
+      o.shuffle_routers = true;
+      o.hot_spot = side == 3;
+      compare_engines(o);
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+// Stamps are renumbered every 16384 cycles; old flits, debts and idle time must survive that.
+TEST_P(EveryScheduler, AcrossStampEpochs) {
+  for (std::uint64_t seed = 61; seed <= 63; ++seed) {
+    RunOptions o = options();
+    o.seed = seed;
+    o.spec.start = 16384 * seed - 1000;
+    o.cycles = 3000;
+    o.load = 1.2;
+    o.spec.packets_per_node = 20000;
+    compare_engines(o);
+    o.spec.start = (1ULL << 40) - 500;
+    o.load = 0.02;
+    o.jump_idle = true;
+    compare_engines(o);
+    if (HasFatalFailure()) return;
+  }
+}
+
+// The queue of a lane at the HCA grows far older than a stamp can tell.
+TEST_P(EveryScheduler, BacklogOlderThanAnEpoch) {
+  RunOptions o = options();
+  o.seed = 71;
+  o.spec.nodes = 3;
+  o.hot_spot = true;
+  o.load = 2.5;
+  o.cycles = 15000;
+  o.spec.packets_per_node = 60000;
+  compare_engines(o);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, EveryScheduler, testing::ValuesIn(kKinds), [](const auto& param) {
+  return std::string(kKindNames[static_cast<int>(param.param)]);
+});
+
+}  // namespace
+}  // namespace model

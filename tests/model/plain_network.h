@@ -1,0 +1,165 @@
+// The fabric and its HCAs once more, written for reading: real flits in real queues, one stage
+// after the other, as fabric/router/README.md says. Slow. The random-load test compares every event
+// of the fast engine with it. Shares with the engine only the values of its interface and the
+// graph.
+#pragma once
+
+#include <array>
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "fabric/route/table.h"
+#include "fabric/router/control_hook.h"
+#include "fabric/router/spec.h"
+#include "fabric/topo/graph.h"
+#include "hca/wire/packet.h"
+#include "tests/model/plain_scheduler.h"
+
+namespace model {
+
+struct PlainMessage {
+  hca::SendPacket packet;
+  emu::NodeId src = 0;
+  emu::NodeId dest = 0;
+  int flits = 0;
+  emu::Vl vl_in = 0;
+  emu::Cycle launch = 0;
+  emu::Cycle head_cycle = 0;
+  emu::RouterId rejected_by = emu::kNoRouter;
+  bool is_answer = false;
+};
+using MessagePtr = std::shared_ptr<PlainMessage>;
+
+struct Flit {
+  MessagePtr message;
+  int number = 0;  // 0: head; message->flits - 1: tail
+  Stamp stamp = 0;
+  bool is_head() const { return number == 0; }
+  bool is_tail() const { return number == message->flits - 1; }
+};
+
+struct LinkFlit {
+  emu::Cycle arrives;
+  emu::Vl lane;
+  Flit flit;
+};
+struct LinkCredit {
+  emu::Cycle arrives;
+  emu::Vl lane;
+};
+// One direction of a cable: flits one way, credits for them the other way.
+struct Link {
+  std::deque<LinkFlit> flits;
+  std::deque<LinkCredit> credits;
+};
+
+struct LaneAt {
+  int port;
+  emu::Vl lane;
+  bool operator==(const LaneAt&) const = default;
+};
+
+struct InputLane {
+  enum class State { idle, arbitrating, waiting, active };
+  State state = State::idle;  // of the message at the front
+  LaneAt out{};               // its output lane, once routed
+  std::deque<Flit> buffer;
+  std::optional<PlainClock> clock;
+  int next_number = 0;  // of the flit that must arrive next
+};
+
+struct OutputLane {
+  std::deque<Flit> buffer;
+  int credits = 0;
+  std::optional<LaneAt> owner;
+  std::deque<LaneAt> line;  // heads that wait for it
+};
+
+struct PlainPort {
+  std::array<InputLane, emu::kVlCount> in;
+  std::array<OutputLane, emu::kVlCount> out;
+  std::unique_ptr<PlainScheduler> scheduler;
+  int last_served = -1;   // by the VC multiplexer
+  Link* to_me = nullptr;  // null: nothing is attached
+  Link* from_me = nullptr;
+};
+
+struct PlainRouter {
+  emu::RouterId id = 0;
+  std::vector<PlainPort> ports;
+};
+
+struct SourceLane {
+  std::deque<MessagePtr> queue;
+  int sent = 0;     // flits of the first that have left
+  Stamp stamp = 0;  // of its next flit
+  std::optional<PlainClock> clock;
+  int credits = 0;
+};
+
+struct PlainHca {
+  emu::NodeId node = 0;
+  std::array<SourceLane, emu::kVlCount> lanes;
+  std::array<int, emu::kVlCount> next_number{};  // of the flit that must arrive next
+  std::unique_ptr<PlainScheduler> scheduler;
+  Link* to_me = nullptr;
+  Link* from_me = nullptr;
+};
+
+class PlainNetwork {
+ public:
+  PlainNetwork(const fabric::NetworkSpec& spec, fabric::ControlHook* hook);
+
+  emu::Cycle now() const { return now_; }
+  void submit(emu::NodeId src, const hca::SendPacket& packet);
+  void step();
+  void set_weights(emu::RouterId router, emu::PortId port, const emu::VlWeights& weights);
+  void set_wire_weights(emu::NodeId node, const emu::VlWeights& weights);
+  void set_lane_vtick(emu::RouterId router, emu::PortId port, emu::Vl lane, emu::Vtick vtick);
+  void set_wire_vtick(emu::NodeId node, emu::Vl lane, emu::Vtick vtick);
+
+  std::vector<hca::InjectedEvent> injected;
+  std::vector<hca::DeliveredEvent> delivered;
+  std::vector<hca::AnswerEvent> answers;
+
+  // Flits and credits conserved, no lane owned twice. Order inside a message is checked on arrival.
+  void check_invariants() const;
+  int live_messages() const { return live_; }
+
+ private:
+  void connect_links();
+  void set_up_lanes();
+  void make_ready(const MessagePtr& message);
+  void step_hca_send(PlainHca& hca);
+  void step_hca_receive(PlainHca& hca);
+  void tail_arrived(PlainHca& hca, const MessagePtr& message, emu::Vl lane);
+  void step_router(PlainRouter& router);
+  void stage5(PlainRouter& router);
+  void stage4(PlainRouter& router);
+  void cross(PlainRouter& router, LaneAt from);
+  void stage3(PlainRouter& router);
+  void stage2(PlainRouter& router);
+  void stage1(PlainRouter& router);
+  void age();
+  bool is_control(emu::Vl lane) const { return ((spec_.lanes_of_class[0] >> lane) & 1) != 0; }
+  emu::Cycle arrival() const { return now_ + static_cast<emu::Cycle>(spec_.link_delay); }
+  // The first message of the lane changed.
+  void new_front(SourceLane& lane);
+
+  fabric::NetworkSpec spec_;
+  fabric::ControlHook* hook_;
+  fabric::Graph graph_;
+  fabric::RouteTable routes_;
+  emu::Cycle now_;
+  std::vector<PlainRouter> routers_;
+  std::vector<PlainHca> hcas_;
+  std::deque<Link> links_;  // a deque: its elements stay where they are
+  std::multimap<emu::Cycle, MessagePtr> launches_;
+  int live_ = 0;
+};
+
+}  // namespace model

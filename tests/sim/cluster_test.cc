@@ -1,0 +1,155 @@
+// The promises of the demo, on the whole cluster in one thread: short runs of the same scenario.
+// Seeds are fixed; a seed that fails becomes a test of its own.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <string>
+
+#include "tests/sim/run.h"
+
+namespace {
+
+using sim::Run;
+
+struct Scene {
+  sim::LoadOptions load;
+  double seconds = 0.6;
+  double drop = 0;
+  std::uint64_t seed = 1;
+  bool admission = true;
+  bool power = true;
+  int nodes = 8;
+};
+
+std::unique_ptr<Run> make(const Scene& scene) {
+  sim::ClusterOptions options;
+  auto config = emu::Config::parse(fmt::format("[network]\nnodes = {}\n", scene.nodes));
+  EXPECT_TRUE(config.has_value());
+  options.config = *config;
+  options.config.controls.admission = scene.admission;
+  options.config.controls.power_control = scene.power;
+  options.seed = scene.seed;
+  options.drop = scene.drop;
+  const char* traces = std::getenv("FLITNET_TRACES");
+  auto scenario = sim::make_scenario(options.config, traces == nullptr ? "traces" : traces,
+                                     scene.load, scene.seed);
+  EXPECT_TRUE(scenario.has_value()) << (scenario ? "" : scenario.error().message);
+  scenario->seconds = scene.seconds;
+  auto run = Run::make(options, std::move(*scenario));
+  EXPECT_TRUE(run.has_value());
+  return std::move(*run);
+}
+
+std::unique_ptr<Run> played(const Scene& scene) {
+  auto run = make(scene);
+  run->admit();
+  run->start();
+  run->play();
+  return run;
+}
+
+std::size_t admitted(Run& run) {
+  return static_cast<std::size_t>(
+      std::count_if(run.streams().begin(), run.streams().end(),
+                    [](const auto& stream) { return stream->admitted(); }));
+}
+
+double mean_dmp(Run& run) {
+  double sum = 0;
+  for (const auto& stream : run.streams()) sum += stream->deadlines().dmp();
+  return sum / static_cast<double>(run.streams().size());
+}
+
+// Nothing lost, nothing twice, no byte wrong, every deadline kept, the power under its cap.
+TEST(Cluster, DefaultLoadKeepsAllPromises) {
+  auto run = played({.seconds = 1.0});
+  EXPECT_EQ(admitted(*run), run->streams().size());
+  for (const auto& stream : run->streams()) {
+    EXPECT_EQ(stream->received(), stream->sent()) << stream->plan().name;
+    EXPECT_EQ(stream->bytes_corrupt(), 0u);
+    EXPECT_LE(stream->deadlines().dmp(), 0.01);
+    EXPECT_LE(stream->deadlines().interval_sd_ms(), 0.5);
+    EXPECT_EQ(stream->credit_refusals(), 0u);
+  }
+  EXPECT_EQ(run->lost(), 0u);
+  EXPECT_EQ(run->duplicated(), 0u);
+  EXPECT_LE(run->cluster().power().max_w(), run->cluster().power().cap_w());
+  EXPECT_EQ(run->cluster().network().audit(), "");
+}
+
+// The same load without power control is above the cap in some window of 500 cycles.
+TEST(Cluster, WithoutPowerControlAboveTheCap) {
+  auto run = played({.seconds = 1.0, .power = false});
+  EXPECT_GT(run->cluster().power().max_w(), run->cluster().power().cap_w());
+  EXPECT_EQ(run->lost(), 0u);
+}
+
+// Same seed, same bytes; another seed, other bytes.
+TEST(Cluster, SameSeedSameJson) {
+  const Scene scene{.seconds = 0.2};
+  const std::string first = played(scene)->json();
+  EXPECT_EQ(first, played(scene)->json());
+  EXPECT_NE(first, played({.seconds = 0.2, .seed = 2})->json());
+}
+
+// More streams than bandwidth: the router refuses the rest by name, and those inside keep their
+// deadlines; without admission all suffer.
+TEST(Cluster, OverloadIsRefusedByTheRouter) {
+  const sim::LoadOptions overload{.overload = true};
+  auto with = played({.load = overload});
+  const std::size_t inside = admitted(*with);
+  EXPECT_GT(inside, 50u);
+  EXPECT_LT(inside, with->streams().size());
+  for (const auto& stream : with->streams()) {
+    if (stream->admitted()) {
+      EXPECT_LE(stream->deadlines().dmp(), 0.01);
+      EXPECT_LE(stream->deadlines().interval_sd_ms(), 0.5);
+      EXPECT_EQ(stream->bytes_corrupt(), 0u);
+    } else {
+      EXPECT_EQ(stream->outcome().verdict, hca::AdmissionVerdict::refused_by_router);
+      EXPECT_EQ(stream->outcome().router, 0);
+    }
+  }
+  EXPECT_EQ(with->lost(), 0u);
+
+  auto without = played({.load = overload, .admission = false});
+  EXPECT_EQ(admitted(*without), without->streams().size());
+  EXPECT_GT(mean_dmp(*without), 10 * std::max(mean_dmp(*with), 0.01));
+  EXPECT_EQ(without->duplicated(), 0u);
+}
+
+// Packets that vanish between fabric and HCA are sent again by RC: every frame still arrives once.
+TEST(Cluster, LossAtTheAttachmentIsRecovered) {
+  auto run = make({.load = {.load = 0.3, .real_time_share = 1.0}, .drop = 0.002});
+  run->admit();
+  run->start();
+  run->play();
+  EXPECT_GT(run->cluster().dropped(), 50u);
+  for (const auto& stream : run->streams()) {
+    EXPECT_EQ(stream->received(), stream->sent());
+    EXPECT_EQ(stream->duplicated(), 0u);
+    EXPECT_EQ(stream->bytes_corrupt(), 0u);
+    EXPECT_FALSE(stream->failed());
+  }
+}
+
+// What a dead program had booked is free again within a second of emulated time; others go on.
+TEST(Cluster, DeathReleasesBookings) {
+  auto run = make({.load = {.load = 0.4, .real_time_share = 1.0}, .seconds = 0.4});
+  run->admit();
+  run->start();
+  run->run_ns(100'000'000);
+  const fabric::Book& book = run->cluster().admission().book(0);
+  const std::uint32_t all = book.bookings();
+  const auto mine = static_cast<std::uint32_t>(
+      std::count_if(run->streams().begin(), run->streams().end(),
+                    [](const auto& stream) { return stream->from() == 3; }));
+  ASSERT_GT(mine, 0u);
+  run->kill_apps(3);
+  run->run_ns(100'000'000);
+  EXPECT_EQ(book.bookings(), all - mine);
+  EXPECT_EQ(run->cluster().network().audit(), "");
+}
+
+}  // namespace

@@ -1,0 +1,225 @@
+// The configuration: defaults equal the schema, what is printed loads again, errors are one line.
+#include "emu/config/config.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <random>
+#include <set>
+#include <string>
+
+#include "emu/base/prng.h"
+#include "emu/config/fields.h"
+#include "emu/config/rules.h"
+
+namespace {
+
+using emu::Config;
+using emu::TrafficClass;
+
+std::string error_of(std::string_view toml) {
+  const auto config = Config::parse(toml, "c.toml");
+  return config ? "accepted" : config.error().message;
+}
+
+TEST(Config, EmptyTextIsTheDefault) {
+  const Config config = *Config::parse("");
+  EXPECT_EQ(config.to_toml(), Config().to_toml());
+  EXPECT_EQ(config.nodes.size(), 8u);
+  EXPECT_EQ(config.nodes[7].name, "n7");
+  EXPECT_EQ(config.network.cycle_time().cycle_ps, 320'000u);
+  EXPECT_EQ(config.qos.lanes_of_sl(0), 0x000f);
+  EXPECT_EQ(config.qos.lanes_of_sl(1), 0x7ff0);
+  EXPECT_EQ(config.qos.lanes_of_sl(15), 0x8000);
+  EXPECT_EQ(config.router_count(), 1u);
+}
+
+// Every key of the schema has a field, every field a key, and both name the same default.
+TEST(Config, FieldsAndSchemaAgree) {
+  std::set<std::string> fields;
+  const Config config;
+  emu::config::visit_fields(config, [&](std::string_view section, std::string_view key, auto&) {
+    fields.insert(fmt::format("{}.{}", section, key));
+  });
+  emu::NodeConfig node;
+  emu::config::visit_node_fields(node, [&](std::string_view section, std::string_view key, auto&) {
+    fields.insert(fmt::format("{}.{}", section, key));
+  });
+  const std::string printed = config.to_toml();
+  std::set<std::string> keys;
+  for (const emu::config::Rule& rule : emu::config::rules()) {
+    keys.insert(fmt::format("{}.{}", rule.section, rule.key));
+    EXPECT_FALSE(rule.description.empty()) << rule.key;
+    if (rule.fallback.empty() || rule.section == "node") continue;
+    const std::string section = printed.substr(printed.find(fmt::format("[{}]", rule.section)));
+    const std::string line = fmt::format("\n{} = {}", rule.key, rule.fallback);
+    const auto at = section.find(line);
+    ASSERT_NE(at, std::string::npos) << rule.section << line;
+    // Nothing but a comment (or the fraction of a whole number) may follow.
+    const char next = section[at + line.size()];
+    EXPECT_TRUE(next == ' ' || next == '.') << line;
+  }
+  EXPECT_EQ(fields, keys);
+}
+
+TEST(Config, PrintedConfigurationLoadsAgain) {
+  const auto config = Config::parse(R"(
+[network]
+topology = "mesh"
+k = 3
+link_mbps = 1600
+[qos]
+scheduler = "two_level"
+qos_vlarb_high = "4:64,5:32"
+qos_sl2vl = [0,4,1,2,3,0,0,0,0,0,0,0,0,0,0,15]
+[controls]
+power_cap_w = 21
+[attach]
+kind = "udp"
+key_file = "/tmp/a \"quoted\" \\ name"
+[[node]]
+name = "alpha"
+ip = "10.0.0.1"
+[[node]]
+name = "beta"
+)");
+  ASSERT_TRUE(config) << config.error().message;
+  EXPECT_EQ(config->network.nodes, 2u);
+  EXPECT_EQ(config->node_index("beta"), 1);
+  EXPECT_EQ(config->node_index("gamma"), -1);
+  EXPECT_EQ(config->qos.qos_vlarb_high, (std::vector<emu::VlWeight>{{4, 64}, {5, 32}}));
+  EXPECT_EQ(config->qos.lanes_of_sl(1), 1u << 4);
+  EXPECT_EQ(config->power_cap_w(), 21);
+  EXPECT_EQ(config->attach.key_file, "/tmp/a \"quoted\" \\ name");
+  const auto again = Config::parse(config->to_toml());
+  ASSERT_TRUE(again) << again.error().message;
+  EXPECT_EQ(again->to_toml(), config->to_toml());
+}
+
+TEST(Config, ErrorsNameKeyValueAndRange) {
+  EXPECT_EQ(error_of("[network]\nlink_mbps = 0"),
+            "c.toml:2: network.link_mbps = 0: must be 1 … 100000");
+  EXPECT_EQ(error_of("[network]\nlink_mbps = \"fast\""),
+            "c.toml:2: network.link_mbps = \"fast\": must be 1 … 100000");
+  EXPECT_EQ(error_of("[network]\nflit_bits = 100"),
+            "c.toml:2: network.flit_bits = 100: must be 32 … 512 in steps of 32");
+  EXPECT_EQ(error_of("[network]\ntopology = \"ring\""),
+            "c.toml:2: network.topology = \"ring\": must be one of single, mesh");
+  EXPECT_EQ(error_of("[controls]\nreservable_share = nan"),
+            "c.toml:2: controls.reservable_share = nan: must be 0.01 … 1");
+  EXPECT_EQ(error_of("[controls]\nadmission = 1"),
+            "c.toml:2: controls.admission = 1: must be true or false");
+  EXPECT_EQ(error_of("[hca]\nmtu = 1500"),
+            "c.toml:2: hca.mtu = 1500: must be one of 256, 512, 1024, 2048, 4096");
+  EXPECT_EQ(error_of("[qos]\nqos_sl2vl = [1, 2]"),
+            "c.toml:2: qos.qos_sl2vl = [2 values]: must be 16 values, each 0 … 15");
+  EXPECT_EQ(error_of("[qos]\nqos_vlarb_high = \"15:3\""),
+            "c.toml:2: qos.qos_vlarb_high = \"15:3\": must be VL:weight pairs such as "
+            "\"0:64,1:32\"");
+}
+
+TEST(Config, UnknownKeysAreRefusedWithTheNearest) {
+  EXPECT_EQ(error_of("[network]\nlink_mbs = 4"),
+            "c.toml:2: network.link_mbs: unknown key, did you mean link_mbps?");
+  EXPECT_EQ(error_of("[netwrk]\nk = 4"),
+            "c.toml:1: netwrk: unknown section, did you mean network?");
+  EXPECT_EQ(error_of("[clock]\nzzzzzzzz = 4"), "c.toml:2: clock.zzzzzzzz: unknown key");
+  EXPECT_EQ(error_of("nodes = 4").substr(0, 32), "c.toml:1: nodes: unknown section");
+}
+
+TEST(Config, NodesAreNamedOnceAndSafely) {
+  EXPECT_EQ(Config::parse("[network]\nnodes = 3")->nodes.size(), 3u);
+  for (const char* name : {"../x", "a/b", ".", "-x", "", "a b", "n\\u0000"}) {
+    EXPECT_NE(error_of(fmt::format("[[node]]\nname = \"{}\"", name)), "accepted") << name;
+  }
+  EXPECT_EQ(error_of("[[node]]\nname = \"a\"\n[[node]]\nname = \"a\""),
+            "c.toml: node.name = \"a\": two nodes have this name");
+  EXPECT_EQ(error_of("[[node]]\nip = \"1.2.3.4\""), "c.toml:1: node.name is missing");
+  EXPECT_EQ(error_of("[network]\nnodes = 3\n[[node]]\nname = \"a\""),
+            "c.toml: network.nodes = 3: there are 1 [[node]] tables");
+  EXPECT_EQ(error_of("node = 3"), "c.toml:1: node = 3: must be [[node]] tables");
+}
+
+TEST(Config, MeshHasANodePerRouterUnlessSaid) {
+  EXPECT_EQ(Config::parse("[network]\ntopology = \"mesh\"")->network.nodes, 16u);
+  EXPECT_EQ(
+      Config::parse("[network]\ntopology = \"mesh\"\nk = 2\nnodes_per_router = 4")->network.nodes,
+      16u);
+  EXPECT_NE(error_of("[network]\ntopology = \"mesh\"\nk = 2\nnodes = 5"), "accepted");
+}
+
+TEST(Config, LanesBelongToOneClass) {
+  EXPECT_NE(error_of("[qos]\nvls_real_time = \"3-14\""), "accepted");
+  EXPECT_NE(error_of("[qos]\nvls_real_time = \"7-4\""), "accepted");
+  EXPECT_NE(error_of("[qos]\nvls_control = \"0\""), "accepted");
+  EXPECT_NE(error_of("[qos]\nqos_sl2vl = [4,4,0,0,0,0,0,0,0,0,0,0,0,0,0,15]"), "accepted");
+  const auto four = Config::parse("[network]\nnum_vcs = 4");
+  ASSERT_TRUE(four) << four.error().message;
+  EXPECT_EQ(four->qos.class_vls[2], 0x0001);
+  EXPECT_EQ(four->qos.class_vls[1], 0x0006);
+  EXPECT_NE(error_of("[network]\nnum_vcs = 4\n[qos]\nvls_real_time = \"1-5\""), "accepted");
+  EXPECT_NE(error_of("[network]\nnum_vcs = 2"), "accepted");
+}
+
+TEST(Config, LaneSetsPrintAsTheyParse) {
+  for (unsigned lanes = 1; lanes < 65536; ++lanes) {
+    const auto set = static_cast<std::uint16_t>(lanes);
+    ASSERT_EQ(emu::config::parse_lanes(emu::config::print_lanes(set)), set);
+  }
+  for (const char* text : {"", ",", "1-", "-1", "16", "1,,2", "1-2-3", "a", "99999999999"}) {
+    EXPECT_EQ(emu::config::parse_lanes(text), 0) << text;
+  }
+}
+
+// 8 HCAs of 400 Mb/s at 0.74 through one router: 8 * 3.125e6 * 0.74 flits/s * 190.97586 pJ.
+TEST(Config, PowerCapFollowsTheLoad) {
+  const Config config;
+  EXPECT_NEAR(config.power_cap_w(), 18.5e6 * 190.97586e-12, 1e-9);
+  EXPECT_NEAR(config.real_time_power_w() + config.best_effort_power_w(), config.power_cap_w(),
+              1e-12);
+}
+
+TEST(Config, FilesThatAreNone) {
+  EXPECT_FALSE(Config::load("/nonexistent/cluster.toml"));
+  EXPECT_FALSE(Config::load("/"));
+  EXPECT_FALSE(Config::load("/dev/zero"));
+  EXPECT_EQ(error_of("[network").substr(0, 19), "c.toml:1: not TOML:");
+  EXPECT_NE(error_of(std::string(2 << 20, '#')), "accepted");
+}
+
+// Mutations of a good file: an error of one line or a configuration that prints and loads again.
+TEST(Config, MutatedTextIsRefusedInOneLineOrAccepted) {
+  const std::uint64_t seed = std::random_device{}();
+  std::printf("seed %llu\n", static_cast<unsigned long long>(seed));
+  emu::Prng random(seed);
+  const std::string good = Config().to_toml();
+  for (int round = 0; round < 1500; ++round) {
+    std::string text = good;
+    const std::uint32_t edits = 1 + random.below(4);
+    for (std::uint32_t e = 0; e < edits; ++e) {
+      const std::size_t at = random.below(static_cast<std::uint32_t>(text.size()));
+      switch (random.below(3)) {
+        case 0:
+          text[at] = static_cast<char>(random.below(256));
+          break;
+        case 1:
+          text.erase(at, 1 + random.below(20));
+          break;
+        default:
+          text.insert(at,
+                      std::string(1 + random.below(3), static_cast<char>(33 + random.below(90))));
+      }
+      if (text.empty()) break;
+    }
+    const auto config = Config::parse(text);
+    if (config) {
+      const auto again = Config::parse(config->to_toml());
+      ASSERT_TRUE(again) << again.error().message << "\n" << text;
+    } else {
+      ASSERT_EQ(config.error().message.find('\n'), std::string::npos) << config.error().message;
+      ASSERT_LT(config.error().message.size(), 400u) << config.error().message;
+    }
+  }
+}
+
+}  // namespace

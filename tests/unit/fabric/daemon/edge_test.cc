@@ -1,0 +1,269 @@
+// The edge of the fabric over the real engine, with ports that only remember what they were told.
+#include "fabric/daemon/edge.h"
+
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <cstring>
+#include <filesystem>
+
+#include "fabric/daemon/eal.h"
+#include "fabric/daemon/power.h"
+#include "fabric/daemon/spec.h"
+
+namespace fabric {
+namespace {
+
+class FakePort final : public Port {
+ public:
+  void service(std::uint64_t, Inbox&) override {}
+  void receive(emu::Cycle, Inbox&) override {}
+  void deliver(emu::NodeId node, PacketHandle packet, const emu::RxDesc& desc) override {
+    deliveries.push_back({node, packet, desc});
+  }
+  void injected(emu::NodeId node, const emu::Injected& event) override {
+    events.push_back({node, event});
+  }
+  void answer(emu::NodeId node, const emu::Answer& answer) override {
+    answers.push_back({node, answer});
+  }
+  void flush(emu::Cycle) override {}
+  bool prepare_sleep() override { return true; }
+  void end_sleep() override {}
+  std::vector<int> wait_fds() const override { return {}; }
+  std::uint64_t next_service_ns() const override { return ~std::uint64_t{0}; }
+  const AttachCounters& counters(emu::NodeId) const override { return counters_; }
+  bool attached(emu::NodeId) const override { return true; }
+
+  struct Delivery {
+    emu::NodeId node;
+    PacketHandle packet;
+    emu::RxDesc desc;
+  };
+  std::vector<Delivery> deliveries;
+  std::vector<std::pair<emu::NodeId, emu::Injected>> events;
+  std::vector<std::pair<emu::NodeId, emu::Answer>> answers;
+
+ private:
+  AttachCounters counters_;
+};
+
+class EdgeTest : public testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    char directory[] = "/tmp/flitnet-edge-XXXXXX";
+    ASSERT_NE(::mkdtemp(directory), nullptr);
+    directory_ = directory;
+    auto started = start_eal({directory_, "", 64});
+    ASSERT_TRUE(started) << started.error().message;
+  }
+  static void TearDownTestSuite() {
+    stop_eal();
+    std::filesystem::remove_all(directory_);
+  }
+
+  void SetUp() override {
+    config_ = *emu::Config::parse("[network]\nnodes = 4\n");
+    network_ = std::move(*Network::make(network_spec(config_, 1000), &controls_));
+    const int ports[] = {network_->ports(0)};
+    admission_.emplace(ports, book_limits(config_), true);
+    controls_.connect(&*admission_);
+    EdgeOptions options;
+    options.cycle_time = config_.network.cycle_time();
+    edge_.emplace(*network_, memory_, controls_, options);
+    pool_ = *memory_.create_pool(256);
+    for (emu::NodeId node = 0; node < 4; ++node) edge_->attached(node, port_);
+  }
+
+  PacketHandle packet(emu::NodeId source, emu::NodeId dest, std::uint64_t cookie) {
+    const PacketHandle handle = memory_.allocate(pool_);
+    PacketMeta& meta = memory_.meta(handle);
+    meta.cookie = cookie;
+    meta.length = 638;
+    meta.flits = 40;
+    meta.source = source;
+    meta.dest = dest;
+    meta.traffic_class = emu::TrafficClass::best_effort;
+    return handle;
+  }
+  PacketHandle control(emu::PacketKind kind, emu::NodeId source, emu::NodeId dest,
+                       std::uint64_t connection, std::uint64_t mbps) {
+    const PacketHandle handle = packet(source, dest, connection);
+    PacketMeta& meta = memory_.meta(handle);
+    meta.kind = kind;
+    meta.flits = 10;
+    meta.vl_in = meta.vl_out = emu::kControlVl;
+    meta.traffic_class = emu::TrafficClass::control;
+    // The source it claims is a lie: the fabric writes who it is.
+    const emu::ProbeBody body{connection, mbps * 1'000'000, mbps * 1'000'000, 3, 3, 0};
+    std::memcpy(memory_.bytes(handle), &body, sizeof body);
+    return handle;
+  }
+  void send(PacketHandle handle) {
+    inbox_.packets.push_back(handle);
+    edge_->submit(inbox_);
+  }
+  void run(emu::Cycle cycles) {
+    for (emu::Cycle done = 0; done < cycles; done += 10) {
+      network_->run_until(network_->now() + 10);
+      edge_->hand_out();
+    }
+  }
+
+  static std::string directory_;
+  emu::Config config_;
+  PacketMemory memory_;
+  ControlPackets controls_;
+  FakePort port_;
+  std::unique_ptr<Network> network_;
+  std::optional<Admission> admission_;
+  std::optional<Edge> edge_;
+  Inbox inbox_;
+  std::uint16_t pool_ = 0;
+};
+std::string EdgeTest::directory_;
+
+TEST_F(EdgeTest, APacketIsInjectedAndDeliveredWithItsTimes) {
+  const PacketHandle handle = packet(0, 2, 77);
+  memory_.meta(handle).launch_cycle = 1200;
+  send(handle);
+  run(400);
+  ASSERT_EQ(port_.events.size(), 1U);
+  EXPECT_EQ(port_.events[0].first, 0);
+  EXPECT_EQ(port_.events[0].second.cookie, 77U);
+  ASSERT_EQ(port_.deliveries.size(), 1U);
+  const auto& delivery = port_.deliveries[0];
+  EXPECT_EQ(delivery.node, 2);
+  EXPECT_EQ(delivery.packet, handle);
+  EXPECT_EQ(delivery.desc.src, 0);
+  EXPECT_EQ(delivery.desc.length, 638);
+  EXPECT_GE(delivery.desc.head_cycle, 1200U);
+  EXPECT_LE(delivery.desc.head_cycle, 1202U);
+  EXPECT_GE(delivery.desc.arrival_cycle, delivery.desc.head_cycle + 39);
+  EXPECT_EQ(edge_->in_flight(), 0U);
+  EXPECT_EQ(edge_->classes()[2].packets, 1U);
+}
+
+TEST_F(EdgeTest, APacketToANodeThatIsAwayGoesBackToItsPool) {
+  send(packet(0, 2, 1));
+  edge_->lost(2);
+  run(200);
+  EXPECT_EQ(port_.deliveries.size(), 0U);
+  EXPECT_EQ(edge_->undeliverable(), 1U);
+  EXPECT_EQ(memory_.free_count(pool_), 256U);
+}
+
+TEST_F(EdgeTest, ANewSessionHearsNothingOfTheOldOnesPackets) {
+  send(packet(0, 2, 1));
+  send(control(emu::PacketKind::probe, 0, 2, 5, 10));
+  edge_->lost(0);
+  edge_->attached(0, port_);
+  run(400);
+  EXPECT_EQ(port_.events.size(), 0U);
+  EXPECT_EQ(port_.answers.size(), 0U);
+  EXPECT_EQ(port_.deliveries.size(), 1U);  // what had left the HCA arrives
+  EXPECT_EQ(admission_->book(0).bookings(), 0U);
+}
+
+TEST_F(EdgeTest, AProbeBooksAndIsAnsweredAtItsSourceAndAReleaseGivesBack) {
+  send(control(emu::PacketKind::probe, 1, 2, 5, 40));
+  run(400);
+  ASSERT_EQ(port_.answers.size(), 1U);
+  EXPECT_EQ(port_.answers[0].first, 1);
+  EXPECT_EQ(port_.answers[0].second.connection, 5U);
+  EXPECT_EQ(port_.answers[0].second.verdict, emu::Verdict::ack);
+  EXPECT_EQ(admission_->book(0).used_out_bps(2), 40'000'000U);
+  EXPECT_EQ(admission_->book(0).used_in_bps(1), 40'000'000U);
+  send(control(emu::PacketKind::release, 1, 2, 5, 40));
+  run(400);
+  EXPECT_EQ(admission_->book(0).bookings(), 0U);
+  EXPECT_EQ(port_.answers.size(), 1U);
+  EXPECT_EQ(port_.deliveries.size(), 0U);  // nobody sees a release
+  EXPECT_EQ(memory_.free_count(pool_), 256U);
+}
+
+TEST_F(EdgeTest, ARefusedProbeNamesItsRouter) {
+  send(control(emu::PacketKind::probe, 1, 2, 5, 399));
+  run(400);
+  ASSERT_EQ(port_.answers.size(), 1U);
+  EXPECT_EQ(port_.answers[0].second.verdict, emu::Verdict::nack);
+  EXPECT_EQ(port_.answers[0].second.rejected_by, 0);
+  EXPECT_EQ(admission_->book(0).bookings(), 0U);
+}
+
+TEST_F(EdgeTest, WhatALostNodeHadBookedIsReleasedByTheFabric) {
+  for (std::uint64_t connection = 1; connection <= 20; ++connection) {
+    send(control(emu::PacketKind::probe, 0, 2, connection, 2));
+    send(control(emu::PacketKind::probe, 1, 2, connection, 2));
+  }
+  run(3000);
+  EXPECT_EQ(admission_->book(0).bookings(), 40U);
+  edge_->lost(0);
+  run(3000);
+  EXPECT_EQ(admission_->book(0).bookings(), 20U);
+  EXPECT_EQ(admission_->book(0).used_in_bps(0), 0U);
+  EXPECT_EQ(edge_->in_flight(), 0U);
+}
+
+TEST_F(EdgeTest, AProbeUnderWayWhenItsNodeDiesIsReleasedToo) {
+  send(control(emu::PacketKind::probe, 0, 2, 9, 10));
+  run(10);
+  edge_->lost(0);  // its release overtakes nothing: both go by VL15, in order
+  run(1000);
+  EXPECT_EQ(admission_->book(0).bookings(), 0U);
+}
+
+TEST_F(EdgeTest, ANodeThatProbesWithoutEndIsRefusedNotRemembered) {
+  std::uint64_t connection = 0;
+  for (std::uint32_t i = 0; i < kBookingsPerNodeMax + 50; i += 50) {
+    for (int k = 0; k < 50; ++k) send(control(emu::PacketKind::probe, 0, 2, ++connection, 0));
+    run(1200);
+  }
+  const std::size_t before = port_.answers.size();
+  send(control(emu::PacketKind::probe, 0, 2, ++connection, 1));
+  run(400);
+  ASSERT_EQ(port_.answers.size(), before + 1);
+  EXPECT_EQ(port_.answers.back().second.verdict, emu::Verdict::nack);
+}
+
+TEST_F(EdgeTest, MoreThanTheWireHalfTakesWaitsAndEntersLater) {
+  // The edge holds the rest in order; nothing is lost, whatever the engine's room.
+  NetworkSpec spec = network_spec(config_, 1000);
+  spec.packets_per_node = 4;
+  network_ = std::move(*Network::make(spec, &controls_));
+  EdgeOptions options;
+  options.cycle_time = config_.network.cycle_time();
+  edge_.emplace(*network_, memory_, controls_, options);
+  for (emu::NodeId node = 0; node < 4; ++node) edge_->attached(node, port_);
+  for (std::uint64_t i = 0; i < 20; ++i) send(packet(0, 1, i));
+  EXPECT_EQ(edge_->waiting(), 16U);
+  for (int turn = 0; turn < 200; ++turn) {
+    run(10);
+    edge_->submit(inbox_);
+  }
+  ASSERT_EQ(port_.deliveries.size(), 20U);
+  for (std::uint64_t i = 0; i < 20; ++i) {
+    EXPECT_EQ(memory_.meta(port_.deliveries[i].packet).cookie, i);
+  }
+}
+
+TEST_F(EdgeTest, PowerOfAPacketIsThatOfItsFlits) {
+  PowerWindows power(config_.energy, config_.network.cycle_time(), 1.0, network_->now(), 1);
+  send(packet(0, 2, 1));
+  for (int turn = 0; turn < 300; ++turn) {
+    network_->run_until(network_->now() + 10);
+    power.add(network_->activity());
+    edge_->hand_out();
+  }
+  power.settle(network_->now());
+  // One router: 40 flits, each twice written and read, arbitrated and crossed; no link between
+  // routers.
+  EXPECT_NEAR(power.router_pj(0), 40 * config_.energy.router_flit_pj(), 1e-6);
+  const double window_ns = static_cast<double>(config_.network.cycle_time().ns(500));
+  EXPECT_NEAR(power.meter().max_w(), power.router_pj(0) / window_ns * 1e-3, 1e-12);
+  EXPECT_EQ(power.meter().windows_above_cap(), 0U);
+  EXPECT_NEAR(power.meter().mean_w(), power.meter().max_w() / 6, 1e-9);
+}
+
+}  // namespace
+}  // namespace fabric

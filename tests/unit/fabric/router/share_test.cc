@@ -1,0 +1,128 @@
+// Throughput below saturation, and shares of a link that follow Vtick and weights.
+#include <gtest/gtest.h>
+
+#include <array>
+
+#include "emu/base/prng.h"
+#include "fabric/router/network.h"
+
+namespace fabric {
+namespace {
+
+using emu::SchedulerKind;
+
+double accepted_of(NetworkSpec spec, double offered, emu::Cycle cycles) {
+  spec.lane_vtick = default_lane_vticks(spec.lanes_of_class);
+  const auto network = Network::make(spec).value();
+  emu::Prng random(9);
+  const auto nodes = static_cast<std::uint32_t>(network->nodes());
+  std::vector<double> next(nodes, 0);
+  double flits_in = 0;
+  double flits_out = 0;
+  while (network->now() < cycles) {
+    const emu::Cycle end = network->now() + 64;
+    for (std::uint32_t n = 0; n < nodes; ++n) {
+      for (; next[n] < static_cast<double>(end); next[n] += random.exponential(40 / offered)) {
+        hca::SendPacket packet;
+        packet.launch = static_cast<emu::Cycle>(next[n]);
+        packet.flits = 40;
+        packet.dest = static_cast<emu::NodeId>((n + 1 + random.below(nodes - 1)) % nodes);
+        packet.vl_in = packet.vl_out = static_cast<emu::Vl>(random.below(15));
+        packet.vtick = 14;
+        EXPECT_TRUE(network->submit(static_cast<emu::NodeId>(n), packet));
+        flits_in += 40;
+      }
+    }
+    network->step(64);
+    for (const auto& event : network->delivered()) flits_out += event.flits;
+    network->clear_events();
+  }
+  return flits_out / flits_in;
+}
+
+TEST(Throughput, BelowSaturationAcceptedIsOffered) {
+  for (const SchedulerKind kind :
+       {SchedulerKind::round_robin, SchedulerKind::fgvc, SchedulerKind::fcfs}) {
+    NetworkSpec spec;
+    spec.scheduler = kind;
+    EXPECT_GT(accepted_of(spec, 0.5, 200'000), 0.99);
+    EXPECT_GT(accepted_of(spec, 0.85, 200'000), 0.99);
+    spec.topology = TopologyKind::mesh;
+    spec.mesh_k = 4;
+    EXPECT_GT(accepted_of(spec, 0.35, 60'000), 0.99);
+  }
+}
+
+// Lanes 1 ... 4 have far more packets for node 1 than can leave; their shares of what arrived.
+// As one sender they share its HCA's link, as four senders the output port of the router.
+std::array<double, 5> shares(NetworkSpec spec, std::array<emu::Vtick, 5> vticks, bool one_sender) {
+  spec.packets_per_node = 4000;
+  const auto network = Network::make(spec).value();
+  for (int i = 0; i < 1000; ++i) {
+    for (emu::Vl v = 1; v <= 4; ++v) {
+      hca::SendPacket packet;
+      packet.flits = 20;
+      packet.dest = 1;
+      packet.vl_in = packet.vl_out = v;
+      packet.vtick = vticks[v];
+      EXPECT_TRUE(network->submit(static_cast<emu::NodeId>(one_sender ? 0 : 2 + v), packet));
+    }
+  }
+  network->step(15'000);
+  std::array<double, 5> flits{};
+  for (const auto& event : network->delivered()) flits[event.vl] += event.flits;
+  const double sum = flits[1] + flits[2] + flits[3] + flits[4];
+  EXPECT_GT(sum, 14'500) << "the link stood idle";
+  for (double& f : flits) f /= sum;
+  return flits;
+}
+
+TEST(Shares, VirtualClockFollowsVtick) {
+  NetworkSpec spec;
+  spec.scheduler = SchedulerKind::virtual_clock;
+  // Rates 1/4, 1/4, 1/8, and best effort for the rest.
+  const std::array<emu::Vtick, 5> vticks = {0, 4, 4, 8, emu::kVtickMax};
+  for (emu::Vl v = 0; v < emu::kVlCount; ++v) spec.lane_vtick[v] = v < 5 ? vticks[v] : 1;
+  const auto flits = shares(spec, vticks, true);
+  // Everybody is backlogged: the link is shared in proportion to the rates.
+  EXPECT_NEAR(flits[1], 0.4, 0.02);
+  EXPECT_NEAR(flits[2], 0.4, 0.02);
+  EXPECT_NEAR(flits[3], 0.2, 0.02);
+  EXPECT_LT(flits[4], 0.01);
+}
+
+TEST(Shares, WeightsAreFollowedOnTheLink) {
+  for (const auto pointer : {emu::PointerKind::fast, emu::PointerKind::slow}) {
+    NetworkSpec spec;
+    spec.scheduler = SchedulerKind::two_level;
+    spec.weights.high[1] = 8;
+    spec.weights.high[2] = 4;
+    spec.weights.high[3] = 4;
+    spec.weights.low[4] = 1;
+    spec.weights.high_limit = 4;  // one flit of low after four of high
+    spec.weights.pointer = pointer;
+    const auto flits = shares(spec, {}, true);
+    EXPECT_NEAR(flits[1], 0.4, 0.02);
+    EXPECT_NEAR(flits[2], 0.2, 0.02);
+    EXPECT_NEAR(flits[3], 0.2, 0.02);
+    EXPECT_NEAR(flits[4], 0.2, 0.02);
+  }
+}
+
+TEST(Shares, InputsWithoutStampsShareAnOutputEvenly) {
+  NetworkSpec spec;
+  spec.scheduler = SchedulerKind::round_robin;
+  const auto flits = shares(spec, {}, false);
+  // Any two inputs are even; of four the first of a cycle is so within an eighth (rank.h).
+  for (std::size_t v = 1; v <= 4; ++v) EXPECT_NEAR(flits[v], 0.25, 0.035);
+}
+
+TEST(Shares, RealTimeGoesBeforeBestEffortOfOtherInputs) {
+  NetworkSpec spec;
+  spec.scheduler = SchedulerKind::fgvc;
+  const auto flits = shares(spec, {0, 4, emu::kVtickMax, emu::kVtickMax, emu::kVtickMax}, false);
+  EXPECT_GT(flits[1], 0.95);
+}
+
+}  // namespace
+}  // namespace fabric

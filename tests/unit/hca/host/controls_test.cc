@@ -1,0 +1,243 @@
+// The three controls at the HCA (ACP sections 4 and 5): admission, credit, best-effort power.
+#include <gtest/gtest.h>
+
+#include <cerrno>
+
+#include "emu/base/prng.h"
+#include "hca/host/admit.h"
+#include "hca/host/power.h"
+#include "tests/unit/hca/host/pair.h"
+
+namespace {
+
+using hca::AdmissionVerdict;
+using test::Pair;
+using test::PairOptions;
+
+PairOptions real_time() {
+  PairOptions options;
+  options.path.sl = 1;
+  return options;
+}
+
+int ask(Pair& pair, std::uint64_t rate_bps) {
+  return pair.cluster.host(0).request_rate(pair.a.app->client(), pair.a.qp.number, rate_bps, 0,
+                                           pair.cluster.now());
+}
+
+// The own link is asked first: what does not fit is refused without a probe.
+TEST(Admission, OwnLinkFirst) {
+  Pair pair(real_time());
+  ASSERT_EQ(ask(pair, 400'000'001), 0);
+  const auto& told = pair.cluster.told(0).admissions;
+  ASSERT_EQ(told.size(), 1u);
+  EXPECT_EQ(told[0].verdict, AdmissionVerdict::refused_by_hca);
+  EXPECT_TRUE(pair.cluster.sent().empty());
+  EXPECT_EQ(pair.cluster.host(0).counters().reserved_bps, 0u);
+}
+
+// ACK books, a second request while the first is out is busy, rate 0 gives back with a release.
+TEST(Admission, GrantAndRelease) {
+  Pair pair(real_time());
+  ASSERT_EQ(ask(pair, 100'000'000), 0);
+  EXPECT_EQ(ask(pair, 1), EBUSY);
+  pair.run();
+  ASSERT_EQ(pair.cluster.told(0).admissions.size(), 1u);
+  EXPECT_EQ(pair.cluster.told(0).admissions[0].verdict, AdmissionVerdict::granted);
+  EXPECT_EQ(pair.cluster.host(0).counters().reserved_bps, 100'000'000u);
+  EXPECT_EQ(pair.cluster.sent().back().kind, emu::PacketKind::probe);
+  EXPECT_EQ(pair.cluster.sent().back().vl_in, emu::kControlVl);
+  ASSERT_EQ(ask(pair, 0), 0);
+  pair.run();
+  EXPECT_EQ(pair.cluster.host(0).counters().reserved_bps, 0u);
+  EXPECT_EQ(pair.cluster.sent().back().kind, emu::PacketKind::release);
+}
+
+// NACK names the router, the own booking goes back and a release follows the probe.
+TEST(Admission, RefusedByRouter) {
+  PairOptions options = real_time();
+  options.link.verdict = emu::Verdict::nack;
+  Pair pair(options);
+  ASSERT_EQ(ask(pair, 100'000'000), 0);
+  pair.run();
+  const auto& told = pair.cluster.told(0).admissions;
+  ASSERT_EQ(told.size(), 1u);
+  EXPECT_EQ(told[0].verdict, AdmissionVerdict::refused_by_router);
+  EXPECT_EQ(told[0].router, 3);
+  EXPECT_EQ(pair.cluster.host(0).counters().reserved_bps, 0u);
+  EXPECT_EQ(pair.cluster.sent().back().kind, emu::PacketKind::release);
+}
+
+// A probe without answer is repeated, then given up within a second; with a release, to be sure.
+TEST(Admission, NoAnswer) {
+  PairOptions options = real_time();
+  options.link.answers = false;
+  Pair pair(options);
+  ASSERT_EQ(ask(pair, 1'000'000), 0);
+  pair.run();
+  ASSERT_EQ(pair.cluster.told(0).admissions.size(), 1u);
+  EXPECT_EQ(pair.cluster.told(0).admissions[0].verdict, AdmissionVerdict::no_answer);
+  EXPECT_EQ(pair.cluster.sent().size(), hca::kProbeAttempts + 1u);
+  EXPECT_LT(emu::CycleTime{}.ns(pair.cluster.now()), 1'000'000'000u);
+}
+
+// What a process had booked goes back when it dies, destroys its QP or lets it fail.
+TEST(Admission, DeathReleases) {
+  for (int how = 0; how < 3; ++how) {
+    Pair pair(real_time());
+    ASSERT_EQ(ask(pair, 100'000'000), 0);
+    pair.run();
+    if (how == 0) pair.a.app.reset();
+    if (how == 1) pair.cluster.host(0).destroy_qp(pair.a.app->client(), pair.a.qp.number);
+    if (how == 2) {
+      pair.a.app->modify(pair.a.qp, {.state = hca::QpState::err}, hca::kQpState, 0);
+    }
+    pair.cluster.run();
+    EXPECT_EQ(pair.cluster.host(0).counters().reserved_bps, 0u);
+    EXPECT_EQ(pair.cluster.sent().back().kind, emu::PacketKind::release) << how;
+  }
+}
+
+// After a restart of the fabric what was granted is probed again, without telling anybody.
+TEST(Admission, RenewedAfterRestart) {
+  Pair pair(real_time());
+  ASSERT_EQ(ask(pair, 100'000'000), 0);
+  pair.run();
+  const std::size_t before = pair.cluster.sent().size();
+  pair.cluster.host(0).fabric_restarted(pair.cluster.now());
+  pair.run();
+  EXPECT_EQ(pair.cluster.sent().size(), before + 1);
+  EXPECT_EQ(pair.cluster.told(0).admissions.size(), 1u);
+  EXPECT_EQ(pair.cluster.host(0).counters().reserved_bps, 100'000'000u);
+}
+
+// C_i = (b_i / B) M: so many packets ahead and not one more; each injection lets one more in.
+TEST(Credit, RealTimePostFailsWithoutCredit) {
+  PairOptions options = real_time();
+  options.host.hca_buffer_packets = 80;  // 100 of 400 Mb/s: 20 packets
+  Pair pair(options);
+  ASSERT_EQ(ask(pair, 100'000'000), 0);
+  pair.run();
+  for (int i = 0; i < 10; ++i) pair.expect_recv(1, pair.b.sge(0, 10000));
+  const hca::Sge from = pair.a.sge(0, 612 * 8);
+  const std::uint64_t later = emu::CycleTime{}.ns(pair.cluster.now() + 20'000);
+  const sim::Send send{.sges = {&from, 1}, .launch_ns = later, .launch_span_ns = 100'000};
+  EXPECT_EQ(pair.post(send), 0);
+  EXPECT_EQ(pair.post(send), 0);
+  EXPECT_EQ(pair.post(send), ENOMEM);  // 16 of 20 are used
+  pair.run();
+  EXPECT_EQ(pair.post(send), 0);
+  pair.cluster.host(0).set_controls({.congestion_control = false});
+  for (int i = 0; i < 4; ++i) EXPECT_EQ(pair.post(send), 0);
+}
+
+// A program that ignores the credit word waits in the HCA and harms nobody.
+TEST(Credit, CheckedAgainByTheHost) {
+  PairOptions options = real_time();
+  options.host.hca_buffer_packets = 8;  // 2 packets
+  Pair pair(options);
+  ASSERT_EQ(ask(pair, 100'000'000), 0);
+  pair.run();
+  pair.a.qp.page->credit_limited.store(0);
+  pair.expect_recv(1, pair.b.sge(0, 10000));
+  const hca::Sge from = pair.a.sge(0, 612 * 8);
+  EXPECT_EQ(pair.post({.sges = {&from, 1}}), 0);
+  pair.cluster.sent().clear();
+  pair.cluster.host(0).advance(pair.cluster.now());
+  EXPECT_EQ(pair.cluster.sent().size(), 2u);
+  EXPECT_EQ(pair.run().first.size(), 1u);
+}
+
+// Best effort: at most C_b packets handed on and not injected; without control as many as slots.
+TEST(Credit, BestEffortWaits) {
+  for (const bool control : {true, false}) {
+    PairOptions options;
+    options.host.best_effort_credits = 5;
+    options.host.controls.congestion_control = control;
+    options.host.controls.power_control = false;
+    Pair pair(options);
+    pair.expect_recv(1, pair.b.sge(0, 100000));
+    const hca::Sge from = pair.a.sge(0, 612 * 50);
+    ASSERT_EQ(pair.post({.sges = {&from, 1}}), 0);
+    pair.cluster.host(0).advance(pair.cluster.now());
+    EXPECT_EQ(pair.cluster.sent().size(), control ? 5u : 50u);
+    EXPECT_EQ(pair.run().first.size(), 1u);
+  }
+}
+
+// The calendar never holds more than its budget, whatever the order of the wishes; and gives each
+// packet the first place where it fits (a slow model with one cell per cycle agrees within a
+// bucket).
+TEST(Power, CalendarKeepsItsBudget) {
+  emu::Prng prng(7);
+  constexpr emu::Cycle kHorizon = 8000;
+  constexpr double kBudget = 100;
+  hca::EnergyCalendar calendar(kBudget, kHorizon);
+  std::vector<double> model(4 * kHorizon, 0.0);
+  emu::Cycle now = 0;
+  int placed = 0;
+  for (int i = 0; i < 2000; ++i) {
+    now += prng.below(8);
+    if (now >= kHorizon) break;
+    calendar.advance(now);
+    const double energy = 10 + prng.below(40);
+    const emu::Cycle duration = 10 + prng.below(90);
+    const emu::Cycle wish = now + prng.below(4000);
+    const emu::Cycle at = calendar.earliest(wish, energy, duration);
+    if (at == emu::kNever) continue;
+    ASSERT_GE(at, wish);
+    calendar.hold(at, energy, duration);
+    ++placed;
+    for (emu::Cycle c = at; c < at + duration; ++c) {
+      model[c] += energy;
+      ASSERT_LE(model[c], kBudget + 1e-9) << "cycle " << c;
+    }
+  }
+  EXPECT_GT(placed, 300);
+}
+
+// An idle calendar delays nobody; a packet larger than the budget goes when nothing else is held.
+TEST(Power, CalendarWhenIdle) {
+  hca::EnergyCalendar calendar(100, 1000);
+  EXPECT_EQ(calendar.earliest(123, 50, 40), 123u);
+  calendar.hold(123, 50, 40);
+  EXPECT_EQ(calendar.earliest(123, 50, 40), 123u);
+  calendar.hold(123, 50, 40);
+  EXPECT_GE(calendar.earliest(123, 50, 40), 163u);
+  EXPECT_GE(calendar.earliest(123, 500, 40), 163u);
+  calendar.advance(500);
+  EXPECT_EQ(calendar.earliest(500, 500, 40), 500u);
+}
+
+// Packets leave no faster than the HCA's power pays for them; real time is moved a little, and only
+// so far; without control nothing is moved.
+TEST(Power, PacketsAreSpacedOut) {
+  for (const std::uint8_t sl : {std::uint8_t{0}, std::uint8_t{1}, std::uint8_t{2}}) {
+    PairOptions options;
+    options.path.sl = sl == 2 ? std::uint8_t{0} : sl;
+    options.host.controls.power_control = sl != 2;
+    options.host.power_window_packets = 1;
+    options.host.best_effort_power_share = 1;
+    const double packet_pj = options.host.energy.packet_pj(0, 40);
+    options.host.power_w = packet_pj / 80 / static_cast<double>(options.host.cycle_time.cycle_ps);
+    Pair pair(options);
+    pair.expect_recv(1, pair.b.sge(0, 100000));
+    const hca::Sge from = pair.a.sge(0, 612 * 40);
+    ASSERT_EQ(pair.post({.sges = {&from, 1}}), 0);
+    pair.run();
+    const auto& sent = pair.cluster.sent();
+    for (std::size_t i = 1; i < 40; ++i) {
+      const emu::Cycle gap = sent[i].launch_cycle - sent[i - 1].launch_cycle;
+      if (sl == 0) {
+        EXPECT_GE(gap, 79u) << i;
+        EXPECT_LE(gap, 84u) << i;
+      } else if (sl == 1) {
+        EXPECT_LE(sent[i].launch_cycle, sent[0].launch_cycle + 300'000 / 320 + 1);
+      } else {
+        EXPECT_EQ(gap, 0u);
+      }
+    }
+  }
+}
+
+}  // namespace

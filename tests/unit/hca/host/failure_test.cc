@@ -1,0 +1,311 @@
+// Every error that the host half can report: who sees which status, and that nobody else is
+// disturbed.
+#include <gtest/gtest.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "emu/packet/headers.h"
+#include "tests/unit/hca/host/pair.h"
+
+namespace {
+
+using hca::AsyncEvent;
+using hca::QpState;
+using hca::WcStatus;
+using hca::WrOpcode;
+using test::Pair;
+using test::PairOptions;
+
+std::vector<WcStatus> list(std::initializer_list<WcStatus> statuses) { return statuses; }
+
+QpState state_of(Pair& pair, int side) {
+  test::Side& me = side == 0 ? pair.a : pair.b;
+  return pair.cluster.host(side).query_qp(me.app->client(), me.qp.number)->state;
+}
+
+// A key that is wrong, of another PD or dead fails the request, the one behind it is flushed.
+TEST(Failure, LocalProtection) {
+  Pair pair;
+  hca::Sge bad = pair.a.sge(0, 100);
+  bad.lkey ^= 1;
+  const hca::Sge good = pair.a.sge(0, 100);
+  pair.expect_recv(1, pair.b.sge(0, 100));
+  pair.expect_recv(2, pair.b.sge(0, 100));
+  ASSERT_EQ(pair.post({.wr_id = 1, .sges = {&good, 1}}), 0);
+  ASSERT_EQ(pair.post({.wr_id = 2, .sges = {&bad, 1}}), 0);
+  ASSERT_EQ(pair.post({.wr_id = 3, .flags = 0, .sges = {&good, 1}}), 0);
+  const auto [sent, received] = pair.run();
+  EXPECT_EQ(test::statuses(sent),
+            list({WcStatus::success, WcStatus::loc_prot_err, WcStatus::wr_flush_err}));
+  EXPECT_EQ(test::statuses(received), list({WcStatus::success}));
+  EXPECT_EQ(state_of(pair, 0), QpState::err);
+  EXPECT_EQ(state_of(pair, 1), QpState::rts);
+}
+
+// Beyond the end of a region by one byte is beyond.
+TEST(Failure, Bounds) {
+  Pair pair;
+  const hca::Sge over = pair.a.sge(pair.a.bytes.size() - 99, 100);
+  ASSERT_EQ(pair.post({.sges = {&over, 1}}), 0);
+  EXPECT_EQ(test::statuses(pair.run().first), list({WcStatus::loc_prot_err}));
+}
+
+// An opcode that is not served, too many pieces, too much inline: the request is at fault.
+TEST(Failure, LocalOperation) {
+  for (int what = 0; what < 3; ++what) {
+    Pair pair;
+    const hca::Sge one = pair.a.sge(0, 8);
+    ASSERT_EQ(pair.a.app->post(pair.a.qp, {.sges = {&one, 1}}), 0);
+    auto* wqe = reinterpret_cast<hca::SendWqe*>(pair.a.qp.region + pair.a.qp.layout.sq_offset);
+    if (what == 0) wqe->opcode = static_cast<WrOpcode>(200);
+    if (what == 1) wqe->num_sge = 255;
+    if (what == 2) {
+      wqe->flags |= hca::kWqeInline;
+      wqe->inline_length = 0xffffffff;
+    }
+    pair.a.app->ring(pair.cluster.now());
+    EXPECT_EQ(test::statuses(pair.run().first), list({WcStatus::loc_qp_op_err})) << what;
+  }
+}
+
+// A remote key that is wrong, or does not allow it, or an address outside: remote access error; the
+// responder's QP goes to ERR and says so.
+TEST(Failure, RemoteAccess) {
+  for (int what = 0; what < 4; ++what) {
+    PairOptions options;
+    if (what == 1) options.access = hca::kAccessLocalWrite;
+    if (what == 3) options.path.access = 0;
+    Pair pair(options);
+    const hca::Sge from = pair.a.sge(0, 2000);
+    sim::Send send{.opcode = WrOpcode::rdma_write,
+                   .sges = {&from, 1},
+                   .remote_addr = pair.b.address(0),
+                   .rkey = pair.b.keys.rkey};
+    if (what == 0) send.rkey += 1;
+    if (what == 2) send.remote_addr = pair.b.address(pair.b.bytes.size() - 1999);
+    ASSERT_EQ(pair.post(send), 0);
+    EXPECT_EQ(test::statuses(pair.run().first), list({WcStatus::rem_access_err})) << what;
+    EXPECT_TRUE(pair.cluster.told(1).heard(AsyncEvent::qp_access_err));
+    EXPECT_EQ(state_of(pair, 1), QpState::err);
+  }
+}
+
+// The same for a READ.
+TEST(Failure, RemoteAccessOfRead) {
+  Pair pair;
+  const hca::Sge to = pair.a.sge(0, 2000);
+  ASSERT_EQ(pair.post({.opcode = WrOpcode::rdma_read,
+                       .sges = {&to, 1},
+                       .remote_addr = pair.b.address(0),
+                       .rkey = 12345}),
+            0);
+  EXPECT_EQ(test::statuses(pair.run().first), list({WcStatus::rem_access_err}));
+}
+
+// A message longer than the receive: local length error there, remote invalid request here.
+TEST(Failure, Length) {
+  Pair pair;
+  pair.expect_recv(1, pair.b.sge(0, 1999));
+  const hca::Sge from = pair.a.sge(0, 2000);
+  ASSERT_EQ(pair.post({.sges = {&from, 1}}), 0);
+  const auto [sent, received] = pair.run();
+  EXPECT_EQ(test::statuses(sent), list({WcStatus::rem_inv_req_err}));
+  EXPECT_EQ(test::statuses(received), list({WcStatus::loc_len_err}));
+}
+
+// A receive with a bad key: local protection error there, remote operation error here.
+TEST(Failure, RemoteOperation) {
+  Pair pair;
+  hca::Sge bad = pair.b.sge(0, 2000);
+  bad.lkey += 256;
+  pair.expect_recv(1, bad);
+  const hca::Sge from = pair.a.sge(0, 100);
+  ASSERT_EQ(pair.post({.sges = {&from, 1}}), 0);
+  const auto [sent, received] = pair.run();
+  EXPECT_EQ(test::statuses(sent), list({WcStatus::rem_op_err}));
+  EXPECT_EQ(test::statuses(received), list({WcStatus::loc_prot_err}));
+}
+
+// No receive posted: as many waits as rnr_retry allows, each as long as the peer's timer says.
+TEST(Failure, ReceiverNotReady) {
+  PairOptions options;
+  options.path.rnr_retry = 2;
+  options.path.min_rnr_timer = 14;  // 1.28 ms (IBA table 45)
+  Pair pair(options);
+  const hca::Sge from = pair.a.sge(0, 100);
+  ASSERT_EQ(pair.post({.sges = {&from, 1}}), 0);
+  const emu::Cycle start = pair.cluster.now();
+  EXPECT_EQ(test::statuses(pair.run().first), list({WcStatus::rnr_retry_exc_err}));
+  const emu::CycleTime time;
+  EXPECT_GE(time.ns(pair.cluster.now() - start), 2 * emu::rnr_timer_ns(14));
+  EXPECT_LT(time.ns(pair.cluster.now() - start), 3 * emu::rnr_timer_ns(14));
+  EXPECT_EQ(pair.cluster.host(1).counters().rnr_naks_sent, 3u);
+}
+
+// rnr_retry 7 waits for ever: a receive posted after many waits takes the message.
+TEST(Failure, ReceiverNotReadyForEver) {
+  PairOptions options;
+  options.path.rnr_retry = 7;
+  options.path.min_rnr_timer = 14;
+  Pair pair(options);
+  const hca::Sge from = pair.a.sge(0, 100);
+  ASSERT_EQ(pair.post({.sges = {&from, 1}}), 0);
+  EXPECT_TRUE(pair.run(pair.cluster.now() + 200'000).first.empty());
+  EXPECT_GT(pair.cluster.host(1).counters().rnr_naks_sent, 20u);
+  pair.expect_recv(1, pair.b.sge(0, 100));
+  EXPECT_EQ(test::statuses(pair.run().first), list({WcStatus::success}));
+}
+
+// A peer that is gone: retry_cnt repetitions, 4.096 us * 2^timeout apart, then retry exceeded. Both
+// queues are flushed in order, and later posts too.
+TEST(Failure, RetryExceeded) {
+  PairOptions options;
+  options.path.retry_cnt = 3;
+  options.path.timeout = 12;  // 16.8 ms
+  Pair pair(options);
+  const hca::Sge from = pair.a.sge(0, 100);
+  pair.b.app.reset();
+  pair.a.app->post_recv(pair.a.qp, 50, {});
+  pair.a.app->post_recv(pair.a.qp, 51, {});
+  for (unsigned i = 0; i < 3; ++i)
+    ASSERT_EQ(pair.post({.wr_id = i, .flags = 0, .sges = {&from, 1}}), 0);
+  const emu::Cycle start = pair.cluster.now();
+  pair.cluster.run();
+  const auto done = pair.a.take();
+  EXPECT_EQ(test::statuses(done),
+            list({WcStatus::retry_exc_err, WcStatus::wr_flush_err, WcStatus::wr_flush_err,
+                  WcStatus::wr_flush_err, WcStatus::wr_flush_err}));
+  EXPECT_EQ(done[3].wr_id, 50u);
+  EXPECT_EQ(done[4].wr_id, 51u);
+  const double waited = static_cast<double>(emu::CycleTime{}.ns(pair.cluster.now() - start));
+  EXPECT_NEAR(waited / (4 * 4096.0 * 4096), 1.0, 0.01);
+  ASSERT_EQ(pair.post({.wr_id = 9, .flags = 0, .sges = {&from, 1}}), 0);
+  EXPECT_EQ(test::statuses(pair.a.take()), list({WcStatus::wr_flush_err}));
+}
+
+// A client's memory that is not there any more: local protection for the sender, and for the
+// receiver's side remote operation error; other clients of the same burst go on.
+TEST(Failure, MemoryFaults) {
+  for (int what = 0; what < 4; ++what) {
+    PairOptions options;
+    options.mapped = false;
+    Pair pair(options);
+    test::Side& gone = what == 0 || what == 3 ? pair.a : pair.b;
+    pair.cluster.memory().unmap(&gone.bytes[5000], 100);
+    pair.expect_recv(1, pair.b.sge(0, 8000));
+    const hca::Sge from = pair.a.sge(0, 8000);
+    sim::Send send{.sges = {&from, 1}};
+    if (what >= 2) {
+      send.opcode = WrOpcode::rdma_read;
+      send.remote_addr = pair.b.address(0);
+      send.rkey = pair.b.keys.rkey;
+    }
+    ASSERT_EQ(pair.post(send), 0);
+    const auto [sent, received] = pair.run();
+    const WcStatus expected =
+        what == 0 || what == 3 ? WcStatus::loc_prot_err : WcStatus::rem_op_err;
+    ASSERT_EQ(sent.size(), 1u) << what;
+    EXPECT_EQ(sent[0].status, expected) << what;
+    if (what == 1) {
+      EXPECT_EQ(test::statuses(received), list({WcStatus::loc_prot_err}));
+    }
+  }
+}
+
+// A program that scribbles over its indexes loses that QP only.
+TEST(Failure, ScribbledRing) {
+  Pair pair;
+  sim::Queue other = pair.a.app->make_qp(hca::QpType::rc, pair.a.cq, pair.a.cq, {4, 4, 1, 1, 0});
+  pair.a.qp.page->sq_tail.store(1'000'000);
+  ASSERT_EQ(pair.a.app->post(other, {}), 0);
+  pair.a.qp.page->rung.store(0);
+  const hca::Sge from = pair.a.sge(0, 8);
+  pair.a.qp.page->sq_head.store(1'000'000);
+  ASSERT_EQ(pair.post({.sges = {&from, 1}}), 0);
+  pair.run();
+  EXPECT_TRUE(pair.cluster.told(0).heard(AsyncEvent::qp_fatal));
+  EXPECT_EQ(state_of(pair, 0), QpState::err);
+  EXPECT_EQ(pair.cluster.host(0).query_qp(pair.a.app->client(), other.number)->state,
+            QpState::reset);
+}
+
+// More completions than the CQ holds: the CQ is in error, its QPs stop, the event is told.
+TEST(Failure, CqOverrun) {
+  Pair pair;
+  sim::Completions small = pair.b.app->make_cq(2);
+  sim::Queue qp = pair.b.app->make_qp(hca::QpType::rc, small, small, {8, 8, 1, 1, 0});
+  for (int i = 0; i < 5; ++i) pair.b.app->post_recv(qp, 1, {});
+  sim::Path path;
+  ASSERT_EQ(pair.b.app->connect(qp, path, pair.cluster.now()), 0);
+  ASSERT_EQ(pair.b.app->modify(qp, {.state = QpState::err}, hca::kQpState, pair.cluster.now()), 0);
+  EXPECT_TRUE(pair.cluster.told(1).heard(AsyncEvent::cq_err));
+  EXPECT_EQ(small.page->overrun.load(), 1u);
+  EXPECT_EQ(small.page->tail.load(), 2u);
+}
+
+// Bytes in ERR: receives posted to a failed QP come back flushed when it is rung.
+TEST(Failure, PostsInErrorAreFlushed) {
+  Pair pair;
+  ASSERT_EQ(
+      pair.a.app->modify(pair.a.qp, {.state = QpState::err}, hca::kQpState, pair.cluster.now()), 0);
+  pair.a.app->post_recv(pair.a.qp, 77, {});
+  ASSERT_EQ(pair.post({.wr_id = 78}), 0);
+  const auto done = pair.a.take();
+  ASSERT_EQ(done.size(), 2u);
+  EXPECT_EQ(done[0].wr_id, 78u);
+  EXPECT_EQ(done[1].wr_id, 77u);
+}
+
+// After RESET a QP is as new: the same pair exchanges messages again.
+TEST(Failure, ResetAndAgain) {
+  Pair pair;
+  for (int round = 0; round < 2; ++round) {
+    for (test::Side* me : {&pair.a, &pair.b}) {
+      ASSERT_EQ(
+          me->app->modify(me->qp, {.state = QpState::reset}, hca::kQpState, pair.cluster.now()), 0);
+      me->qp.credit_used = 0;
+    }
+    sim::Path path;
+    path.dest = 1;
+    path.dest_qpn = pair.b.qp.number;
+    ASSERT_EQ(pair.a.app->connect(pair.a.qp, path, pair.cluster.now()), 0);
+    path.dest = 0;
+    path.dest_qpn = pair.a.qp.number;
+    ASSERT_EQ(pair.b.app->connect(pair.b.qp, path, pair.cluster.now()), 0);
+    pair.expect_recv(1, pair.b.sge(0, 4000));
+    const hca::Sge from = pair.a.sge(0, 4000);
+    ASSERT_EQ(pair.post({.sges = {&from, 1}}), 0);
+    const auto [sent, received] = pair.run();
+    EXPECT_EQ(test::statuses(sent), list({WcStatus::success}));
+    EXPECT_EQ(test::statuses(received), list({WcStatus::success}));
+  }
+}
+
+// UD: a failed send stops the send queue only; SQE -> RTS goes on.
+TEST(Failure, UdSendQueueError) {
+  test::Cluster cluster({});
+  sim::App app(cluster.host(0));
+  auto cq = app.make_cq(16);
+  auto qp = app.make_qp(hca::QpType::ud, cq, cq, {4, 4, 1, 1, 64});
+  ASSERT_EQ(app.ready_ud(qp, 1, cluster.now()), 0);
+  const hca::Sge bad{8, 8, 0xdead};
+  ASSERT_EQ(app.post(qp, {.sges = {&bad, 1}, .dlid = 2}), 0);
+  ASSERT_EQ(app.post(qp, {.dlid = 2}), 0);
+  app.ring(cluster.now());
+  cluster.run();
+  hca::Cqe cqe;
+  ASSERT_TRUE(sim::App::poll(cq, cqe));
+  EXPECT_EQ(cqe.status, WcStatus::loc_prot_err);
+  ASSERT_TRUE(sim::App::poll(cq, cqe));
+  EXPECT_EQ(cqe.status, WcStatus::wr_flush_err);
+  EXPECT_EQ(cluster.host(0).query_qp(app.client(), qp.number)->state, QpState::sqe);
+  ASSERT_EQ(app.modify(qp, {.state = QpState::rts}, hca::kQpState, cluster.now()), 0);
+  ASSERT_EQ(app.post(qp, {.dlid = 2}), 0);
+  app.ring(cluster.now());
+  cluster.run();
+  ASSERT_TRUE(sim::App::poll(cq, cqe));
+  EXPECT_EQ(cqe.status, WcStatus::success);
+}
+
+}  // namespace

@@ -1,0 +1,216 @@
+// Hosts joined by a link that may lose, repeat, delay and reorder packets, from one seed: the
+// network as one struct of options. Time jumps to the next thing that happens.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "emu/base/prng.h"
+#include "hca/host/host.h"
+#include "tests/sim/app.h"
+
+namespace test {
+
+struct LinkOptions {
+  std::uint64_t seed = 1;
+  double loss = 0;
+  double repeat = 0;
+  double corrupt = 0;
+  emu::Cycle delay_min = 50;
+  emu::Cycle delay_max = 50;   // more than min: packets overtake one another
+  std::uint32_t slots = 4096;  // packet buffers per node: back-pressure
+  emu::Verdict verdict = emu::Verdict::ack;
+  bool answers = true;
+};
+
+struct Told : hca::HostEvents {
+  std::vector<std::pair<hca::AsyncEvent, std::uint32_t>> asyncs;
+  std::vector<hca::AdmissionOutcome> admissions;
+  std::uint64_t completions = 0;
+  std::uint64_t wakes = 0;
+  void completion(hca::ClientId, std::uint32_t) override { ++completions; }
+  void wake_cq(hca::ClientId, std::uint32_t) override { ++wakes; }
+  void async(hca::ClientId, hca::AsyncEvent event, std::uint32_t number) override {
+    asyncs.emplace_back(event, number);
+  }
+  void admission(hca::ClientId, std::uint32_t, const hca::AdmissionOutcome& outcome) override {
+    admissions.push_back(outcome);
+  }
+  bool heard(hca::AsyncEvent event) const {
+    return std::any_of(asyncs.begin(), asyncs.end(),
+                       [event](const auto& told) { return told.first == event; });
+  }
+};
+
+class Cluster {
+ public:
+  explicit Cluster(const LinkOptions& link, hca::HostOptions options = {}, int nodes = 2)
+      : link_(link), prng_(link.seed) {
+    options.class_of_sl.fill(emu::TrafficClass::best_effort);
+    options.class_of_sl[1] = emu::TrafficClass::real_time;
+    options.class_of_sl[15] = emu::TrafficClass::control;
+    options.nodes = static_cast<std::uint16_t>(nodes);
+    for (int n = 0; n < nodes; ++n) {
+      options.node = static_cast<emu::NodeId>(n);
+      ports_.push_back(std::make_unique<Port>(*this, n));
+      told_.push_back(std::make_unique<Told>());
+      hosts_.push_back(
+          std::make_unique<hca::Host>(options, memory_, *ports_.back(), *told_.back()));
+    }
+  }
+
+  hca::Host& host(int n) { return *hosts_[static_cast<std::size_t>(n)]; }
+  Told& told(int n) { return *told_[static_cast<std::size_t>(n)]; }
+  sim::LocalMemory& memory() { return memory_; }
+  emu::Cycle now() const { return now_; }
+  LinkOptions& link() { return link_; }
+  std::vector<emu::TxDesc>& sent() { return sent_; }
+  std::uint64_t lost() const { return lost_; }
+
+  // Runs until nothing more happens by itself, or until the cycle.
+  void run(emu::Cycle until = emu::kNever) {
+    for (int guard = 0; guard < 20'000'000; ++guard) {
+      std::size_t sent = 0;
+      for (auto& host : hosts_) sent += host->advance(now_);
+      emu::Cycle next = events_.empty() ? emu::kNever : events_.begin()->first;
+      for (auto& host : hosts_) next = std::min(next, host->next_event());
+      if (sent > 0) next = std::min(next, now_);
+      if (next == emu::kNever || next > until) {
+        if (until != emu::kNever) now_ = until;
+        return;
+      }
+      now_ = std::max(now_ + (sent == 0 && next <= now_ ? 1 : 0), next);
+      deliver();
+    }
+  }
+
+ private:
+  struct Packet {
+    int to;
+    emu::TxDesc desc;
+    int from;
+    std::vector<std::uint8_t> bytes;
+    bool injected;  // tells the sender that it left, instead of an arrival
+  };
+
+  struct Port : hca::PacketPort {
+    Port(Cluster& owner, int number) : cluster(owner), node(number) {
+      memory.resize(std::size_t{owner.link_.slots} * emu::kPacketBytesMax);
+      for (std::uint32_t i = 0; i < owner.link_.slots; ++i) free.push_back(i);
+    }
+    bool reserve(hca::PacketSlot& slot) override {
+      if (free.empty()) return false;
+      slot.buffer = free.back();
+      slot.bytes = &memory[std::size_t{slot.buffer} * emu::kPacketBytesMax];
+      free.pop_back();
+      return true;
+    }
+    void cancel(std::uint32_t buffer) override { free.push_back(buffer); }
+    void send(std::span<const emu::TxDesc> packets) override {
+      for (const emu::TxDesc& desc : packets) {
+        const std::uint8_t* bytes = &memory[std::size_t{desc.buffer} * emu::kPacketBytesMax];
+        cluster.take(node, desc, {bytes, bytes + desc.length});
+        pending.push_back(desc.buffer);
+      }
+    }
+    Cluster& cluster;
+    int node;
+    std::vector<std::uint8_t> memory;
+    std::vector<std::uint32_t> free;
+    std::vector<std::uint32_t> pending;
+  };
+
+  emu::Cycle delay() {
+    return link_.delay_min +
+           prng_.below(static_cast<std::uint32_t>(link_.delay_max - link_.delay_min + 1));
+  }
+
+  void take(int from, const emu::TxDesc& desc, std::vector<std::uint8_t> bytes) {
+    sent_.push_back(desc);
+    // One flit a cycle, whatever was handed over first: a worm does not overtake another.
+    emu::Cycle& busy = busy_until_[static_cast<std::size_t>(from)];
+    const emu::Cycle leaves = std::max({desc.launch_cycle, now_, busy}) + desc.flits;
+    busy = leaves;
+    events_.emplace(leaves, Packet{from, desc, from, {}, true});
+    if (desc.kind != emu::PacketKind::data) {
+      probe(from, desc, bytes, leaves);
+      return;
+    }
+    if (prng_.uniform() < link_.loss) {
+      ++lost_;
+      return;
+    }
+    if (prng_.uniform() < link_.corrupt) {
+      bytes[prng_.below(static_cast<std::uint32_t>(bytes.size()))] ^= 0x40;
+    }
+    const int copies = prng_.uniform() < link_.repeat ? 2 : 1;
+    for (int i = 0; i < copies; ++i) {
+      events_.emplace(leaves + delay(), Packet{desc.dest, desc, from, bytes, false});
+    }
+  }
+
+  void probe(int from, const emu::TxDesc& desc, const std::vector<std::uint8_t>& bytes,
+             emu::Cycle leaves) {
+    if (desc.kind != emu::PacketKind::probe || !link_.answers) return;
+    emu::ProbeBody body;
+    std::memcpy(&body, bytes.data(), sizeof body);
+    answers_.emplace(leaves + 100, std::pair(from, emu::Answer{body.connection,
+                                                               leaves + 100,
+                                                               link_.verdict == emu::Verdict::ack
+                                                                   ? emu::kNoRouter
+                                                                   : emu::RouterId{3},
+                                                               link_.verdict,
+                                                               {}}));
+    events_.emplace(leaves + 100, Packet{from, desc, -1, {}, true});
+  }
+
+  void deliver() {
+    while (!events_.empty() && events_.begin()->first <= now_) {
+      const auto [at, packet] = *events_.begin();
+      events_.erase(events_.begin());
+      hca::Host& host = *hosts_[static_cast<std::size_t>(packet.to)];
+      if (packet.from < 0) {
+        while (!answers_.empty() && answers_.begin()->first <= now_) {
+          const auto [to, answer] = answers_.begin()->second;
+          answers_.erase(answers_.begin());
+          hosts_[static_cast<std::size_t>(to)]->answered({&answer, 1}, now_);
+        }
+      } else if (packet.injected) {
+        const emu::Injected injected{packet.desc.cookie, at,
+                                     packet.desc.flits,  packet.desc.traffic_class,
+                                     packet.desc.kind,   0};
+        ports_[static_cast<std::size_t>(packet.to)]->free.push_back(packet.desc.buffer);
+        host.injected({&injected, 1}, now_);
+      } else {
+        hca::Arrival arrival{};
+        arrival.desc.head_cycle = at - packet.desc.flits;
+        arrival.desc.arrival_cycle = at;
+        arrival.desc.length = static_cast<std::uint16_t>(packet.bytes.size());
+        arrival.desc.flits = packet.desc.flits;
+        arrival.desc.src = static_cast<emu::NodeId>(packet.from);
+        arrival.desc.traffic_class = packet.desc.traffic_class;
+        arrival.bytes = packet.bytes.data();
+        host.receive({&arrival, 1}, now_);
+      }
+    }
+  }
+
+  LinkOptions link_;
+  emu::Prng prng_;
+  emu::Cycle now_ = 1000;
+  std::uint64_t lost_ = 0;
+  std::array<emu::Cycle, 16> busy_until_{};
+  sim::LocalMemory memory_;
+  std::multimap<emu::Cycle, Packet> events_;
+  std::multimap<emu::Cycle, std::pair<int, emu::Answer>> answers_;
+  std::vector<emu::TxDesc> sent_;
+  std::vector<std::unique_ptr<Port>> ports_;
+  std::vector<std::unique_ptr<Told>> told_;
+  std::vector<std::unique_ptr<hca::Host>> hosts_;
+};
+
+}  // namespace test

@@ -1,0 +1,172 @@
+// Objects, the QP state machine, and what belongs to whom.
+#include <gtest/gtest.h>
+
+#include <cerrno>
+
+#include "tests/unit/hca/host/pair.h"
+
+namespace {
+
+using hca::QpState;
+using hca::QpType;
+using test::Pair;
+
+// A busy object cannot go; another client's object does not exist.
+TEST(Objects, BusyAndForeign) {
+  Pair pair;
+  hca::Host& host = pair.cluster.host(0);
+  EXPECT_EQ(host.destroy_pd(pair.a.app->client(), pair.a.app->pd()), EBUSY);
+  EXPECT_EQ(host.destroy_cq(pair.a.app->client(), pair.a.cq.number), EBUSY);
+  sim::App other(host);
+  EXPECT_EQ(host.destroy_qp(other.client(), pair.a.qp.number), ENOENT);
+  EXPECT_EQ(host.deregister_mr(other.client(), pair.a.keys.lkey), ENOENT);
+  EXPECT_EQ(host.query_qp(other.client(), pair.a.qp.number).error(), ENOENT);
+  EXPECT_EQ(host.destroy_qp(pair.a.app->client(), pair.a.qp.number), 0);
+  EXPECT_EQ(host.destroy_cq(pair.a.app->client(), pair.a.cq.number), 0);
+}
+
+// What a dead process had is all given back: the node can be filled again and again.
+TEST(Objects, ClosingAClientFreesEverything) {
+  hca::HostOptions options;
+  options.qps_max = 8;
+  options.cqs_max = 4;
+  options.mrs_max = 4;
+  options.pds_max = 2;
+  options.clients_max = 2;
+  test::Cluster cluster({}, options);
+  std::vector<std::uint8_t> bytes(64);
+  for (int round = 0; round < 50; ++round) {
+    sim::App app(cluster.host(0));
+    auto cq = app.make_cq(4);
+    for (int i = 0; i < 6; ++i) app.make_qp(QpType::rc, cq, cq, {1, 1, 1, 1, 0});
+    for (int i = 0; i < 3; ++i) app.reg(bytes.data(), bytes.size(), 0);
+  }
+}
+
+// A number is not given to the next QP: late packets for the old one miss it.
+TEST(Objects, NumbersOfDestroyedQpsRest) {
+  test::Cluster cluster({});
+  sim::App app(cluster.host(0));
+  auto cq = app.make_cq(4);
+  const auto first = app.make_qp(QpType::rc, cq, cq, {1, 1, 1, 1, 0});
+  ASSERT_EQ(cluster.host(0).destroy_qp(app.client(), first.number), 0);
+  for (int i = 0; i < 100; ++i) {
+    const auto next = app.make_qp(QpType::rc, cq, cq, {1, 1, 1, 1, 0});
+    EXPECT_NE(next.number, first.number);
+    ASSERT_EQ(cluster.host(0).destroy_qp(app.client(), next.number), 0);
+  }
+}
+
+// Registration: remote write without local write, wrap-around and unknown PDs are refused.
+TEST(Objects, RegistrationChecks) {
+  test::Cluster cluster({});
+  hca::Host& host = cluster.host(0);
+  sim::App app(host);
+  EXPECT_EQ(host.register_mr(app.client(), app.pd(), {0x1000, 0x1000, 64, hca::kAccessRemoteWrite})
+                .error(),
+            EINVAL);
+  EXPECT_EQ(host.register_mr(app.client(), app.pd(), {~0ull - 10, 0, 64, 0}).error(), EINVAL);
+  EXPECT_EQ(host.register_mr(app.client(), 1000, {0x1000, 0x1000, 64, 0}).error(), ENOENT);
+  const auto keys = host.register_mr(app.client(), app.pd(), {0x1000, 0x1000, 64, 0});
+  ASSERT_TRUE(keys.has_value());
+  const auto again =
+      host.reregister_mr(app.client(), keys->lkey, 4, 0, {0, 0, 0, hca::kAccessLocalWrite});
+  ASSERT_TRUE(again.has_value());
+  EXPECT_NE(again->lkey, keys->lkey);
+  EXPECT_EQ(host.deregister_mr(app.client(), keys->lkey), ENOENT);
+  EXPECT_EQ(host.deregister_mr(app.client(), again->lkey), 0);
+}
+
+// Each missing required attribute, and each one too many, is EINVAL (man page of ibv_modify_qp).
+TEST(Modify, RequiredMasks) {
+  test::Cluster cluster({});
+  sim::App app(cluster.host(0));
+  auto cq = app.make_cq(4);
+  auto qp = app.make_qp(QpType::rc, cq, cq, {1, 1, 1, 1, 0});
+  const std::uint32_t steps[] = {
+      hca::kQpState | hca::kQpPkeyIndex | hca::kQpPort | hca::kQpAccessFlags,
+      hca::kQpState | hca::kQpAv | hca::kQpPathMtu | hca::kQpDestQpn | hca::kQpRqPsn |
+          hca::kQpMaxDestRdAtomic | hca::kQpMinRnrTimer,
+      hca::kQpState | hca::kQpTimeout | hca::kQpRetryCnt | hca::kQpRnrRetry | hca::kQpSqPsn |
+          hca::kQpMaxQpRdAtomic};
+  hca::QpAttributes a{};
+  a.port_num = 1;
+  a.path_mtu = 3;
+  a.av.dlid = 2;
+  const QpState states[] = {QpState::init, QpState::rtr, QpState::rts};
+  for (int step = 0; step < 3; ++step) {
+    a.state = states[step];
+    for (int bit = 0; bit < 21; ++bit) {
+      const std::uint32_t mask = steps[step];
+      if ((mask & 1u << bit) != 0 && bit != 0) {
+        EXPECT_EQ(app.modify(qp, a, mask & ~(1u << bit), 0), EINVAL) << step << " without " << bit;
+      }
+    }
+    EXPECT_EQ(app.modify(qp, a, steps[step] | hca::kQpQkey, 0), EINVAL);
+    ASSERT_EQ(app.modify(qp, a, steps[step], 0), 0);
+  }
+  a.state = QpState::init;
+  EXPECT_EQ(app.modify(qp, a, steps[0], 0), EINVAL);  // no way back but RESET
+}
+
+// Values that the port does not have are EINVAL.
+TEST(Modify, Values) {
+  test::Cluster cluster({});
+  sim::App app(cluster.host(0));
+  auto cq = app.make_cq(4);
+  auto qp = app.make_qp(QpType::rc, cq, cq, {1, 1, 1, 1, 0});
+  const std::uint32_t mask = hca::kQpState | hca::kQpPkeyIndex | hca::kQpPort | hca::kQpAccessFlags;
+  hca::QpAttributes a{};
+  a.state = QpState::init;
+  a.port_num = 2;
+  EXPECT_EQ(app.modify(qp, a, mask, 0), EINVAL);
+  a.port_num = 1;
+  a.pkey_index = 5;
+  EXPECT_EQ(app.modify(qp, a, mask, 0), EINVAL);
+  a.pkey_index = 0;
+  EXPECT_EQ(app.modify(qp, a, mask, 0), 0);
+  EXPECT_EQ(app.modify(qp, a, hca::kQpState | hca::kQpCurState, 0), EINVAL);
+}
+
+// SQD: the send under way ends, the event is told, posts wait until RTS.
+TEST(Modify, DrainAndGoOn) {
+  Pair pair;
+  for (int i = 0; i < 2; ++i) pair.expect_recv(1, pair.b.sge(0, 50000));
+  const hca::Sge from = pair.a.sge(0, 50000);
+  ASSERT_EQ(pair.post({.wr_id = 1, .sges = {&from, 1}}), 0);
+  pair.cluster.host(0).advance(pair.cluster.now());
+  hca::QpAttributes a{};
+  a.state = QpState::sqd;
+  a.en_sqd_async_notify = 1;
+  ASSERT_EQ(pair.a.app->modify(pair.a.qp, a, hca::kQpState | hca::kQpEnSqdAsyncNotify,
+                               pair.cluster.now()),
+            0);
+  ASSERT_EQ(pair.post({.wr_id = 2, .sges = {&from, 1}}), 0);
+  EXPECT_EQ(pair.run().first.size(), 1u);
+  EXPECT_TRUE(pair.cluster.told(0).heard(hca::AsyncEvent::sq_drained));
+  a.state = QpState::rts;
+  ASSERT_EQ(pair.a.app->modify(pair.a.qp, a, hca::kQpState, pair.cluster.now()), 0);
+  EXPECT_EQ(pair.run().first.size(), 1u);
+}
+
+// Resizing keeps what waits in the CQ, and refuses to become too small for it.
+TEST(Objects, ResizeCq) {
+  Pair pair;
+  for (unsigned i = 0; i < 3; ++i) pair.a.app->post_recv(pair.a.qp, i, {});
+  ASSERT_EQ(pair.a.app->modify(pair.a.qp, {.state = QpState::err}, hca::kQpState, 0), 0);
+  std::vector<std::uint64_t> memory(hca::cq_bytes(4) / 8 + 16);
+  auto* region = reinterpret_cast<std::uint8_t*>(
+      (reinterpret_cast<std::uintptr_t>(memory.data()) + 63) & ~std::uintptr_t{63});
+  hca::Host& host = pair.cluster.host(0);
+  EXPECT_EQ(host.resize_cq(pair.a.app->client(), pair.a.cq.number, 2, {region, hca::cq_bytes(2)}),
+            EINVAL);
+  ASSERT_EQ(host.resize_cq(pair.a.app->client(), pair.a.cq.number, 4, {region, hca::cq_bytes(4)}),
+            0);
+  pair.a.cq.page = reinterpret_cast<hca::CqPage*>(region);
+  pair.a.cq.depth = 4;
+  const auto done = pair.a.take();
+  ASSERT_EQ(done.size(), 3u);
+  for (unsigned i = 0; i < 3; ++i) EXPECT_EQ(done[i].wr_id, i);
+}
+
+}  // namespace

@@ -1,0 +1,336 @@
+// RC and UD between two Hosts: what arrives, and that it arrives once and in order whatever the
+// link does.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "tests/unit/hca/host/pair.h"
+
+namespace {
+
+using hca::WcOpcode;
+using hca::WcStatus;
+using hca::WrOpcode;
+using test::Pair;
+using test::PairOptions;
+
+// A SEND fills the receive buffer, completes on both sides, and says how long it was.
+TEST(Rc, SendArrives) {
+  Pair pair;
+  pair.expect_recv(9, pair.b.sge(0, 4000));
+  const hca::Sge from = pair.a.sge(100, 3000);
+  ASSERT_EQ(pair.post({.wr_id = 5, .sges = {&from, 1}}), 0);
+  const auto [sent, received] = pair.run();
+  ASSERT_EQ(sent.size(), 1u);
+  ASSERT_EQ(received.size(), 1u);
+  EXPECT_EQ(sent[0].status, WcStatus::success);
+  EXPECT_EQ(sent[0].wr_id, 5u);
+  EXPECT_EQ(received[0].opcode, WcOpcode::recv);
+  EXPECT_EQ(received[0].wr_id, 9u);
+  EXPECT_EQ(received[0].byte_len, 3000u);
+  EXPECT_EQ(received[0].src_qp, pair.a.qp.number);
+  EXPECT_GT(received[0].timestamp_ns, received[0].head_ns);
+  EXPECT_EQ(std::memcmp(pair.b.bytes.data(), pair.a.bytes.data() + 100, 3000), 0);
+  EXPECT_TRUE(pair.cluster.host(0).idle());
+}
+
+// A full packet is a worm of exactly 40 flits, a message of k payloads is k packets (papers: 40
+// flits).
+TEST(Rc, PacketsAreWormsOfFortyFlits) {
+  Pair pair;
+  pair.expect_recv(1, pair.b.sge(0, 100000));
+  const hca::Sge from = pair.a.sge(0, 612 * 5);
+  ASSERT_EQ(pair.post({.sges = {&from, 1}}), 0);
+  pair.run();
+  std::vector<std::uint16_t> flits;
+  for (const emu::TxDesc& desc : pair.cluster.sent()) flits.push_back(desc.flits);
+  EXPECT_EQ(flits, (std::vector<std::uint16_t>{40, 40, 40, 40, 40, 2}));  // and one ACK
+}
+
+// Immediate data comes out as it went in, solicited wakes an armed CQ, unsignaled says nothing.
+TEST(Rc, ImmediateSolicitedUnsignaled) {
+  Pair pair;
+  pair.b.cq.page->armed.store(hca::kCqArmedSolicited);
+  for (int i = 0; i < 3; ++i) pair.expect_recv(10 + static_cast<unsigned>(i), pair.b.sge(0, 64));
+  const hca::Sge from = pair.a.sge(0, 64);
+  ASSERT_EQ(
+      pair.post({.opcode = WrOpcode::send_imm, .flags = 0, .sges = {&from, 1}, .imm = 0x11223344}),
+      0);
+  auto [sent, received] = pair.run();
+  EXPECT_TRUE(sent.empty());
+  ASSERT_EQ(received.size(), 1u);
+  EXPECT_EQ(received[0].imm, 0x11223344u);
+  EXPECT_EQ(received[0].wc_flags & hca::kWcWithImm, hca::kWcWithImm);
+  EXPECT_EQ(pair.cluster.told(1).completions, 0u);
+  ASSERT_EQ(pair.post({.flags = hca::kWqeSolicited, .sges = {&from, 1}}), 0);
+  pair.run();
+  EXPECT_EQ(pair.cluster.told(1).completions, 1u);
+  EXPECT_EQ(pair.b.cq.page->armed.load(), hca::kCqDisarmed);
+}
+
+// RDMA WRITE changes the remote bytes and tells nobody; with immediate it takes a receive.
+TEST(Rc, WriteAndWriteImm) {
+  Pair pair;
+  const hca::Sge from[] = {pair.a.sge(0, 1000), pair.a.sge(5000, 1), pair.a.sge(7000, 3000)};
+  ASSERT_EQ(pair.post({.opcode = WrOpcode::rdma_write,
+                       .sges = from,
+                       .remote_addr = pair.b.address(50),
+                       .rkey = pair.b.keys.rkey}),
+            0);
+  auto [sent, received] = pair.run();
+  ASSERT_EQ(test::statuses(sent), std::vector{WcStatus::success});
+  EXPECT_TRUE(received.empty());
+  EXPECT_EQ(std::memcmp(&pair.b.bytes[50], &pair.a.bytes[0], 1000), 0);
+  EXPECT_EQ(pair.b.bytes[1050], pair.a.bytes[5000]);
+  EXPECT_EQ(std::memcmp(&pair.b.bytes[1051], &pair.a.bytes[7000], 3000), 0);
+
+  EXPECT_EQ(pair.b.app->post_recv(pair.b.qp, 3, {}), 0);
+  ASSERT_EQ(pair.post({.opcode = WrOpcode::rdma_write_imm,
+                       .sges = from,
+                       .remote_addr = pair.b.address(50),
+                       .rkey = pair.b.keys.rkey,
+                       .imm = 77}),
+            0);
+  std::tie(sent, received) = pair.run();
+  ASSERT_EQ(received.size(), 1u);
+  EXPECT_EQ(received[0].opcode, WcOpcode::recv_rdma_with_imm);
+  EXPECT_EQ(received[0].imm, 77u);
+  EXPECT_EQ(received[0].byte_len, 4001u);
+}
+
+// RDMA READ fetches remote bytes into a scatter list; a fenced send waits for it.
+TEST(Rc, ReadAndFence) {
+  Pair pair;
+  for (std::size_t i = 0; i < 100000; ++i) pair.b.bytes[i] = static_cast<std::uint8_t>(i * 7);
+  pair.expect_recv(1, pair.b.sge(900000, 64));
+  const hca::Sge to[] = {pair.a.sge(0, 10), pair.a.sge(100, 49990)};
+  ASSERT_EQ(pair.post({.opcode = WrOpcode::rdma_read,
+                       .wr_id = 1,
+                       .sges = to,
+                       .remote_addr = pair.b.address(3),
+                       .rkey = pair.b.keys.rkey}),
+            0);
+  const hca::Sge from = pair.a.sge(0, 64);
+  ASSERT_EQ(
+      pair.post({.wr_id = 2, .flags = hca::kWqeSignaled | hca::kWqeFence, .sges = {&from, 1}}), 0);
+  const auto [sent, received] = pair.run();
+  ASSERT_EQ(test::statuses(sent), (std::vector{WcStatus::success, WcStatus::success}));
+  EXPECT_EQ(sent[0].opcode, WcOpcode::rdma_read);
+  EXPECT_EQ(sent[0].byte_len, 50000u);
+  EXPECT_EQ(std::memcmp(&pair.a.bytes[0], &pair.b.bytes[3], 10), 0);
+  EXPECT_EQ(std::memcmp(&pair.a.bytes[100], &pair.b.bytes[13], 49990), 0);
+  // The fenced send left with what the READ had brought.
+  EXPECT_EQ(std::memcmp(&pair.b.bytes[900000], &pair.a.bytes[0], 64), 0);
+}
+
+// Inline data is taken at the post: the application may reuse its bytes at once.
+TEST(Rc, Inline) {
+  Pair pair;
+  pair.expect_recv(1, pair.b.sge(0, 64));
+  std::uint8_t words[] = {1, 2, 3, 4, 5};
+  ASSERT_EQ(pair.a.app->post(pair.a.qp, {.inline_bytes = words}), 0);
+  std::memset(words, 0, sizeof words);
+  pair.a.app->ring(pair.cluster.now());
+  pair.run();
+  EXPECT_EQ(pair.b.bytes[4], 5);
+}
+
+// A message of no bytes is a message.
+TEST(Rc, ZeroLength) {
+  Pair pair;
+  EXPECT_EQ(pair.b.app->post_recv(pair.b.qp, 3, {}), 0);
+  ASSERT_EQ(pair.post({}), 0);
+  ASSERT_EQ(pair.post({.opcode = WrOpcode::rdma_write}), 0);
+  ASSERT_EQ(pair.post({.opcode = WrOpcode::rdma_read}), 0);
+  const auto [sent, received] = pair.run();
+  EXPECT_EQ(test::statuses(sent), std::vector(3, WcStatus::success));
+  ASSERT_EQ(received.size(), 1u);
+  EXPECT_EQ(received[0].byte_len, 0u);
+}
+
+// Two QPs of one node talk without the fabric.
+TEST(Rc, WithinOneNode) {
+  Pair pair(PairOptions{.same_node = true});
+  pair.expect_recv(1, pair.b.sge(0, 100000));
+  const hca::Sge from = pair.a.sge(0, 100000);
+  ASSERT_EQ(pair.post({.sges = {&from, 1}}), 0);
+  const auto [sent, received] = pair.run();
+  EXPECT_EQ(test::statuses(sent), std::vector{WcStatus::success});
+  EXPECT_EQ(std::memcmp(pair.b.bytes.data(), pair.a.bytes.data(), 100000), 0);
+  EXPECT_TRUE(pair.cluster.sent().empty());
+}
+
+// Packets of a paced message leave at launch + i * span / n, not before and not bunched.
+TEST(Rc, LaunchTimes) {
+  Pair pair;
+  pair.expect_recv(1, pair.b.sge(0, 100000));
+  const hca::Sge from = pair.a.sge(0, 612 * 10);
+  const std::uint64_t launch_ns = 40'000'000;
+  ASSERT_EQ(pair.post({.sges = {&from, 1}, .launch_ns = launch_ns, .launch_span_ns = 33'000'000}),
+            0);
+  pair.run();
+  const emu::CycleTime time;
+  for (std::size_t i = 0; i < 10; ++i) {
+    const auto want = static_cast<double>(launch_ns + 33'000'000 * i / 10);
+    EXPECT_NEAR(static_cast<double>(time.ns(pair.cluster.sent()[i].launch_cycle)), want, 640.0);
+  }
+}
+
+// Many messages of every kind over a link drawn from the seed; receives are often posted late.
+struct Exchange {
+  explicit Exchange(int seed, bool reorder)
+      : prng(static_cast<std::uint64_t>(seed)), pair(options_of(prng, seed, reorder)) {}
+
+  static PairOptions options_of(emu::Prng& prng, int seed, bool reorder) {
+    PairOptions options;
+    options.link = {.seed = static_cast<std::uint64_t>(seed),
+                    .loss = 0.05 * prng.uniform(),
+                    .repeat = 0.1 * prng.uniform(),
+                    .corrupt = 0.02 * prng.uniform(),
+                    .delay_min = 20,
+                    .delay_max = reorder ? 20 + prng.below(2000) : 20,
+                    .slots = 16 + prng.below(200)};
+    options.path.min_rnr_timer = 1;
+    options.mapped = prng.below(2) == 0;
+    options.path.global = prng.below(2) == 0;
+    return options;
+  }
+
+  void post_one() {
+    const std::uint32_t length = prng.below(20000);
+    const auto kind = prng.below(4);
+    const hca::Sge from = pair.a.sge(at, length);
+    sim::Send send{.wr_id = posted, .sges = {&from, 1}};
+    send.remote_addr = pair.b.address(at);
+    send.rkey = pair.b.keys.rkey;
+    if (kind == 0) send.opcode = WrOpcode::rdma_write;
+    if (kind == 1) send.opcode = WrOpcode::rdma_read;
+    if (kind == 1) std::memcpy(&pair.b.bytes[at], &pair.a.bytes[at], length);
+    if (kind > 1) {
+      pair.b.app->post_recv(pair.b.qp, posted, std::array{pair.b.sge(at, length)});
+      receives.emplace_back(posted, length);
+    }
+    ASSERT_EQ(pair.post(send), 0);
+    at += length;
+    ++posted;
+  }
+
+  void run() {
+    while (posted < kMessages) {
+      for (int burst = 0; burst < 6 && posted < kMessages; ++burst) post_one();
+      auto [sent_now, received_now] = pair.run();
+      sent.insert(sent.end(), sent_now.begin(), sent_now.end());
+      received.insert(received.end(), received_now.begin(), received_now.end());
+    }
+  }
+
+  // Messages reported as done are done: in order, once, whole.
+  void check(bool must_succeed) {
+    ASSERT_EQ(sent.size(), kMessages);
+    std::size_t good = 0;
+    while (good < sent.size() && sent[good].status == WcStatus::success) ++good;
+    if (must_succeed) {
+      ASSERT_EQ(good, kMessages);
+    }
+    for (std::size_t i = 0; i < sent.size(); ++i) {
+      EXPECT_EQ(sent[i].wr_id, i);
+      if (i == good) {
+        EXPECT_EQ(sent[i].status, WcStatus::retry_exc_err);
+      }
+      if (i > good) {
+        EXPECT_EQ(sent[i].status, WcStatus::wr_flush_err);
+      }
+    }
+    std::size_t arrived = 0;
+    std::size_t whole = 0;
+    for (const hca::Cqe& cqe : received) {
+      if (cqe.status != WcStatus::success) continue;
+      EXPECT_EQ(cqe.wr_id, receives[arrived].first);
+      EXPECT_EQ(cqe.byte_len, receives[arrived].second);
+      if (cqe.wr_id < good) ++whole;
+      ++arrived;
+    }
+    const auto sent_whole = static_cast<std::size_t>(
+        std::count_if(receives.begin(), receives.end(),
+                      [good](const auto& receive) { return receive.first < good; }));
+    EXPECT_EQ(whole, sent_whole);
+    if (good == kMessages) {
+      EXPECT_EQ(std::memcmp(pair.a.bytes.data(), pair.b.bytes.data(), at), 0);
+      EXPECT_TRUE(pair.cluster.host(0).idle());
+    }
+  }
+
+  static constexpr std::uint32_t kMessages = 40;
+  emu::Prng prng;
+  Pair pair;
+  std::vector<std::pair<std::uint64_t, std::uint32_t>> receives;  // wr_id, length
+  std::vector<hca::Cqe> sent;
+  std::vector<hca::Cqe> received;
+  std::uint32_t posted = 0;
+  std::size_t at = 0;
+};
+
+class RcUnder : public testing::TestWithParam<int> {};
+
+// Whatever is lost, repeated or corrupted: every message arrives once, in order, intact.
+TEST_P(RcUnder, LossRepetitionCorruption) {
+  SCOPED_TRACE(testing::Message() << "seed " << GetParam());
+  Exchange exchange(GetParam(), false);
+  exchange.run();
+  exchange.check(true);
+}
+// Reordering too, which no fabric of ours does: it still works, or says that it does not.
+TEST_P(RcUnder, ReorderingToo) {
+  SCOPED_TRACE(testing::Message() << "seed " << GetParam());
+  Exchange exchange(GetParam(), true);
+  exchange.run();
+  exchange.check(false);
+}
+INSTANTIATE_TEST_SUITE_P(Seeds, RcUnder, testing::Range(1, 61));
+
+// UD: one datagram, room for a GRH in front, Q_Key and immediate; the sender's numbers are told.
+TEST(Ud, SendArrives) {
+  test::Cluster cluster({});
+  test::Side sides[2];
+  for (int n = 0; n < 2; ++n) {
+    test::Side& me = sides[n];
+    me.app = std::make_unique<sim::App>(cluster.host(n));
+    me.bytes.resize(8192);
+    me.keys = me.app->reg(me.bytes.data(), me.bytes.size(), test::kAll);
+    me.cq = me.app->make_cq(64);
+    me.qp = me.app->make_qp(hca::QpType::ud, me.cq, me.cq, {8, 8, 2, 2, 0});
+    ASSERT_EQ(me.app->ready_ud(me.qp, 0x1234, cluster.now()), 0);
+  }
+  const hca::Sge to = sides[1].sge(0, 4096);
+  const hca::Sge from = sides[0].sge(0, 2048);
+  std::memset(sides[0].bytes.data(), 0x5a, 2048);
+  ASSERT_EQ(sides[1].app->post_recv(sides[1].qp, 1, {&to, 1}), 0);
+  sim::Send send{.opcode = WrOpcode::send_imm,
+                 .wr_id = 4,
+                 .sges = {&from, 1},
+                 .imm = 99,
+                 .remote_qpn = sides[1].qp.number,
+                 .remote_qkey = 0x1234,
+                 .dlid = 2};
+  ASSERT_EQ(sides[0].app->post(sides[0].qp, send), 0);
+  send.remote_qkey = 0x4321;  // dropped in silence
+  ASSERT_EQ(sides[0].app->post(sides[0].qp, send), 0);
+  send.dlid = 77;  // nobody there
+  ASSERT_EQ(sides[0].app->post(sides[0].qp, send), 0);
+  sides[0].app->ring(cluster.now());
+  cluster.run();
+  EXPECT_EQ(test::statuses(sides[0].take()), std::vector(3, WcStatus::success));
+  const auto received = sides[1].take();
+  ASSERT_EQ(received.size(), 1u);
+  EXPECT_EQ(received[0].byte_len, 2048u + 40u);
+  EXPECT_EQ(received[0].src_qp, sides[0].qp.number);
+  EXPECT_EQ(received[0].slid, 1);
+  EXPECT_EQ(received[0].imm, 99u);
+  EXPECT_EQ(sides[1].bytes[39], 0);
+  EXPECT_EQ(sides[1].bytes[40], 0x5a);
+  EXPECT_EQ(sides[1].bytes[40 + 2047], 0x5a);
+  EXPECT_EQ(cluster.host(1).counters().dropped_bad_key, 1u);
+}
+
+}  // namespace

@@ -1,0 +1,130 @@
+// Families, JSON and the sysfs tree from pages made here.
+#include <gtest/gtest.h>
+#include <prometheus/text_serializer.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string>
+
+#include "emu/metrics/page.h"
+#include "tools/exporter/collect.h"
+#include "tools/exporter/json.h"
+#include "tools/exporter/sysfs.h"
+
+namespace {
+
+using emu::Metric;
+using emu::MetricsPage;
+
+class Exporter : public testing::Test {
+ protected:
+  Exporter() {
+    char pattern[] = "/tmp/flitnet-test-XXXXXX";
+    dir_ = mkdtemp(pattern);
+  }
+  ~Exporter() override { std::filesystem::remove_all(dir_); }
+
+  std::string exposed() const {
+    return prometheus::TextSerializer().Serialize(tools::families_of(emu::read_pages(dir_)));
+  }
+  static std::string read(const std::string& path) {
+    std::stringstream text;
+    text << std::ifstream(path).rdbuf();
+    return text.str();
+  }
+  std::string dir_;
+};
+
+bool has(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+TEST_F(Exporter, CountersGaugesAndScales) {
+  auto page = *MetricsPage::create(dir_, "hcad-n0");
+  page.counter(Metric::port_xmit_data, {"n0", "flitnet0", "1"}).add(10);
+  page.gauge(Metric::power_cap).set(2.5);
+  const std::string text = exposed();
+  EXPECT_TRUE(has(text,
+                  "# TYPE flitnet_device_port_data_transmitted_bytes_total counter\n"
+                  "flitnet_device_port_data_transmitted_bytes_total{node=\"n0\","
+                  "device=\"flitnet0\",port=\"1\"} 40\n"))
+      << text;
+  EXPECT_TRUE(has(text, "# HELP flitnet_power_cap_watts The cap.\n")) << text;
+  EXPECT_TRUE(has(text, "flitnet_power_cap_watts 2.5\n")) << text;
+}
+
+// 1000 values of 20 us: none below 16.384 us, all below 32.768 us.
+TEST_F(Exporter, HistogramsAreCumulativeInSeconds) {
+  auto page = *MetricsPage::create(dir_, "hcad-n0");
+  page.histogram(Metric::clock_lag).add(20'000, 1000);
+  page.histogram(Metric::clock_lag).add(100, 1);                  // below the first bound
+  page.histogram(Metric::clock_lag).add(std::uint64_t{1} << 40);  // beyond the last
+  const auto families = tools::families_of(emu::read_pages(dir_));
+  for (const auto& family : families) {
+    if (family.name != "flitnet_clock_lag_seconds") continue;
+    const auto& histogram = family.metric[0].histogram;
+    EXPECT_EQ(histogram.sample_count, 1002u);
+    for (const auto& bucket : histogram.bucket) {
+      const bool above = bucket.upper_bound >= 32.768e-6 * 0.999;
+      EXPECT_EQ(bucket.cumulative_count, above ? 1001u : 1u) << bucket.upper_bound;
+    }
+    return;
+  }
+  FAIL() << "no such family";
+}
+
+TEST_F(Exporter, ASeriesOfTwoPagesIsExportedOnce) {
+  auto a = *MetricsPage::create(dir_, "a");
+  auto b = *MetricsPage::create(dir_, "b");
+  a.gauge(Metric::power_cap).set(1);
+  b.gauge(Metric::power_cap).set(2);
+  const std::string text = exposed();
+  EXPECT_TRUE(has(text, "flitnet_power_cap_watts 1\n"));
+  EXPECT_FALSE(has(text, "flitnet_power_cap_watts 2\n"));
+}
+
+TEST_F(Exporter, JsonHasEverySeries) {
+  auto page = *MetricsPage::create(dir_, "hcad-n0");
+  page.histogram(Metric::class_latency, {"n0", "flitnet0", "control"}).add(1'000'000, 5);
+  const std::string json = tools::pages_json(emu::read_pages(dir_));
+  EXPECT_TRUE(has(json, "\"process\":\"hcad-n0\"")) << json;
+  EXPECT_TRUE(has(json, "\"class\":\"control\"")) << json;
+  EXPECT_TRUE(has(json, "\"count\":5")) << json;
+  EXPECT_TRUE(has(tools::catalog_json(), "\"name\":\"flitnet_power_cap_watts\""));
+}
+
+TEST_F(Exporter, SysfsTreeFollowsThePages) {
+  emu::Config config;
+  auto tree = tools::SysfsTree::make(dir_ + "/sys", config);
+  ASSERT_TRUE(tree) << tree.error().message;
+  const std::string device = dir_ + "/sys/class/infiniband/n1-flitnet0/";
+  EXPECT_EQ(read(device + "node_guid"), "0002:c903:0000:0002\n");
+  EXPECT_EQ(read(device + "ports/1/state"), "1: DOWN\n");
+  EXPECT_EQ(read(device + "ports/1/counters/port_xmit_data"), "0\n");
+  {
+    auto page = *MetricsPage::create(dir_, "hcad-n1");
+    page.gauge(Metric::port_up, {"n1", "flitnet0", "1"}).set(1);
+    page.counter(Metric::port_xmit_data, {"n1", "flitnet0", "1"}).add(77);
+    ASSERT_TRUE(tree->update(emu::read_pages(dir_)));
+  }
+  EXPECT_EQ(read(device + "ports/1/state"), "4: ACTIVE\n");
+  EXPECT_EQ(read(device + "ports/1/phys_state"), "5: LinkUp\n");
+  // The kernel counts words of four bytes here, as the page does.
+  EXPECT_EQ(read(device + "ports/1/counters/port_xmit_data"), "77\n");
+  EXPECT_EQ(read(dir_ + "/sys/nodes/n1/class/infiniband/flitnet0/ports/1/state"), "4: ACTIVE\n");
+  // The process is gone: down, with its last values.
+  ASSERT_TRUE(tree->update(emu::read_pages(dir_)));
+  EXPECT_EQ(read(device + "ports/1/state"), "1: DOWN\n");
+  EXPECT_EQ(read(device + "ports/1/counters/port_xmit_data"), "77\n");
+  tree->remove();
+  EXPECT_FALSE(std::filesystem::exists(dir_ + "/sys"));
+}
+
+TEST_F(Exporter, SysfsTreeThatCannotBeMade) {
+  std::ofstream(dir_ + "/sys") << "a file";
+  EXPECT_FALSE(tools::SysfsTree::make(dir_ + "/sys", emu::Config()));
+}
+
+}  // namespace

@@ -1,0 +1,136 @@
+// Generators on the device made of memory: what is sent is counted, lost, doubled and corrupt are
+// seen.
+#include "tools/load/generator.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <memory>
+#include <thread>
+
+#include "tests/unit/tools/replay/fake_verbs.h"
+#include "tools/load/kinds.h"
+
+namespace tools {
+namespace {
+
+class GeneratorTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    fake::faults().clear();
+    std::string pattern = testing::TempDir() + "/loadXXXXXX";
+    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
+    folder_ = pattern;
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  LoadOptions options(const std::string& node, std::vector<std::string> others) const {
+    LoadOptions options{.node = node,
+                        .rendezvous = folder_,
+                        .to = others,
+                        .from = others,
+                        .seconds = 0.5,
+                        .tick_ms = 2,
+                        .wait_seconds = 5};
+    for (const char* word : {"best-effort=5.12M", "control"}) {
+      KindOptions kinds;
+      kinds.seed = stream_seed(node);
+      options.flows.push_back(parse_kind(word, kinds).value());
+    }
+    return options;
+  }
+  static std::uint64_t stream_seed(const std::string& node) {
+    return static_cast<std::uint64_t>(node.back());
+  }
+
+  // Three nodes, each in a thread, each sending to the two others.
+  void run_three() {
+    const std::vector<std::string> names = {"n0", "n1", "n2"};
+    std::vector<std::thread> threads;
+    for (std::size_t i = 0; i < 3; ++i) {
+      std::vector<std::string> others = names;
+      others.erase(others.begin() + static_cast<std::ptrdiff_t>(i));
+      nodes_.push_back(std::make_unique<Generator>(options(names[i], others)));
+    }
+    for (auto& node : nodes_) {
+      threads.emplace_back([&node] {
+        const volatile int never = 0;
+        const auto opened = node->open();
+        ASSERT_TRUE(opened) << opened.error().message;
+        const auto ran = node->run(&never);
+        EXPECT_TRUE(ran) << ran.error().message;
+      });
+    }
+    for (auto& thread : threads) thread.join();
+  }
+  FlowCounts sum(std::size_t flow) const {
+    FlowCounts all;
+    for (const auto& node : nodes_) {
+      const FlowCounts& counts = node->flows()[flow].counts();
+      all.sent += counts.sent;
+      all.received += counts.received;
+      all.lost += counts.lost;
+      all.duplicated += counts.duplicated;
+      all.corrupt_bytes += counts.corrupt_bytes;
+      all.foreign += counts.foreign;
+      all.errors += counts.errors;
+    }
+    return all;
+  }
+
+  std::string folder_;
+  std::vector<std::unique_ptr<Generator>> nodes_;
+};
+
+TEST_F(GeneratorTest, WhatIsSentArrivesOnce) {
+  run_three();
+  const FlowCounts best_effort = sum(0);
+  // 1000 messages a second for half a second from each of three: five deviations of a Poisson
+  // count.
+  EXPECT_NEAR(static_cast<double>(best_effort.sent), 1500, 5 * 39);
+  EXPECT_EQ(best_effort.received, best_effort.sent);
+  const FlowCounts control = sum(1);
+  EXPECT_NEAR(static_cast<double>(control.sent), 3 * 150, 3);
+  EXPECT_EQ(control.received, control.sent);
+  for (const FlowCounts& counts : {best_effort, control}) {
+    EXPECT_EQ(
+        counts.lost + counts.duplicated + counts.corrupt_bytes + counts.foreign + counts.errors,
+        0U);
+  }
+  for (const auto& node : nodes_) {
+    EXPECT_TRUE(node->all_well()) << load_text(*node);
+    // Nothing waits on this fabric: the latency is its delay, seen by the histogram to 1/16.
+    EXPECT_NEAR(node->flows()[0].latency().summary().p99, 20'000, 20'000 / 8.0);
+  }
+}
+
+TEST_F(GeneratorTest, LostDoubledAndCorruptAreSeen) {
+  fake::faults().lose_every = 47;
+  fake::faults().double_every = 71;
+  fake::faults().corrupt_every = 109;
+  run_three();
+  for (std::size_t flow = 0; flow < 2; ++flow) {
+    const FlowCounts counts = sum(flow);
+    EXPECT_GT(counts.lost, 0U);
+    EXPECT_EQ(counts.received + counts.lost, counts.sent);
+    EXPECT_EQ(counts.foreign, 0U);
+  }
+  const double sent = static_cast<double>(sum(0).sent + sum(1).sent);
+  EXPECT_NEAR(static_cast<double>(sum(0).lost + sum(1).lost), sent / 47, 2);
+  EXPECT_NEAR(static_cast<double>(sum(0).duplicated + sum(1).duplicated), sent / 71, 3);
+  EXPECT_NEAR(static_cast<double>(sum(0).corrupt_bytes + sum(1).corrupt_bytes), sent / 109, 3);
+}
+
+TEST_F(GeneratorTest, PeerThatNeverComesIsGivenUp) {
+  LoadOptions alone = options("n0", {"n1"});
+  alone.wait_seconds = 0;
+  Generator node(std::move(alone));
+  const volatile int never = 0;
+  ASSERT_TRUE(node.open());
+  EXPECT_TRUE(node.run(&never));
+  EXPECT_FALSE(node.all_well());
+  EXPECT_EQ(node.flows()[0].counts().sent, 0U);
+}
+
+}  // namespace
+}  // namespace tools
