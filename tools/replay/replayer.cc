@@ -317,6 +317,7 @@ emu::Result<void> Replayer::run(const volatile int* stop) {
     // What is posted is due within ahead_ms of emulated time; three seconds cover a slow host.
     const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(3);
     while (result && !over() && std::chrono::steady_clock::now() < end) result = tick();
+    say_ends();  // a stream that had not begun is over without a turn
   }
   for (Sink& sink : sinks_) {
     if (sink.state() == SinkState::ending) sink.give_up();

@@ -122,6 +122,7 @@ int post_send(ibv_qp* qp, ibv_send_wr* wr, ibv_send_wr** bad) {
     message.bytes.insert(message.bytes.end(), from, from + wr->sg_list[i].length);
   }
   ++messages;
+  if (messages == the_faults.at_message.first) the_faults.at_message.second();
   if (every(the_faults.corrupt_every)) message.bytes.back() ^= 1;
   // Packet i of n leaves at launch + i * span / n; the last one's arrival is the message's.
   const std::uint64_t packets = (message.bytes.size() + 611) / 612;
@@ -232,6 +233,8 @@ void Faults::clear() {
   admit_kbps = 0;
   delay_ns = 20'000;
   dead = false;
+  at_message = {0, nullptr};
+  messages = 0;
 }
 Faults& faults() { return the_faults; }
 
