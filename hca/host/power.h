@@ -3,16 +3,16 @@
 // order, so the budget is a calendar: energy held in each bucket of a few cycles. In: energy,
 // duration and the cycle wished for; out: the first cycle at which it fits. Rounded so that the
 // budget is never exceeded. Called for each metered packet, and a packet holds its energy for some
-// hundred cycles: so buckets form blocks, of which the highest bucket is known and to which energy
-// is added at once.
+// hundred cycles: so energy is counted in small units and eight buckets, a row, are looked at or
+// added to at once.
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cstdint>
 #include <vector>
 
-#include "emu/base/check.h"
 #include "emu/base/units.h"
 
 namespace hca {
@@ -22,46 +22,37 @@ class EnergyCalendar {
   static constexpr emu::Cycle kBucketCycles = 4;  // what rounding costs a packet of 40 flits: 5 %
 
   EnergyCalendar(double budget_pj, emu::Cycle horizon_cycles)
-      : budget_pj_(budget_pj),
+      : units_per_pj_(budget_pj > 0 ? kBudget / budget_pj : 0.0),
         buckets_(horizon_cycles / kBucketCycles + kMarginBuckets),
-        held_(std::bit_ceil(buckets_ + kBlock), 0.0),
-        whole_(held_.size() / kBlock, 0.0),
-        top_(held_.size() / kBlock, 0.0) {}
-
-  double budget_pj() const { return budget_pj_; }
-  void set_budget_pj(double budget_pj) { budget_pj_ = budget_pj; }
+        rows_(std::bit_ceil(buckets_ / kLanes + 2)) {}
 
   // Forgets the past. Must be called with a `now` that never falls before others are.
   void advance(emu::Cycle now) {
     const std::uint64_t bucket = now / kBucketCycles;
     if (bucket <= base_) return;
-    // A block is forgotten when all of it has passed; the ring has one more than can be in use.
-    const std::uint64_t last = std::min(bucket, base_ + held_.size()) / kBlock;
-    for (std::uint64_t block = base_ / kBlock; block < last; ++block) forget(block);
+    // A row is forgotten when all of it has passed; the ring has more than can be in use.
+    const std::uint64_t last = std::min(bucket / kLanes, base_ / kLanes + rows_.size());
+    for (std::uint64_t row = base_ / kLanes; row < last; ++row) row_at(row) = Row{};
     base_ = bucket;
-    full_until_ = std::max(full_until_, base_);
   }
+
+  // Whether what is held at `cycle` can be told.
+  bool covers(emu::Cycle cycle) const { return cycle / kBucketCycles < base_ + buckets_; }
 
   // First cycle >= wish (and >= now) at which `energy_pj` fits for `duration` cycles; kNever: not
   // within the horizon, or not up to `most`.
   emu::Cycle earliest(emu::Cycle wish, double energy_pj, emu::Cycle duration,
-                      emu::Cycle most = emu::kNever) {
-    const double room_pj = budget_pj_ - std::min(energy_pj, budget_pj_);
+                      emu::Cycle most = emu::kNever) const {
+    const auto room = static_cast<std::int16_t>(kBudget - units_of(energy_pj));
     const std::uint64_t end = base_ + buckets_;
-    // Buckets below full_until_ have no room for the smallest packet seen: skipped at once.
-    std::uint64_t start = std::max({wish / kBucketCycles, base_, full_until_});
+    std::uint64_t start = std::max(wish / kBucketCycles, base_);
     std::uint64_t last = last_bucket(wish, start, duration);
     for (std::uint64_t bucket = start; last < end && start <= most / kBucketCycles;) {
       if (bucket > last) return bucket_start(wish, start);
-      const std::uint64_t block_end = (bucket / kBlock + 1) * kBlock;
-      if (top_[block_of(bucket)] <= room_pj) {
-        bucket = block_end;
-        continue;
-      }
-      // Backwards: the last bucket without room is what the start has to pass.
-      const std::uint64_t upto = std::min(block_end, last + 1);
-      std::uint64_t free_from = upto;
-      while (free_from > bucket && at(free_from - 1) <= room_pj) --free_from;
+      // The last bucket of this row without room is what the start has to pass.
+      const std::uint64_t row = bucket / kLanes;
+      const std::uint64_t upto = std::min((row + 1) * kLanes, last + 1);
+      const std::uint64_t free_from = row * kLanes + behind_last_above(row, room, upto);
       if (free_from > bucket) {
         start = free_from;
         last = last_bucket(wish, start, duration);
@@ -73,75 +64,103 @@ class EnergyCalendar {
 
   // Holds the energy from `cycle` on; with or without room (acknowledgements do not wait).
   void hold(emu::Cycle cycle, double energy_pj, emu::Cycle duration) {
+    const std::int16_t units = units_of(energy_pj);
     const std::uint64_t first = std::max(cycle / kBucketCycles, base_);
     const std::uint64_t last =
         (std::max(cycle, base_ * kBucketCycles) + duration - 1) / kBucketCycles;
-    const std::uint64_t end = base_ + buckets_;
-    const std::uint64_t stop = std::min(last + 1, end);
-    for (std::uint64_t bucket = first; bucket < stop;) {
-      const std::uint64_t upto = std::min((bucket / kBlock + 1) * kBlock, stop);
-      add(bucket, upto, energy_pj);
-      bucket = upto;
+    const std::uint64_t stop = std::min(last + 1, base_ + buckets_);
+    for (std::uint64_t row = first / kLanes; row * kLanes < stop; ++row) {
+      const auto from = static_cast<std::int16_t>(std::max(first, row * kLanes) - row * kLanes);
+      const auto upto = static_cast<std::int16_t>(std::min(stop - row * kLanes, kLanes));
+      Row& held = row_at(row);
+      held += (kLane >= from) & (kLane < upto) & units;
+      held = held < kFull ? held : Row{} + kFull;
     }
-    smallest_pj_ = std::min(smallest_pj_, energy_pj);
-    while (full_until_ < end && full_until_ >= base_ &&
-           at(full_until_) + smallest_pj_ > budget_pj_) {
-      ++full_until_;
-    }
-  }
-
-  double held_pj(emu::Cycle cycle) const {
-    const std::uint64_t bucket = cycle / kBucketCycles;
-    if (bucket < base_ || bucket >= base_ + buckets_) return 0.0;
-    return at(bucket);
   }
 
  private:
-  static constexpr std::uint64_t kBlock = 16;
+  // Energy is rounded up to one of so many parts of the budget; a third of the budget is exactly a
+  // third of them. What is held beyond the budget is counted up to kFull, so that sums fit.
+  static constexpr std::int16_t kBudget = 15120;
+  static constexpr std::int16_t kFull = kBudget + 1;
+  static_assert(kFull + kBudget <= INT16_MAX);
+  static constexpr double kRoundingSlack = 1e-9;  // of arithmetic, in units
+
+  static constexpr std::uint64_t kLanes = 8;
+  using Row [[gnu::vector_size(kLanes * sizeof(std::int16_t))]] = std::int16_t;
+  using Halves [[gnu::vector_size(kLanes * sizeof(std::int16_t))]] = std::uint64_t;
+  static constexpr Row kLane = {0, 1, 2, 3, 4, 5, 6, 7};
+
   static constexpr std::uint64_t kMarginBuckets = 1024;  // the last packets still end inside
 
   static emu::Cycle bucket_start(emu::Cycle wish, std::uint64_t bucket) {
     return std::max(wish, bucket * kBucketCycles);
   }
-
   static std::uint64_t last_bucket(emu::Cycle wish, std::uint64_t start, emu::Cycle duration) {
     return (bucket_start(wish, start) + duration - 1) / kBucketCycles;
   }
 
-  std::uint64_t index_of(std::uint64_t bucket) const { return bucket & (held_.size() - 1); }
-  std::uint64_t block_of(std::uint64_t bucket) const { return index_of(bucket) / kBlock; }
-  double at(std::uint64_t bucket) const {
-    return held_[index_of(bucket)] + whole_[block_of(bucket)];
+  std::int16_t units_of(double energy_pj) const {
+    const double units = std::min(energy_pj * units_per_pj_, double{kBudget});
+    return static_cast<std::int16_t>(units + (1.0 - kRoundingSlack));
   }
 
-  void forget(std::uint64_t block) {
-    const std::uint64_t first = index_of(block * kBlock);
-    std::fill_n(&held_[first], kBlock, 0.0);
-    whole_[first / kBlock] = top_[first / kBlock] = 0.0;
+  Row& row_at(std::uint64_t row) { return rows_[row & (rows_.size() - 1)]; }
+  const Row& row_at(std::uint64_t row) const { return rows_[row & (rows_.size() - 1)]; }
+
+  // Of the buckets of `row` before bucket `upto`: one behind the last that holds more than `room`;
+  // 0: none does.
+  std::uint64_t behind_last_above(std::uint64_t row, std::int16_t room, std::uint64_t upto) const {
+    const auto before = static_cast<std::int16_t>(upto - row * kLanes);
+    const auto above = std::bit_cast<Halves>((row_at(row) > room) & (kLane < before));
+    const std::uint64_t half = above[1] != 0 ? above[1] : above[0];
+    const auto lane = static_cast<std::uint64_t>(64 + 15 - std::countl_zero(half)) / 16;
+    return half == 0 ? 0 : lane + (above[1] != 0 ? kLanes / 2 : 0);
   }
 
-  // Buckets [first, upto) of one block.
-  void add(std::uint64_t first, std::uint64_t upto, double energy_pj) {
-    const std::uint64_t block = block_of(first);
-    if (upto - first == kBlock) {
-      whole_[block] += energy_pj;
-      top_[block] += energy_pj;
-      return;
+  double units_per_pj_;
+  std::uint64_t buckets_;   // that may hold something, from base_ on
+  std::vector<Row> rows_;   // a power of two of them, each with the units held in eight buckets
+  std::uint64_t base_ = 0;  // bucket of now
+};
+
+// Where earlier searches of calendars ended. What they hold only grows until it is past, so what
+// did not fit before some cycle will not, nor will anything larger: a queue of packets that all
+// want to leave now need not look at the full part of the calendars again and again. Results are
+// the same as without it.
+class Searched {
+ public:
+  // A packet of `energy_pj` that may not leave before `wish` may not leave before the result.
+  emu::Cycle start(emu::Cycle wish, double energy_pj) const {
+    emu::Cycle at = wish;
+    for (const Range& range : ranges_) {
+      if (range.energy_pj <= energy_pj && range.from <= wish) at = std::max(at, range.upto);
     }
-    double* held = &held_[index_of(first)];
-    double top = 0.0;
-    for (std::uint64_t i = 0; i < upto - first; ++i) top = std::max(top, held[i] += energy_pj);
-    top_[block] = std::max(top_[block], top + whole_[block]);
+    return at;
   }
 
-  double budget_pj_;
-  std::uint64_t buckets_;         // that may hold something, from base_ on
-  std::vector<double> held_;      // a power of two of them; a bucket holds this and its block's
-  std::vector<double> whole_;     // per block: held by each of its buckets
-  std::vector<double> top_;       // per block: what its fullest bucket holds
-  std::uint64_t base_ = 0;        // bucket of now
-  std::uint64_t full_until_ = 0;  // every bucket before it is full
-  double smallest_pj_ = 1e300;
+  // It did not fit from `wish` up to before `upto`.
+  void nothing_before(emu::Cycle now, emu::Cycle wish, emu::Cycle upto, double energy_pj) {
+    Range* range = &ranges_[0];
+    for (Range& other : ranges_) {
+      if (other.energy_pj == energy_pj) {
+        range = &other;
+        break;
+      }
+      if (other.upto < range->upto) range = &other;
+    }
+    const bool same = range->energy_pj == energy_pj && range->upto > now;
+    if (same && wish > range->upto) return;  // a gap between them: the near one is worth more
+    *range = {energy_pj, same ? std::min(range->from, wish) : wish, upto};
+  }
+
+ private:
+  struct Range {
+    double energy_pj = 0;
+    emu::Cycle from = emu::kNever;
+    emu::Cycle upto = 0;
+  };
+  std::array<Range, 4> ranges_{};
 };
 
 }  // namespace hca

@@ -57,6 +57,23 @@ void step_current(Qp& qp, const SendEntry& entry) {
   qp.gather = {};
 }
 
+// Best effort has to find room in both accounts: the HCA's and that of its class.
+emu::Cycle best_effort_place(HostState& s, emu::Cycle from, emu::Cycle most,
+                             const PowerNeed& need) {
+  emu::Cycle at = s.best_effort_searched_.start(from, need.energy_pj);
+  for (emu::Cycle own = emu::kNever; at != emu::kNever && own != at;) {
+    own = s.calendar_.earliest(at, need.energy_pj, need.cycles, most);
+    at = own == emu::kNever
+             ? own
+             : s.best_effort_calendar_.earliest(own, need.energy_pj, need.class_cycles, most);
+  }
+  if (at > most) at = emu::kNever;
+  if (at != emu::kNever || s.best_effort_calendar_.covers(most + need.class_cycles)) {
+    s.best_effort_searched_.nothing_before(s.now_, from, std::min(at, most + 1), need.energy_pj);
+  }
+  return at;
+}
+
 }  // namespace
 
 void rearm_retry(HostState& s, Qp& qp) {
@@ -133,17 +150,8 @@ emu::Cycle launch_with_power(HostState& s, emu::TrafficClass traffic_class, emu:
     return at > most ? wish : at;
   }
   const emu::Cycle most = s.now_ + s.horizon_cycles_ / 2;
-  emu::Cycle at = s.calendar_.earliest(from, need.energy_pj, need.cycles, most);
-  // Best effort has to find room in both accounts: the HCA's and that of its class.
-  for (emu::Cycle own = 0; at != emu::kNever && own != at;) {
-    own = s.best_effort_calendar_.earliest(at, need.energy_pj, need.class_cycles, most);
-    if (own == emu::kNever || own == at) {
-      at = own;
-      break;
-    }
-    at = s.calendar_.earliest(own, need.energy_pj, need.cycles, most);
-  }
-  if (at > most) {
+  const emu::Cycle at = best_effort_place(s, from, most, need);
+  if (at == emu::kNever) {
     s.power_blocked_until_ = s.now_ + s.horizon_cycles_ / 16 + 1;
     return emu::kNever;
   }

@@ -77,6 +77,7 @@ class HostState {
   std::array<QpQueue, emu::kClassCount> responses_{};
   EnergyCalendar calendar_;
   EnergyCalendar best_effort_calendar_;
+  Searched best_effort_searched_;  // of both
   Burst burst_;
   Settlement settlement_;
   std::vector<Cq> cqs_;

@@ -165,35 +165,94 @@ TEST(Credit, BestEffortWaits) {
   }
 }
 
+// A slow calendar: one cell per bucket, searched from every start in turn.
+class SlowCalendar {
+ public:
+  SlowCalendar(unsigned budget, emu::Cycle cycles) : budget_(budget), held_(cycles / kBucket) {}
+
+  // kNever: not from a bucket up to that of `most`.
+  emu::Cycle earliest(emu::Cycle wish, unsigned energy, emu::Cycle duration, emu::Cycle most) {
+    for (emu::Cycle bucket = wish / kBucket; bucket <= most / kBucket; ++bucket) {
+      const emu::Cycle at = std::max(wish, bucket * kBucket);
+      if (fits(at, energy, duration)) return at;
+    }
+    return emu::kNever;
+  }
+  void hold(emu::Cycle at, unsigned energy, emu::Cycle duration) {
+    for (auto b = at / kBucket; b <= (at + duration - 1) / kBucket; ++b) held_[b] += energy;
+  }
+
+ private:
+  static constexpr emu::Cycle kBucket = hca::EnergyCalendar::kBucketCycles;
+
+  bool fits(emu::Cycle at, unsigned energy, emu::Cycle duration) {
+    for (auto b = at / kBucket; b <= (at + duration - 1) / kBucket; ++b) {
+      if (held_[b] != 0 && held_[b] + energy > budget_) return false;
+    }
+    return true;
+  }
+
+  unsigned budget_;
+  std::vector<unsigned> held_;
+};
+
 // The calendar never holds more than its budget, whatever the order of the wishes; and gives each
-// packet the first place where it fits (a slow model with one cell per cycle agrees within a
-// bucket).
+// packet the first place where it fits: a slow model agrees. Some packets are held without asking
+// (acknowledgements), some are larger than the budget. The ring goes round several times.
+TEST(Power, CalendarGivesTheFirstPlace) {
+  constexpr emu::Cycle kHorizon = 8000;
+  constexpr unsigned kBudget = 100;
+  for (const std::uint64_t seed : {7u, 8u, 9u}) {
+    SCOPED_TRACE(seed);
+    emu::Prng prng(seed);
+    hca::EnergyCalendar calendar(kBudget, kHorizon);
+    SlowCalendar model(kBudget, 20 * kHorizon);
+    emu::Cycle now = 0;
+    int placed = 0;
+    int refused = 0;
+    for (int i = 0; i < 8000; ++i) {
+      now += prng.below(i % 1000 == 999 ? 6000 : 24);
+      calendar.advance(now);
+      const auto energy = static_cast<unsigned>(5 + 5 * prng.below(i % 50 == 0 ? 30 : 10));
+      const emu::Cycle duration = 10 + prng.below(90);
+      const emu::Cycle wish = now + prng.below(4000);
+      const emu::Cycle most = wish + prng.below(300);
+      const emu::Cycle at = calendar.earliest(wish, energy, duration, most);
+      ASSERT_EQ(at, model.earliest(wish, energy, duration, most)) << i;
+      const bool anyway = prng.below(20) == 0;
+      ++(at == emu::kNever ? refused : placed);
+      if (at == emu::kNever && !anyway) continue;
+      calendar.hold(anyway ? wish : at, energy, duration);
+      model.hold(anyway ? wish : at, energy, duration);
+    }
+    EXPECT_GT(placed, 1000);
+    EXPECT_GT(refused, 1000);
+  }
+}
+
+// Whatever the energies, what is held is rounded so that the budget is kept; three thirds fit.
 TEST(Power, CalendarKeepsItsBudget) {
   emu::Prng prng(7);
-  constexpr emu::Cycle kHorizon = 8000;
-  constexpr double kBudget = 100;
-  hca::EnergyCalendar calendar(kBudget, kHorizon);
-  std::vector<double> model(4 * kHorizon, 0.0);
-  emu::Cycle now = 0;
-  int placed = 0;
+  constexpr double kBudget = 1234.5678;
+  hca::EnergyCalendar calendar(kBudget, 8000);
+  std::vector<double> model(16000, 0.0);
   for (int i = 0; i < 2000; ++i) {
-    now += prng.below(8);
-    if (now >= kHorizon) break;
-    calendar.advance(now);
-    const double energy = 10 + prng.below(40);
+    const double energy = kBudget * static_cast<double>(1 + prng.below(1000)) / 3000;
     const emu::Cycle duration = 10 + prng.below(90);
-    const emu::Cycle wish = now + prng.below(4000);
-    const emu::Cycle at = calendar.earliest(wish, energy, duration);
-    if (at == emu::kNever) continue;
-    ASSERT_GE(at, wish);
+    const emu::Cycle at = calendar.earliest(prng.below(4000), energy, duration);
+    if (at == emu::kNever) break;
     calendar.hold(at, energy, duration);
-    ++placed;
     for (emu::Cycle c = at; c < at + duration; ++c) {
       model[c] += energy;
       ASSERT_LE(model[c], kBudget + 1e-9) << "cycle " << c;
     }
   }
-  EXPECT_GT(placed, 300);
+  hca::EnergyCalendar thirds(kBudget, 8000);
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(thirds.earliest(100, kBudget / 3, 40), 100u);
+    thirds.hold(100, kBudget / 3, 40);
+  }
+  EXPECT_EQ(thirds.earliest(100, kBudget / 3, 40), 140u);
 }
 
 // An idle calendar delays nobody; a packet larger than the budget goes when nothing else is held.
