@@ -29,6 +29,10 @@ std::size_t ProcessMemory::write(std::span<const MemoryPiece> pieces) {
   return copy(pieces, Direction::write);
 }
 
+bool ProcessMemory::gone(ClientId client) const {
+  return client >= pids_.size() || pids_[client] == 0;
+}
+
 std::size_t ProcessMemory::copy(std::span<const MemoryPiece> pieces, Direction direction) {
   std::size_t done = 0;
   while (done < pieces.size()) {
@@ -57,6 +61,8 @@ std::size_t ProcessMemory::copy_batch(std::span<const MemoryPiece> batch, Direct
   const auto call = direction == Direction::read ? ::process_vm_readv : ::process_vm_writev;
   const ssize_t copied =
       call(pids_[client], local.data(), batch.size(), remote.data(), batch.size(), 0);
+  // ESRCH: it is dying, its memory went before its connection did.
+  if (copied < 0 && errno == ESRCH) pids_[client] = 0;
   // A short count ends inside the first piece that faulted; whole pieces before it count.
   auto left = copied < 0 ? std::size_t{0} : static_cast<std::size_t>(copied);
   std::size_t whole = 0;

@@ -22,13 +22,14 @@ class ProcessMemory : public Memory {
 
   std::size_t read(std::span<const MemoryPiece> pieces) override;
   std::size_t write(std::span<const MemoryPiece> pieces) override;
+  bool gone(ClientId client) const override;
 
  private:
   enum class Direction : std::uint8_t { read, write };
   std::size_t copy(std::span<const MemoryPiece> pieces, Direction direction);
   std::size_t copy_batch(std::span<const MemoryPiece> batch, Direction direction);
 
-  std::vector<pid_t> pids_;  // 0: nobody
+  std::vector<pid_t> pids_;  // 0: nobody, or one that has ended
 };
 
 }  // namespace hca

@@ -61,6 +61,10 @@ void give_up(HostState& s, const BurstPacket& packet) {
     --qp->first_in_wire;
     return_credit(*qp, 1);
   }
+  if (s.memory_.gone(qp->client)) {
+    enter_error(s, *qp);
+    return;
+  }
   if (packet.response && !qp->dead) {
     qp->responses_first = qp->responses_last;
     push_nak(s, *qp, packet.psn,

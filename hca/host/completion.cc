@@ -109,6 +109,10 @@ void write_out(HostState& s) {
 
 void write_fault(HostState& s, Qp& qp, std::uint32_t psn) {
   if (qp.state == QpState::err || qp.state == QpState::reset) return;
+  if (s.memory_.gone(qp.client)) {  // no NAK: peers see a dead program as they see a dead node
+    enter_error(s, qp);
+    return;
+  }
   if ((psn & kReadPiece) != 0) {  // the requester's own memory, on the way of a READ
     const bool unfinished = qp.sq_done != qp.sq_fetched &&
                             qp.entry(qp.sq_done).opcode == WrOpcode::rdma_read &&

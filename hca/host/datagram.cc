@@ -20,10 +20,7 @@ emu::TrafficClass class_of_sl(const HostState& s, std::uint8_t sl) {
 // One of the lanes of a class, drawn evenly.
 emu::Vl draw_lane(HostState& s, emu::TrafficClass traffic_class) {
   const std::uint16_t lanes = s.options_.lanes_of_class[static_cast<std::size_t>(traffic_class)];
-  std::uint32_t nth = s.prng_.below(static_cast<std::uint32_t>(std::popcount(lanes)));
-  std::uint16_t left = lanes;
-  while (nth-- > 0) left = static_cast<std::uint16_t>(left & (left - 1));
-  return static_cast<emu::Vl>(std::countr_zero(left));
+  return nth_lane(lanes, s.prng_.below(static_cast<std::uint32_t>(std::popcount(lanes))));
 }
 
 const WqeExtension& extension_of(const SendWqe& wqe) {

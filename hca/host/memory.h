@@ -26,6 +26,9 @@ class Memory {
   // faulted (unmapped, or the process is gone). Pieces of one client mostly stand together.
   virtual std::size_t read(std::span<const MemoryPiece> pieces) = 0;   // remote -> local
   virtual std::size_t write(std::span<const MemoryPiece> pieces) = 0;  // local -> remote
+  // After a fault: the client has ended, not only its mapping. Its QPs then fall silent instead of
+  // answering, as those of a node that lost power would.
+  virtual bool gone(ClientId client) const = 0;
 };
 
 }  // namespace hca

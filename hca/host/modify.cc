@@ -78,38 +78,53 @@ bool values_fit(const HostState& s, const QpAttributes& wanted, std::uint32_t ma
   return !given(kQpMaxDestRdAtomic) || wanted.max_dest_rd_atomic <= kMaxRdAtomic;
 }
 
+struct ByteField {
+  std::uint32_t bit;
+  std::uint8_t QpAttributes::*value;
+};
+struct WordField {
+  std::uint32_t bit;
+  std::uint32_t QpAttributes::*value;
+};
+constexpr ByteField kBytes[] = {
+    {kQpPort, &QpAttributes::port_num},
+    {kQpPathMtu, &QpAttributes::path_mtu},
+    {kQpTimeout, &QpAttributes::timeout},
+    {kQpRetryCnt, &QpAttributes::retry_cnt},
+    {kQpRnrRetry, &QpAttributes::rnr_retry},
+    {kQpMaxQpRdAtomic, &QpAttributes::max_rd_atomic},
+    {kQpMaxDestRdAtomic, &QpAttributes::max_dest_rd_atomic},
+    {kQpMinRnrTimer, &QpAttributes::min_rnr_timer},
+    {kQpEnSqdAsyncNotify, &QpAttributes::en_sqd_async_notify},
+    {kQpPathMigState, &QpAttributes::path_mig_state},
+};
+constexpr WordField kWords[] = {
+    {kQpAccessFlags, &QpAttributes::access_flags},
+    {kQpQkey, &QpAttributes::qkey},
+    {kQpRqPsn, &QpAttributes::rq_psn},
+    {kQpSqPsn, &QpAttributes::sq_psn},
+    {kQpDestQpn, &QpAttributes::dest_qp_num},
+};
+
 void take_values(Qp& qp, const QpAttributes& wanted, std::uint32_t mask) {
   QpAttributes& mine = qp.attributes;
-  const auto take = [mask](std::uint32_t bit, auto& to, const auto& from) {
-    if ((mask & bit) != 0) to = from;
-  };
-  take(kQpAccessFlags, mine.access_flags, wanted.access_flags);
-  take(kQpPkeyIndex, mine.pkey_index, wanted.pkey_index);
-  take(kQpPort, mine.port_num, wanted.port_num);
-  take(kQpQkey, mine.qkey, wanted.qkey);
-  take(kQpAv, mine.av, wanted.av);
-  take(kQpPathMtu, mine.path_mtu, wanted.path_mtu);
-  take(kQpTimeout, mine.timeout, wanted.timeout);
-  take(kQpRetryCnt, mine.retry_cnt, wanted.retry_cnt);
-  take(kQpRnrRetry, mine.rnr_retry, wanted.rnr_retry);
-  take(kQpRqPsn, mine.rq_psn, wanted.rq_psn & emu::kMask24);
-  take(kQpSqPsn, mine.sq_psn, wanted.sq_psn & emu::kMask24);
-  take(kQpMaxQpRdAtomic, mine.max_rd_atomic, wanted.max_rd_atomic);
-  take(kQpMaxDestRdAtomic, mine.max_dest_rd_atomic, wanted.max_dest_rd_atomic);
-  take(kQpMinRnrTimer, mine.min_rnr_timer, wanted.min_rnr_timer);
-  take(kQpDestQpn, mine.dest_qp_num, wanted.dest_qp_num);
-  take(kQpEnSqdAsyncNotify, mine.en_sqd_async_notify, wanted.en_sqd_async_notify);
-  take(kQpPathMigState, mine.path_mig_state, wanted.path_mig_state);
+  for (const auto& [bit, value] : kBytes) {
+    if ((mask & bit) != 0) mine.*value = wanted.*value;
+  }
+  for (const auto& [bit, value] : kWords) {
+    if ((mask & bit) != 0) mine.*value = wanted.*value;
+  }
+  if ((mask & kQpPkeyIndex) != 0) mine.pkey_index = wanted.pkey_index;
+  if ((mask & kQpAv) != 0) mine.av = wanted.av;
+  mine.rq_psn &= emu::kMask24;
+  mine.sq_psn &= emu::kMask24;
 }
 
 // The lanes of a connection are fixed, so that its packets never overtake one another; connections
 // take turns over the lanes of their class.
 emu::Vl next_lane(HostState& s, emu::TrafficClass traffic_class, std::uint32_t draw) {
   const std::uint16_t lanes = s.options_.lanes_of_class[static_cast<std::size_t>(traffic_class)];
-  std::uint32_t nth = draw % static_cast<std::uint32_t>(std::popcount(lanes));
-  std::uint16_t left = lanes;
-  while (nth-- > 0) left = static_cast<std::uint16_t>(left & (left - 1));
-  return static_cast<emu::Vl>(std::countr_zero(left));
+  return nth_lane(lanes, draw % static_cast<std::uint32_t>(std::popcount(lanes)));
 }
 
 void set_path(HostState& s, Qp& qp) {

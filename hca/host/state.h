@@ -5,6 +5,7 @@
 #pragma once
 
 #include <array>
+#include <bit>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -221,6 +222,12 @@ bool best_effort_blocked(const HostState& s);
 // To itself, or to nobody: such packets never reach the port (and the latter end at arrival).
 inline bool stays_here(const HostState& s, emu::NodeId dest) {
   return dest == s.options_.node || dest >= s.options_.nodes;
+}
+// Lane number `nth` of a set of lanes.
+inline emu::Vl nth_lane(std::uint16_t lanes, std::uint32_t nth) {
+  std::uint16_t left = lanes;
+  while (nth-- > 0) left = static_cast<std::uint16_t>(left & (left - 1));
+  return static_cast<emu::Vl>(std::countr_zero(left));
 }
 inline std::uint32_t add24(std::uint32_t value, std::uint32_t n) { return emu::psn_add(value, n); }
 

@@ -105,6 +105,28 @@ int ibv_destroy_comp_channel(ibv_comp_channel* base_channel) {
   return 0;
 }
 
+namespace {
+
+// hcad has gone: a CQ that was armed and has something to poll, or null.
+Cq* fire_after_death(Context& context, const ibv_comp_channel* channel) {
+  context.link().look_dead();
+  if (context.link().abandoned()) return nullptr;
+  note_death(context);
+  const std::lock_guard lock(context.table_lock);
+  for (auto& [number, cq] : context.cqs) {
+    if (cq->channel != channel) continue;
+    CqPage& page = cq->page();
+    const bool waiting = page.tail.load() != page.head.load() || flushes_waiting(context, *cq);
+    if (waiting && page.armed.exchange(kCqDisarmed) != kCqDisarmed) {
+      ++cq->completion_events;
+      return cq;
+    }
+  }
+  return nullptr;
+}
+
+}  // namespace
+
 int ibv_get_cq_event(ibv_comp_channel* channel, ibv_cq** cq, void** cq_context) {
   if (channel == nullptr || cq == nullptr || cq_context == nullptr) {
     errno = EINVAL;
@@ -114,9 +136,16 @@ int ibv_get_cq_event(ibv_comp_channel* channel, ibv_cq** cq, void** cq_context) 
   while (true) {
     ChannelRecord record;
     const int got = read_record(channel->fd, record);
-    if (got <= 0) {
-      if (got == 0) errno = EIO;
-      return -1;
+    if (got < 0) return -1;
+    if (got == 0) {
+      Cq* fired = fire_after_death(*context, channel);
+      if (fired == nullptr) {
+        errno = EIO;
+        return -1;
+      }
+      *cq = base(fired);
+      *cq_context = fired->cq_context;
+      return 0;
     }
     const std::lock_guard lock(context->table_lock);
     const auto it = context->cqs.find(record.cq);
@@ -144,6 +173,7 @@ int ibv_get_async_event(ibv_context* base_context, ibv_async_event* event) {
     if (got < 0) return -1;
     if (got == 0) {
       context->link().look_dead();
+      note_death(*context);
       const std::lock_guard lock(context->table_lock);
       if (context->fatal_told) {
         errno = EIO;

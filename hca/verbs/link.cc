@@ -2,6 +2,7 @@
 
 #include <poll.h>
 #include <pthread.h>
+#include <sys/socket.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -67,11 +68,14 @@ Link::Link(emu::UniqueFd socket, pid_t hcad) : socket_(std::move(socket)), hcad_
 Link::~Link() { LiveLinks::instance().remove(this); }
 
 void Link::abandon() noexcept {
+  abandoned_.store(true, std::memory_order_relaxed);
   dead_.store(true, std::memory_order_relaxed);
   socket_.reset();
 }
 
+// An hcad that lives but answers nonsense must stop writing our rings as well.
 int Link::fail() {
+  ::shutdown(socket_.get(), SHUT_RDWR);
   dead_.store(true, std::memory_order_relaxed);
   return EIO;
 }

@@ -39,6 +39,8 @@ class Link {
     return ask(request, ignored);
   }
 
+  // In a forked child: the rings belong to the parent still.
+  bool abandoned() const { return abandoned_.load(std::memory_order_relaxed); }
   bool dead() const { return dead_.load(std::memory_order_relaxed); }
   // Asks the kernel whether hcad still holds its end; for those who wait for something else.
   bool look_dead();
@@ -53,6 +55,7 @@ class Link {
   std::mutex turn_;
   emu::UniqueFd socket_;
   std::atomic<bool> dead_{false};
+  std::atomic<bool> abandoned_{false};
   pid_t hcad_ = 0;
 };
 

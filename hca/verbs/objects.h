@@ -54,7 +54,8 @@ struct Context : verbs_context {
   std::mutex table_lock;
   std::unordered_map<std::uint32_t, Cq*> cqs;
   std::unordered_map<std::uint32_t, Qp*> qps;
-  bool fatal_told = false;  // DEVICE_FATAL was delivered
+  bool fatal_told = false;     // DEVICE_FATAL was delivered
+  bool queues_failed = false;  // hcad has gone, and every QP is in ERR
 
   const NodePage& node() const { return home->node(); }
   DoorbellPage& doorbells() const {
@@ -166,6 +167,12 @@ int req_notify_cq(ibv_cq* cq, int solicited_only);
 int post_send(ibv_qp* qp, ibv_send_wr* wr, ibv_send_wr** bad_wr);
 int post_recv(ibv_qp* qp, ibv_recv_wr* wr, ibv_recv_wr** bad_wr);
 
+// ---- death.cc: hcad has gone ----
+void note_death(Context& context);  // QPs go to ERR, once; nothing while hcad lives
+// A work request of this CQ that will never complete, now flushed. Under the CQ's lock, after its
+// ring is empty; false: there is none, or hcad lives.
+bool next_flushed(Cq& cq, Cqe& cqe);
+bool flushes_waiting(const Context& context, const Cq& cq);  // under table_lock
 // Takes what was completed for a QP out of a CQ: its QP is gone or starts anew.
 void forget_completions(Cq& cq, std::uint32_t qp_num);
 // Blocks until `got` events of an object were acknowledged.

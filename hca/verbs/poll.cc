@@ -56,12 +56,15 @@ void copy_out(const Cqe& from, ibv_wc& to) {
 int take(Cq& cq, int count, ibv_wc* completions) {
   const std::lock_guard lock(cq.lock);
   CqPage& page = cq.page();
+  const bool dead = to_context(cq.context)->dead();  // then the tail below is the last one
   // Acquire: the CQEs below the tail are written. Pairs with the tail store in hca/host.
   const std::uint32_t tail = page.tail.load(std::memory_order_acquire);
   int taken = 0;
   while (taken < count && cq.consumed != tail)
     copy_out(cq.slot(cq.consumed++), completions[taken++]);
   if (taken > 0) page.head.store(cq.consumed, std::memory_order_release);
+  Cqe cqe;
+  while (dead && taken < count && next_flushed(cq, cqe)) copy_out(cqe, completions[taken++]);
   return taken;
 }
 
@@ -87,7 +90,7 @@ bool after_empty_poll(Cq& cq, std::uint32_t seen) {
   if ((empty_polls - kEmptyPollsMax) % kSleepsPerLook == 0) {
     to_context(cq.context)->link().look_dead();
   }
-  if (to_context(cq.context)->dead()) return false;
+  if (to_context(cq.context)->dead()) return true;  // what is flushed is there at once
   sleep_on(cq.page(), seen);
   return true;
 }
@@ -111,14 +114,15 @@ int poll_cq(ibv_cq* base_cq, int count, ibv_wc* completions) {
     after_full_poll();
     return taken;
   }
-  // Of a dead device nothing will ever come: say so instead of letting the program poll for ever.
+  // All was flushed and nothing more will ever come: say so instead of letting the program poll for
+  // ever.
   return to_context(cq.context)->dead() ? -EIO : 0;
 }
 
 int req_notify_cq(ibv_cq* base_cq, int solicited_only) {
   if (base_cq == nullptr) return EINVAL;
   Cq& cq = *to_cq(base_cq);
-  if (to_context(cq.context)->dead()) return EIO;
+  if (to_context(cq.context)->link().abandoned()) return EIO;
   const std::lock_guard lock(cq.lock);
   CqPage& page = cq.page();
   page.armed.store(solicited_only != 0 ? kCqArmedSolicited : kCqArmedNext,

@@ -9,8 +9,12 @@ namespace {
 // The next completion becomes the current one; under the lock.
 bool advance(Cq& cq) {
   CqPage& page = cq.page();
-  if (page.tail.load(std::memory_order_acquire) == cq.consumed) return false;
-  cq.current = cq.slot(cq.consumed++);
+  const bool dead = to_context(cq.context)->dead();  // then the tail is the last one
+  if (page.tail.load(std::memory_order_acquire) != cq.consumed) {
+    cq.current = cq.slot(cq.consumed++);
+  } else if (!dead || !next_flushed(cq, cq.current)) {
+    return false;
+  }
   cq.status = static_cast<ibv_wc_status>(cq.current.status);
   cq.wr_id = cq.current.wr_id;
   return true;
@@ -30,11 +34,11 @@ int start_poll(ibv_cq_ex* base_cq, ibv_poll_cq_attr* attributes) {
     const std::uint32_t seen = cq.consumed;
     cq.lock.unlock();
     const bool again = after_empty_poll(cq, seen);
-    if (!again) return to_context(cq.context)->dead() ? EIO : ENOENT;
+    if (!again) return ENOENT;
     cq.lock.lock();
     if (!advance(cq)) {
       cq.lock.unlock();
-      return ENOENT;
+      return to_context(cq.context)->dead() ? EIO : ENOENT;
     }
   }
   after_full_poll();

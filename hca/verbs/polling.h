@@ -7,7 +7,8 @@
 
 namespace hca {
 
-// `seen`: the tail that had nothing. True: it slept, look again. Call without the CQ's lock.
+// `seen`: the tail that had nothing. True: look again (it slept, or hcad has gone). Call without
+// the CQ's lock.
 bool after_empty_poll(Cq& cq, std::uint32_t seen);
 void after_full_poll();
 

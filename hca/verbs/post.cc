@@ -137,7 +137,7 @@ WqeExtension global_route(const ibv_ah_attr& ah) {
 }
 
 int may_send(const Qp& qp) {
-  if (to_context(qp.qp_base.context)->dead()) return EIO;
+  if (to_context(qp.qp_base.context)->link().abandoned()) return EIO;
   const auto state = qp.page().state.load(std::memory_order_relaxed);
   return state < static_cast<std::uint32_t>(QpState::rts) ? EINVAL : 0;
 }
@@ -158,8 +158,10 @@ int finish_request(Qp& qp, SendWqe& wqe, std::uint64_t length) {
     if (static_cast<std::int32_t>(granted - qp.credit_used) < static_cast<std::int32_t>(packets)) {
       return ENOMEM;
     }
-    qp.credit_used += packets;
   }
+  // Always, because hcad returns a credit for every packet since RESET, asked for or not: what is
+  // under way when a rate is granted is then counted against it.
+  qp.credit_used += packets;
   wqe.launch_ns = qp.launch_ns;
   wqe.launch_span_ns = qp.launch_span_ns;
   qp.launch_ns = 0;
@@ -195,7 +197,7 @@ int post_recv(ibv_qp* base_qp, ibv_recv_wr* wr, ibv_recv_wr** bad_wr) {
   Qp& qp = *to_qp(base_qp);
   const std::lock_guard lock(qp.recv_lock);
   const std::uint32_t first = qp.rq_tail;
-  int error = to_context(base_qp->context)->dead() ? EIO : 0;
+  int error = to_context(base_qp->context)->link().abandoned() ? EIO : 0;
   if (error == 0 && base_qp->state == IBV_QPS_RESET) error = EINVAL;
   while (error == 0 && wr != nullptr) {
     error = put_receive(qp, *wr);

@@ -9,7 +9,7 @@ namespace hca {
 
 // All under the QP's send_lock.
 
-// Posts are refused before RTS, and of a dead device.
+// Posts are refused before RTS, and in a forked child. Of a dead device they are flushed.
 int may_send(const Qp& qp);
 // Another slot ? ENOMEM if not.
 int check_room(const Qp& qp);

@@ -41,18 +41,13 @@ ibv_ah_attr from_vector(const AddressVector& from) {
   return to;
 }
 
-QpAttributes to_attributes(const ibv_qp_attr& from) {
-  QpAttributes to{};
-  to.state = static_cast<QpState>(from.qp_state);
-  to.cur_state = static_cast<QpState>(from.cur_qp_state);
-  to.path_mtu = static_cast<std::uint8_t>(from.path_mtu);
-  to.path_mig_state = static_cast<std::uint8_t>(from.path_mig_state);
+// The numbers that are the same on both sides, whichever way they go.
+template <class From, class To>
+void copy_numbers(const From& from, To& to) {
   to.qkey = from.qkey;
   to.rq_psn = from.rq_psn;
   to.sq_psn = from.sq_psn;
   to.dest_qp_num = from.dest_qp_num;
-  to.access_flags = from.qp_access_flags;
-  to.av = to_vector(from.ah_attr);
   to.pkey_index = from.pkey_index;
   to.en_sqd_async_notify = from.en_sqd_async_notify;
   to.max_rd_atomic = from.max_rd_atomic;
@@ -62,31 +57,30 @@ QpAttributes to_attributes(const ibv_qp_attr& from) {
   to.timeout = from.timeout;
   to.retry_cnt = from.retry_cnt;
   to.rnr_retry = from.rnr_retry;
+}
+
+QpAttributes to_attributes(const ibv_qp_attr& from) {
+  QpAttributes to{};
+  copy_numbers(from, to);
+  to.state = static_cast<QpState>(from.qp_state);
+  to.cur_state = static_cast<QpState>(from.cur_qp_state);
+  to.path_mtu = static_cast<std::uint8_t>(from.path_mtu);
+  to.path_mig_state = static_cast<std::uint8_t>(from.path_mig_state);
+  to.access_flags = from.qp_access_flags;
+  to.av = to_vector(from.ah_attr);
   return to;
 }
 
 void from_attributes(const QpAttributes& from, ibv_qp_attr& to) {
   to = {};
+  copy_numbers(from, to);
   to.qp_state = static_cast<ibv_qp_state>(from.state);
   to.cur_qp_state = static_cast<ibv_qp_state>(from.cur_state);
   to.path_mtu = static_cast<ibv_mtu>(from.path_mtu);
   to.path_mig_state = static_cast<ibv_mig_state>(from.path_mig_state);
-  to.qkey = from.qkey;
-  to.rq_psn = from.rq_psn;
-  to.sq_psn = from.sq_psn;
-  to.dest_qp_num = from.dest_qp_num;
   to.qp_access_flags = from.access_flags;
   to.ah_attr = from_vector(from.av);
-  to.pkey_index = from.pkey_index;
-  to.en_sqd_async_notify = from.en_sqd_async_notify;
   to.sq_draining = from.sq_draining;
-  to.max_rd_atomic = from.max_rd_atomic;
-  to.max_dest_rd_atomic = from.max_dest_rd_atomic;
-  to.min_rnr_timer = from.min_rnr_timer;
-  to.port_num = from.port_num;
-  to.timeout = from.timeout;
-  to.retry_cnt = from.retry_cnt;
-  to.rnr_retry = from.rnr_retry;
   to.rate_limit = from.rate_kbps;
 }
 
@@ -267,7 +261,12 @@ int ibv_modify_qp(ibv_qp* base_qp, ibv_qp_attr* attributes, int mask) {
   request.number = base_qp->qp_num;
   request.modify.attributes = to_attributes(*attributes);
   request.modify.mask = bits;
-  const int error = to_context(base_qp->context)->link().ask(request);
+  Context* context = to_context(base_qp->context);
+  const int error = context->link().ask(request);
+  if (context->dead() && bits == IBV_QP_STATE && attributes->qp_state == IBV_QPS_ERR) {
+    note_death(*context);
+    return 0;  // it is there already
+  }
   if (error != 0 || (bits & IBV_QP_STATE) == 0) return error;
   base_qp->state = attributes->qp_state;
   if (attributes->qp_state == IBV_QPS_RESET) {
@@ -284,7 +283,15 @@ int ibv_query_qp(ibv_qp* base_qp, ibv_qp_attr* attributes, int, ibv_qp_init_attr
   request.op = ControlOp::query_qp;
   request.number = base_qp->qp_num;
   Answered answered;
-  if (const int error = to_context(base_qp->context)->link().ask(request, answered)) return error;
+  Context* context = to_context(base_qp->context);
+  const int error = context->link().ask(request, answered);
+  if (error != 0 && (!context->dead() || context->link().abandoned())) return error;
+  if (error != 0) {  // of a dead device the state is all that is known
+    note_death(*context);
+    answered.reply.modify.attributes = {};
+    answered.reply.modify.attributes.state = QpState::err;
+    answered.reply.modify.attributes.cur_state = QpState::err;
+  }
   from_attributes(answered.reply.modify.attributes, *attributes);
   attributes->cap = qp->capacity;
   base_qp->state = attributes->qp_state;

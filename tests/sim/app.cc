@@ -1,5 +1,6 @@
 #include "tests/sim/app.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
@@ -7,9 +8,14 @@
 
 namespace sim {
 
-bool LocalMemory::there(std::uint64_t address, std::uint32_t length) const {
+bool LocalMemory::gone(hca::ClientId client) const {
+  return std::find(ended_.begin(), ended_.end(), client) != ended_.end();
+}
+
+bool LocalMemory::there(const hca::MemoryPiece& piece) const {
+  if (gone(piece.client)) return false;
   for (const auto& [begin, size] : holes_) {
-    if (address < begin + size && begin < address + length) return false;
+    if (piece.remote < begin + size && begin < piece.remote + piece.length) return false;
   }
   return true;
 }
@@ -22,7 +28,7 @@ std::size_t LocalMemory::read(std::span<const hca::MemoryPiece> pieces) {
   ++calls;
   pieces_seen += pieces.size();
   for (std::size_t i = 0; i < pieces.size(); ++i) {
-    if (!there(pieces[i].remote, pieces[i].length)) return i;
+    if (!there(pieces[i])) return i;
     std::memcpy(pieces[i].local, reinterpret_cast<const void*>(pieces[i].remote), pieces[i].length);
   }
   return pieces.size();
@@ -32,7 +38,7 @@ std::size_t LocalMemory::write(std::span<const hca::MemoryPiece> pieces) {
   ++calls;
   pieces_seen += pieces.size();
   for (std::size_t i = 0; i < pieces.size(); ++i) {
-    if (!there(pieces[i].remote, pieces[i].length)) return i;
+    if (!there(pieces[i])) return i;
     std::memcpy(reinterpret_cast<void*>(pieces[i].remote), pieces[i].local, pieces[i].length);
   }
   return pieces.size();

@@ -20,12 +20,16 @@ class LocalMemory : public hca::Memory {
 
   // Addresses in [begin, begin + length) are not there any more.
   void unmap(const void* begin, std::size_t length);
+  // The client has ended: all its addresses are gone, and gone() says so.
+  void end(hca::ClientId client) { ended_.push_back(client); }
+  bool gone(hca::ClientId client) const override;
   std::uint64_t calls = 0;
   std::uint64_t pieces_seen = 0;
 
  private:
-  bool there(std::uint64_t address, std::uint32_t length) const;
+  bool there(const hca::MemoryPiece& piece) const;
   std::vector<std::pair<std::uint64_t, std::uint64_t>> holes_;
+  std::vector<hca::ClientId> ended_;
 };
 
 struct Queue {

@@ -184,6 +184,28 @@ TEST(Failure, RetryExceeded) {
   EXPECT_EQ(test::statuses(pair.a.take()), list({WcStatus::wr_flush_err}));
 }
 
+// A program that dies while messages are on their way to and from its memory answers nothing, as if
+// its node had lost power: its peer retries and gives up.
+TEST(Failure, PeerEndsInAMessage) {
+  for (const WrOpcode opcode : {WrOpcode::send, WrOpcode::rdma_write, WrOpcode::rdma_read}) {
+    PairOptions options;
+    options.mapped = false;
+    options.path.retry_cnt = 2;
+    Pair pair(options);
+    pair.expect_recv(1, pair.b.sge(0, 20000));
+    const hca::Sge piece = pair.a.sge(0, 20000);
+    pair.cluster.memory().end(pair.b.app->client());
+    ASSERT_EQ(pair.post({.opcode = opcode,
+                         .sges = {&piece, 1},
+                         .remote_addr = pair.b.address(0),
+                         .rkey = pair.b.keys.rkey}),
+              0);
+    EXPECT_EQ(test::statuses(pair.run().first), list({WcStatus::retry_exc_err}))
+        << static_cast<int>(opcode);
+    EXPECT_EQ(pair.cluster.host(1).counters().naks_sent, 0u);
+  }
+}
+
 // A client's memory that is not there any more: local protection for the sender, and for the
 // receiver's side remote operation error; other clients of the same burst go on.
 TEST(Failure, MemoryFaults) {

@@ -1,0 +1,283 @@
+// Posting: both ways to say a work request say the same, what cannot be served is refused at once,
+// credits and launch times are taken where they should.
+#include <cstring>
+
+#include "emu/base/launch_ext.h"
+#include "hca/verbs/objects.h"
+#include "tests/unit/hca/verbs/node.h"
+
+extern "C" {
+FlitnetSetLaunch flitnet_set_launch;
+FlitnetNow flitnet_now;
+FlitnetRejectedBy flitnet_rejected_by;
+}
+
+namespace {
+
+using test::Node;
+using test::Program;
+
+constexpr std::uint64_t kOps = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM |
+                               IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM |
+                               IBV_QP_EX_WITH_RDMA_READ;
+
+class WorkRequest : public testing::Test {
+ protected:
+  void make(ibv_qp_type type = IBV_QPT_RC, std::uint64_t ops = kOps) {
+    from = program.make_qp(type, ops);
+    to = program.make_qp(type, ops);
+    ASSERT_NE(from, nullptr);
+    ASSERT_NE(to, nullptr);
+    if (type == IBV_QPT_UD) return;
+    Program::connect(from, to);
+    Program::connect(to, from);
+  }
+  const hca::SendWqe& slot(std::uint32_t index) const {
+    return *reinterpret_cast<const hca::SendWqe*>(hca::to_qp(from)->send_slot(index));
+  }
+  Node node;
+  Program program;
+  ibv_qp* from = nullptr;
+  ibv_qp* to = nullptr;
+};
+
+// The same request by ibv_post_send and by ibv_wr_*: byte for byte the same slot.
+TEST_F(WorkRequest, BothWaysWriteTheSameSlot) {
+  make();
+  for (std::size_t i = 0; i < 64; ++i) program.bytes[i] = static_cast<std::uint8_t>(i);
+  ibv_sge pieces[] = {program.sge(0, 10), program.sge(32, 20)};
+  ibv_send_wr wr{};
+  wr.wr_id = 5;
+  wr.sg_list = pieces;
+  wr.num_sge = 2;
+  wr.opcode = IBV_WR_RDMA_WRITE;
+  wr.send_flags = IBV_SEND_SIGNALED;
+  wr.wr.rdma = {reinterpret_cast<std::uint64_t>(&program.bytes[1000]), program.mr->rkey};
+  ibv_send_wr* bad = nullptr;
+  ASSERT_EQ(ibv_post_send(from, &wr, &bad), 0);
+  ibv_qp_ex* ex = ibv_qp_to_qp_ex(from);
+  ibv_wr_start(ex);
+  ex->wr_id = 5;
+  ex->wr_flags = IBV_SEND_SIGNALED;
+  ibv_wr_rdma_write(ex, wr.wr.rdma.rkey, wr.wr.rdma.remote_addr);
+  ibv_wr_set_sge_list(ex, 2, pieces);
+  ASSERT_EQ(ibv_wr_complete(ex), 0);
+  for (const ibv_wc& wc : program.poll(2)) EXPECT_EQ(wc.status, IBV_WC_SUCCESS);
+  EXPECT_EQ(std::memcmp(&slot(0), &slot(1), sizeof(hca::SendWqe) + sizeof pieces), 0);
+  EXPECT_EQ(program.bytes[1009], 9);
+  EXPECT_EQ(program.bytes[1010], 32);
+}
+
+// A list with inline data, immediate, and a READ behind: all arrive.
+TEST_F(WorkRequest, ExtendedListIsServed) {
+  make();
+  ASSERT_EQ(program.receive(to, 1), 0);
+  ASSERT_EQ(program.receive(to, 2), 0);
+  std::uint32_t word = 0xabcd1234;
+  ibv_qp_ex* ex = ibv_qp_to_qp_ex(from);
+  ibv_wr_start(ex);
+  ex->wr_id = 10;
+  ex->wr_flags = 0;
+  ibv_wr_send_imm(ex, 0x01020304);
+  ibv_wr_set_inline_data(ex, &word, sizeof word);
+  ex->wr_id = 11;
+  ibv_wr_rdma_write_imm(ex, program.mr->rkey, reinterpret_cast<std::uint64_t>(&program.bytes[2000]),
+                        7);
+  ibv_data_buf parts[] = {{&word, 1}, {&word, 4}};
+  ibv_wr_set_inline_data_list(ex, 2, parts);
+  ex->wr_id = 12;
+  ex->wr_flags = IBV_SEND_SIGNALED;
+  ibv_wr_rdma_read(ex, program.mr->rkey, reinterpret_cast<std::uint64_t>(&program.bytes[2001]));
+  const ibv_sge into = program.sge(3000, 4);
+  ibv_wr_set_sge(ex, into.lkey, into.addr, into.length);
+  ASSERT_EQ(ibv_wr_complete(ex), 0);
+  const auto done = program.poll(3);
+  ASSERT_EQ(done.size(), 3u);
+  EXPECT_EQ(done[0].imm_data, 0x01020304u);
+  EXPECT_EQ(done[0].byte_len, 4u);
+  EXPECT_EQ(done[1].opcode, IBV_WC_RECV_RDMA_WITH_IMM);
+  EXPECT_EQ(done[2].wr_id, 12u);
+  EXPECT_EQ(std::memcmp(&program.bytes[3000], &word, 4), 0);
+}
+
+// One bad request spoils the list: nothing of it is posted. Abort takes back too.
+TEST_F(WorkRequest, ExtendedListIsAllOrNothing) {
+  make();
+  ibv_qp_ex* ex = ibv_qp_to_qp_ex(from);
+  std::vector<std::uint8_t> much(1000);
+  ibv_wr_start(ex);
+  ibv_wr_send(ex);
+  ibv_wr_send(ex);
+  ibv_wr_set_inline_data(ex, much.data(), much.size());
+  EXPECT_EQ(ibv_wr_complete(ex), EINVAL);
+  ibv_wr_start(ex);
+  ibv_wr_send(ex);
+  ibv_wr_abort(ex);
+  EXPECT_EQ(hca::to_qp(from)->page().sq_tail.load(), 0u);
+  ibv_wr_start(ex);
+  for (int i = 0; i < 17; ++i) ibv_wr_send(ex);  // one more than there are slots
+  EXPECT_EQ(ibv_wr_complete(ex), ENOMEM);
+  EXPECT_EQ(hca::to_qp(from)->sq_tail, 0u);
+}
+
+TEST_F(WorkRequest, RefusedAtThePost) {
+  make();
+  ibv_sge pieces[5] = {};
+  ibv_send_wr wr{};
+  ibv_send_wr* bad = nullptr;
+  wr.sg_list = pieces;
+  wr.opcode = IBV_WR_SEND;
+  wr.num_sge = 5;  // four were granted
+  EXPECT_EQ(ibv_post_send(from, &wr, &bad), EINVAL);
+  EXPECT_EQ(bad, &wr);
+  wr.num_sge = -1;
+  EXPECT_EQ(ibv_post_send(from, &wr, &bad), EINVAL);
+  wr.num_sge = 1;
+  pieces[0] = program.sge(0, 65);
+  wr.send_flags = IBV_SEND_INLINE;  // 64 were granted
+  EXPECT_EQ(ibv_post_send(from, &wr, &bad), EINVAL);
+  wr.send_flags = 0;
+  wr.opcode = IBV_WR_TSO;
+  EXPECT_EQ(ibv_post_send(from, &wr, &bad), EINVAL);
+  ibv_recv_wr receive{};
+  ibv_recv_wr* bad_receive = nullptr;
+  receive.num_sge = 5;
+  receive.sg_list = pieces;
+  EXPECT_EQ(ibv_post_recv(from, &receive, &bad_receive), EINVAL);
+  for (std::uint64_t i = 0; i < 16; ++i) ASSERT_EQ(program.receive(from, i), 0);
+  EXPECT_EQ(program.receive(from, 16), ENOMEM);
+}
+
+// Before RTS nothing may be sent, before INIT nothing received (IBA table 91).
+TEST_F(WorkRequest, RefusedInTheWrongState) {
+  ibv_qp* qp = program.make_qp();
+  EXPECT_EQ(program.send(qp, 1), EINVAL);
+  EXPECT_EQ(program.receive(qp, 1), EINVAL);
+  ibv_qp_attr a{};
+  a.qp_state = IBV_QPS_INIT;
+  a.port_num = 1;
+  EXPECT_EQ(ibv_modify_qp(qp, &a, IBV_QP_STATE | IBV_QP_PORT), EINVAL);  // no access flags
+  ASSERT_EQ(
+      ibv_modify_qp(qp, &a, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS),
+      0);
+  EXPECT_EQ(program.receive(qp, 1), 0);
+  EXPECT_EQ(program.send(qp, 1), EINVAL);
+}
+
+// Packets sent before a rate is granted must not be credit afterwards: used and granted are counted
+// from RESET on both sides.
+TEST_F(WorkRequest, CreditsCountFromReset) {
+  make();
+  hca::Qp& qp = *hca::to_qp(from);
+  for (std::uint64_t i = 0; i < 5; ++i) {
+    ASSERT_EQ(program.receive(to, i), 0);
+    ASSERT_EQ(program.send(from, i, 2000), 0);
+    EXPECT_EQ(program.poll(2).size(), 2u);
+  }
+  const std::uint32_t before = qp.credit_used;
+  EXPECT_EQ(before, 5 * ((2000 + qp.page().packet_payload - 1) / qp.page().packet_payload));
+  ibv_qp_rate_limit_attr rate{};
+  rate.rate_limit = 1000;
+  ASSERT_EQ(ibv_modify_qp_rate_limit(from, &rate), 0);
+  EXPECT_EQ(flitnet_rejected_by(from), -1);
+  ASSERT_EQ(qp.page().credit_limited.load(), 1u);
+  const std::uint32_t capacity = qp.page().credit_granted - before;
+  EXPECT_GT(capacity, 0u);
+  // Exactly C_i packets may be posted while none has been injected; here they are at once, so the
+  // page is what tells: after all is quiet the same C_i is free again.
+  ASSERT_EQ(program.receive(to, 9), 0);
+  ASSERT_EQ(program.send(from, 9, 2000), 0);
+  EXPECT_EQ(program.poll(2).size(), 2u);
+  EXPECT_EQ(qp.page().credit_granted - qp.credit_used, capacity);
+  qp.page().credit_granted.store(qp.credit_used + 1);  // one packet's worth
+  EXPECT_EQ(program.send(from, 10, 2000), ENOMEM);
+  EXPECT_EQ(qp.credit_used, qp.page().credit_granted - 1);
+}
+
+// The launch time that was set belongs to the next request alone.
+TEST_F(WorkRequest, LaunchTime) {
+  make();
+  ASSERT_EQ(flitnet_set_launch(from, 1, 33), 0);  // long past: leaves at once
+  ASSERT_EQ(program.send(from, 1), 0);
+  ASSERT_EQ(program.send(from, 2), 0);
+  EXPECT_EQ(slot(0).launch_ns, 1u);
+  EXPECT_EQ(slot(0).launch_span_ns, 33u);
+  EXPECT_EQ(slot(1).launch_ns, 0u);
+  EXPECT_GT(flitnet_now(program.context), 0u);
+  EXPECT_EQ(flitnet_set_launch(nullptr, 1, 1), EINVAL);
+}
+
+TEST_F(WorkRequest, ObjectsRefuse) {
+  EXPECT_EQ(ibv_create_cq(program.context, 0, nullptr, nullptr, 0), nullptr);
+  EXPECT_EQ(ibv_create_cq(program.context, 16, nullptr, nullptr, 1), nullptr);
+  EXPECT_EQ(ibv_create_cq(program.context, 1 << 30, nullptr, nullptr, 0), nullptr);
+  EXPECT_EQ(ibv_reg_mr(program.pd, program.bytes.data(), 16, IBV_ACCESS_REMOTE_WRITE), nullptr);
+  EXPECT_EQ(errno, EINVAL);
+  EXPECT_EQ(ibv_reg_mr(program.pd, reinterpret_cast<void*>(8), 16, 0), nullptr);
+  EXPECT_EQ(errno, EFAULT);
+  EXPECT_EQ(ibv_dealloc_pd(program.pd), EBUSY);
+  make();
+  EXPECT_EQ(ibv_destroy_cq(program.cq), EBUSY);
+  EXPECT_EQ(ibv_destroy_comp_channel(program.channel), EBUSY);
+  ibv_qp_init_attr init{};
+  init.send_cq = init.recv_cq = program.cq;
+  init.qp_type = IBV_QPT_RAW_PACKET;
+  EXPECT_EQ(ibv_create_qp(program.pd, &init), nullptr);
+  EXPECT_EQ(errno, EOPNOTSUPP);
+}
+
+// Unconsumed completions survive a resize, and too small a CQ is refused.
+TEST_F(WorkRequest, ResizeKeepsCompletions) {
+  make();
+  for (std::uint64_t i = 0; i < 6; ++i) {
+    ASSERT_EQ(program.receive(to, 100 + i), 0);
+    ASSERT_EQ(program.send(from, i, 8, i == 5 ? IBV_SEND_SIGNALED : 0), 0);
+  }
+  ibv_wc first{};
+  while (ibv_poll_cq(program.cq, 1, &first) == 0) {
+  }
+  EXPECT_EQ(first.wr_id, 100u);
+  while (hca::to_cq(program.cq)->page().tail.load() != 7) ::sched_yield();
+  EXPECT_EQ(ibv_resize_cq(program.cq, 4), EINVAL);
+  ASSERT_EQ(ibv_resize_cq(program.cq, 256), 0);
+  EXPECT_EQ(program.cq->cqe, 256);
+  std::uint64_t next = 101;
+  for (const ibv_wc& wc : program.poll(6)) {
+    EXPECT_EQ(wc.wr_id, wc.opcode == IBV_WC_SEND ? 5 : next++);
+  }
+  EXPECT_EQ(next, 106u);
+}
+
+// Re-registration: another place, other rights; old keys die.
+TEST_F(WorkRequest, ReregisterChangesKeys) {
+  make();
+  std::vector<std::uint8_t> other(4096, 9);
+  const std::uint32_t old = program.mr->rkey;
+  ibv_mr* mr = ibv_reg_mr(program.pd, other.data(), 100, 0);
+  ASSERT_NE(mr, nullptr);
+  const std::uint32_t key = mr->lkey;
+  ASSERT_EQ(ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_TRANSLATION | IBV_REREG_MR_CHANGE_ACCESS, nullptr,
+                         other.data(), other.size(), Program::kAccess),
+            0);
+  EXPECT_NE(mr->lkey, key);
+  EXPECT_EQ(mr->length, other.size());
+  EXPECT_EQ(ibv_rereg_mr(mr, 0, nullptr, nullptr, 0, 0), IBV_REREG_MR_ERR_INPUT);
+  ibv_sge piece = program.sge(0, 8);
+  ibv_send_wr wr{};
+  wr.sg_list = &piece;
+  wr.num_sge = 1;
+  wr.opcode = IBV_WR_RDMA_WRITE;
+  wr.send_flags = IBV_SEND_SIGNALED;
+  wr.wr.rdma = {reinterpret_cast<std::uint64_t>(other.data()) + 4000, mr->rkey};
+  ibv_send_wr* bad = nullptr;
+  ASSERT_EQ(ibv_post_send(from, &wr, &bad), 0);
+  EXPECT_EQ(program.poll(1)[0].status, IBV_WC_SUCCESS);
+  EXPECT_EQ(other[4000], 0);
+  wr.wr.rdma.rkey = key;
+  ASSERT_EQ(ibv_post_send(from, &wr, &bad), 0);
+  EXPECT_EQ(program.poll(1)[0].status, IBV_WC_REM_ACCESS_ERR);
+  EXPECT_EQ(program.mr->rkey, old);
+  EXPECT_EQ(ibv_dereg_mr(mr), 0);
+}
+
+}  // namespace
