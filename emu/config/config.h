@@ -84,6 +84,7 @@ struct ControlsConfig {
 
 // [hca]
 struct HcaConfig {
+  std::uint32_t vendor_part_id = 4099;       // that the device says it is
   std::uint32_t launch_horizon_us = 10'000;  // packets go to the wire half so far ahead at most
   std::uint32_t mtu = 2048;                  // active MTU, bytes
   std::string device = "flitnet0";

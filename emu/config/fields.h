@@ -47,6 +47,7 @@ void visit_fields(C& c, Visitor&& visit) {
   visit("controls", "power_cap_load", c.controls.power_cap_load);
   visit("controls", "power_rt_share", c.controls.power_rt_share);
   visit("hca", "launch_horizon_us", c.hca.launch_horizon_us);
+  visit("hca", "vendor_part_id", c.hca.vendor_part_id);
   visit("hca", "mtu", c.hca.mtu);
   visit("hca", "device", c.hca.device);
   visit("clock", "mode", c.clock.mode);

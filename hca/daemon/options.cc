@@ -82,7 +82,7 @@ void fill_node_page(const emu::Config& config, const HostOptions& options, NodeP
   // Ours by the vendor field of an experimental OUI; programs that know a vendor by its number do
   // nothing special for it.
   page.vendor_id = 0x02c9;
-  page.vendor_part_id = 4099;
+  page.vendor_part_id = config.hca.vendor_part_id;
   copy_name(config.hca.device, page.device_name);
   copy_name(config.nodes[options.node].name, page.node_name);
   for (std::size_t sl = 0; sl < 16; ++sl) {

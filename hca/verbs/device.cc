@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "hca/verbs/objects.h"
+#include "hca/verbs/rdma_core.h"
 #include "hca/verbs/say.h"
 #include "hca/verbs/session.h"
 
@@ -41,6 +42,11 @@ Device* acquire_device() {
   const char* path = std::getenv(kNodeSocketVariable);
   if (path == nullptr) {
     say("{} is not set; run programs by: flitnet exec NODE -- PROGRAM", kNodeSocketVariable);
+    return null_with(ENODEV);
+  }
+  if (const std::string other = untried_rdma_core(); !other.empty()) {
+    say("{} is of an rdma-core that this library was never tried with (only {}); {}=any tries it",
+        other, kRdmaCoreTried, kRdmaCoreVariable);
     return null_with(ENODEV);
   }
   auto session = open_session(path);

@@ -1,0 +1,86 @@
+"""Calls that Debian's programs do not make, who may run programs, and with which rdma-core."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tools.flitnet import paths
+from tools.flitnet.cluster import Cluster
+
+
+def probe() -> str:
+    return str(paths.build_dir() / "tests/abi/verbs_probe")
+
+
+@pytest.mark.parametrize("dropin", [False, True], ids=["preload", "dropin"])
+@pytest.mark.parametrize("call", ["wr", "resize", "rereg", "fork", "async"])
+def test_call(cluster2: Cluster, call: str, dropin: bool) -> None:
+    done = cluster2.exec("n0", [probe(), call], timeout=30, dropin=dropin)
+    assert done.returncode == 0 and done.stdout == "good\n", done.stdout + done.stderr
+
+
+def test_a_refused_rate_says_who_refused(make_cluster: Callable[..., Cluster]) -> None:
+    """n0 and n1 both want n2's link: the router refuses the second, n0's own link what it lacks."""
+    cluster = make_cluster({"network": {"nodes": 3}})
+    holder = cluster.popen("n1", [probe(), "rate", "3", "90000"], stdin=subprocess.PIPE)
+    assert holder.stdout.readline() == "granted\n"
+    refused = cluster.exec("n0", [probe(), "rate", "3", "300000"], timeout=30)
+    assert refused.returncode == 1 and "No space left on device" in refused.stdout
+    log = (cluster.run / "log" / "hcad-n0.log").read_text()
+    assert "refused by router 0" in log, log
+    too_much = cluster.exec("n0", [probe(), "rate", "3", "500000"], timeout=30)
+    assert too_much.returncode == 1
+    assert "refused by this HCA's link" in (cluster.run / "log" / "hcad-n0.log").read_text()
+    holder.communicate("\n", timeout=10)
+
+
+def test_an_rdma_core_never_tried_is_refused(cluster2: Cluster, tmp_path: Path) -> None:
+    library = next(Path("/usr/lib").glob("*/libibverbs.so.1")).resolve()
+    other = tmp_path / "libibverbs.so.1.15.57.0"
+    shutil.copy(library, other)
+    (tmp_path / "libibverbs.so.1").symlink_to(other)
+    env = cluster2.env("n0") | {"LD_LIBRARY_PATH": str(tmp_path)}
+    done = subprocess.run(["ibv_devices"], env=env, capture_output=True, text=True, timeout=20)
+    assert "flitnet0" not in done.stdout
+    assert done.stderr.count("\n") == 1 and str(other) in done.stderr and "44" in done.stderr
+    env["FLITNET_RDMA_CORE"] = "any"
+    done = subprocess.run(["ibv_devices"], env=env, capture_output=True, text=True, timeout=20)
+    assert "flitnet0" in done.stdout and done.stderr == ""
+
+
+UNPRIVILEGED = """
+    import sys
+    sys.path[:0] = [{root!r}]
+    import tests.apps.test_verbs as t
+    from tools.flitnet.cluster import Cluster
+    with Cluster({{"network": {{"nodes": 2}}}}) as cluster:
+        for argv in (["ibv_rc_pingpong", "-n", "100", "-c"], ["ibv_ud_pingpong", "-n", "100", "-e"]):
+            t.assert_done(t.pingpong(cluster, argv, next(t.PORTS) + 300))
+    print("good")
+"""
+
+
+def test_without_privileges(tmp_path_factory: pytest.TempPathFactory) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("the other tests run without privileges already")
+    drop = ["setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups"]
+    if not shutil.which("setpriv"):
+        pytest.skip("setpriv is not installed")
+    if subprocess.run([*drop, "test", "-x", str(paths.program("hcad"))], check=False).returncode:
+        pytest.skip(f"nobody may not enter {paths.build_dir()}")
+    script = textwrap.dedent(UNPRIVILEGED).format(root=str(paths.ROOT))
+    env = {k: v for k, v in os.environ.items() if k not in ("HOME", "XDG_RUNTIME_DIR", "TMPDIR")}
+    env |= {"HOME": "/nonexistent", "PYTHONDONTWRITEBYTECODE": "1"}
+    done = subprocess.run(
+        [*drop, sys.executable, "-c", script], env=env, cwd="/", capture_output=True, text=True,
+        timeout=120,
+    )  # fmt: skip
+    assert done.returncode == 0 and done.stdout.endswith("good\n"), done.stdout + done.stderr
