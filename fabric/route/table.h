@@ -1,11 +1,15 @@
-// From a graph to one output port per router and destination. Asked at start by the engine, which
-// copies the table, and by whoever wants the path between two nodes (admission, power).
+// From a graph to the choices that a router has for a destination. Asked by stage 2 of the engine,
+// and by whoever wants the path between two nodes (admission, power).
 #pragma once
 
+#include <compare>
+#include <cstdint>
+#include <map>
 #include <span>
 #include <vector>
 
 #include "emu/base/result.h"
+#include "fabric/route/lanes.h"
 #include "fabric/topo/graph.h"
 
 namespace fabric {
@@ -16,37 +20,61 @@ struct Hop {
   emu::PortId out_port;
 };
 
+struct Choice {
+  emu::PortId port;
+  LaneSet set = LaneSet::any;
+  auto operator<=>(const Choice&) const = default;
+};
+
+// Few different lists of choices serve all pairs of router and destination: a pair holds an index.
+// Of a list the first is the fixed way, which never depends on load. Where a list has choices of
+// the adaptive set, those come behind the one that is not: the escape.
 class RouteTable {
  public:
+  using Row = std::uint16_t;
   RouteTable(int routers, int nodes)
       : nodes_(static_cast<std::size_t>(nodes)),
-        out_(static_cast<std::size_t>(routers) * nodes_, 0) {}
+        rows_(static_cast<std::size_t>(routers) * nodes_, 0),
+        ports_(rows_.size(), 0) {}
 
+  std::span<const Choice> choices(emu::RouterId router, emu::NodeId dest) const {
+    return list(rows_[router * nodes_ + dest]);
+  }
   emu::PortId out_port(emu::RouterId router, emu::NodeId dest) const {
-    return out_[router * nodes_ + dest];
+    return choices(router, dest).front().port;
   }
+  void set(emu::RouterId router, emu::NodeId dest, std::span<const Choice> choices);
   void set(emu::RouterId router, emu::NodeId dest, emu::PortId port) {
-    out_[router * nodes_ + dest] = port;
+    const Choice only = {port};
+    set(router, dest, {&only, 1});
   }
-  // Output ports of one router by destination.
+  // Lists of one router by destination.
+  std::span<const Row> rows_of(emu::RouterId router) const {
+    return {rows_.data() + router * nodes_, nodes_};
+  }
+  // Ports of the fixed way of one router by destination.
   std::span<const emu::PortId> of_router(emu::RouterId router) const {
-    return {out_.data() + router * nodes_, nodes_};
+    return {ports_.data() + router * nodes_, nodes_};
   }
+  std::span<const Choice> list(Row row) const {
+    return {flat_.data() + lists_[row].first, lists_[row].second};
+  }
+  unsigned sets() const { return sets_; }            // bit mask of the LaneSets in use
+  bool has_choices() const { return has_choices_; }  // of some destination at some router
 
  private:
   std::size_t nodes_;
-  std::vector<emu::PortId> out_;
+  std::vector<Row> rows_;
+  std::vector<emu::PortId> ports_;
+  std::vector<Choice> flat_;
+  std::vector<std::pair<std::uint32_t, std::uint32_t>> lists_;  // begin and size in flat_
+  std::map<std::vector<Choice>, Row> known_;
+  unsigned sets_ = 0;
+  bool has_choices_ = false;
 };
 
-// Straight to the node on its own router; in a mesh first along x, then along y.
-RouteTable route_xy(const Graph& graph);
-
-// Every router a packet crosses. Stops with a CHECK when the table leads nowhere.
+// Every router of the fixed way. Stops with a CHECK when the table leads nowhere.
 std::vector<Hop> path(const Graph& graph, const RouteTable& table, emu::NodeId src,
                       emu::NodeId dest);
-
-// Wormholes cannot deadlock when no set of links waits in a ring: an error names a link of the
-// ring. A message keeps its lane from router to router, so one graph of links serves all lanes.
-emu::Result<void> check_no_deadlock(const Graph& graph, const RouteTable& table);
 
 }  // namespace fabric

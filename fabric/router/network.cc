@@ -5,6 +5,7 @@
 
 #include "emu/base/check.h"
 #include "emu/lane/stamp.h"
+#include "fabric/route/routing.h"
 #include "fabric/router/impl.h"
 
 namespace fabric {
@@ -57,7 +58,7 @@ std::array<emu::Vtick, emu::kVlCount> default_lane_vticks(
 Network::Impl::Impl(const NetworkSpec& network_spec, Graph network_graph, ControlHook* control_hook)
     : spec(network_spec),
       graph(std::move(network_graph)),
-      routes(route_xy(graph)),
+      routes(make_table(graph, RoutingKind::automatic).value()),
       wiring(make_wiring(graph)),
       wheel(wiring.units(), spec.link_delay),
       messages(static_cast<int>(graph.nodes.size()), spec.packets_per_node),
@@ -84,8 +85,12 @@ emu::Result<std::unique_ptr<Network>> Network::make(const NetworkSpec& spec, Con
   if (auto result = check_spec(spec); !result) return std::unexpected(result.error());
   auto graph = make_graph(spec);
   if (!graph) return std::unexpected(graph.error());
-  if (auto safe = check_no_deadlock(*graph, route_xy(*graph)); !safe)
-    return std::unexpected(safe.error());
+  if (graph->ports_max() > emu::kPortsMax) {
+    return emu::fail("topology: routers of {} ports; the engine steps routers of up to {}",
+                     graph->ports_max(), emu::kPortsMax);
+  }
+  auto routes = make_routes(*graph, RoutingKind::automatic, spec.lanes_of_class);
+  if (!routes) return std::unexpected(routes.error());
   using Make = std::unique_ptr<Impl> (*)(const NetworkSpec&, Graph, ControlHook*);
   constexpr std::array<Make, emu::kSchedulerKindCount> kMakers = {
       make_stamp_engine, make_turn_engine,   make_stamp_engine,

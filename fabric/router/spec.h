@@ -7,10 +7,9 @@
 
 #include "emu/base/units.h"
 #include "emu/lane/policy.h"
+#include "fabric/topo/shape.h"
 
 namespace fabric {
-
-enum class TopologyKind : std::uint8_t { single, mesh };
 
 struct NetworkSpec {
   TopologyKind topology = TopologyKind::single;

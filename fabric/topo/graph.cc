@@ -1,55 +1,74 @@
 #include "fabric/topo/graph.h"
 
+#include <algorithm>
+
+#include "emu/base/check.h"
+
 namespace fabric {
 
-emu::Result<Graph> make_single(int nodes) {
-  if (nodes < 1 || nodes > kRouterPortsMax) {
-    return emu::fail("nodes: a single router takes 1 to {} nodes, not {}", kRouterPortsMax, nodes);
-  }
-  Graph graph;
-  graph.routers.emplace_back();
-  for (int n = 0; n < nodes; ++n) {
-    graph.routers[0].push_back(PortEnd{.node = static_cast<emu::NodeId>(n)});
-    graph.nodes.push_back({0, static_cast<emu::PortId>(n)});
-  }
-  return graph;
+emu::RouterId Graph::add_router(std::string name, int ports) {
+  const auto router = static_cast<emu::RouterId>(routers.size());
+  routers.emplace_back(static_cast<std::size_t>(ports));
+  names.push_back(std::move(name));
+  return router;
 }
 
-emu::Result<Graph> make_mesh(int side, int nodes_per_router) {
-  if (side < 2 || side * side > kRoutersMax) {
-    return emu::fail("mesh_k: a mesh has 2 to 8 routers along an edge, not {}", side);
-  }
-  if (nodes_per_router < 1 || nodes_per_router > 2) {
-    return emu::fail("nodes_per_router: 1 or 2, not {}", nodes_per_router);
-  }
-  if (side * side * nodes_per_router > emu::kNodesMax) {
-    return emu::fail("a mesh of {} x {} routers with {} nodes each exceeds {} nodes", side, side,
-                     nodes_per_router, emu::kNodesMax);
-  }
-  Graph graph;
-  graph.side = side;
-  const auto add_node = [&](int router, int port) {
-    const auto node = static_cast<emu::NodeId>(graph.nodes.size());
-    graph.nodes.push_back({static_cast<emu::RouterId>(router), static_cast<emu::PortId>(port)});
-    return PortEnd{.node = node};
-  };
-  const auto neighbour = [&](int x, int y, MeshWay back) {
-    if (x < 0 || y < 0 || x >= side || y >= side) return PortEnd{};
-    return PortEnd{.router = static_cast<emu::RouterId>(y * side + x),
-                   .port = static_cast<emu::PortId>(nodes_per_router + static_cast<int>(back))};
-  };
-  for (int y = 0; y < side; ++y) {
-    for (int x = 0; x < side; ++x) {
-      std::vector<PortEnd> ports;
-      for (int n = 0; n < nodes_per_router; ++n) ports.push_back(add_node(y * side + x, n));
-      ports.push_back(neighbour(x + 1, y, MeshWay::x_down));
-      ports.push_back(neighbour(x - 1, y, MeshWay::x_up));
-      ports.push_back(neighbour(x, y + 1, MeshWay::y_down));
-      ports.push_back(neighbour(x, y - 1, MeshWay::y_up));
-      graph.routers.push_back(std::move(ports));
+emu::NodeId Graph::add_node(emu::RouterId router, int port) {
+  const auto node = static_cast<emu::NodeId>(nodes.size());
+  PortEnd& end = routers[router][static_cast<std::size_t>(port)];
+  CHECK(end.node == kNoNode && end.router == kNobody);
+  end.node = node;
+  nodes.push_back({router, static_cast<emu::PortId>(port)});
+  return node;
+}
+
+void Graph::connect(emu::RouterId a, int port_a, emu::RouterId b, int port_b) {
+  PortEnd& at_a = routers[a][static_cast<std::size_t>(port_a)];
+  PortEnd& at_b = routers[b][static_cast<std::size_t>(port_b)];
+  CHECK(at_a.node == kNoNode && at_a.router == kNobody);
+  CHECK(at_b.node == kNoNode && at_b.router == kNobody);
+  at_a = {.router = b, .port = static_cast<emu::PortId>(port_b)};
+  at_b = {.router = a, .port = static_cast<emu::PortId>(port_a)};
+}
+
+int Graph::ports_max() const {
+  std::size_t most = 0;
+  for (const auto& ports : routers) most = std::max(most, ports.size());
+  return static_cast<int>(most);
+}
+
+emu::Result<void> check_graph(const Graph& graph) {
+  if (graph.nodes.empty()) return emu::fail("topology: no node is attached to any router");
+  for (std::size_t r = 0; r < graph.routers.size(); ++r) {
+    for (std::size_t p = 0; p < graph.routers[r].size(); ++p) {
+      const PortEnd& end = graph.routers[r][p];
+      if (end.router == kNobody) continue;
+      const PortEnd& back = graph.routers[end.router][end.port];
+      if (back.router != r || back.port != p) {
+        return emu::fail("topology: {} port {} leads to {} port {}, which leads elsewhere",
+                         graph.names[r], p, graph.names[end.router], end.port);
+      }
     }
   }
-  return graph;
+  std::vector<bool> seen(graph.routers.size(), false);
+  std::vector<emu::RouterId> todo = {graph.nodes[0].router};
+  seen[todo[0]] = true;
+  while (!todo.empty()) {
+    const emu::RouterId r = todo.back();
+    todo.pop_back();
+    for (const PortEnd& end : graph.routers[r]) {
+      if (end.router == kNobody || seen[end.router]) continue;
+      seen[end.router] = true;
+      todo.push_back(end.router);
+    }
+  }
+  for (const NodePlace& place : graph.nodes) {
+    if (!seen[place.router]) {
+      return emu::fail("topology: no way leads from {} to {}", graph.names[graph.nodes[0].router],
+                       graph.names[place.router]);
+    }
+  }
+  return {};
 }
 
 }  // namespace fabric

@@ -1,8 +1,9 @@
-// Which router port leads where: routers, links, and where the HCAs sit. Built once from a shape;
-// read by fabric/route, fabric/link and fabric/admit.
+// Which router port leads where: routers, links, and where the HCAs sit. Built once by a generator
+// (shape.h) or from a file (file.h); read by fabric/route, fabric/link and fabric/admit.
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "emu/base/result.h"
@@ -10,8 +11,10 @@
 
 namespace fabric {
 
-inline constexpr int kRouterPortsMax = 8;
-inline constexpr int kRoutersMax = 64;
+// Limits of a graph. What an engine can run is its own affair: fabric/router says so.
+inline constexpr int kRouterPortsMax = 64;
+inline constexpr int kRoutersMax = 4096;
+inline constexpr int kGraphNodesMax = 16384;
 inline constexpr emu::NodeId kNoNode = 0xffff;
 inline constexpr emu::RouterId kNobody = 0xffff;
 
@@ -27,19 +30,41 @@ struct NodePlace {
   emu::PortId port;
 };
 
-struct Graph {
-  int side = 0;                               // routers along an edge of a mesh; 0: no mesh
-  std::vector<std::vector<PortEnd>> routers;  // [router][port]
-  std::vector<NodePlace> nodes;               // [node]
+// Coordinates of a mesh or torus: router = x + sides[0] * (y + sides[1] * (z ...)). Ports: first
+// the HCAs, then for each dimension the `links` links up, then the `links` links down.
+struct Grid {
+  std::vector<int> sides;  // empty: no grid
+  int nodes_per_router = 1;
+  int links = 1;  // between two neighbours; more than one: a fat mesh
+  bool wraps = false;
+
+  int dimensions() const { return static_cast<int>(sides.size()); }
+  int port(int dimension, bool down, int link) const {
+    return nodes_per_router + (2 * dimension + (down ? 1 : 0)) * links + link;
+  }
+  int coordinate(int router, int dimension) const {
+    for (int d = 0; d < dimension; ++d) router /= sides[static_cast<std::size_t>(d)];
+    return router % sides[static_cast<std::size_t>(dimension)];
+  }
 };
 
-// One router, node n at port n.
-emu::Result<Graph> make_single(int nodes);
+struct Graph {
+  std::vector<std::vector<PortEnd>> routers;  // [router][port]
+  std::vector<NodePlace> nodes;               // [node]
+  std::vector<std::string> names;             // of routers, for messages
+  Grid grid;
+  std::vector<int> heights;  // of the routers of a tree, leaves 0; empty: no tree
 
-// side x side routers, router (x, y) = y * side + x. Ports 0 (and 1): its HCAs, node n at router
-// n / nodes_per_router. Then one port a neighbour, in the order +x, -x, +y, -y; at the rim they
-// lead nowhere.
-emu::Result<Graph> make_mesh(int side, int nodes_per_router);
-enum class MeshWay : std::uint8_t { x_up = 0, x_down = 1, y_up = 2, y_down = 3 };
+  // A new router whose ports lead nowhere.
+  emu::RouterId add_router(std::string name, int ports);
+  emu::NodeId add_node(emu::RouterId router, int port);
+  void connect(emu::RouterId a, int port_a, emu::RouterId b, int port_b);
+  // Most ports of any router.
+  int ports_max() const;
+};
+
+// Every link leads back to where it comes from, and every node can reach every other; an error
+// names what cannot be reached.
+emu::Result<void> check_graph(const Graph& graph);
 
 }  // namespace fabric

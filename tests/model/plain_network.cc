@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "emu/base/check.h"
+#include "fabric/route/routing.h"
 
 namespace model {
 
@@ -20,7 +21,7 @@ PlainNetwork::PlainNetwork(const fabric::NetworkSpec& spec, fabric::ControlHook*
     : spec_(spec),
       hook_(hook),
       graph_(graph_of(spec)),
-      routes_(fabric::route_xy(graph_)),
+      routes_(fabric::make_table(graph_, fabric::RoutingKind::automatic).value()),
       now_(spec.start),
       routers_(graph_.routers.size()),
       hcas_(graph_.nodes.size()) {

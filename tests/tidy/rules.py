@@ -68,7 +68,7 @@ THIRD_PARTY: dict[str, tuple[str, ...]] = {
     ),
     r"rdma/.*": ("hca/verbs/", "tests/abi/"),
     r"sodium.*": ("emu/wire/",),
-    r"toml\+\+/.*|toml\.hpp": ("emu/config/",),
+    r"toml\+\+/.*|toml\.hpp": ("emu/config/", "fabric/topo/toml"),
     r"CLI/.*": ("hca/daemon/", "fabric/daemon/", "tools/", "tests/"),
     r"spdlog/.*": ("emu/base/log", "hca/daemon/", "fabric/daemon/", "tools/exporter/"),
     r"(gtest|gmock|benchmark)/.*": ("tests/",),

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "fabric/topo/shape.h"
+
 namespace fabric {
 namespace {
 
