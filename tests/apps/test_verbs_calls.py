@@ -62,7 +62,7 @@ UNPRIVILEGED = """
     import tests.apps.test_verbs as t
     from tools.flitnet.cluster import Cluster
     with Cluster({{"network": {{"nodes": 2}}}}) as cluster:
-        for argv in (["ibv_rc_pingpong", "-n", "100", "-c"], ["ibv_ud_pingpong", "-n", "100", "-e"]):
+        for argv in (["ibv_rc_pingpong", "-n", "99"], ["ibv_ud_pingpong", "-n", "99", "-e"]):
             t.assert_done(t.pingpong(cluster, argv, next(t.PORTS) + 300))
     print("good")
 """
