@@ -11,7 +11,7 @@
 
 namespace emu {
 
-inline constexpr std::uint32_t kMessageVersion = 2;
+inline constexpr std::uint32_t kMessageVersion = 3;
 
 // One slot of packet memory: any InfiniBand packet (4096 payload, every header, both CRCs) fits.
 inline constexpr std::size_t kPacketBytesMax = 4352;
@@ -37,7 +37,9 @@ struct TxDesc {
   Vl vl_out;             // lane on every output it crosses; same class as vl_in
   TrafficClass traffic_class;
   PacketKind kind;
-  std::uint16_t reserved;  // 0
+  // FGVC (MW 3.2): cycles between its flits at the rate its connection has booked; 0: the fabric's
+  // default of the lane.
+  std::uint16_t vtick;
 };
 
 // Body of a probe or release packet: the bytes in its buffer. Read once, where it enters the
@@ -49,7 +51,8 @@ struct ProbeBody {
   NodeId source;             // overwritten by the fabric with the node that really sent it
   NodeId dest;
   Vl vl;                     // lane its packets will use: weights of the arbiters go by it
-  std::uint8_t reserved[3];  // 0
+  Vl vl_in;                  // the same at the HCA and at the first router's input
+  std::uint8_t reserved[2];  // 0
 };
 
 // fabric -> hcad: a packet arrived. The buffer belongs to hcad until it names it in Free.
@@ -99,11 +102,11 @@ static_assert(offsetof(TxDesc, launch_cycle) == 8 && offsetof(TxDesc, buffer) ==
               offsetof(TxDesc, length) == 20 && offsetof(TxDesc, flits) == 22 &&
               offsetof(TxDesc, dest) == 24 && offsetof(TxDesc, vl_in) == 26 &&
               offsetof(TxDesc, vl_out) == 27 && offsetof(TxDesc, traffic_class) == 28 &&
-              offsetof(TxDesc, kind) == 29 && offsetof(TxDesc, reserved) == 30);
+              offsetof(TxDesc, kind) == 29 && offsetof(TxDesc, vtick) == 30);
 static_assert(sizeof(ProbeBody) == 32 && std::has_unique_object_representations_v<ProbeBody>);
 static_assert(offsetof(ProbeBody, rate_bps) == 8 && offsetof(ProbeBody, peak_bps) == 16 &&
               offsetof(ProbeBody, source) == 24 && offsetof(ProbeBody, dest) == 26 &&
-              offsetof(ProbeBody, vl) == 28 && offsetof(ProbeBody, reserved) == 29);
+              offsetof(ProbeBody, vl) == 28 && offsetof(ProbeBody, vl_in) == 29);
 static_assert(sizeof(RxDesc) == 32 && std::has_unique_object_representations_v<RxDesc>);
 static_assert(offsetof(RxDesc, arrival_cycle) == 8 && offsetof(RxDesc, buffer) == 16 &&
               offsetof(RxDesc, length) == 20 && offsetof(RxDesc, flits) == 22 &&

@@ -13,7 +13,8 @@ void Admission::probe(emu::RouterId router, emu::PortId in, emu::PortId out, Pro
   CHECK(router < books_.size());
   if (!enabled_ || probe.rejected_by != emu::kNoRouter) return;
   const emu::ProbeBody& body = probe.body;
-  const Demand demand{body.rate_bps, body.peak_bps, body.vl};
+  const emu::Vl vl_in = probe.hops++ == 0 ? body.vl_in : body.vl;
+  const Demand demand{body.rate_bps, body.peak_bps, body.vl, vl_in};
   const BookResult result = books_[router].book({body.source, body.connection}, in, out, demand);
   AdmissionCounts& counts = counts_[router];
   switch (result) {

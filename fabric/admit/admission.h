@@ -19,6 +19,7 @@ namespace fabric {
 struct ProbeState {
   emu::ProbeBody body;
   emu::RouterId rejected_by = emu::kNoRouter;
+  std::uint16_t hops = 0;  // routers it has asked
 };
 
 struct AdmissionCounts {

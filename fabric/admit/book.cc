@@ -44,6 +44,11 @@ double Book::watts_of(std::uint64_t rate_bps) const {
   return limits_.router_flit_pj * 1e-12 * static_cast<double>(rate_bps) / limits_.flit_bits;
 }
 
+LaneRates Book::in_rates(emu::PortId port) const {
+  const Link& link = links_[port];
+  return {link.lane_in_bps, link.peak_in_bps, limits_.link_bps};
+}
+
 double Book::used_power_w() const { return watts_of(rate_bps_); }
 
 void Book::add(const Entry& entry) {
@@ -51,7 +56,10 @@ void Book::add(const Entry& entry) {
   out.out_bps += entry.demand.rate_bps;
   out.peak_out_bps += entry.demand.peak_bps;
   out.lane_out_bps[entry.demand.vl] += entry.demand.rate_bps;
-  links_[entry.in].in_bps += entry.demand.rate_bps;
+  Link& in = links_[entry.in];
+  in.in_bps += entry.demand.rate_bps;
+  in.peak_in_bps += entry.demand.peak_bps;
+  in.lane_in_bps[entry.demand.vl_in] += entry.demand.rate_bps;
   rate_bps_ += entry.demand.rate_bps;
 }
 
@@ -61,7 +69,10 @@ void Book::subtract(const Entry& entry) {
   out.out_bps -= entry.demand.rate_bps;
   out.peak_out_bps -= entry.demand.peak_bps;
   out.lane_out_bps[entry.demand.vl] -= entry.demand.rate_bps;
-  links_[entry.in].in_bps -= entry.demand.rate_bps;
+  Link& in = links_[entry.in];
+  in.in_bps -= entry.demand.rate_bps;
+  in.peak_in_bps -= entry.demand.peak_bps;
+  in.lane_in_bps[entry.demand.vl_in] -= entry.demand.rate_bps;
   rate_bps_ -= entry.demand.rate_bps;
 }
 
@@ -80,7 +91,8 @@ BookResult Book::obstacle(const Entry& entry) const {
 BookResult Book::book(const ConnectionKey& key, emu::PortId in, emu::PortId out,
                       const Demand& demand) {
   CHECK(in < links_.size() && out < links_.size());
-  if (demand.rate_bps == 0 || key.node >= emu::kNodesMax || demand.vl >= emu::kVlCount) {
+  if (demand.rate_bps == 0 || key.node >= emu::kNodesMax || demand.vl >= emu::kVlCount ||
+      demand.vl_in >= emu::kVlCount) {
     return BookResult::table;
   }
   Entry wanted{in, out, demand};

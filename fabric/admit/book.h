@@ -3,12 +3,14 @@
 // Called by admission.h for every probe and release header that the router routes.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
 
 #include "emu/base/units.h"
+#include "fabric/admit/weights.h"
 
 namespace fabric {
 
@@ -24,7 +26,8 @@ struct ConnectionKeyHash {
 struct Demand {
   std::uint64_t rate_bps = 0;  // mean: booked on both links
   std::uint64_t peak_bps = 0;  // for the limit of high priority; at least rate_bps
-  emu::Vl vl = 0;              // lane it will use; for the weights
+  emu::Vl vl = 0;              // lane it will use on the outgoing link
+  emu::Vl vl_in = 0;           // and on the incoming one; for the weights
   friend bool operator==(const Demand&, const Demand&) = default;
 };
 
@@ -69,6 +72,8 @@ class Book {
   std::uint64_t lane_out_bps(emu::PortId port, emu::Vl vl) const {
     return links_[port].lane_out_bps[vl];
   }
+  // What is booked on an incoming link, for the weights of the scheduler at that input.
+  LaneRates in_rates(emu::PortId port) const;
   double used_power_w() const;
   std::uint32_t bookings() const { return static_cast<std::uint32_t>(entries_.size()); }
   int ports() const { return static_cast<int>(links_.size()); }
@@ -85,7 +90,9 @@ class Book {
     std::uint64_t out_bps = 0;
     std::uint64_t in_bps = 0;
     std::uint64_t peak_out_bps = 0;
+    std::uint64_t peak_in_bps = 0;
     std::uint64_t lane_out_bps[emu::kVlCount] = {};
+    std::array<std::uint64_t, emu::kVlCount> lane_in_bps{};
   };
   BookResult obstacle(const Entry& entry) const;
   void add(const Entry& entry);

@@ -79,7 +79,7 @@ void Edge::submit_data(PacketHandle packet, const PacketMeta& meta) {
   send.vl_in = meta.vl_in;
   send.vl_out = meta.vl_out;
   send.traffic_class = meta.traffic_class;
-  send.vtick = options_.vtick_of_lane[meta.vl_in];
+  send.vtick = meta.vtick != 0 ? meta.vtick : options_.vtick_of_lane[meta.vl_in];
   enter(meta.source, send);
 }
 

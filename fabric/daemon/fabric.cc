@@ -75,6 +75,7 @@ emu::Result<void> Fabric::make_network() {
   }
   admission_ = std::make_unique<Admission>(ports, book_limits(config_), config_.controls.admission);
   controls_.connect(admission_.get());
+  arbitration_ = std::make_unique<Arbitration>(config_, *network_);
   EdgeOptions options;
   options.cycle_time = config_.network.cycle_time();
   options.control_flits = static_cast<std::uint16_t>(config_.network.control_packet_size);

@@ -17,6 +17,7 @@
 #include "emu/ring/fd.h"
 #include "emu/ring/pid_file.h"
 #include "fabric/admit/admission.h"
+#include "fabric/daemon/arbitration.h"
 #include "fabric/daemon/edge.h"
 #include "fabric/daemon/power.h"
 #include "fabric/daemon/publish.h"
@@ -65,6 +66,7 @@ class Fabric {
   ControlPackets controls_;
   std::unique_ptr<Admission> admission_;
   std::unique_ptr<Network> network_;
+  std::unique_ptr<Arbitration> arbitration_;
   std::vector<std::unique_ptr<Port>> ports_;
   Port* local_ = nullptr;   // of ports_
   Port* remote_ = nullptr;  // of ports_; null: only this host

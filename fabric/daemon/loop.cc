@@ -99,6 +99,7 @@ bool Fabric::step(std::uint64_t host_ns) {
   const emu::Cycle target =
       pace_->target(now, host_ns, network_->next_event_cycle() != emu::kNever, limit_);
   if (target > now) network_->run_until(target);
+  arbitration_->follow(*admission_, *network_);
   power_->add(network_->activity());
   if (pace_->held()) return true;  // whoever is waited for needs the core more
   if (config_.clock.mode == emu::ClockMode::virtual_ &&

@@ -50,6 +50,7 @@ struct PacketMeta {
   emu::NodeId dest = 0;
   emu::NodeId holder = 0;   // SlotState::holder only
   std::uint16_t epoch = 0;  // of its source when it entered: events of an older one go nowhere
+  std::uint16_t vtick = 0;  // 0: the lane's
   emu::Vl vl_in = 0;
   emu::Vl vl_out = 0;
   emu::TrafficClass traffic_class = emu::TrafficClass::best_effort;

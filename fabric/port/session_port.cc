@@ -149,6 +149,7 @@ const char* SessionPort::fill(PacketHandle packet, emu::NodeId node, const emu::
   meta.dest = desc.dest;
   meta.vl_in = desc.vl_in;
   meta.vl_out = desc.vl_out;
+  meta.vtick = desc.vtick;
   meta.traffic_class = desc.traffic_class;
   meta.kind = desc.kind;
   return nullptr;

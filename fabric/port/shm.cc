@@ -77,6 +77,7 @@ void ShmPort::receive_from(ShmSession& session, emu::Cycle now, Inbox& inbox) {
       meta.dest = desc.dest;
       meta.vl_in = desc.vl_in;
       meta.vl_out = desc.vl_out;
+      meta.vtick = desc.vtick;
       meta.traffic_class = desc.traffic_class;
       meta.kind = desc.kind;
       meta.state = SlotState::fabric;

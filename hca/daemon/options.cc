@@ -48,7 +48,9 @@ HostOptions host_options(const emu::Config& config, emu::NodeId node) {
   options.packet_flits = config.network.packet_size;
   options.mtu_bytes = config.hca.mtu;
   options.class_of_sl = config.qos.sl_class;
-  options.lanes_of_class = config.qos.class_vls;
+  for (std::uint8_t sl = 0; sl < options.lanes_of_sl.size(); ++sl) {
+    options.lanes_of_sl[sl] = config.qos.lanes_of_sl(sl);
+  }
   options.controls = {config.controls.admission, config.controls.congestion_control,
                       config.controls.power_control};
   options.hca_buffer_packets = config.controls.hca_buffer_packets;

@@ -32,6 +32,7 @@ void post_control(HostState& s, const Connection& connection, emu::PacketKind ki
   packet.body.source = s.options_.node;
   packet.body.dest = connection.dest;
   packet.body.vl = connection.vl;
+  packet.body.vl_in = connection.vl_in;
 }
 
 void send_probe(HostState& s, std::uint32_t index) {
@@ -69,10 +70,18 @@ void forget(HostState& s, std::uint32_t index) {
   if (Qp* qp = s.find_qp(connection.qpn)) {
     qp->connection = kNone;
     qp->attributes.rate_kbps = 0;
+    qp->vtick = 0;
     set_credit(s, *qp, 0, 0);
   }
   connection = {};
   s.admission_.free_connections.push_back(index);
+}
+
+// A link carries a flit a cycle, so a rate r of its B leaves B / r cycles between flits.
+std::uint16_t vtick_of(const HostState& s, std::uint64_t rate_bps) {
+  constexpr std::uint64_t kSlowest = 32766;  // one more would mean best effort
+  return static_cast<std::uint16_t>(
+      std::clamp<std::uint64_t>(s.options_.link_bps / rate_bps, 1, kSlowest));
 }
 
 void grant(HostState& s, std::uint32_t index, ConnectionState state) {
@@ -83,6 +92,7 @@ void grant(HostState& s, std::uint32_t index, ConnectionState state) {
   ++s.counters_.admissions_granted;
   if (Qp* qp = s.find_qp(connection.qpn)) {
     qp->attributes.rate_kbps = static_cast<std::uint32_t>(connection.rate_bps / 1000);
+    qp->vtick = vtick_of(s, connection.rate_bps);
     const bool bursts = connection.peak_bps > connection.rate_bps;
     set_credit(s, *qp, connection.rate_bps, bursts ? connection.peak_bps : 0);
   }
@@ -115,6 +125,7 @@ int ask_rate(HostState& s, Qp& qp, std::uint64_t rate_bps, std::uint64_t peak_bp
   connection.id = admission.next_id++;
   connection.dest = qp.dest;
   connection.vl = qp.vl_out;
+  connection.vl_in = qp.vl_in;
   connection.rate_bps = rate_bps;
   connection.peak_bps = std::max(peak_bps, rate_bps);
   qp.connection = index;

@@ -27,6 +27,7 @@ struct Connection {
   std::uint8_t attempts = 0;
   emu::NodeId dest = 0;
   emu::Vl vl = 0;
+  emu::Vl vl_in = 0;
   std::uint32_t qpn = 0;
   std::uint64_t id = 0;  // never used twice by this node
   std::uint64_t rate_bps = 0;

@@ -114,6 +114,7 @@ std::uint8_t* close_packet(HostState& s, BurstPacket& packet, Qp* qp,
   desc.flits = emu::flits_of(bytes, s.options_.flit_bits);
   desc.vl_in = leaving.vl_in;
   desc.vl_out = leaving.vl_out;
+  desc.vtick = leaving.vtick;
   desc.traffic_class = leaving.traffic_class;
   desc.kind = emu::PacketKind::data;
   if (qp != nullptr) {

@@ -17,9 +17,9 @@ emu::TrafficClass class_of_sl(const HostState& s, std::uint8_t sl) {
   return s.options_.class_of_sl[sl & 15];
 }
 
-// One of the lanes of a class, drawn evenly.
-emu::Vl draw_lane(HostState& s, emu::TrafficClass traffic_class) {
-  const std::uint16_t lanes = s.options_.lanes_of_class[static_cast<std::size_t>(traffic_class)];
+// One of the lanes of a service level, drawn evenly.
+emu::Vl draw_lane(HostState& s, std::uint8_t sl) {
+  const std::uint16_t lanes = s.options_.lanes_of_sl[sl & 15];
   return nth_lane(lanes, s.prng_.below(static_cast<std::uint32_t>(std::popcount(lanes))));
 }
 
@@ -110,13 +110,13 @@ void build_datagram(HostState& s, Qp& qp) {
   if (packet == nullptr) return;
   if (is_metered) hold_power(s, traffic_class, launch, need);
 
-  headers.lrh.vl = draw_lane(s, traffic_class);
-  const emu::Vl vl_out = draw_lane(s, traffic_class);
+  headers.lrh.vl = draw_lane(s, wqe.sl);
+  const emu::Vl vl_out = draw_lane(s, wqe.sl);
   packet->psn = entry.first_psn;
   packet->sq_index = qp.sq_current;
   packet->request = true;
   std::uint8_t* payload = close_packet(s, *packet, &qp, headers, entry.length,
-                                       {launch, headers.lrh.vl, vl_out, traffic_class, true});
+                                       {launch, headers.lrh.vl, vl_out, 0, traffic_class, true});
   qp.gather = {};
   gather_payload(s, qp, qp.sq_current, 0, payload, entry.length);
   qp.psn_sent = add24(entry.first_psn, 1);

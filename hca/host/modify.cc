@@ -121,9 +121,8 @@ void take_values(Qp& qp, const QpAttributes& wanted, std::uint32_t mask) {
 }
 
 // The lanes of a connection are fixed, so that its packets never overtake one another; connections
-// take turns over the lanes of their class.
-emu::Vl next_lane(HostState& s, emu::TrafficClass traffic_class, std::uint32_t draw) {
-  const std::uint16_t lanes = s.options_.lanes_of_class[static_cast<std::size_t>(traffic_class)];
+// take turns over the lanes of their service level.
+emu::Vl next_lane(std::uint16_t lanes, std::uint32_t draw) {
   return nth_lane(lanes, draw % static_cast<std::uint32_t>(std::popcount(lanes)));
 }
 
@@ -132,10 +131,11 @@ void set_path(HostState& s, Qp& qp) {
   qp.dest = emu::node_of(av.dlid);
   qp.traffic_class = s.options_.class_of_sl[av.sl & 15];
   qp.request_class = qp.traffic_class;
+  const std::uint16_t lanes = s.options_.lanes_of_sl[av.sl & 15];
   std::uint32_t& draws = s.lane_draws_[static_cast<std::size_t>(qp.traffic_class)];
-  qp.vl_in = next_lane(s, qp.traffic_class, draws);
+  qp.vl_in = next_lane(lanes, draws);
   // Different from node to node, so that the flows of two nodes to a third meet on few lanes.
-  qp.vl_out = next_lane(s, qp.traffic_class, draws + s.options_.node);
+  qp.vl_out = next_lane(lanes, draws + s.options_.node);
   ++draws;
   qp.payload = emu::rc_payload_bytes_max(s.options_.packet_flits, s.options_.flit_bits,
                                          128u << qp.attributes.path_mtu);

@@ -142,7 +142,7 @@ HostState::HostState(const HostOptions& options, Memory& memory, PacketPort& por
       clients_(options.clients_max),
       pds_(options.pds_max),
       qp_generations_(qps_.size()) {
-  for (const std::uint16_t lanes : options.lanes_of_class) CHECK(lanes != 0);
+  for (const std::uint16_t lanes : options.lanes_of_sl) CHECK(lanes != 0);
   free_qps_ = free_list(qps_, 2);  // 0 and 1 are the management QPs of IBA
   free_mrs_ = free_list(mrs_, 1);  // key 0 is never valid
   free_cqs_ = free_list(cqs_, 0);

@@ -28,7 +28,14 @@ struct HostOptions {
 
   // Fabric-wide lane use, as in the configuration.
   std::array<emu::TrafficClass, 16> class_of_sl{};
-  std::array<std::uint16_t, emu::kClassCount> lanes_of_class{1u << 15, 0x7ff0, 0x000f};
+  // Bit v: VL v; lanes of the SL's class, at least one.
+  std::array<std::uint16_t, 16> lanes_of_sl = every_sl(0x000f);
+
+  static std::array<std::uint16_t, 16> every_sl(std::uint16_t lanes) {
+    std::array<std::uint16_t, 16> of_sl;
+    of_sl.fill(lanes);
+    return of_sl;
+  }
 
   HostControls controls;
   std::uint32_t hca_buffer_packets = 13107;  // M of C_i = (b_i / B) M: 8 MiB of 640 B

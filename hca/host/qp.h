@@ -88,6 +88,7 @@ struct Qp {
   emu::TrafficClass traffic_class = emu::TrafficClass::best_effort;
   emu::Vl vl_in = 0;
   emu::Vl vl_out = 0;
+  std::uint16_t vtick = 0;  // cycles between flits at the booked rate; 0: nothing is booked
   emu::NodeId dest = 0;
   std::uint32_t payload = 0;  // bytes per packet
   std::uint16_t epoch = 0;    // raised by RESET, so that older injected events are told apart

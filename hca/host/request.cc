@@ -215,8 +215,9 @@ void build_request(HostState& s, Qp& qp) {
   packet->psn = psn;
   packet->sq_index = index;
   packet->request = true;
-  std::uint8_t* payload = close_packet(s, *packet, &qp, headers, length,
-                                       {launch, qp.vl_in, qp.vl_out, qp.traffic_class, first_time});
+  std::uint8_t* payload =
+      close_packet(s, *packet, &qp, headers, length,
+                   {launch, qp.vl_in, qp.vl_out, qp.vtick, qp.traffic_class, first_time});
   gather_payload(s, qp, index, offset, payload, length);
 
   if (is_read) ++qp.reads_out;

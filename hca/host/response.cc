@@ -82,7 +82,7 @@ bool build_response(HostState& s, Qp& qp) {
   packet->psn = headers.bth.psn;
   packet->response = is_read;
   std::uint8_t* payload = close_packet(s, *packet, &qp, headers, length,
-                                       {launch, qp.vl_in, qp.vl_out, qp.traffic_class, false});
+                                       {launch, qp.vl_in, qp.vl_out, 0, qp.traffic_class, false});
   const Response done = response;
   ++response.sent;
   if (is_read) fetch_response(s, qp, done, offset, payload, length);

@@ -161,6 +161,7 @@ struct Leaving {
   emu::Cycle launch = 0;
   emu::Vl vl_in = 0;
   emu::Vl vl_out = 0;
+  std::uint16_t vtick = 0;  // 0: its lane's
   emu::TrafficClass traffic_class = emu::TrafficClass::best_effort;
   bool first_time = false;  // not a repetition: its injection returns a credit
 };

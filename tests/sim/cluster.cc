@@ -75,6 +75,7 @@ emu::Result<void> Cluster::build() {
   }
   admission_ = std::make_unique<fabric::Admission>(router_ports, fabric::book_limits(config),
                                                    config.controls.admission);
+  arbitration_ = std::make_unique<fabric::Arbitration>(config, *network_);
   start_measuring();
   const auto nodes = static_cast<std::size_t>(network_->nodes());
   arrivals_.resize(nodes);
@@ -126,7 +127,7 @@ void Cluster::send(emu::NodeId source, const emu::TxDesc& desc) {
   packet.vl_out = desc.vl_out;
   packet.traffic_class = desc.traffic_class;
   packet.kind = desc.kind;
-  packet.vtick = vticks_[desc.vl_in];
+  packet.vtick = desc.vtick != 0 ? desc.vtick : vticks_[desc.vl_in];
   // The engine has room for more packets than a node has slots.
   CHECK(network_->submit(source, packet));
 }
@@ -185,6 +186,7 @@ void Cluster::hand_out() {
 void Cluster::turn() {
   for (auto& host : hosts_) host->advance(network_->now());
   network_->run_until(network_->now() + options_.quantum);
+  arbitration_->follow(*admission_, *network_);
   hand_out();
 }
 

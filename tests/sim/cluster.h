@@ -15,6 +15,7 @@
 #include "emu/config/config.h"
 #include "emu/metrics/histogram.h"
 #include "fabric/admit/admission.h"
+#include "fabric/daemon/arbitration.h"
 #include "fabric/daemon/power.h"
 #include "fabric/router/network.h"
 #include "hca/host/host.h"
@@ -91,6 +92,7 @@ class Cluster : private fabric::ControlHook {
   LocalMemory memory_;
   std::unique_ptr<fabric::Admission> admission_;
   std::unique_ptr<fabric::Network> network_;
+  std::unique_ptr<fabric::Arbitration> arbitration_;
   std::unique_ptr<fabric::PowerWindows> power_;
   std::vector<std::unique_ptr<NodePort>> ports_;
   std::vector<std::unique_ptr<NodeEvents>> events_;

@@ -91,6 +91,7 @@ struct Scene {
     options.power_w = 1e-4;
     options.class_of_sl.fill(emu::TrafficClass::best_effort);
     options.class_of_sl[1] = emu::TrafficClass::real_time;
+    options.lanes_of_sl[1] = 0x7ff0;
     return options;
   }
 

@@ -140,7 +140,7 @@ TxDesc good_tx() {
                 .vl_out = 5,
                 .traffic_class = TrafficClass::real_time,
                 .kind = PacketKind::data,
-                .reserved = 0};
+                .vtick = 7};
 }
 
 bool parses(const TxDesc& desc, std::size_t packet) {
@@ -167,7 +167,6 @@ TEST(Record, TxFieldsAreChecked) {
   EXPECT_TRUE(refused([](TxDesc& d) { d.vl_out = 16; }));
   EXPECT_TRUE(refused([](TxDesc& d) { d.traffic_class = static_cast<TrafficClass>(3); }));
   EXPECT_TRUE(refused([](TxDesc& d) { d.kind = static_cast<PacketKind>(3); }));
-  EXPECT_TRUE(refused([](TxDesc& d) { d.reserved = 1; }));
   EXPECT_TRUE(refused([](TxDesc& d) {
     d.kind = PacketKind::probe;
     d.length = sizeof(ProbeBody) - 1;

@@ -53,6 +53,42 @@ TEST(Admission, GrantAndRelease) {
   EXPECT_EQ(pair.cluster.sent().back().kind, emu::PacketKind::release);
 }
 
+// FGVC's Vtick (MW 3.2): packets say at what rate their connection is booked, and only they.
+TEST(Admission, PacketsCarryTheBookedRate) {
+  Pair pair(real_time());
+  const hca::Sge bytes = pair.a.sge(0, 64);
+  pair.expect_recv(0, pair.b.sge(0, 64));
+  ASSERT_EQ(pair.post({.sges = {&bytes, 1}}), 0);
+  pair.run();
+  EXPECT_EQ(pair.cluster.sent().front().vtick, 0);
+  ASSERT_EQ(ask(pair, 100'000'000), 0);
+  pair.run();
+  pair.expect_recv(1, pair.b.sge(0, 64));
+  ASSERT_EQ(pair.post({.sges = {&bytes, 1}}), 0);
+  pair.run();
+  const auto& sent = pair.cluster.sent();
+  EXPECT_EQ(sent[sent.size() - 2].vtick, 4);  // 400 Mb/s / 100 Mb/s
+  EXPECT_EQ(sent.back().vtick, 0) << "an acknowledgement is not of the stream";
+}
+
+// qos_sl2vl: a service level that is mapped to one lane uses that lane.
+TEST(Lanes, FollowTheServiceLevel) {
+  PairOptions options;
+  options.path.sl = 3;
+  options.host.lanes_of_sl[3] = 1U << 2;
+  Pair pair(options);
+  const hca::Sge bytes = pair.a.sge(0, 64);
+  for (std::uint64_t i = 0; i < 8; ++i) {
+    pair.expect_recv(i, pair.b.sge(0, 64));
+    ASSERT_EQ(pair.post({.sges = {&bytes, 1}}), 0);
+  }
+  pair.run();
+  for (const emu::TxDesc& desc : pair.cluster.sent()) {
+    EXPECT_EQ(desc.vl_in, 2);
+    EXPECT_EQ(desc.vl_out, 2);
+  }
+}
+
 // NACK names the router, the own booking goes back and a release follows the probe.
 TEST(Admission, RefusedByRouter) {
   PairOptions options = real_time();

@@ -53,6 +53,8 @@ class Cluster {
     options.class_of_sl.fill(emu::TrafficClass::best_effort);
     options.class_of_sl[1] = emu::TrafficClass::real_time;
     options.class_of_sl[15] = emu::TrafficClass::control;
+    options.lanes_of_sl[1] = 0x7ff0;
+    options.lanes_of_sl[15] = 1U << 15;
     options.nodes = static_cast<std::uint16_t>(nodes);
     for (int n = 0; n < nodes; ++n) {
       options.node = static_cast<emu::NodeId>(n);

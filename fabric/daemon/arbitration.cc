@@ -1,0 +1,81 @@
+#include "fabric/daemon/arbitration.h"
+
+#include <algorithm>
+
+#include "fabric/admit/weights.h"
+#include "fabric/daemon/spec.h"
+
+namespace fabric {
+
+Arbitration::Arbitration(const emu::Config& config, const Network& network)
+    : large_frame_(config.qos.frame == emu::Frame::large),
+      tables_given_(!config.qos.qos_vlarb_high.empty()),
+      link_bps_(config.network.link_bps()),
+      seen_(static_cast<std::size_t>(network.routers())),
+      nodes_at_(static_cast<std::size_t>(network.routers())) {
+  const NetworkSpec spec = network_spec(config, 0);
+  initial_ = spec.weights;
+  vticks_ = spec.lane_vtick;
+  real_time_ = spec.lanes_of_class[static_cast<std::size_t>(emu::TrafficClass::real_time)];
+  weighted_ =
+      spec.scheduler == emu::SchedulerKind::wrr || spec.scheduler == emu::SchedulerKind::two_level;
+  clocked_ = spec.scheduler == emu::SchedulerKind::virtual_clock;
+  for (std::size_t r = 0; r < nodes_at_.size(); ++r) {
+    const int ports = network.ports(static_cast<emu::RouterId>(r));
+    nodes_at_[r].assign(static_cast<std::size_t>(ports), emu::kNodesMax);
+  }
+  for (int n = 0; n < network.nodes(); ++n) {
+    const auto node = static_cast<emu::NodeId>(n);
+    nodes_at_[network.router_of(node)][network.port_of(node)] = node;
+  }
+}
+
+void Arbitration::follow(const Admission& admission, Network& network) {
+  if (!weighted_ && !clocked_) return;
+  for (std::size_t r = 0; r < seen_.size(); ++r) {
+    const auto router = static_cast<emu::RouterId>(r);
+    if (seen_[r] == admission.changes(router)) continue;
+    seen_[r] = admission.changes(router);
+    for (std::size_t p = 0; p < nodes_at_[r].size(); ++p) {
+      const auto port = static_cast<emu::PortId>(p);
+      apply(admission.book(router).in_rates(port), router, port, network);
+    }
+  }
+}
+
+emu::VlWeights Arbitration::weights(const LaneRates& rates) const {
+  emu::VlWeights weights = initial_;
+  if (tables_given_) return weights;
+  const FrameWeights booked = large_frame_ ? large_frame_weights(rates, real_time_)
+                                           : small_frame_weights(rates, real_time_);
+  weights.high = booked.weight;
+  weights.high_limit = static_cast<std::uint8_t>(booked.high_limit);
+  return weights;
+}
+
+emu::Vtick Arbitration::vtick(const LaneRates& rates, emu::Vl vl) const {
+  const std::uint64_t booked_bps = rates.rate_bps[vl];
+  if (booked_bps == 0) return vticks_[vl];
+  return static_cast<emu::Vtick>(
+      std::clamp<std::uint64_t>(link_bps_ / booked_bps, 1, emu::kVtickMax - 1));
+}
+
+void Arbitration::apply(const LaneRates& booked, emu::RouterId router, emu::PortId port,
+                        Network& network) {
+  LaneRates rates = booked;
+  rates.link_bps = link_bps_;  // the limit goes by the link, not by the part that may be booked
+  const emu::NodeId node = nodes_at_[router][port];
+  if (weighted_) {
+    const emu::VlWeights tables = weights(rates);
+    network.set_weights(router, port, tables);
+    if (node != emu::kNodesMax) network.set_wire_weights(node, tables);
+  }
+  for (unsigned v = 0; clocked_ && v < emu::kVlCount; ++v) {
+    if (((real_time_ >> v) & 1U) == 0) continue;
+    const auto vl = static_cast<emu::Vl>(v);
+    network.set_lane_vtick(router, port, vl, vtick(rates, vl));
+    if (node != emu::kNodesMax) network.set_wire_vtick(node, vl, vtick(rates, vl));
+  }
+}
+
+}  // namespace fabric

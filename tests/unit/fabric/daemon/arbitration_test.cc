@@ -1,0 +1,116 @@
+// What is booked becomes what the arbiters do: shares of a link that is asked for more than it has.
+#include "fabric/daemon/arbitration.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+
+#include "fabric/daemon/spec.h"
+
+namespace fabric {
+namespace {
+
+constexpr emu::Vl kFirst = 4;
+constexpr emu::Vl kSecond = 5;
+constexpr emu::Vl kBestEffort = 0;
+
+class ArbitrationTest : public testing::Test {
+ protected:
+  void set_up(const std::string& toml) {
+    config_ = emu::Config::parse(toml, "test").value();
+    network_ = Network::make(network_spec(config_, 0)).value();
+    const std::array<int, 1> ports = {network_->ports(0)};
+    admission_ = std::make_unique<Admission>(ports, book_limits(config_), true);
+    arbitration_ = std::make_unique<Arbitration>(config_, *network_);
+  }
+  // A connection from node 0 to node 1 on `vl`.
+  void book(emu::Vl vl, std::uint64_t rate_bps) {
+    ProbeState probe{{.connection = vl,
+                      .rate_bps = rate_bps,
+                      .peak_bps = rate_bps,
+                      .source = 0,
+                      .dest = 1,
+                      .vl = vl,
+                      .vl_in = vl}};
+    admission_->probe(0, network_->port_of(0), network_->port_of(1), probe);
+    ASSERT_EQ(probe.rejected_by, emu::kNoRouter);
+    arbitration_->follow(*admission_, *network_);
+  }
+  // Flits by lane that arrive when node 0 has far more for node 1 than its link carries.
+  std::array<double, emu::kVlCount> flits(emu::Cycle cycles) {
+    for (int i = 0; i < 600; ++i) {
+      for (const emu::Vl vl : {kBestEffort, kFirst, kSecond}) {
+        hca::SendPacket packet;
+        packet.flits = 100;  // long: between two messages a lane has a gap
+        packet.dest = 1;
+        packet.vl_in = packet.vl_out = vl;
+        EXPECT_TRUE(network_->submit(0, packet));
+      }
+    }
+    network_->step(cycles);
+    std::array<double, emu::kVlCount> arrived{};
+    for (const auto& event : network_->delivered()) arrived[event.vl] += event.flits;
+    return arrived;
+  }
+
+  emu::Config config_;
+  std::unique_ptr<Network> network_;
+  std::unique_ptr<Admission> admission_;
+  std::unique_ptr<Arbitration> arbitration_;
+};
+
+TEST_F(ArbitrationTest, TablesFollowWhatIsBooked) {
+  set_up("[qos]\nscheduler = \"two_level\"\n");
+  book(kFirst, 90'000'000);
+  book(kSecond, 30'000'000);
+  const emu::VlWeights small =
+      arbitration_->weights({admission_->book(0).in_rates(0).rate_bps, 120'000'000, 400'000'000});
+  // F = 4 * 11 lanes; what is booked shares it 3 : 1, other lanes keep a turn.
+  EXPECT_EQ(small.high[kFirst], 33);
+  EXPECT_EQ(small.high[kSecond], 11);
+  EXPECT_EQ(small.high[6], 1);
+  EXPECT_EQ(small.high[kBestEffort], 0);
+  EXPECT_EQ(small.high_limit, 1);  // B / (B - B_p) = 400 / 280
+}
+
+TEST_F(ArbitrationTest, SharesOfALinkFollowWhatIsBooked) {
+  set_up("[qos]\nscheduler = \"two_level\"\n");
+  book(kFirst, 270'000'000);
+  book(kSecond, 90'000'000);
+  const auto arrived = flits(30000);
+  EXPECT_NEAR(arrived[kFirst] / arrived[kSecond], 3.0, 0.05);
+  // L = B / (B - B_p) = 10: after ten flits of the high table one of the low.
+  EXPECT_NEAR(arrived[kFirst] + arrived[kSecond], 10 * arrived[kBestEffort],
+              arrived[kBestEffort] * 0.5);
+}
+
+TEST_F(ArbitrationTest, VirtualClockGoesByTheBookedRate) {
+  set_up("[qos]\nscheduler = \"vclk\"\n");
+  book(kFirst, 200'000'000);
+  book(kSecond, 50'000'000);
+  // Short of the 32767 cycles that 16-bit stamps can be ahead.
+  const auto arrived = flits(10000);
+  EXPECT_NEAR(arrived[kFirst] / arrived[kSecond], 4.0, 0.2);
+}
+
+TEST_F(ArbitrationTest, AReleaseTakesTheShareBack) {
+  set_up("[qos]\nscheduler = \"wrr\"\n");
+  book(kFirst, 90'000'000);
+  book(kSecond, 30'000'000);
+  admission_->release(0, {.connection = kFirst, .source = 0, .dest = 1});
+  admission_->release(0, {.connection = kSecond, .source = 0, .dest = 1});
+  arbitration_->follow(*admission_, *network_);
+  const auto arrived = flits(30000);
+  EXPECT_NEAR(arrived[kFirst] / arrived[kSecond], 1.0, 0.02);
+}
+
+TEST_F(ArbitrationTest, TablesOfTheConfigurationStay) {
+  set_up(
+      "[qos]\nscheduler = \"two_level\"\nqos_vlarb_high = \"4:1,5:2\"\nqos_vlarb_low = \"0:1\"\n");
+  book(kFirst, 200'000'000);
+  const auto arrived = flits(30000);
+  EXPECT_NEAR(arrived[kSecond] / arrived[kFirst], 2.0, 0.05);
+}
+
+}  // namespace
+}  // namespace fabric
