@@ -47,7 +47,7 @@ constexpr void set_sends(Table& table, Service service, unsigned base) {
 constexpr Table make_table() {
   Table table{};
   set_sends(table, Service::rc, 0x00);
-  set_sends(table, Service::uc, 0x20);
+  set_sends(table, Service::uc, kUcOpcodes);
   const auto rc = [&](Opcode opcode, unsigned place, std::uint8_t headers, bool payload,
                       bool request, bool consumes_recv = false) {
     set(table, opcode, Service::rc, place, headers, payload, request, consumes_recv);

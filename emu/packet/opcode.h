@@ -47,6 +47,15 @@ enum class Opcode : std::uint8_t {
   ud_send_only_imm = 0x65,
 };
 
+// SEND and RDMA WRITE of UC have RC's opcodes and this.
+inline constexpr unsigned kUcOpcodes = 0x20;
+constexpr Opcode uc_of(Opcode rc) {
+  return static_cast<Opcode>(static_cast<unsigned>(rc) + kUcOpcodes);
+}
+constexpr Opcode rc_of(Opcode uc) {
+  return static_cast<Opcode>(static_cast<unsigned>(uc) - kUcOpcodes);
+}
+
 enum class Service : std::uint8_t { rc, uc, ud };
 
 // What follows the BTH, in the order of the wire.

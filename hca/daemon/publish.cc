@@ -72,6 +72,7 @@ void Publisher::add_transport(std::string_view node, std::string_view device) {
   add_reason(Metric::dropped_packets, "no_qp", &HostCounters::dropped_no_qp);
   add_reason(Metric::dropped_packets, "bad_key", &HostCounters::dropped_bad_key);
   add_reason(Metric::dropped_packets, "no_receive", &HostCounters::dropped_no_receive);
+  add_reason(Metric::dropped_packets, "broken_message", &HostCounters::dropped_messages);
   add_reason(Metric::bad_requests, "wqe", &HostCounters::bad_wqes);
   add_reason(Metric::bad_requests, "ring", &HostCounters::ring_faults);
   add_reason(Metric::bad_requests, "memory", &HostCounters::memory_faults);

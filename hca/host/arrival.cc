@@ -18,6 +18,7 @@ bool may_receive(const Qp& qp) {
 
 bool service_matches(const Qp& qp, emu::Service service) {
   return (qp.type == QpType::rc && service == emu::Service::rc) ||
+         (qp.type == QpType::uc && service == emu::Service::uc) ||
          (qp.type == QpType::ud && service == emu::Service::ud);
 }
 
@@ -66,17 +67,19 @@ void receive_one(HostState& s, const Arrival& arrival, bool check_crc) {
     ++s.counters_.dropped_bad_key;
     return;
   }
-  if (qp->type == QpType::rc && !from_peer(*qp, arrival, headers)) {
+  if (qp->type != QpType::ud && !from_peer(*qp, arrival, headers)) {
     ++s.counters_.dropped_no_qp;
     return;
   }
   count(s, arrival, packet.payload_bytes);
-  if (!qp->heard && qp->state == QpState::rtr && qp->type == QpType::rc) {
+  if (!qp->heard && qp->state == QpState::rtr && qp->type != QpType::ud) {
     qp->heard = true;
     s.events_.async(qp->client, AsyncEvent::comm_est, qp->number);
   }
   if (packet.info->service == emu::Service::ud) {
     receive_datagram(s, *qp, arrival, packet);
+  } else if (packet.info->service == emu::Service::uc) {
+    receive_unreliable(s, *qp, arrival, packet);
   } else if (packet.info->request) {
     respond(s, *qp, arrival, packet);
   } else {

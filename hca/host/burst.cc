@@ -225,6 +225,19 @@ void dispatch(HostState& s) {
   burst.pieces_count = 0;
 }
 
+namespace {
+
+// Packets leave in order, so the one that left is of the oldest request that is not done.
+void packet_left(HostState& s, Qp& qp) {
+  if (qp.state == QpState::err || qp.state == QpState::sqe || qp.sq_done == qp.sq_fetched) return;
+  if (++qp.packets_left_hca < qp.entry(qp.sq_done).packets) return;
+  qp.packets_left_hca = 0;
+  complete_send(s, qp, WcStatus::success);
+  retire(s, qp);
+}
+
+}  // namespace
+
 void packet_injected(HostState& s, const emu::Injected& event) {
   if (event.kind != emu::PacketKind::data) return;
   if (event.traffic_class == emu::TrafficClass::best_effort && s.best_effort_out_ > 0) {
@@ -240,11 +253,7 @@ void qp_injected(HostState& s, std::uint64_t cookie) {
   if ((cookie & kCookieFirst) != 0 && qp->first_in_wire > 0) {
     --qp->first_in_wire;
     return_credit(*qp, 1);
-    if (qp->type == QpType::ud && qp->state != QpState::err && qp->state != QpState::sqe &&
-        qp->sq_done != qp->sq_current) {
-      complete_send(s, *qp, WcStatus::success);
-      retire(s, *qp);
-    }
+    if (qp->is_unreliable()) packet_left(s, *qp);
   }
   // The answer cannot come before the question has left.
   if (qp->retry_at != emu::kNever) rearm_retry(s, *qp);

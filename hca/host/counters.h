@@ -31,7 +31,8 @@ struct HostCounters {
   std::uint64_t dropped_bad_packet = 0;  // malformed, wrong CRC, unknown opcode
   std::uint64_t dropped_no_qp = 0;       // no such QP, wrong state, wrong sender
   std::uint64_t dropped_bad_key = 0;     // Q_Key or P_Key mismatch
-  std::uint64_t dropped_no_receive = 0;  // UD without a receive work request, or a short one
+  std::uint64_t dropped_no_receive = 0;  // UC or UD without a receive work request, or a short one
+  std::uint64_t dropped_messages = 0;    // UC: begun and not finished
   std::uint64_t bad_wqes = 0;            // refused work requests
   std::uint64_t ring_faults = 0;         // impossible indexes in an application's rings
   std::uint64_t memory_faults = 0;       // a client's address was not there

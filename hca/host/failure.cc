@@ -37,17 +37,17 @@ void enter_error(HostState& s, Qp& qp) {
 
 void fail_send(HostState& s, Qp& qp, WcStatus status) {
   complete_send(s, qp, status);
-  if (qp.type != QpType::ud) {
+  if (!qp.is_unreliable()) {
     enter_error(s, qp);
     return;
   }
-  // IBA 10.3.1.6: a failed send stops the send queue of UD, receiving goes on.
+  // IBA 10.3.1.6: a failed send stops the send queue of UC and UD, receiving goes on.
   set_state(qp, QpState::sqe);
   unqueue(s, qp);
   flush_sends(s, qp);
   // What is still in the wire speaks of flushed requests: its injected events mean nothing now.
   ++qp.epoch;
-  qp.in_wire = qp.first_in_wire = 0;
+  qp.in_wire = qp.first_in_wire = qp.packets_left_hca = 0;
 }
 
 void flush_sends(HostState& s, Qp& qp) {
@@ -130,7 +130,7 @@ void reset_transport(Qp& qp) {
   qp.rnr_waiting = qp.drained = false;
   qp.retry_at = qp.pace_at = emu::kNever;
   qp.last_launch = qp.last_response_launch = 0;
-  qp.in_wire = qp.first_in_wire = 0;
+  qp.in_wire = qp.first_in_wire = qp.packets_left_hca = 0;
   qp.epsn = qp.msn = 0;
   qp.rq_next = qp.rq_done = 0;
   qp.receiving = Receiving::nothing;

@@ -20,6 +20,7 @@ bool opcode_served(QpType type, WrOpcode opcode) {
       return true;
     case WrOpcode::rdma_write:
     case WrOpcode::rdma_write_imm:
+      return type != QpType::ud;
     case WrOpcode::rdma_read:
       return type == QpType::rc;
     default:

@@ -22,9 +22,21 @@ using enum QpState;
 constexpr std::uint32_t kRcLater =
     kQpCurState | kQpAltPath | kQpAccessFlags | kQpMinRnrTimer | kQpPathMigState;
 
+constexpr std::uint32_t kUcLater = kQpCurState | kQpAltPath | kQpAccessFlags | kQpPathMigState;
+
 constexpr Transition kTransitions[] = {
     {reset, init, QpType::rc, kQpPkeyIndex | kQpPort | kQpAccessFlags, 0},
     {reset, init, QpType::ud, kQpPkeyIndex | kQpPort | kQpQkey, 0},
+    {reset, init, QpType::uc, kQpPkeyIndex | kQpPort | kQpAccessFlags, 0},
+    {init, init, QpType::uc, 0, kQpPkeyIndex | kQpPort | kQpAccessFlags},
+    {init, rtr, QpType::uc, kQpAv | kQpPathMtu | kQpDestQpn | kQpRqPsn,
+     kQpAltPath | kQpAccessFlags | kQpPkeyIndex},
+    {rtr, rts, QpType::uc, kQpSqPsn, kUcLater},
+    {rts, rts, QpType::uc, 0, kUcLater},
+    {rts, sqd, QpType::uc, 0, kQpEnSqdAsyncNotify},
+    {sqd, rts, QpType::uc, 0, kUcLater},
+    {sqd, sqd, QpType::uc, 0, kQpAv | kQpAltPath | kQpAccessFlags | kQpPkeyIndex | kQpPathMigState},
+    {sqe, rts, QpType::uc, 0, kQpCurState | kQpAccessFlags},
     {init, init, QpType::rc, 0, kQpPkeyIndex | kQpPort | kQpAccessFlags},
     {init, init, QpType::ud, 0, kQpPkeyIndex | kQpPort | kQpQkey},
     {init, rtr, QpType::rc,
@@ -142,7 +154,7 @@ void set_path(HostState& s, Qp& qp) {
 }
 
 void enter_rtr(HostState& s, Qp& qp) {
-  if (qp.type == QpType::rc) {
+  if (qp.type != QpType::ud) {
     set_path(s, qp);
   } else {
     qp.payload = s.options_.mtu_bytes;

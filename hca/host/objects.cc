@@ -333,7 +333,9 @@ OrErrno<std::uint32_t> Host::create_qp(ClientId client, const QpSpec& spec,
   Cq* send_cq = find_cq(s, client, spec.send_cq);
   Cq* recv_cq = find_cq(s, client, spec.recv_cq);
   if (pd == nullptr || send_cq == nullptr || recv_cq == nullptr) return std::unexpected(ENOENT);
-  if (spec.type != QpType::rc && spec.type != QpType::ud) return std::unexpected(EOPNOTSUPP);
+  if (spec.type != QpType::rc && spec.type != QpType::uc && spec.type != QpType::ud) {
+    return std::unexpected(EOPNOTSUPP);
+  }
   if (!within_limits(spec.capacity)) return std::unexpected(EINVAL);
   const QpLayout layout = qp_layout(spec.capacity);
   if (region.size() < layout.bytes) return std::unexpected(EINVAL);
@@ -372,7 +374,7 @@ OrErrno<QpAttributes> Host::query_qp(ClientId client, std::uint32_t qpn) const {
   if (qp == nullptr || qp->client != client) return std::unexpected(ENOENT);
   QpAttributes attributes = qp->attributes;
   attributes.state = attributes.cur_state = qp->state;
-  attributes.rq_psn = qp->type == QpType::rc ? qp->epsn : attributes.rq_psn;
+  attributes.rq_psn = qp->type != QpType::ud ? qp->epsn : attributes.rq_psn;
   attributes.sq_psn = qp->state == QpState::rts ? qp->psn_fetch : attributes.sq_psn;
   return attributes;
 }

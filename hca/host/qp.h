@@ -116,6 +116,7 @@ struct Qp {
   emu::Cycle retry_at = emu::kNever;
   emu::Cycle pace_at = emu::kNever;
   emu::Cycle last_launch = 0;             // packets of a QP never overtake one another
+  std::uint32_t packets_left_hca = 0;     // UC: of the request at sq_done, injected
   std::uint32_t in_wire = 0;              // handed to the attachment, not yet injected
   std::vector<SendEntry> sends;           // sq_depth
   std::vector<std::uint8_t> send_copies;  // sq_depth * sq_stride: what was fetched and checked
@@ -166,6 +167,8 @@ struct Qp {
   }
   bool responses_empty() const { return responses_first == responses_last; }
   Response& response(std::uint32_t index) { return responses[index % kResponsesMax]; }
+  // An unreliable send is done when its last packet has left.
+  bool is_unreliable() const { return type == QpType::uc || type == QpType::ud; }
   bool unacknowledged() const { return psn_una != psn_sent; }
 };
 

@@ -1,4 +1,4 @@
-// The requester of RC: which packet of which request goes next, and what if no answer comes.
+// The requester of RC and UC: which packet of which request goes next, and what if no answer comes.
 #include <algorithm>
 
 #include "emu/packet/build.h"
@@ -16,7 +16,7 @@ constexpr emu::EmuNs kRealTimeShiftNs = 300'000;
 // Numbers in flight stay well below half the circle of PSNs.
 constexpr std::uint32_t kWindowPackets = 1u << 22;
 
-emu::Opcode opcode_of(const SendEntry& entry, std::uint32_t packet) {
+emu::Opcode rc_opcode_of(const SendEntry& entry, std::uint32_t packet) {
   using enum emu::Opcode;
   if (entry.opcode == WrOpcode::rdma_read) return rc_read_request;
   const bool first = packet == 0;
@@ -33,6 +33,11 @@ emu::Opcode opcode_of(const SendEntry& entry, std::uint32_t packet) {
   }
   if (first) return send ? rc_send_first : rc_write_first;
   return send ? rc_send_middle : rc_write_middle;
+}
+
+emu::Opcode opcode_of(const Qp& qp, const SendEntry& entry, std::uint32_t packet) {
+  const emu::Opcode rc = rc_opcode_of(entry, packet);
+  return qp.type == QpType::uc ? emu::uc_of(rc) : rc;
 }
 
 emu::Cycle launch_of(const Qp& qp, const SendEntry& entry) {
@@ -178,7 +183,7 @@ void build_request(HostState& s, Qp& qp) {
   const bool is_read = entry.opcode == WrOpcode::rdma_read;
   const std::uint32_t psn = add24(entry.first_psn, packet_index);
   const bool first_time = emu::psn_diff(psn, qp.psn_sent) >= 0;
-  const emu::Opcode opcode = opcode_of(entry, packet_index);
+  const emu::Opcode opcode = opcode_of(qp, entry, packet_index);
   const std::uint32_t offset = packet_index * qp.payload;
   const std::uint32_t length = is_read ? 0 : std::min(qp.payload, entry.length - offset);
   const bool grh = qp.attributes.av.is_global != 0;
@@ -204,7 +209,7 @@ void build_request(HostState& s, Qp& qp) {
   headers.bth.opcode = opcode;
   headers.bth.psn = psn;
   const bool last = is_read || packet_index + 1 == entry.packets;
-  headers.bth.ack_request = last || psn % kAckEveryPackets == 0;
+  headers.bth.ack_request = qp.type == QpType::rc && (last || psn % kAckEveryPackets == 0);
   headers.bth.solicited = last && (entry.flags & kWqeSolicited) != 0;
   headers.immediate = __builtin_bswap32(wqe.imm);
   if (is_read) {
@@ -224,6 +229,7 @@ void build_request(HostState& s, Qp& qp) {
   if (first_time) {
     ++qp.credit_used;
     qp.psn_sent = is_read ? add24(entry.first_psn, entry.packets) : add24(psn, 1);
+    if (qp.is_unreliable()) qp.psn_una = qp.psn_sent;
     qp.last_launch = std::max(qp.last_launch, launch);
   } else {
     ++s.counters_.packets_retransmitted;

@@ -8,39 +8,6 @@ namespace {
 using emu::NakCode;
 using emu::Opcode;
 
-// What the request asks for, whichever packet of it this is.
-struct Request {
-  Receiving kind = Receiving::nothing;
-  bool is_read = false;
-  bool imm = false;
-};
-
-Request request_of(Opcode opcode) {
-  using enum Opcode;
-  switch (opcode) {
-    case rc_send_first:
-    case rc_send_middle:
-    case rc_send_last:
-    case rc_send_only:
-      return {Receiving::send, false, false};
-    case rc_send_last_imm:
-    case rc_send_only_imm:
-      return {Receiving::send, false, true};
-    case rc_write_first:
-    case rc_write_middle:
-    case rc_write_last:
-    case rc_write_only:
-      return {Receiving::write, false, false};
-    case rc_write_last_imm:
-    case rc_write_only_imm:
-      return {Receiving::write, false, true};
-    case rc_read_request:
-      return {Receiving::nothing, true, false};
-    default:
-      return {};
-  }
-}
-
 // A request that cannot be served: the requester is told why, this QP goes to ERR.
 void refuse(HostState& s, Qp& qp, std::uint32_t psn, NakCode code, AsyncEvent event) {
   push_nak(s, qp, psn, static_cast<std::uint8_t>(emu::kSyndromeNak | static_cast<int>(code)), true);
@@ -81,18 +48,11 @@ bool need_recv(HostState& s, Qp& qp, std::uint32_t psn) {
 }
 
 bool begin_write(HostState& s, Qp& qp, const emu::PacketHeaders& headers) {
-  const emu::Reth& reth = headers.reth;
-  Range range;
-  const bool allowed = (qp.attributes.access_flags & kAccessRemoteWrite) != 0 &&
-                       (reth.length == 0 || resolve(s.mrs_, reth.rkey, qp.pd, reth.address,
-                                                    reth.length, kAccessRemoteWrite, range));
-  if (!allowed) {
+  if (!may_write(s, qp, headers.reth)) {
     refuse(s, qp, headers.bth.psn, NakCode::remote_access_error, AsyncEvent::qp_access_err);
     return false;
   }
-  qp.write_address = reth.address;
-  qp.write_rkey = reth.rkey;
-  qp.write_left = reth.length;
+  start_write(qp, headers.reth);
   return true;
 }
 
@@ -103,18 +63,9 @@ bool store_write(HostState& s, Qp& qp, const std::uint8_t* bytes, std::uint32_t 
     refuse(s, qp, psn, NakCode::invalid_request, AsyncEvent::qp_req_err);
     return false;
   }
-  if (length > 0) {
-    Range range;
-    if (!resolve(s.mrs_, qp.write_rkey, qp.pd, qp.write_address, length, kAccessRemoteWrite,
-                 range)) {
-      refuse(s, qp, psn, NakCode::remote_access_error, AsyncEvent::qp_access_err);
-      return false;
-    }
-    write_piece(s, qp, range, bytes, length, psn);
-  }
-  qp.write_address += length;
-  qp.write_left -= length;
-  return true;
+  if (write_on(s, qp, bytes, length, psn)) return true;
+  refuse(s, qp, psn, NakCode::remote_access_error, AsyncEvent::qp_access_err);
+  return false;
 }
 
 bool store_send(HostState& s, Qp& qp, const std::uint8_t* bytes, std::uint32_t length,
@@ -127,25 +78,6 @@ bool store_send(HostState& s, Qp& qp, const std::uint8_t* bytes, std::uint32_t l
                                               : NakCode::remote_operational_error,
               status);
   return false;
-}
-
-void finish_message(HostState& s, Qp& qp, const Arrival& arrival, const emu::ParsedPacket& packet,
-                    const Request& request) {
-  qp.msn = add24(qp.msn, 1);
-  qp.receiving = Receiving::nothing;
-  if (request.kind == Receiving::send || request.imm) {
-    Cqe cqe{};
-    cqe.byte_len = qp.received_bytes;
-    cqe.opcode = request.kind == Receiving::send ? WcOpcode::recv : WcOpcode::recv_rdma_with_imm;
-    cqe.imm = request.imm ? __builtin_bswap32(packet.headers.immediate) : 0;
-    cqe.wc_flags = (request.imm ? kWcWithImm : 0) | (packet.headers.has_grh ? kWcGrh : 0);
-    cqe.src_qp = qp.attributes.dest_qp_num;
-    cqe.slid = packet.headers.lrh.slid;
-    cqe.sl = packet.headers.lrh.sl;
-    cqe.timestamp_ns = s.options_.cycle_time.ns(arrival.desc.arrival_cycle);
-    cqe.head_ns = s.options_.cycle_time.ns(qp.head_cycle);
-    complete_recv(s, qp, WcStatus::success, cqe, packet.headers.bth.solicited);
-  }
 }
 
 void serve_read(HostState& s, Qp& qp, const emu::PacketHeaders& headers, bool repeated) {
@@ -208,6 +140,80 @@ bool fits_sequence(const Qp& qp, const emu::ParsedPacket& packet, const Request&
 }
 
 }  // namespace
+
+Request request_of(Opcode opcode) {
+  using enum Opcode;
+  const bool is_uc = emu::opcode_info(opcode).service == emu::Service::uc;
+  switch (is_uc ? emu::rc_of(opcode) : opcode) {
+    case rc_send_first:
+    case rc_send_middle:
+    case rc_send_last:
+    case rc_send_only:
+      return {Receiving::send, false, false};
+    case rc_send_last_imm:
+    case rc_send_only_imm:
+      return {Receiving::send, false, true};
+    case rc_write_first:
+    case rc_write_middle:
+    case rc_write_last:
+    case rc_write_only:
+      return {Receiving::write, false, false};
+    case rc_write_last_imm:
+    case rc_write_only_imm:
+      return {Receiving::write, false, true};
+    case rc_read_request:
+      return {Receiving::nothing, true, false};
+    default:
+      return {};
+  }
+}
+
+bool may_write(const HostState& s, const Qp& qp, const emu::Reth& reth) {
+  Range range;
+  return (qp.attributes.access_flags & kAccessRemoteWrite) != 0 &&
+         (reth.length == 0 ||
+          resolve(s.mrs_, reth.rkey, qp.pd, reth.address, reth.length, kAccessRemoteWrite, range));
+}
+
+void start_write(Qp& qp, const emu::Reth& reth) {
+  qp.write_address = reth.address;
+  qp.write_rkey = reth.rkey;
+  qp.write_left = reth.length;
+}
+
+bool write_on(HostState& s, Qp& qp, const std::uint8_t* bytes, std::uint32_t length,
+              std::uint32_t psn) {
+  if (length > 0) {
+    Range range;
+    if (!resolve(s.mrs_, qp.write_rkey, qp.pd, qp.write_address, length, kAccessRemoteWrite,
+                 range)) {
+      return false;
+    }
+    write_piece(s, qp, range, bytes, length, psn);
+  }
+  qp.write_address += length;
+  qp.write_left -= length;
+  return true;
+}
+
+void finish_message(HostState& s, Qp& qp, const Arrival& arrival, const emu::ParsedPacket& packet,
+                    const Request& request) {
+  qp.msn = add24(qp.msn, 1);
+  qp.receiving = Receiving::nothing;
+  if (request.kind == Receiving::send || request.imm) {
+    Cqe cqe{};
+    cqe.byte_len = qp.received_bytes;
+    cqe.opcode = request.kind == Receiving::send ? WcOpcode::recv : WcOpcode::recv_rdma_with_imm;
+    cqe.imm = request.imm ? __builtin_bswap32(packet.headers.immediate) : 0;
+    cqe.wc_flags = (request.imm ? kWcWithImm : 0) | (packet.headers.has_grh ? kWcGrh : 0);
+    cqe.src_qp = qp.attributes.dest_qp_num;
+    cqe.slid = packet.headers.lrh.slid;
+    cqe.sl = packet.headers.lrh.sl;
+    cqe.timestamp_ns = s.options_.cycle_time.ns(arrival.desc.arrival_cycle);
+    cqe.head_ns = s.options_.cycle_time.ns(qp.head_cycle);
+    complete_recv(s, qp, WcStatus::success, cqe, packet.headers.bth.solicited);
+  }
+}
 
 void respond(HostState& s, Qp& qp, const Arrival& arrival, const emu::ParsedPacket& packet) {
   if (qp.dead) return;

@@ -139,6 +139,24 @@ void build_datagram(HostState& s, Qp& qp);
 emu::TrafficClass class_of_request(HostState& s, Qp& qp);
 bool nobody_at(const HostState& s, emu::Lid lid);
 
+void receive_unreliable(HostState& s, Qp& qp, const Arrival& arrival,
+                        const emu::ParsedPacket& packet);
+
+// What a packet's request asks for, whichever packet of it this is; shared by RC and UC.
+struct Request {
+  Receiving kind = Receiving::nothing;
+  bool is_read = false;
+  bool imm = false;
+};
+Request request_of(emu::Opcode opcode);
+bool may_write(const HostState& s, const Qp& qp, const emu::Reth& reth);
+void start_write(Qp& qp, const emu::Reth& reth);
+// The next bytes of the RDMA WRITE under way; false: its region has gone.
+bool write_on(HostState& s, Qp& qp, const std::uint8_t* bytes, std::uint32_t length,
+              std::uint32_t psn);
+void finish_message(HostState& s, Qp& qp, const Arrival& arrival, const emu::ParsedPacket& packet,
+                    const Request& request);
+
 // Receive work requests, shared by respond and datagram.
 enum class TakeRecv : std::uint8_t { ok, none, broken };
 TakeRecv take_recv(HostState& s, Qp& qp);

@@ -36,20 +36,6 @@ std::uint32_t packets_of(const Qp& qp, WrOpcode opcode, std::uint64_t length) {
   return static_cast<std::uint32_t>((length + payload - 1) / payload);
 }
 
-bool opcode_served(ibv_qp_type type, ibv_wr_opcode opcode) {
-  switch (opcode) {
-    case IBV_WR_SEND:
-    case IBV_WR_SEND_WITH_IMM:
-      return true;
-    case IBV_WR_RDMA_WRITE:
-    case IBV_WR_RDMA_WRITE_WITH_IMM:
-    case IBV_WR_RDMA_READ:
-      return type == IBV_QPT_RC;
-    default:
-      return false;
-  }
-}
-
 // The scatter/gather list or the inline bytes, to `to`. Returns an errno.
 int put_payload(const Qp& qp, const ibv_send_wr& wr, SendWqe& wqe, std::byte* to,
                 std::uint64_t& length) {
@@ -124,6 +110,21 @@ int put_receive(Qp& qp, const ibv_recv_wr& wr) {
 }
 
 }  // namespace
+
+bool opcode_served(ibv_qp_type type, ibv_wr_opcode opcode) {
+  switch (opcode) {
+    case IBV_WR_SEND:
+    case IBV_WR_SEND_WITH_IMM:
+      return true;
+    case IBV_WR_RDMA_WRITE:
+    case IBV_WR_RDMA_WRITE_WITH_IMM:
+      return type != IBV_QPT_UD;
+    case IBV_WR_RDMA_READ:
+      return type == IBV_QPT_RC;
+    default:
+      return false;
+  }
+}
 
 WqeExtension global_route(const ibv_ah_attr& ah) {
   WqeExtension extension{};

@@ -11,6 +11,8 @@ namespace hca {
 
 // Posts are refused before RTS, and in a forked child. Of a dead device they are flushed.
 int may_send(const Qp& qp);
+// Whether the service has it.
+bool opcode_served(ibv_qp_type type, ibv_wr_opcode opcode);
 // Another slot ? ENOMEM if not.
 int check_room(const Qp& qp);
 // Takes the credits of a message (ACP section 4.2: a real-time post without credit fails) and the

@@ -101,7 +101,9 @@ void forget_completions(Qp& qp) {
 }
 
 int check_init(const ibv_qp_init_attr_ex& init) {
-  if (init.qp_type != IBV_QPT_RC && init.qp_type != IBV_QPT_UD) return EOPNOTSUPP;
+  if (init.qp_type != IBV_QPT_RC && init.qp_type != IBV_QPT_UC && init.qp_type != IBV_QPT_UD) {
+    return EOPNOTSUPP;
+  }
   if (init.srq != nullptr) return EOPNOTSUPP;
   if (init.pd == nullptr || init.send_cq == nullptr || init.recv_cq == nullptr) return EINVAL;
   const ibv_qp_cap& cap = init.cap;

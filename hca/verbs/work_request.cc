@@ -32,8 +32,7 @@ Qp* open_request(ibv_qp_ex* base_qp, WrOpcode opcode) {
   close_request(qp);
   if (qp.wr_error == 0) qp.wr_error = check_room(qp);
   if (qp.wr_error != 0) return nullptr;
-  const bool is_rdma = opcode != WrOpcode::send && opcode != WrOpcode::send_imm;
-  if (is_rdma && qp.qp_base.qp_type != IBV_QPT_RC) {
+  if (!opcode_served(qp.qp_base.qp_type, static_cast<ibv_wr_opcode>(opcode))) {
     fail(qp, EINVAL);
     return nullptr;
   }

@@ -78,12 +78,19 @@ def test_ud_pingpong(cluster2: Cluster, flags: list[str]) -> None:
     assert_done(pingpong(cluster2, ["ibv_ud_pingpong", "-n", "200", *flags], next(PORTS)))
 
 
-@pytest.mark.parametrize("program", ["ibv_rc_pingpong", "ibv_ud_pingpong"])
+@pytest.mark.parametrize("flags", [
+    [], ["-e"], ["-c"], ["-e", "-c"], ["-g", "0"], ["-s", "65536", "-n", "50", "-c"], ["-m", "256"],
+], ids="_".join)  # fmt: skip
+def test_uc_pingpong(cluster2: Cluster, flags: list[str]) -> None:
+    assert_done(pingpong(cluster2, ["ibv_uc_pingpong", "-n", "200", *flags], next(PORTS)))
+
+
+@pytest.mark.parametrize("program", ["ibv_rc_pingpong", "ibv_uc_pingpong", "ibv_ud_pingpong"])
 def test_pingpong_with_the_dropin(cluster2: Cluster, program: str) -> None:
     assert_done(pingpong(cluster2, [program, "-n", "200", "-e"], next(PORTS), dropin=True))
 
 
-@pytest.mark.parametrize("program", ["ibv_uc_pingpong", "ibv_srq_pingpong"])
+@pytest.mark.parametrize("program", ["ibv_srq_pingpong"])
 def test_what_is_not_there_is_refused(cluster2: Cluster, program: str) -> None:
     done = cluster2.exec("n0", [program], timeout=20)
     assert done.returncode == 1 and "Couldn't create" in done.stderr
@@ -180,13 +187,18 @@ def test_connections_outlive_the_fabric(make_cluster: Callable[..., Cluster]) ->
         process.communicate(timeout=10)
 
 
-@pytest.mark.parametrize("program", ["ib_write_bw", "ib_read_bw", "ib_send_lat", "ib_write_lat"])
-def test_perftest(cluster2: Cluster, program: str) -> None:
+@pytest.mark.parametrize("service", ["RC", "UC", "UD"])
+@pytest.mark.parametrize("program", [
+    "ib_send_bw", "ib_send_lat", "ib_write_bw", "ib_write_lat", "ib_read_bw", "ib_read_lat",
+])  # fmt: skip
+def test_perftest(cluster2: Cluster, program: str, service: str) -> None:
+    if service == "UD" and "send" not in program or service == "UC" and "read" in program:
+        pytest.skip("the service does not have it")
     client, server_said, server_code = pingpong(
-        cluster2, [program, "-F", "-n", "100", "-s", "2048"], next(PORTS)
+        cluster2, [program, "-F", "-c", service, "-n", "100", "-s", "1024"], next(PORTS)
     )
     assert client.returncode == 0 and server_code == 0, client.stdout + server_said
-    assert re.search(r"^ 2048 +100 ", client.stdout, re.MULTILINE)
+    assert re.search(r"^ 1024 +100 ", client.stdout, re.MULTILINE)
 
 
 def test_perftest_by_the_extended_calls(make_cluster: Callable[..., Cluster]) -> None:

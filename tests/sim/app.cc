@@ -86,6 +86,7 @@ Completions App::make_cq(std::uint32_t depth) {
 Queue App::make_qp(hca::QpType type, const Completions& send_cq, const Completions& recv_cq,
                    const hca::QpCapacity& capacity, bool signal_all) {
   Queue queue;
+  queue.type = type;
   queue.capacity = capacity;
   queue.layout = hca::qp_layout(capacity);
   queue.region = ring_memory(queue.layout.bytes);
@@ -125,17 +126,17 @@ int App::connect(const Queue& queue, const Path& path, emu::Cycle now) {
     return e;
   }
   a.state = hca::QpState::rtr;
-  if (int e = modify(queue, a,
-                     hca::kQpState | hca::kQpAv | hca::kQpPathMtu | hca::kQpDestQpn |
-                         hca::kQpRqPsn | hca::kQpMaxDestRdAtomic | hca::kQpMinRnrTimer,
-                     now)) {
-    return e;
-  }
+  const bool reliable = queue.type != hca::QpType::uc;
+  std::uint32_t mask =
+      hca::kQpState | hca::kQpAv | hca::kQpPathMtu | hca::kQpDestQpn | hca::kQpRqPsn;
+  if (reliable) mask |= hca::kQpMaxDestRdAtomic | hca::kQpMinRnrTimer;
+  if (int e = modify(queue, a, mask, now)) return e;
   a.state = hca::QpState::rts;
-  return modify(queue, a,
-                hca::kQpState | hca::kQpTimeout | hca::kQpRetryCnt | hca::kQpRnrRetry |
-                    hca::kQpSqPsn | hca::kQpMaxQpRdAtomic,
-                now);
+  mask = hca::kQpState | hca::kQpSqPsn;
+  if (reliable) {
+    mask |= hca::kQpTimeout | hca::kQpRetryCnt | hca::kQpRnrRetry | hca::kQpMaxQpRdAtomic;
+  }
+  return modify(queue, a, mask, now);
 }
 
 int App::ready_ud(const Queue& queue, std::uint32_t qkey, emu::Cycle now) {

@@ -34,6 +34,7 @@ class LocalMemory : public hca::Memory {
 
 struct Queue {
   std::uint32_t number = 0;
+  hca::QpType type = hca::QpType::rc;
   hca::QpLayout layout{};
   hca::QpCapacity capacity;
   hca::QpPage* page = nullptr;
@@ -65,7 +66,7 @@ struct Send {
   std::uint32_t launch_span_ns = 0;
 };
 
-// How two RC QPs are joined; the fields of ibv_modify_qp that tests vary.
+// How two RC or UC QPs are joined; the fields of ibv_modify_qp that tests vary.
 struct Path {
   emu::NodeId dest = 0;
   std::uint32_t dest_qpn = 0;

@@ -100,14 +100,16 @@ struct Scene {
                        hca::kAccessLocalWrite | hca::kAccessRemoteWrite | hca::kAccessRemoteRead);
     cq = hostile.make_cq(64);
     const hca::QpCapacity capacity{8, 8, 4, 4, 64};
-    for (int i = 0; i < 3; ++i) {
-      const auto type = i < 2 ? hca::QpType::rc : hca::QpType::ud;
+    constexpr hca::QpType kTypes[] = {hca::QpType::rc, hca::QpType::rc, hca::QpType::ud,
+                                      hca::QpType::uc};
+    for (int i = 0; i < 4; ++i) {
+      const hca::QpType type = kTypes[i];
       queues.push_back(hostile.make_qp(type, cq, cq, capacity));
       sim::Path path;
       path.dest = static_cast<emu::NodeId>(i);  // one to itself, one to a neighbour
       path.dest_qpn = queues[0].number;
       path.sl = static_cast<std::uint8_t>(i);
-      if (i < 2) {
+      if (type != hca::QpType::ud) {
         hostile.connect(queues.back(), path, now);
       } else {
         hostile.ready_ud(queues.back(), 0x11, now);
@@ -165,9 +167,10 @@ struct Scene {
   }
 
   std::uint16_t build(Bytes& in, std::vector<std::uint8_t>& packet, emu::NodeId src) {
-    static constexpr std::uint8_t kOpcodes[] = {0x00, 0x01, 0x02, 0x03, 0x04, 0x05, 0x06,
-                                                0x07, 0x08, 0x09, 0x0a, 0x0b, 0x0c, 0x0d,
-                                                0x0e, 0x0f, 0x10, 0x11, 0x64, 0x65};
+    static constexpr std::uint8_t kOpcodes[] = {0x00, 0x01, 0x02, 0x03, 0x04, 0x05, 0x06, 0x07,
+                                                0x08, 0x09, 0x0a, 0x0b, 0x0c, 0x0d, 0x0e, 0x0f,
+                                                0x10, 0x11, 0x64, 0x65, 0x20, 0x21, 0x22, 0x23,
+                                                0x24, 0x25, 0x26, 0x27, 0x28, 0x29, 0x2a, 0x2b};
     emu::PacketHeaders headers;
     headers.lrh = {0, 0, 1, emu::lid_of(src)};
     headers.bth.opcode = static_cast<emu::Opcode>(kOpcodes[in.u8() % sizeof kOpcodes]);

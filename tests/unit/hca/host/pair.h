@@ -1,4 +1,4 @@
-// Two applications on two nodes with one RC QP each, joined; the usual scene of the tests.
+// Two applications on two nodes with one QP each, joined; the usual scene of the tests.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -44,6 +44,7 @@ struct PairOptions {
   bool mapped = true;
   std::uint32_t access = kAll;
   bool same_node = false;
+  hca::QpType type = hca::QpType::rc;
 };
 
 class Pair {
@@ -57,7 +58,7 @@ class Pair {
       me.bytes.resize(options.bytes);
       me.keys = me.app->reg(me.bytes.data(), me.bytes.size(), options.access, options.mapped);
       me.cq = me.app->make_cq(1024);
-      me.qp = me.app->make_qp(hca::QpType::rc, me.cq, me.cq, options.capacity);
+      me.qp = me.app->make_qp(options.type, me.cq, me.cq, options.capacity);
     }
     sim::Path path = options.path;
     path.dest = static_cast<emu::NodeId>(second);
