@@ -14,9 +14,12 @@ namespace emu {
 std::uint32_t crc32_update(std::uint32_t crc, std::span<const std::byte> bytes);
 std::uint16_t crc16_update(std::uint16_t crc, std::span<const std::byte> bytes);
 
-// The same by tables alone: the fallback, and the model in the tests.
-std::uint32_t crc32_update_table(std::uint32_t crc, std::span<const std::byte> bytes);
-std::uint16_t crc16_update_table(std::uint16_t crc, std::span<const std::byte> bytes);
+// How: by tables everywhere, by carry-less multiplication of 16 or of 64 bytes where the processor
+// has it. The functions above choose the best; these are for the tests. CHECK: crc_can(way).
+enum class CrcWay : std::uint8_t { table, multiply, multiply_wide };
+bool crc_can(CrcWay way);
+std::uint32_t crc32_update(CrcWay way, std::uint32_t crc, std::span<const std::byte> bytes);
+std::uint16_t crc16_update(CrcWay way, std::uint16_t crc, std::span<const std::byte> bytes);
 
 // `packet` runs from the LRH to the last byte before the ICRC; at least LRH and BTH (and the GRH
 // if LRH says so) must be there.

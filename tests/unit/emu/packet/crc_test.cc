@@ -31,7 +31,10 @@ std::vector<std::byte> random_bytes(emu::Prng& random, std::size_t count) {
   return bytes;
 }
 
+// Every way that this processor has.
 TEST(Crc, EqualsTheModelAtEveryLength) {
+  using enum emu::CrcWay;
+  ASSERT_TRUE(emu::crc_can(table));
   const std::uint64_t seed = std::random_device{}();
   std::printf("seed %llu\n", static_cast<unsigned long long>(seed));
   emu::Prng random(seed);
@@ -44,9 +47,12 @@ TEST(Crc, EqualsTheModelAtEveryLength) {
       const auto start16 = static_cast<std::uint16_t>(start);
       const std::uint32_t want = model(32, 0x04C11DB7, start, part);
       const std::uint32_t want16 = model(16, 0x100B, start16, part);
-      ASSERT_EQ(emu::crc32_update_table(start, part), want) << n;
+      for (const emu::CrcWay way : {table, multiply, multiply_wide}) {
+        if (!emu::crc_can(way)) continue;
+        ASSERT_EQ(emu::crc32_update(way, start, part), want) << n << " " << static_cast<int>(way);
+        ASSERT_EQ(emu::crc16_update(way, start16, part), want16) << n;
+      }
       ASSERT_EQ(emu::crc32_update(start, part), want) << n;
-      ASSERT_EQ(emu::crc16_update_table(start16, part), want16) << n;
       ASSERT_EQ(emu::crc16_update(start16, part), want16) << n;
     }
   }
@@ -77,22 +83,26 @@ TEST(Crc, IcrcOfTheSpecificationsSample) {
   EXPECT_EQ(emu::icrc_of(std::as_bytes(std::span(kSample))), 0x5AB72596u);
 }
 
-// What switches change does not change the ICRC; everything else does.
+// What switches change does not change the ICRC; everything else does. Short and long packets.
 TEST(Crc, IcrcCoversWhatDoesNotChange) {
-  std::vector<std::byte> packet(std::as_bytes(std::span(kSample)).begin(),
-                                std::as_bytes(std::span(kSample)).end());
-  const std::uint32_t icrc = emu::icrc_of(packet);
-  const std::uint16_t vcrc = emu::vcrc_of(packet);
-  for (std::size_t byte = 0; byte < packet.size(); ++byte) {
-    for (int bit = 0; bit < 8; ++bit) {
-      packet[byte] ^= static_cast<std::byte>(1 << bit);
-      const bool variant = (byte == 0 && bit >= 4) || byte == 12;
-      // The next-header bits decide where the masked fields lie: not a question here.
-      if (byte != 1 || bit > 1) {
-        EXPECT_EQ(emu::icrc_of(packet) == icrc, variant) << byte;
+  emu::Prng random(7);
+  for (const std::size_t more : {0, 11, 12, 60, 592}) {
+    std::vector<std::byte> packet(std::as_bytes(std::span(kSample)).begin(),
+                                  std::as_bytes(std::span(kSample)).end());
+    for (const std::byte b : random_bytes(random, more)) packet.push_back(b);
+    const std::uint32_t icrc = emu::icrc_of(packet);
+    const std::uint16_t vcrc = emu::vcrc_of(packet);
+    for (std::size_t byte = 0; byte < packet.size(); ++byte) {
+      for (int bit = 0; bit < 8; ++bit) {
+        packet[byte] ^= static_cast<std::byte>(1 << bit);
+        const bool variant = (byte == 0 && bit >= 4) || byte == 12;
+        // The next-header bits decide where the masked fields lie: not a question here.
+        if (byte != 1 || bit > 1) {
+          EXPECT_EQ(emu::icrc_of(packet) == icrc, variant) << byte;
+        }
+        EXPECT_NE(emu::vcrc_of(packet), vcrc);
+        packet[byte] ^= static_cast<std::byte>(1 << bit);
       }
-      EXPECT_NE(emu::vcrc_of(packet), vcrc);
-      packet[byte] ^= static_cast<std::byte>(1 << bit);
     }
   }
 }
