@@ -82,7 +82,8 @@ SendEntry* current_request(HostState& s, Qp& qp) {
 
   SendWqe& wqe = qp.wqe(qp.sq_fetched);
   SendEntry& entry = qp.entry(qp.sq_fetched);
-  entry = {};
+  entry.launch = 0;
+  entry.span_cycles = entry.packets = entry.length = 0;
   entry.status = copy_request(s, qp, wqe);
   entry.opcode = wqe.opcode;
   entry.flags = wqe.flags;

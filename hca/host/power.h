@@ -49,9 +49,13 @@ class EnergyCalendar {
     std::uint64_t last = last_bucket(wish, start, duration);
     for (std::uint64_t bucket = start; last < end && start <= most / kBucketCycles;) {
       if (bucket > last) return bucket_start(wish, start);
-      // The last bucket of this row without room is what the start has to pass.
       const std::uint64_t row = bucket / kLanes;
       const std::uint64_t upto = std::min((row + 1) * kLanes, last + 1);
+      if (!any(row_at(row) > room)) {
+        bucket = upto;
+        continue;
+      }
+      // The last bucket of this row without room is what the start has to pass.
       const std::uint64_t free_from = row * kLanes + behind_last_above(row, room, upto);
       if (free_from > bucket) {
         start = free_from;
@@ -69,13 +73,20 @@ class EnergyCalendar {
     const std::uint64_t last =
         (std::max(cycle, base_ * kBucketCycles) + duration - 1) / kBucketCycles;
     const std::uint64_t stop = std::min(last + 1, base_ + buckets_);
-    for (std::uint64_t row = first / kLanes; row * kLanes < stop; ++row) {
-      const auto from = static_cast<std::int16_t>(std::max(first, row * kLanes) - row * kLanes);
-      const auto upto = static_cast<std::int16_t>(std::min(stop - row * kLanes, kLanes));
-      Row& held = row_at(row);
-      held += (kLane >= from) & (kLane < upto) & units;
-      held = held < kFull ? held : Row{} + kFull;
+    if (stop <= first) return;
+    const std::uint64_t first_row = first / kLanes;
+    const std::uint64_t last_row = (stop - 1) / kLanes;
+    const auto from = static_cast<std::int16_t>(first - first_row * kLanes);
+    const auto upto = static_cast<std::int16_t>(stop - last_row * kLanes);
+    const Row all = Row{} + units;
+    const Row head = (kLane >= from) & all;
+    if (first_row == last_row) {
+      add(first_row, (kLane < upto) & head);
+      return;
     }
+    add(first_row, head);
+    for (std::uint64_t row = first_row + 1; row < last_row; ++row) add(row, all);
+    add(last_row, (kLane < upto) & all);
   }
 
  private:
@@ -107,6 +118,16 @@ class EnergyCalendar {
 
   Row& row_at(std::uint64_t row) { return rows_[row & (rows_.size() - 1)]; }
   const Row& row_at(std::uint64_t row) const { return rows_[row & (rows_.size() - 1)]; }
+
+  void add(std::uint64_t row, Row units) {
+    const Row held = row_at(row) + units;
+    row_at(row) = held < kFull ? held : Row{} + kFull;
+  }
+
+  static bool any(Row mask) {
+    const auto halves = std::bit_cast<Halves>(mask);
+    return (halves[0] | halves[1]) != 0;
+  }
 
   // Of the buckets of `row` before bucket `upto`: one behind the last that holds more than `room`;
   // 0: none does.

@@ -131,13 +131,6 @@ bool request_ready(HostState& s, Qp& qp) {
   return true;
 }
 
-PowerNeed power_need(const HostState& s, emu::NodeId dest, std::uint16_t flits) {
-  const double energy_pj = s.options_.energy.packet_pj(s.options_.hops_to[dest], flits);
-  const double cycles = energy_pj * s.options_.power_window_packets / s.power_pj_per_cycle_;
-  return {energy_pj, static_cast<emu::Cycle>(cycles) + 1,
-          static_cast<emu::Cycle>(cycles / s.options_.best_effort_power_share) + 1};
-}
-
 bool metered(const HostState& s, emu::TrafficClass traffic_class, emu::NodeId dest) {
   return s.options_.controls.power_control && s.power_pj_per_cycle_ > 0 &&
          traffic_class != emu::TrafficClass::control && !stays_here(s, dest);
@@ -193,9 +186,8 @@ void build_request(HostState& s, Qp& qp) {
   // Packets of a QP never overtake one another; a repetition goes as soon as it can.
   emu::Cycle launch = first_time ? std::max(launch_of(qp, entry), qp.last_launch) : 0;
   const bool is_metered = metered(s, qp.traffic_class, qp.dest);
-  PowerNeed need{};
+  const PowerNeed need = is_metered ? power_need(s, qp.dest, flits) : PowerNeed{};
   if (is_metered) {
-    need = power_need(s, qp.dest, flits);
     launch = launch_with_power(s, qp.traffic_class, launch_of(qp, entry), launch, need);
     if (launch == emu::kNever) return;
   }

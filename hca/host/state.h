@@ -203,7 +203,14 @@ struct PowerNeed {
   emu::Cycle cycles;        // after which this HCA's power has paid for it
   emu::Cycle class_cycles;  // best effort: after which its class's part has
 };
-PowerNeed power_need(const HostState& s, emu::NodeId dest, std::uint16_t flits);
+// Inline, so that its result is never in memory: a packet's payload was just written, and a read
+// of half-written stack words would wait for all of that.
+inline PowerNeed power_need(const HostState& s, emu::NodeId dest, std::uint16_t flits) {
+  const double energy_pj = s.options_.energy.packet_pj(s.options_.hops_to[dest], flits);
+  const double cycles = energy_pj * s.options_.power_window_packets / s.power_pj_per_cycle_;
+  return {energy_pj, static_cast<emu::Cycle>(cycles) + 1,
+          static_cast<emu::Cycle>(cycles / s.options_.best_effort_power_share) + 1};
+}
 bool metered(const HostState& s, emu::TrafficClass traffic_class, emu::NodeId dest);
 // When a packet asked for at `asked` may leave, not before `wish`; kNever: best effort, and not
 // soon (the class waits).
