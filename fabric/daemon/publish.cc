@@ -26,6 +26,10 @@ emu::Result<std::unique_ptr<Publisher>> Publisher::make(const std::string& run_d
   publisher->in_flight_ = p.gauge(emu::Metric::engine_messages_in_flight);
   publisher->emulated_ns_ = p.counter(emu::Metric::clock_emulated);
   publisher->given_up_ns_ = p.counter(emu::Metric::clock_given_up);
+  publisher->held_ns_ = p.counter(emu::Metric::clock_held);
+  for (std::size_t i = 0; i < emu::kClassCount; ++i) {
+    publisher->queueing_[i] = p.histogram(emu::Metric::class_queueing, {emu::kClassNames[i]});
+  }
   publisher->dilation_ = p.gauge(emu::Metric::clock_dilation);
   publisher->dilation_window_ = p.gauge(emu::Metric::clock_dilation_window);
   publisher->lag_ = p.histogram(emu::Metric::clock_lag);
@@ -73,6 +77,7 @@ void Publisher::make_switches(const Network& network) {
 
 void Publisher::make_nodes(const emu::Config& config) {
   const auto kind = emu::name_of(config.attach.kind);
+  has_frames_ = config.attach.kind != emu::AttachKind::shm;
   for (const auto& node : config.nodes) {
     NodeSeries& n = nodes_.emplace_back();
     n.up = page_.gauge(emu::Metric::attach_up, {node.name, "fabric", kind});
@@ -81,6 +86,13 @@ void Publisher::make_nodes(const emu::Config& config) {
     n.bytes_in = page_.counter(emu::Metric::attach_bytes_received, {node.name, "fabric", kind});
     n.bytes_out = page_.counter(emu::Metric::attach_bytes_sent, {node.name, "fabric", kind});
     n.wait = page_.counter(emu::Metric::port_xmit_wait, {node.name, config.hca.device, "1"});
+    if (!has_frames_) continue;
+    n.frames_in = page_.counter(emu::Metric::attach_frames_received, {node.name, "fabric", kind});
+    n.frames_out = page_.counter(emu::Metric::attach_frames_sent, {node.name, "fabric", kind});
+    n.repeated = page_.counter(emu::Metric::attach_retransmits, {node.name, "fabric", kind});
+    n.duplicate =
+        page_.counter(emu::Metric::attach_drops, {node.name, "fabric", kind, "duplicate"});
+    n.refused = page_.counter(emu::Metric::attach_drops, {node.name, "fabric", kind, "refused"});
   }
 }
 
@@ -90,6 +102,9 @@ void Publisher::publish(const PublishSources& from) {
   publish_clock(from.pace, from.network.now());
   publish_power(from.power);
   in_flight_.set(static_cast<double>(from.edge.in_flight()));
+  for (std::size_t i = 0; i < queueing_.size(); ++i) {
+    queueing_[i].set(from.edge.classes()[i].queueing_ns);
+  }
   published_cycle_ = from.network.now();
 }
 
@@ -140,6 +155,12 @@ void Publisher::publish_nodes(const PublishSources& from) {
     n.faults.set(counters.violations);
     n.bytes_in.set(counters.bytes_in);
     n.bytes_out.set(counters.bytes_out);
+    if (!has_frames_) continue;
+    n.frames_in.set(counters.frames.frames_in);
+    n.frames_out.set(counters.frames.frames_out);
+    n.repeated.set(counters.frames.frames_repeated);
+    n.duplicate.set(counters.frames.frames_duplicate);
+    n.refused.set(counters.frames.frames_refused);
   }
 }
 
@@ -147,6 +168,7 @@ void Publisher::publish_clock(const emu::Pace& pace, emu::Cycle now) {
   engine_cycles_.set(now);
   emulated_ns_.set(cycle_time_.ns(now));
   given_up_ns_.set(pace.given_up_ns());
+  held_ns_.set(pace.held_ns());
   dilation_.set(pace.dilation().overall);
   dilation_window_.set(pace.dilation().window);
   lag_.set(pace.lag_histogram());

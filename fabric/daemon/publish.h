@@ -56,6 +56,7 @@ class Publisher {
   struct NodeSeries {
     emu::Gauge up;
     emu::Counter wait, sessions, faults, bytes_in, bytes_out;
+    emu::Counter frames_in, frames_out, repeated, duplicate, refused;  // of kinds with frames
   };
 
   Publisher(emu::MetricsPage page, const emu::Config& config);
@@ -70,10 +71,12 @@ class Publisher {
   emu::CycleTime cycle_time_;
   std::vector<SwitchSeries> switches_;
   std::vector<NodeSeries> nodes_;
-  emu::Counter engine_cycles_, emulated_ns_, given_up_ns_, power_windows_, power_above_;
+  emu::Counter engine_cycles_, emulated_ns_, given_up_ns_, held_ns_, power_windows_, power_above_;
   emu::Gauge in_flight_, dilation_, dilation_window_;
   emu::Gauge power_last_, power_mean_, power_max_, power_cap_;
   emu::Histogram lag_;
+  std::array<emu::Histogram, emu::kClassCount> queueing_;
+  bool has_frames_ = false;
   emu::Cycle published_cycle_ = 0;
 };
 

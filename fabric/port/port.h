@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "emu/base/units.h"
+#include "emu/wire/channel.h"
 #include "emu/wire/message.h"
 #include "fabric/port/packets.h"
 
@@ -38,6 +39,7 @@ struct AttachCounters {
   std::uint64_t bytes_in = 0;
   std::uint64_t packets_out = 0;
   std::uint64_t bytes_out = 0;
+  emu::ChannelCounters frames;    // of ports that have frames
   std::uint64_t wakeups = 0;      // system calls to wake the node
   std::uint64_t violations = 0;   // descriptors or frames that were refused
   std::uint64_t given_up = 0;     // times that emulated time stopped waiting for a stuck node

@@ -272,7 +272,8 @@ void SessionPort::service(std::uint64_t host_ns, Inbox& inbox) {
   acceptor_.service(host_ns);
   for (std::size_t n = 0; n < peers_.size(); ++n) {
     const auto node = static_cast<emu::NodeId>(n);
-    const Peer& peer = peers_[n];
+    Peer& peer = peers_[n];
+    peer.counters.frames = acceptor_.channel(node).counters();
     if (peer.stalled_since_ns != 0 && host_ns - peer.stalled_since_ns > kStalledNs) {
       acceptor_.close(node, "does not take its packets");
     }

@@ -10,6 +10,7 @@ namespace hca {
 
 enum class QpType : std::uint8_t { rc = 2, uc = 3, ud = 4, xrc_send = 9, xrc_recv = 10 };
 enum class QpState : std::uint8_t { reset = 0, init, rtr, rts, sqd, sqe, err };
+inline constexpr std::size_t kQpStates = 7;
 
 // IBV_ACCESS_*.
 inline constexpr std::uint32_t kAccessLocalWrite = 1u << 0;

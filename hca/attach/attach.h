@@ -17,6 +17,7 @@
 #include <string>
 
 #include "emu/base/units.h"
+#include "emu/wire/channel.h"
 #include "emu/wire/message.h"
 
 namespace hca {
@@ -89,6 +90,9 @@ class Attachment {
 
   // Publishes what send() and release() gathered. Wakes fabricd only if it said that it sleeps.
   virtual void flush() = 0;
+
+  // What the session below counted; all zero where packets need no frames (shm).
+  virtual emu::ChannelCounters frames() const { return {}; }
 
   // Waiting. prepare_sleep() says that this node sleeps and looks once more: false means that
   // something is there, do not sleep. Only between a true and end_sleep() does the fabric make

@@ -88,6 +88,7 @@ class UdpAttachment final : public Attachment {
   std::uint64_t session() const override { return session_; }
   const FabricInfo& info() const override { return info_; }
   emu::Cycle now_cycle() const override { return now_cycle_; }
+  emu::ChannelCounters frames() const override { return session_state_.channel().counters(); }
 
   std::optional<TxBuffer> acquire() override;
   std::size_t acquirable() const override {

@@ -48,7 +48,7 @@ void Node::service(std::uint64_t host_ns) {
   if (host_ns - published_ns_ >= kPublishNs) {
     published_ns_ = host_ns;
     const bool up = attachment_->state() == AttachState::attached;
-    publisher_->publish(host_->counters(), control_->client_count(), {up, session_});
+    publisher_->publish(*host_, control_->client_count(), {up, session_, attachment_->frames()});
   }
 }
 

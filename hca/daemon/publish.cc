@@ -13,6 +13,8 @@ constexpr std::size_t index_of(emu::TrafficClass traffic_class) {
   return static_cast<std::size_t>(traffic_class);
 }
 constexpr std::string_view kPort = "1";
+constexpr std::array<std::string_view, kQpStates> kStateNames = {"reset", "init", "rtr", "rts",
+                                                                 "sqd",   "sqe",  "err"};
 // IB headers and CRCs of an RC packet in the middle of a message, which most packets are.
 constexpr std::uint64_t kOverheadBytes = 26;
 }  // namespace
@@ -38,6 +40,11 @@ emu::Result<Publisher> Publisher::open(const std::string& run_dir, const emu::Co
   publisher.attach_up_ = p.gauge(Metric::attach_up, {name, "hca", kind});
   publisher.sessions_ = p.counter(Metric::attach_sessions, {name, "hca", kind});
   publisher.link_downed_ = p.counter(Metric::port_link_downed, {name, device, kPort});
+  publisher.link_recovered_ = p.counter(Metric::port_link_recovered, {name, device, kPort});
+  if (config.attach.kind != emu::AttachKind::shm) publisher.add_frames(name, kind);
+  for (std::size_t i = 0; i < kQpStates; ++i) {
+    publisher.qps_[i] = p.gauge(Metric::qps, {name, device, kStateNames[i]});
+  }
   p.gauge(Metric::port_rate, {name, device, kPort})
       .set(static_cast<double>(config.network.link_bps()));
   p.gauge(Metric::port_lid, {name, device, kPort}).set(emu::lid_of(node));
@@ -78,6 +85,17 @@ void Publisher::add_transport(std::string_view node, std::string_view device) {
   add_reason(Metric::bad_requests, "memory", &HostCounters::memory_faults);
   add_counter(Metric::port_rcv_errors, {node, device, kPort},
               [](const HostCounters& c) { return c.dropped_bad_packet; });
+  add_counter(Metric::port_xmit_discards, {node, device, kPort},
+              [](const HostCounters& c) { return c.packets_discarded; });
+}
+
+void Publisher::add_frames(std::string_view node, std::string_view kind) {
+  const auto counter = [&](Metric metric) { return page_.counter(metric, {node, "hca", kind}); };
+  const auto drops = [&](std::string_view reason) {
+    return page_.counter(Metric::attach_drops, {node, "hca", kind, reason});
+  };
+  frames_ = {counter(Metric::attach_frames_sent), counter(Metric::attach_frames_received),
+             counter(Metric::attach_retransmits), drops("duplicate"), drops("refused")};
 }
 
 void Publisher::add_controls(std::string_view node, std::string_view device) {
@@ -129,7 +147,8 @@ void Publisher::add_classes(std::string_view node, std::string_view device) {
   });
 }
 
-void Publisher::publish(const HostCounters& counters, std::size_t clients, const Session& session) {
+void Publisher::publish(const Host& host, std::size_t clients, const Session& session) {
+  const HostCounters& counters = host.counters();
   for (auto& each : copied_) each.counter.set(each.read(counters));
   clients_.set(static_cast<double>(clients));
   up_.set(session.up ? 1 : 0);
@@ -137,6 +156,16 @@ void Publisher::publish(const HostCounters& counters, std::size_t clients, const
   sessions_.set(session.sessions);
   link_downed_.set(session.sessions -
                    std::min<std::uint64_t>(session.sessions, session.up ? 1 : 0));
+  link_recovered_.set(session.sessions - std::min<std::uint64_t>(session.sessions, 1));
+  const auto states = host.qps_by_state();
+  for (std::size_t i = 0; i < kQpStates; ++i) qps_[i].set(states[i]);
+  if (frames_) {
+    frames_->sent.set(session.frames.frames_out);
+    frames_->received.set(session.frames.frames_in);
+    frames_->repeated.set(session.frames.frames_repeated);
+    frames_->duplicate.set(session.frames.frames_duplicate);
+    frames_->refused.set(session.frames.frames_refused);
+  }
   reserved_.set(static_cast<double>(counters.reserved_bps));
   const std::uint64_t used =
       std::min<std::uint64_t>(counters.best_effort_outstanding, credit_limit_);

@@ -4,13 +4,15 @@
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "emu/base/result.h"
 #include "emu/config/config.h"
 #include "emu/metrics/page.h"
-#include "hca/host/counters.h"
+#include "emu/wire/channel.h"
+#include "hca/host/host.h"
 #include "hca/host/options.h"
 
 namespace hca {
@@ -28,8 +30,9 @@ class Publisher {
   struct Session {
     bool up = false;
     std::uint64_t sessions = 0;
+    emu::ChannelCounters frames;  // of ways to attach that have frames
   };
-  void publish(const HostCounters& counters, std::size_t clients, const Session& session);
+  void publish(const Host& host, std::size_t clients, const Session& session);
 
  private:
   explicit Publisher(emu::MetricsPage page) : page_(std::move(page)) {}
@@ -38,6 +41,7 @@ class Publisher {
   void add_transport(std::string_view node, std::string_view device);
   void add_controls(std::string_view node, std::string_view device);
   void add_classes(std::string_view node, std::string_view device);
+  void add_frames(std::string_view node, std::string_view kind);
 
   struct Copied {
     emu::Counter counter;
@@ -54,6 +58,12 @@ class Publisher {
   emu::Gauge attach_up_;
   emu::Counter sessions_;
   emu::Counter link_downed_;
+  emu::Counter link_recovered_;
+  std::array<emu::Gauge, kQpStates> qps_;
+  struct Frames {
+    emu::Counter sent, received, repeated, duplicate, refused;
+  };
+  std::optional<Frames> frames_;
   std::uint32_t credit_limit_ = 0;
 };
 

@@ -112,6 +112,7 @@ void Host::fabric_restarted(emu::Cycle now) {
   for (auto& qp : s.qps_) {
     if (qp == nullptr || qp->in_wire == 0) continue;
     // What was in the wire is lost, but it did leave: credits return, UD sends complete.
+    s.counters_.packets_discarded += qp->in_wire;
     const std::uint64_t cookie = qp->number | std::uint64_t{qp->epoch} << 32 | 1ull << 24;
     while (qp->first_in_wire > 0) qp_injected(s, cookie);
     qp->in_wire = 0;
@@ -121,6 +122,13 @@ void Host::fabric_restarted(emu::Cycle now) {
 }
 
 const HostCounters& Host::counters() const { return state_->counters_; }
+std::array<std::uint32_t, kQpStates> Host::qps_by_state() const {
+  std::array<std::uint32_t, kQpStates> count{};
+  for (const auto& qp : state_->qps_) {
+    if (qp != nullptr) ++count[static_cast<std::size_t>(qp->state)];
+  }
+  return count;
+}
 const HostOptions& Host::options() const { return state_->options_; }
 
 bool Host::idle() const {

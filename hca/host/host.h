@@ -10,6 +10,7 @@
 //              until next_event()  nothing happens by itself
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <expected>
@@ -112,6 +113,7 @@ class Host {
   void fabric_restarted(emu::Cycle now);
 
   const HostCounters& counters() const;
+  std::array<std::uint32_t, kQpStates> qps_by_state() const;  // walks the QPs: for metrics
   const HostOptions& options() const;
   // Everything is quiet: no QP has work, no packet is out. For tests.
   bool idle() const;

@@ -5,12 +5,9 @@ The nodes are played by tests/bench/fabricd/peer.cc, which has no HCA and checks
 
 from __future__ import annotations
 
-import json
 import os
-import shutil
 import signal
 import subprocess
-import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,81 +15,11 @@ from typing import Any
 
 import pytest
 
-from tools.flitnet import ctl, paths
+from tests.apps.fabric_run import DEADLINE_S, Run, peer_program, result
+from tools.flitnet import paths
 
-DEADLINE_S = 30.0  # of anything that is waited for; decides only when something hangs
 NODES = 4
 CLUSTER = f"[network]\nnodes = {NODES}\nlink_mbps = 100\n"
-
-
-def peer_program() -> Path:
-    path = paths.build_dir() / "tests/bench/fabricd/fabric_peer"
-    if not path.exists():
-        pytest.skip("fabric_peer is not built")
-    return path
-
-
-class Run:
-    """A run directory and what was started in it; all of it gone at the end."""
-
-    def __init__(self, prefix: list[str] | None = None) -> None:
-        self.dir = Path(tempfile.mkdtemp(prefix="flitnet-test-"))
-        self.prefix = prefix or []
-        self.started: list[subprocess.Popen[str]] = []
-
-    def start(self, *argv: str | Path) -> subprocess.Popen[str]:
-        process = subprocess.Popen(
-            [*self.prefix, *map(str, argv)],
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=self.dir,
-        )  # fmt: skip
-        self.started.append(process)
-        return process
-
-    def fabricd(self, config: str = CLUSTER, wait: bool = True) -> subprocess.Popen[str]:
-        (self.dir / "test.toml").write_text(config)
-        process = self.start(
-            paths.program("fabricd"), "--run", self.dir, "--config", self.dir / "test.toml"
-        )
-        if wait:
-            self.until(lambda: self.status()["pid"] == process.pid, process)
-        return process
-
-    def peer(self, nodes: str, *options: str) -> subprocess.Popen[str]:
-        return self.start(peer_program(), "--run", self.dir, "--nodes", nodes, *options)
-
-    def ask(self, **request: Any) -> dict[str, Any]:
-        return ctl.ask(self.dir / "fabricd.ctl", request, timeout_s=DEADLINE_S)
-
-    def status(self) -> dict[str, Any]:
-        return self.ask(cmd="status")
-
-    def attached(self) -> set[str]:
-        return {node["name"] for node in self.status()["nodes"] if node["attached"]}
-
-    def booked_bps(self) -> int:
-        routers = self.ask(cmd="bookings")["routers"]
-        return sum(port["out_bps"] for router in routers for port in router["ports"])
-
-    def until(self, true: Any, process: subprocess.Popen[str] | None = None) -> None:
-        end = time.monotonic() + DEADLINE_S
-        while True:
-            if process is not None and process.poll() is not None:
-                raise AssertionError(f"{process.args} ended: {process.communicate()}")
-            try:
-                if true():
-                    return
-            except Exception:
-                if time.monotonic() > end:
-                    raise
-            assert time.monotonic() < end, "waited in vain"
-            time.sleep(0.02)
-
-    def close(self) -> None:
-        for process in self.started:
-            if process.poll() is None:
-                process.kill()
-            process.communicate(timeout=DEADLINE_S)
-        shutil.rmtree(self.dir)
 
 
 @pytest.fixture
@@ -100,12 +27,6 @@ def run() -> Iterator[Run]:
     value = Run()
     yield value
     value.close()
-
-
-def result(process: subprocess.Popen[str]) -> dict[str, Any]:
-    out, err = process.communicate(timeout=60)
-    assert process.returncode == 0, err
-    return json.loads(out)
 
 
 def end(process: subprocess.Popen[str], sig: int = signal.SIGTERM) -> tuple[int, str]:
@@ -127,7 +48,7 @@ def abstract_sockets() -> set[str]:
 
 def test_stops_cleanly_and_leaves_no_socket_page_or_lock(run: Run) -> None:
     before = traces_of_dpdk()
-    fabric = run.fabricd()
+    fabric = run.fabricd(CLUSTER)
     assert end(fabric) == (0, "")
     left = {str(p.relative_to(run.dir)) for p in run.dir.rglob("*") if not p.is_dir()}
     # Time goes on from the clock page; the log and the configuration are for people.
@@ -140,14 +61,14 @@ def test_stops_cleanly_and_leaves_no_socket_page_or_lock(run: Run) -> None:
 
 
 def test_stop_can_be_asked_for(run: Run) -> None:
-    fabric = run.fabricd()
+    fabric = run.fabricd(CLUSTER)
     assert run.ask(cmd="stop") == {"ok": True}
     fabric.communicate(timeout=DEADLINE_S)
     assert fabric.returncode == 0
 
 
 def test_a_second_fabricd_is_told_who_holds_the_directory(run: Run) -> None:
-    first = run.fabricd()
+    first = run.fabricd(CLUSTER)
     second = run.start(paths.program("fabricd"), "--run", run.dir)
     _, err = second.communicate(timeout=DEADLINE_S)
     assert second.returncode == 1
@@ -156,7 +77,7 @@ def test_a_second_fabricd_is_told_who_holds_the_directory(run: Run) -> None:
 
 
 def test_packets_arrive_once_in_order_and_unchanged(run: Run) -> None:
-    run.fabricd()
+    run.fabricd(CLUSTER)
     left = run.peer("n0,n1", "--seconds", "2", "--load", "0.3", "--seed", "1")
     right = run.peer("n2,n3", "--seconds", "2", "--load", "0.3", "--seed", "2")
     totals = [result(left), result(right)]
@@ -171,7 +92,7 @@ def test_packets_arrive_once_in_order_and_unchanged(run: Run) -> None:
 
 
 def test_a_killed_node_is_released_and_rejoins_and_the_others_go_on(run: Run) -> None:
-    run.fabricd()
+    run.fabricd(CLUSTER)
     others = run.peer("n0,n1", "--seconds", "4", "--load", "0.2")
     victim = run.peer("n2", "--seconds", "30", "--load", "0.2", "--reserve", "40")
     run.until(lambda: run.attached() == {"n0", "n1", "n2"} and run.booked_bps() > 0, victim)
@@ -189,13 +110,13 @@ def test_a_killed_node_is_released_and_rejoins_and_the_others_go_on(run: Run) ->
 
 
 def test_after_kill_and_restart_nodes_rejoin_and_time_goes_on(run: Run) -> None:
-    fabric = run.fabricd()
+    fabric = run.fabricd(CLUSTER)
     peer = run.peer("n0,n1,n2,n3", "--seconds", "4", "--load", "0.2", "--rejoin")
     run.until(lambda: len(run.attached()) == NODES, peer)
     time.sleep(0.3)
     before_ns = run.status()["clock"]["emulated_ns"]
     end(fabric, signal.SIGKILL)
-    run.fabricd()
+    run.fabricd(CLUSTER)
     run.until(lambda: len(run.attached()) == NODES, peer)
     assert run.status()["clock"]["emulated_ns"] >= before_ns
     total = result(peer)
@@ -205,7 +126,7 @@ def test_after_kill_and_restart_nodes_rejoin_and_time_goes_on(run: Run) -> None:
 
 def test_bookings_beyond_the_link_are_refused_by_name_of_the_router(run: Run) -> None:
     # All four reserve 45 of 100 Mb/s towards their neighbour: fine. One that asks for 95: not.
-    run.fabricd()
+    run.fabricd(CLUSTER)
     total = result(run.peer("n0,n1,n2,n3", "--seconds", "0.5", "--load", "0", "--reserve", "45"))
     assert (total["acks"], total["nacks"]) == (NODES, 0)
     run.until(lambda: run.booked_bps() == 0)  # they have gone, nothing stays booked
@@ -217,7 +138,7 @@ def test_bookings_beyond_the_link_are_refused_by_name_of_the_router(run: Run) ->
 
 
 def test_an_idle_fabric_costs_little(run: Run) -> None:
-    fabric = run.fabricd()
+    fabric = run.fabricd(CLUSTER)
 
     def cpu_s() -> float:
         fields = Path(f"/proc/{fabric.pid}/stat").read_text().rpartition(")")[2].split()
@@ -232,7 +153,7 @@ def test_an_idle_fabric_costs_little(run: Run) -> None:
 
 
 def test_wrong_requests_get_an_answer(run: Run) -> None:
-    run.fabricd()
+    run.fabricd(CLUSTER)
     for request in ({}, {"cmd": "fly"}, {"cmd": "set"}, {"cmd": "set", "admission": 7},
                     {"cmd": {"nested": 1}}):  # fmt: skip
         reply = run.ask(**request)
@@ -285,7 +206,7 @@ def test_runs_unprivileged() -> None:
     try:
         run.dir.chmod(0o700)
         os.chown(run.dir, 65534, 65534)
-        fabric = run.fabricd()
+        fabric = run.fabricd(CLUSTER)
         assert os.stat(f"/proc/{fabric.pid}").st_uid == 65534
         total = result(run.peer("n0,n1", "--seconds", "1", "--load", "0.2"))
         assert total["received"] > 100 and total["corrupt"] == 0

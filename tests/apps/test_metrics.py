@@ -322,4 +322,14 @@ def test_a_real_cluster_is_exported(cluster2: Cluster) -> None:
     found = series()
     lanes = {s["labels"]["vl"] for s in found["flitnet_switch_transmitted_flits_total"]}
     assert lanes == {str(vl) for vl in range(16)}
-    assert set(found) <= {metric["name"] for metric in catalog()}
+    named = {metric["name"] for metric in catalog()}
+    assert set(found) <= named
+    # Nothing in the catalogue is only a promise: what is of daemons is there. Frames are of UDP,
+    # streams and loads of programs.
+    frames = ("_frames_total",)
+    of_programs = ("flitnet_stream_", "flitnet_load_")
+    missing = {
+        name for name in named - set(found)
+        if not name.startswith(of_programs) and not name.endswith(frames)
+    }  # fmt: skip
+    assert missing == set()

@@ -13,19 +13,17 @@ import shutil
 import signal
 import socket
 import subprocess
-import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tools.flitnet import ctl, paths
+from tests.apps.fabric_run import DEADLINE_S, Run, result
+from tools.flitnet import paths
 from tools.flitnet.cluster import Cluster
 
-DEADLINE_S = 30.0  # of anything that is waited for; decides only when something hangs
 FABRIC_IP, NODE_IP, PREFIX = "10.88.0.1", "10.88.0.2", "/24"
 
 
@@ -43,89 +41,11 @@ def config(kind: str, listen: str, ethdev: str = "", nodes: int = 4) -> str:
     return "\n".join(lines) + "\n"
 
 
-def peer_program() -> Path:
-    path = paths.build_dir() / "tests/bench/fabricd/fabric_peer"
-    if not path.exists():
-        pytest.skip("fabric_peer is not built")
-    return path
-
-
-class Run:
-    """A run directory and what was started in it; all of it gone at the end."""
-
-    def __init__(self) -> None:
-        self.dir = Path(tempfile.mkdtemp(prefix="flitnet-udp-"))
-        self.started: list[subprocess.Popen[str]] = []
-
-    def start(self, *argv: str | Path, space: str = "") -> subprocess.Popen[str]:
-        prefix = ["ip", "netns", "exec", space] if space else []
-        process = subprocess.Popen(
-            [*prefix, *map(str, argv)],
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=self.dir,
-        )  # fmt: skip
-        self.started.append(process)
-        return process
-
-    def fabricd(self, text: str, space: str = "") -> subprocess.Popen[str]:
-        (self.dir / "test.toml").write_text(text)
-        process = self.start(
-            paths.program("fabricd"), "--run", self.dir, "--config", self.dir / "test.toml",
-            space=space,
-        )  # fmt: skip
-        self.until(lambda: self.status()["pid"] == process.pid, process)
-        return process
-
-    def peer(self, nodes: str, *options: str, space: str = "") -> subprocess.Popen[str]:
-        return self.start(
-            peer_program(), "--run", self.dir, "--nodes", nodes, *options, space=space
-        )
-
-    def ask(self, **request: Any) -> dict[str, Any]:
-        return ctl.ask(self.dir / "fabricd.ctl", request, timeout_s=DEADLINE_S)
-
-    def status(self) -> dict[str, Any]:
-        return self.ask(cmd="status")
-
-    def attached(self) -> set[str]:
-        return {node["name"] for node in self.status()["nodes"] if node["attached"]}
-
-    def booked_bps(self) -> int:
-        routers = self.ask(cmd="bookings")["routers"]
-        return sum(port["out_bps"] for router in routers for port in router["ports"])
-
-    def until(self, true: Any, process: subprocess.Popen[str]) -> None:
-        end = time.monotonic() + DEADLINE_S
-        while True:
-            if process.poll() is not None:
-                raise AssertionError(f"{process.args} ended: {process.communicate()}")
-            try:
-                if true():
-                    return
-            except Exception:
-                if time.monotonic() > end:
-                    raise
-            assert time.monotonic() < end, "waited in vain"
-            time.sleep(0.02)
-
-    def close(self) -> None:
-        for process in self.started:
-            if process.poll() is None:
-                process.kill()
-            process.communicate(timeout=DEADLINE_S)
-        shutil.rmtree(self.dir)
-
-
 @pytest.fixture
 def run() -> Iterator[Run]:
     value = Run()
     yield value
     value.close()
-
-
-def result(process: subprocess.Popen[str]) -> dict[str, Any]:
-    out, err = process.communicate(timeout=90)
-    assert process.returncode == 0, err
-    return json.loads(out)
 
 
 def whole(total: dict[str, Any], at_least: int) -> None:
@@ -352,11 +272,11 @@ def start_fabric(run: Run, hosts: Hosts, way: str) -> None:
     listen = f"{FABRIC_IP}:4791"
     if way == "socket":
         hosts.kernel_address()
-        run.fabricd(config("udp", listen), hosts.fabric)
+        run.fabricd(config("udp", listen), space=hosts.fabric)
         return
     device = f"net_{way}0,iface={hosts.fabric_if}"
     try:
-        run.fabricd(config("ethdev", listen, device), hosts.fabric)
+        run.fabricd(config("ethdev", listen, device), space=hosts.fabric)
     except AssertionError as failure:
         if way == "af_xdp":
             pytest.skip(f"no AF_XDP here: {failure}")
@@ -422,6 +342,25 @@ def test_verbs_program_between_udp_nodes() -> None:
     attach = {"kind": "udp", "listen": f"127.0.0.1:{free_port()}"}
     with Cluster({"network": {"nodes": 2}, "attach": attach}) as cluster:
         pingpong(lambda node, argv: cluster.popen(node, argv), "n0", "n1", "127.0.0.1")
+        end = time.monotonic() + DEADLINE_S  # pages are written ten times a second
+        while set(frames_received(cluster).values()) != {True} and time.monotonic() < end:
+            time.sleep(0.1)
+        counted = frames_received(cluster)
+        assert counted == {(n, side): True for n in ("n0", "n1") for side in ("hca", "fabric")}
+
+
+def frames_received(cluster: Cluster) -> dict[tuple[str, str], bool]:
+    """Whether each end of each attachment counted the frames of what was just sent."""
+    done = subprocess.run(
+        [paths.program("flitnet-exporter"), "--run", cluster.run, "--json"],
+        capture_output=True, check=True, timeout=DEADLINE_S,
+    )  # fmt: skip
+    series = [one for page in json.loads(done.stdout)["pages"] for one in page["series"]]
+    return {
+        (one["labels"]["node"], one["labels"]["side"]): one["value"] > 100
+        for one in series
+        if one["name"] == "flitnet_attach_received_frames_total"
+    }
 
 
 @pytest.mark.parametrize("way", ["socket", "af_packet"])
