@@ -60,6 +60,9 @@ class Printer {
     return text + '"';
   }
   static std::string print(std::uint16_t lanes) { return print(config::print_lanes(lanes)); }
+  static std::string print(const TopologyChoice& topology) {
+    return print(config::print_topology(topology));
+  }
   static std::string print(const std::vector<VlWeight>& weights) {
     return print(config::print_weights(weights));
   }
@@ -83,20 +86,20 @@ class Printer {
 
 // Mean number of links between routers on the way to another node, destinations uniform.
 double mean_hops(const Config& config) {
-  if (config.network.topology == Topology::single) return 0;
-  const std::uint32_t k = config.network.k;
-  const std::uint32_t nodes = config.network.nodes;
-  const auto router_of = [&](std::uint32_t n) { return n / config.network.nodes_per_router; };
-  const auto apart = [](std::uint32_t a, std::uint32_t b) { return a > b ? a - b : b - a; };
+  const std::size_t nodes = config.nodes.size();
   std::uint64_t hops = 0;
-  for (std::uint32_t from = 0; from < nodes; ++from) {
-    for (std::uint32_t to = 0; to < nodes; ++to) {
-      const std::uint32_t a = router_of(from);
-      const std::uint32_t b = router_of(to);
-      hops += apart(a % k, b % k) + apart(a / k, b / k);
-    }
-  }
-  return nodes < 2 ? 0 : static_cast<double>(hops) / nodes / (nodes - 1);
+  for (std::size_t from = 0; from < nodes; ++from)
+    for (std::size_t to = 0; to < nodes; ++to) hops += config.links_between(from, to);
+  return nodes < 2 ? 0
+                   : static_cast<double>(hops) / static_cast<double>(nodes) /
+                         static_cast<double>(nodes - 1);
+}
+
+// Levels up to a common router, in a tree of leaves with `arity` nodes each.
+std::uint32_t levels_up(std::size_t a, std::size_t b, std::uint32_t arity) {
+  std::uint32_t up = 0;
+  for (a /= arity, b /= arity; a != b; a /= arity, b /= arity) ++up;
+  return up;
 }
 
 }  // namespace
@@ -106,7 +109,8 @@ Config::Config() {
   qos.sl_class[1] = TrafficClass::real_time;
   qos.sl_class[15] = TrafficClass::control;
   qos.class_vls = {1u << kControlVl, 0x7ff0, 0x000f};
-  for (std::uint32_t i = 0; i < network.nodes; ++i) nodes.push_back({fmt::format("n{}", i), ""});
+  for (std::uint32_t i = 0; i < network.nodes; ++i)
+    nodes.push_back({.name = fmt::format("n{}", i)});
 }
 
 std::string Config::to_toml() const {
@@ -116,8 +120,33 @@ std::string Config::to_toml() const {
     printer.text_ += "\n[[node]]\n";
     printer.line("name", fmt::format("\"{}\"", node.name), "");
     if (!node.ip.empty()) printer.line("ip", fmt::format("\"{}\"", node.ip), "");
+    if (node.links_to.empty()) continue;
+    printer.line("links_to", fmt::format("\"{}\"", node.links_to), "");
   }
   return printer.text_;
+}
+
+std::uint32_t Config::links_between(std::size_t a, std::size_t b) const {
+  if (const std::string& given = nodes[a].links_to; b < given.size()) {
+    const char c = given[b];
+    return static_cast<std::uint32_t>(c <= '9' ? c - '0' : c - 'a' + 10);
+  }
+  const TopologyChoice& topology = network.topology;
+  if (topology.kind == Topology::fat_tree) return 2 * levels_up(a, b, 4);
+  if (topology.kind == Topology::tree) return 2 * levels_up(a, b, topology.sizes[0]);
+  if (!topology.is_grid()) return 0;
+  std::uint32_t links = 0;
+  a /= network.nodes_per_router;
+  b /= network.nodes_per_router;
+  for (const std::uint32_t side : topology.sizes) {
+    const auto x = static_cast<std::uint32_t>(a % side);
+    const auto y = static_cast<std::uint32_t>(b % side);
+    const std::uint32_t apart = x > y ? x - y : y - x;
+    links += topology.kind == Topology::torus ? std::min(apart, side - apart) : apart;
+    a /= side;
+    b /= side;
+  }
+  return links;
 }
 
 double Config::power_cap_w() const {
@@ -140,6 +169,7 @@ std::string_view schema_json() { return config::schema_text(); }
 std::string_view name_of(Topology value) {
   return names_of(value)[static_cast<std::size_t>(value)];
 }
+std::string_view name_of(Routing value) { return names_of(value)[static_cast<std::size_t>(value)]; }
 std::string_view name_of(Scheduler value) {
   return names_of(value)[static_cast<std::size_t>(value)];
 }

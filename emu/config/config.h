@@ -16,18 +16,41 @@
 
 namespace emu {
 
-enum class Topology : std::uint8_t { single, mesh };
+enum class Topology : std::uint8_t { single, mesh, torus, fat_mesh, fat_tree, tree, file };
+enum class Routing : std::uint8_t {
+  automatic,
+  dor,
+  dor_by_load,
+  dateline,
+  up_down,
+  up_by_load,
+  adaptive
+};
 enum class Scheduler : std::uint8_t { vclk, fgvc, fcfs, rr, wrr, two_level };
 enum class Frame : std::uint8_t { small, large };
 enum class Pointer : std::uint8_t { fast, slow };
 enum class AttachKind : std::uint8_t { shm, udp, ethdev };
 
+// "mesh:4x4": a kind and its sizes.
+struct TopologyChoice {
+  Topology kind = Topology::single;
+  // single: nodes; mesh, torus, fat_mesh: routers along each dimension; tree: arity, levels.
+  std::vector<std::uint32_t> sizes;
+  std::string file;  // path
+  bool is_grid() const {
+    return kind == Topology::mesh || kind == Topology::torus || kind == Topology::fat_mesh;
+  }
+  friend bool operator==(const TopologyChoice&, const TopologyChoice&) = default;
+};
+
 // [network], in BookSim's words where it has them.
 struct NetworkConfig {
-  Topology topology = Topology::single;
-  std::uint32_t k = 4;                 // mesh: k x k routers
-  std::uint32_t nodes = 8;             // attached HCAs; [[node]] tables, if any, must be as many
-  std::uint32_t nodes_per_router = 1;  // mesh: HCAs at each router
+  TopologyChoice topology;
+  Routing routing = Routing::automatic;
+  std::uint32_t k = 4;                   // a mesh without sides is k x k
+  std::uint32_t nodes = 8;               // attached HCAs; [[node]] tables, if any, must be as many
+  std::uint32_t nodes_per_router = 1;    // grids: HCAs at each router
+  std::uint32_t links_per_neighbor = 2;  // fat_mesh
   std::uint32_t link_mbps = 400;
   std::uint32_t flit_bits = 128;
   std::uint32_t num_vcs = 16;
@@ -115,6 +138,9 @@ struct AttachConfig {
 struct NodeConfig {
   std::string name;
   std::string ip;  // udp, ethdev: where its hcad is; empty: learned when it says hello
+  // A digit of base 36 for each node: links between routers on the way there. Empty: by the
+  // topology's sizes.
+  std::string links_to;
 };
 
 struct Config {
@@ -136,9 +162,8 @@ struct Config {
   // Complete and resolved TOML; parse() of it gives the same Config.
   std::string to_toml() const;
 
-  std::uint32_t router_count() const {
-    return network.topology == Topology::single ? 1 : network.k * network.k;
-  }
+  // Links between routers on the way from node a to node b.
+  std::uint32_t links_between(std::size_t a, std::size_t b) const;
   // The cap in watts that the configuration means: power_cap_w or, if that is 0, every HCA sending
   // power_cap_load of its link to uniform destinations.
   double power_cap_w() const;
@@ -151,6 +176,7 @@ struct Config {
 std::string_view schema_json();  // schema.json as it is in the source
 
 std::string_view name_of(Topology value);
+std::string_view name_of(Routing value);
 std::string_view name_of(Scheduler value);
 std::string_view name_of(Frame value);
 std::string_view name_of(Pointer value);

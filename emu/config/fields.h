@@ -15,9 +15,11 @@ namespace emu::config {
 template <class C, class Visitor>
 void visit_fields(C& c, Visitor&& visit) {
   visit("network", "topology", c.network.topology);
+  visit("network", "routing", c.network.routing);
   visit("network", "k", c.network.k);
   visit("network", "nodes", c.network.nodes);
   visit("network", "nodes_per_router", c.network.nodes_per_router);
+  visit("network", "links_per_neighbor", c.network.links_per_neighbor);
   visit("network", "link_mbps", c.network.link_mbps);
   visit("network", "flit_bits", c.network.flit_bits);
   visit("network", "num_vcs", c.network.num_vcs);
@@ -75,10 +77,14 @@ template <class N, class Visitor>
 void visit_node_fields(N& node, Visitor&& visit) {
   visit("node", "name", node.name);
   visit("node", "ip", node.ip);
+  visit("node", "links_to", node.links_to);
 }
 
 // The words of each enumeration in the order of its values.
-inline constexpr std::array<std::string_view, 2> kTopologyNames = {"single", "mesh"};
+inline constexpr std::array<std::string_view, 7> kTopologyNames = {
+    "single", "mesh", "torus", "fat_mesh", "fat_tree", "tree", "file"};
+inline constexpr std::array<std::string_view, 7> kRoutingNames = {
+    "auto", "dor", "dor_by_load", "dateline", "up_down", "up_by_load", "adaptive"};
 inline constexpr std::array<std::string_view, 6> kSchedulerNames = {"vclk", "fgvc", "fcfs",
                                                                     "rr",   "wrr",  "two_level"};
 inline constexpr std::array<std::string_view, 2> kFrameNames = {"small", "large"};
@@ -86,12 +92,17 @@ inline constexpr std::array<std::string_view, 2> kPointerNames = {"fast", "slow"
 inline constexpr std::array<std::string_view, 3> kAttachNames = {"shm", "udp", "ethdev"};
 
 constexpr std::span<const std::string_view> names_of(Topology) { return kTopologyNames; }
+constexpr std::span<const std::string_view> names_of(Routing) { return kRoutingNames; }
 constexpr std::span<const std::string_view> names_of(Scheduler) { return kSchedulerNames; }
 constexpr std::span<const std::string_view> names_of(Frame) { return kFrameNames; }
 constexpr std::span<const std::string_view> names_of(Pointer) { return kPointerNames; }
 constexpr std::span<const std::string_view> names_of(AttachKind) { return kAttachNames; }
 constexpr std::span<const std::string_view> names_of(ClockMode) { return kClockModeNames; }
 constexpr std::span<const std::string_view> names_of(TrafficClass) { return kClassNames; }
+
+// "mesh:4x4" and back. false: a size that cannot be.
+bool parse_topology(std::string_view text, TopologyChoice& choice);
+std::string print_topology(const TopologyChoice& choice);
 
 // "4-14", "0,1,2": a set of lanes as text and back; 0 if the text is none.
 std::uint16_t parse_lanes(std::string_view text);

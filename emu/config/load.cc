@@ -116,6 +116,9 @@ struct Assigner {
     lanes = config::parse_lanes(node.as_string()->get());
     good = lanes != 0;
   }
+  void assign(TopologyChoice& field) {
+    good = config::parse_topology(node.as_string()->get(), field);
+  }
   void assign(std::vector<VlWeight>& field) {
     good = config::parse_weights(node.as_string()->get(), field);
   }

@@ -28,27 +28,61 @@ std::uint16_t lanes_there(const NetworkConfig& network) {
   return static_cast<std::uint16_t>(((1u << (network.num_vcs - 1)) - 1) | (1u << kControlVl));
 }
 
+// HCAs that the topology has room for; 0: only its file knows.
+std::uint32_t room_of(const NetworkConfig& network) {
+  const TopologyChoice& topology = network.topology;
+  // Far above any limit, far below an overflow.
+  constexpr std::uint32_t kMany = 1 << 20;
+  std::uint32_t room = 1;
+  switch (topology.kind) {
+    case Topology::single:
+      return 64;
+    case Topology::fat_tree:
+      return 64;
+    case Topology::file:
+      return 0;
+    case Topology::tree:
+      for (std::uint32_t l = 0; l < topology.sizes[1]; ++l)
+        room = std::min(kMany, room * topology.sizes[0]);
+      return room;
+    default:
+      for (const std::uint32_t side : topology.sizes) room = std::min(kMany, room * side);
+      return room * network.nodes_per_router;
+  }
+}
+
+// Sizes that were not named.
+void complete(NetworkConfig& network) {
+  TopologyChoice& topology = network.topology;
+  if (topology.is_grid() && topology.sizes.empty()) topology.sizes = {network.k, network.k};
+}
+
 Result<void> resolve_nodes(Config& config, bool nodes_given, bool node_tables) {
   NetworkConfig& network = config.network;
-  const std::uint32_t room =
-      network.topology == Topology::single ? 64 : network.k * network.k * network.nodes_per_router;
+  const std::uint32_t room = room_of(network);
+  if (room == 0 && !nodes_given && !node_tables) {
+    return fail("network.nodes: must say how many nodes are in {}", network.topology.file);
+  }
   if (node_tables) {
     if (nodes_given && network.nodes != config.nodes.size()) {
       return fail("network.nodes = {}: there are {} [[node]] tables", network.nodes,
                   config.nodes.size());
     }
     network.nodes = static_cast<std::uint32_t>(config.nodes.size());
-  } else if (!nodes_given && network.topology == Topology::mesh) {
-    network.nodes = std::min<std::uint32_t>(room, kNodesMax);
+  } else if (!nodes_given && network.topology.kind != Topology::single) {
+    network.nodes = room;
+  } else if (!nodes_given && !network.topology.sizes.empty()) {
+    network.nodes = network.topology.sizes[0];
   }
-  if (network.nodes > room || network.nodes > kNodesMax) {
-    return fail("network.nodes = {}: must be 1 … {} for this topology", network.nodes,
-                std::min<std::uint32_t>(room, kNodesMax));
+  const std::uint32_t most = std::min<std::uint32_t>(room == 0 ? kNodesMax : room, kNodesMax);
+  if (network.nodes > most) {
+    return fail("network.nodes = {}: must be 1 … {} for {}", network.nodes, most,
+                print_topology(network.topology));
   }
   if (!node_tables) {
     config.nodes.clear();
     for (std::uint32_t i = 0; i < network.nodes; ++i) {
-      config.nodes.push_back({fmt::format("n{}", i), ""});
+      config.nodes.push_back({.name = fmt::format("n{}", i)});
     }
   }
   for (std::size_t i = 0; i < config.nodes.size(); ++i) {
@@ -97,7 +131,56 @@ Result<void> check_lanes(const Config& config) {
   return {};
 }
 
+// Lanes of the classes when nobody said: a quarter of the data lanes for best effort, as 4 of 16.
+// On the rings of a torus every class needs two, before and behind the dateline: control too.
+Result<void> share_lanes(Config& config) {
+  const bool rings = config.network.topology.kind == Topology::torus;
+  const std::uint32_t data = config.network.num_vcs - 1 - (rings ? 1 : 0);
+  const std::uint32_t least = rings ? 4 : 2;
+  if (data < least) {
+    return fail("network.num_vcs = {}: must be {} … 16 unless qos.vls_* are given",
+                config.network.num_vcs, rings ? 6 : 3);
+  }
+  const std::uint32_t best_effort = std::max(rings ? 2u : 1u, (config.network.num_vcs) / 4);
+  config.qos.class_vls[0] =
+      static_cast<std::uint16_t>(1u << kControlVl | (rings ? 1u << data : 0u));
+  config.qos.class_vls[1] =
+      static_cast<std::uint16_t>(((1u << data) - 1) & ~((1u << best_effort) - 1));
+  config.qos.class_vls[2] = static_cast<std::uint16_t>((1u << best_effort) - 1);
+  return {};
+}
+
 }  // namespace
+
+bool parse_topology(std::string_view text, TopologyChoice& choice) {
+  choice = {};
+  const std::size_t colon = text.find(':');
+  const std::string_view name = text.substr(0, colon);
+  choice.kind =
+      static_cast<Topology>(std::ranges::find(kTopologyNames, name) - kTopologyNames.begin());
+  if (colon == std::string_view::npos) return true;
+  text.remove_prefix(colon + 1);
+  if (choice.kind == Topology::file) {
+    choice.file = text;
+    return true;
+  }
+  do {
+    unsigned size = 0;
+    if (!take_number(text, 64, size) || size < (choice.kind == Topology::single ? 1u : 2u)) {
+      return false;
+    }
+    choice.sizes.push_back(size);
+  } while (take(text, 'x'));
+  return text.empty();
+}
+
+std::string print_topology(const TopologyChoice& choice) {
+  std::string text(names_of(choice.kind)[static_cast<std::size_t>(choice.kind)]);
+  if (choice.kind == Topology::file) return text + ":" + choice.file;
+  for (std::size_t i = 0; i < choice.sizes.size(); ++i)
+    text += fmt::format("{}{}", i == 0 ? ':' : 'x', choice.sizes[i]);
+  return text;
+}
 
 std::uint16_t parse_lanes(std::string_view text) {
   unsigned lanes = 0;
@@ -151,15 +234,9 @@ std::string print_weights(const std::vector<VlWeight>& weights) {
 Result<void> resolve(Config& config, bool nodes_given, bool node_tables, bool lanes_given) {
   config.energy.flit_bits = config.network.flit_bits;
   if (auto sizes = check_sizes(config.network); !sizes) return sizes;
-  if (!lanes_given && config.network.num_vcs < 16) {
-    // A quarter of the data lanes for best effort, as 4 of 16 in the default.
-    const std::uint32_t data = config.network.num_vcs - 1;
-    const std::uint32_t best_effort = std::max(1u, (data + 1) / 4);
-    if (data < 2)
-      return fail("network.num_vcs = {}: must be 3 … 16 unless qos.vls_* are given", data + 1);
-    config.qos.class_vls[2] = static_cast<std::uint16_t>((1u << best_effort) - 1);
-    config.qos.class_vls[1] =
-        static_cast<std::uint16_t>(((1u << data) - 1) & ~((1u << best_effort) - 1));
+  complete(config.network);
+  if (!lanes_given) {
+    if (auto lanes = share_lanes(config); !lanes) return lanes;
   }
   if (auto lanes = check_lanes(config); !lanes) return lanes;
   return resolve_nodes(config, nodes_given, node_tables);

@@ -63,6 +63,7 @@ emu::Result<emu::Config> load_config(const std::string& path) {
     return emu::fail("{}: network.nodes: {} named, but the topology has {}", path,
                      config->nodes.size(), (*network)->nodes());
   }
+  fabric::tell_links(*config, **network);
   return config;
 }
 
@@ -107,6 +108,17 @@ emu::Result<void> run_fabric(const std::string& run_dir, const emu::Config& conf
   return result;
 }
 
+int count_nodes(const std::string& path) {
+  fabric::NetworkSpec spec;
+  spec.topology = fabric::TopologyKind::file;
+  spec.graph_source = path;
+  spec.graph_text = fabric::content_of(path);
+  const auto graph = fabric::make_graph(fabric::shape_of(spec));
+  if (!graph) return complain(graph.error().message, kBadInput);
+  std::printf("%zu\n", graph->nodes.size());
+  return 0;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -114,9 +126,11 @@ int main(int argc, char** argv) {
   std::string run_dir;
   std::string config_path;
   std::string check_path;
+  std::string graph_path;
   app.add_option("--run", run_dir, "run directory of the cluster");
   app.add_option("--config", config_path, "configuration; default: cluster.toml there");
   app.add_option("--check", check_path, "only say whether this configuration is right");
+  app.add_option("--count-nodes", graph_path, "only say how many nodes a topology file has");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
@@ -126,6 +140,7 @@ int main(int argc, char** argv) {
     const auto config = load_config(check_path);
     return config ? 0 : complain(config.error().message, kBadInput);
   }
+  if (!graph_path.empty()) return count_nodes(graph_path);
   if (run_dir.empty()) return complain("--run DIR or --check FILE is needed", kBadInput);
   on_signals();
   if (auto done = make_directories(run_dir); !done) return complain(done.error().message, kFailed);

@@ -1,7 +1,10 @@
 #include "fabric/daemon/spec.h"
 
 #include <algorithm>
+#include <fstream>
+#include <string>
 
+#include "fabric/topo/file.h"
 #include "hca/wire/packet.h"
 
 namespace fabric {
@@ -54,16 +57,44 @@ emu::VlWeights weights_of(const emu::Config& config) {
   return weights;
 }
 
+void set_shape(NetworkSpec& spec, const emu::NetworkConfig& network) {
+  const emu::TopologyChoice& topology = network.topology;
+  static_assert(static_cast<int>(TopologyKind::file) == static_cast<int>(emu::Topology::file));
+  spec.topology = static_cast<TopologyKind>(topology.kind);
+  spec.nodes = static_cast<int>(network.nodes);
+  spec.nodes_per_router = static_cast<int>(network.nodes_per_router);
+  spec.links = static_cast<int>(network.links_per_neighbor);
+  if (topology.is_grid()) spec.sides.assign(topology.sizes.begin(), topology.sizes.end());
+  if (topology.kind == emu::Topology::tree) {
+    spec.arity = static_cast<int>(topology.sizes[0]);
+    spec.levels = static_cast<int>(topology.sizes[1]);
+  }
+  if (topology.kind == emu::Topology::file) {
+    spec.graph_source = topology.file;
+    spec.graph_text = content_of(topology.file);
+  }
+}
+
+static_assert(std::size(kRoutingNames) == 7 &&
+              static_cast<int>(RoutingKind::adaptive) == static_cast<int>(emu::Routing::adaptive));
+
 }  // namespace
+
+std::string content_of(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::string text(kGraphBytesMax + 1, '\0');
+  file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  text.resize(static_cast<std::size_t>(file.gcount()));
+  return text;
+}
 
 NetworkSpec network_spec(const emu::Config& config, emu::Cycle start) {
   NetworkSpec spec;
   const emu::NetworkConfig& network = config.network;
-  spec.topology =
-      network.topology == emu::Topology::single ? TopologyKind::single : TopologyKind::mesh;
-  spec.nodes = static_cast<int>(network.nodes);
-  spec.mesh_k = static_cast<int>(network.k);
-  spec.nodes_per_router = static_cast<int>(network.nodes_per_router);
+  set_shape(spec, network);
+  spec.routing = static_cast<RoutingKind>(network.routing);
+  // What admission has booked must be what real-time packets use: they keep to the probe's way.
+  spec.fixed_classes = config.controls.admission ? 0b011 : 0;
   spec.vc_buf_size = static_cast<int>(network.vc_buf_size);
   spec.link_delay = static_cast<int>(network.link_delay);
   spec.scheduler = scheduler_kind(config.qos.scheduler);
@@ -77,11 +108,26 @@ NetworkSpec network_spec(const emu::Config& config, emu::Cycle start) {
   return spec;
 }
 
-BookLimits book_limits(const emu::Config& config) {
+void tell_links(emu::Config& config, const Network& network) {
+  const std::size_t nodes = config.nodes.size();
+  std::vector<std::string> told(nodes);
+  bool differ = config.network.topology.kind == emu::Topology::file;
+  for (std::size_t a = 0; a < nodes; ++a) {
+    for (std::size_t b = 0; b < nodes; ++b) {
+      const int links = network.hops(static_cast<emu::NodeId>(a), static_cast<emu::NodeId>(b)) - 1;
+      differ |= links != static_cast<int>(config.links_between(a, b));
+      // Base 36 ends there; nothing is so far in a cluster of 64 nodes but by a file's odd will.
+      told[a] += "0123456789abcdefghijklmnopqrstuvwxyz"[std::min(links, 35)];
+    }
+  }
+  for (std::size_t a = 0; differ && a < nodes; ++a) config.nodes[a].links_to = told[a];
+}
+
+BookLimits book_limits(const emu::Config& config, int routers) {
   BookLimits limits;
   limits.link_bps = static_cast<std::uint64_t>(static_cast<double>(config.network.link_bps()) *
                                                config.controls.reservable_share);
-  limits.power_w = config.real_time_power_w() / config.router_count();
+  limits.power_w = config.real_time_power_w() / routers;
   limits.router_flit_pj = config.energy.router_flit_pj();
   limits.flit_bits = config.network.flit_bits;
   limits.power_control = config.controls.power_control;

@@ -2,11 +2,14 @@
 // Called by fabricd; tests and benchmarks build the same fabric from the same file.
 #pragma once
 
+#include <string>
+
 #include "emu/base/units.h"
 #include "emu/clock/pace.h"
 #include "emu/config/config.h"
 #include "fabric/admit/book.h"
 #include "fabric/port/port.h"
+#include "fabric/router/network.h"
 #include "fabric/router/spec.h"
 
 namespace fabric {
@@ -15,8 +18,13 @@ namespace fabric {
 // 40 flits, five times what it sends within the launch horizon of 10 ms.
 inline constexpr std::size_t kSlotsPerNode = 4096;
 
+// A topology file; empty when it cannot be read: the graph's reader then names the file.
+std::string content_of(const std::string& path);
 NetworkSpec network_spec(const emu::Config& config, emu::Cycle start);
-BookLimits book_limits(const emu::Config& config);
+// Writes down how far apart nodes are where the sizes of the topology do not tell it: a graph from
+// a file, routes that are not the shortest.
+void tell_links(emu::Config& config, const Network& network);
+BookLimits book_limits(const emu::Config& config, int routers);
 EdgeRules edge_rules(const emu::Config& config);
 emu::PaceOptions pace_options(const emu::Config& config);
 

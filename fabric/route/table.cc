@@ -17,7 +17,6 @@ void RouteTable::set(emu::RouterId router, emu::NodeId dest, std::span<const Cho
     has_choices_ |= choices.size() > 1;
   }
   rows_[router * nodes_ + dest] = at->second;
-  ports_[router * nodes_ + dest] = choices.front().port;
 }
 
 std::vector<Hop> path(const Graph& graph, const RouteTable& table, emu::NodeId src,

@@ -34,8 +34,7 @@ class RouteTable {
   using Row = std::uint16_t;
   RouteTable(int routers, int nodes)
       : nodes_(static_cast<std::size_t>(nodes)),
-        rows_(static_cast<std::size_t>(routers) * nodes_, 0),
-        ports_(rows_.size(), 0) {}
+        rows_(static_cast<std::size_t>(routers) * nodes_, 0) {}
 
   std::span<const Choice> choices(emu::RouterId router, emu::NodeId dest) const {
     return list(rows_[router * nodes_ + dest]);
@@ -48,14 +47,6 @@ class RouteTable {
     const Choice only = {port};
     set(router, dest, {&only, 1});
   }
-  // Lists of one router by destination.
-  std::span<const Row> rows_of(emu::RouterId router) const {
-    return {rows_.data() + router * nodes_, nodes_};
-  }
-  // Ports of the fixed way of one router by destination.
-  std::span<const emu::PortId> of_router(emu::RouterId router) const {
-    return {ports_.data() + router * nodes_, nodes_};
-  }
   std::span<const Choice> list(Row row) const {
     return {flat_.data() + lists_[row].first, lists_[row].second};
   }
@@ -65,7 +56,6 @@ class RouteTable {
  private:
   std::size_t nodes_;
   std::vector<Row> rows_;
-  std::vector<emu::PortId> ports_;
   std::vector<Choice> flat_;
   std::vector<std::pair<std::uint32_t, std::uint32_t>> lists_;  // begin and size in flat_
   std::map<std::vector<Choice>, Row> known_;

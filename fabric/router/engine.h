@@ -131,7 +131,7 @@ class Engine final : public Network::Impl {
   void set_up(std::size_t index) {
     RouterState& r = routers_[index].state;
     r.id = static_cast<emu::RouterId>(index);
-    r.route = routes.of_router(r.id).data();
+    r.ways = {&routes, r.id, spec.fixed_classes};
     r.is_full = emu::CountIs(static_cast<unsigned>(spec.vc_buf_size));
     r.owner.fill(kNoLane);
     r.wait_first.fill(kNoLane);

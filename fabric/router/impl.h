@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "fabric/link/wiring.h"
-#include "fabric/route/table.h"
+#include "fabric/route/routing.h"
 #include "fabric/router/network.h"
 #include "hca/wire/events.h"
 #include "hca/wire/launch.h"
@@ -45,7 +45,7 @@ struct Network::Impl {
 
   NetworkSpec spec;
   Graph graph;
-  RouteTable routes;
+  Routes routes;  // set before the first cycle
   Wiring wiring;
   BoxWheel wheel;
   hca::MessageTable messages;

@@ -37,12 +37,29 @@ emu::Result<void> check_spec(const NetworkSpec& spec) {
   return {};
 }
 
-emu::Result<Graph> make_graph(const NetworkSpec& spec) {
-  return spec.topology == TopologyKind::single ? make_single(spec.nodes)
-                                               : make_mesh(spec.mesh_k, spec.nodes_per_router);
+emu::Result<Routes> routes_of(const NetworkSpec& spec, const Graph& graph) {
+  if (spec.check_deadlock) return make_routes(graph, spec.routing, spec.lanes_of_class);
+  auto table = make_table(graph, spec.routing);
+  if (!table) return std::unexpected(table.error());
+  const LanePlan lanes = make_lane_plan(table->sets(), spec.lanes_of_class);
+  return Routes{std::move(*table), lanes};
 }
 
 }  // namespace
+
+Shape shape_of(const NetworkSpec& spec) {
+  Shape shape;
+  shape.kind = spec.topology;
+  shape.nodes = spec.nodes;
+  shape.sides = spec.sides.empty() ? std::vector<int>{spec.mesh_k, spec.mesh_k} : spec.sides;
+  shape.nodes_per_router = spec.nodes_per_router;
+  shape.links = spec.links;
+  shape.arity = spec.arity;
+  shape.levels = spec.levels;
+  shape.text = spec.graph_text;
+  shape.source = spec.graph_source;
+  return shape;
+}
 
 std::array<emu::Vtick, emu::kVlCount> default_lane_vticks(
     const std::array<emu::LaneMask, emu::kClassCount>& lanes_of_class) {
@@ -58,7 +75,7 @@ std::array<emu::Vtick, emu::kVlCount> default_lane_vticks(
 Network::Impl::Impl(const NetworkSpec& network_spec, Graph network_graph, ControlHook* control_hook)
     : spec(network_spec),
       graph(std::move(network_graph)),
-      routes(make_table(graph, RoutingKind::automatic).value()),
+      routes{RouteTable(0, 0), {}},
       wiring(make_wiring(graph)),
       wheel(wiring.units(), spec.link_delay),
       messages(static_cast<int>(graph.nodes.size()), spec.packets_per_node),
@@ -83,13 +100,13 @@ void Network::Impl::jump(emu::Cycle cycle) {
 
 emu::Result<std::unique_ptr<Network>> Network::make(const NetworkSpec& spec, ControlHook* hook) {
   if (auto result = check_spec(spec); !result) return std::unexpected(result.error());
-  auto graph = make_graph(spec);
+  auto graph = make_graph(shape_of(spec));
   if (!graph) return std::unexpected(graph.error());
   if (graph->ports_max() > emu::kPortsMax) {
     return emu::fail("topology: routers of {} ports; the engine steps routers of up to {}",
                      graph->ports_max(), emu::kPortsMax);
   }
-  auto routes = make_routes(*graph, RoutingKind::automatic, spec.lanes_of_class);
+  auto routes = routes_of(spec, *graph);
   if (!routes) return std::unexpected(routes.error());
   using Make = std::unique_ptr<Impl> (*)(const NetworkSpec&, Graph, ControlHook*);
   constexpr std::array<Make, emu::kSchedulerKindCount> kMakers = {
@@ -97,7 +114,9 @@ emu::Result<std::unique_ptr<Network>> Network::make(const NetworkSpec& spec, Con
       make_stamp_engine, make_weight_engine, make_weight_engine};
   const auto kind = static_cast<std::size_t>(spec.scheduler);
   if (kind >= kMakers.size()) return emu::fail("scheduler: {} is none", kind);
-  return std::unique_ptr<Network>(new Network(kMakers[kind](spec, std::move(*graph), hook)));
+  auto impl = kMakers[kind](spec, std::move(*graph), hook);
+  impl->routes = std::move(*routes);
+  return std::unique_ptr<Network>(new Network(std::move(impl)));
 }
 
 Network::Network(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -111,10 +130,10 @@ int Network::ports(emu::RouterId router) const {
 emu::RouterId Network::router_of(emu::NodeId node) const { return impl_->graph.nodes[node].router; }
 emu::PortId Network::port_of(emu::NodeId node) const { return impl_->graph.nodes[node].port; }
 int Network::hops(emu::NodeId src, emu::NodeId dest) const {
-  return static_cast<int>(path(impl_->graph, impl_->routes, src, dest).size());
+  return static_cast<int>(path(impl_->graph, impl_->routes.table, src, dest).size());
 }
 emu::PortId Network::route(emu::RouterId router, emu::NodeId dest) const {
-  return impl_->routes.out_port(router, dest);
+  return impl_->routes.table.out_port(router, dest);
 }
 Network::Peer Network::peer(emu::RouterId router, emu::PortId port) const {
   const PortEnd& end = impl_->graph.routers[router][port];

@@ -1,5 +1,5 @@
-// Stage 2: the head at the front of an input lane looks up its output port; probes and releases ask
-// admission. In: `routing`. Out: `target`, and `arbitrating` for the next cycle.
+// Stage 2: the head at the front of an input lane learns its output lane (choose.h); probes and
+// releases ask admission. In: `routing`. Out: `target`, and `arbitrating` for the next cycle.
 #pragma once
 
 #include "fabric/router/state.h"
@@ -23,14 +23,16 @@ inline void ask_admission(const RouterState& r, unsigned in_lane, unsigned out_p
 }
 
 inline void stage2_route(RouterState& r, const Surroundings& world, emu::Cycle now) {
+  emu::Lanes8 claimed = emu::kNoLanes8;
   for (unsigned ports = emu::ports_of(r.routing); ports != 0; ports &= ports - 1) {
     const unsigned port = emu::first_bit(ports);
     for (unsigned lanes = r.routing[port]; lanes != 0; lanes &= lanes - 1) {
       const unsigned in_lane = lane_slot(port, emu::first_bit(lanes));
       hca::Message& message = world.messages[r.in_messages[in_lane].front()];
-      const unsigned out_port = r.route[message.dest];
+      const unsigned out_lane = choose_output(r, message, claimed);
+      const unsigned out_port = port_of_lane(out_lane);
       r.out_port[in_lane] = static_cast<std::uint8_t>(out_port);
-      r.target[in_lane] = static_cast<LaneIndex>(lane_slot(out_port, message.vl_out));
+      r.target[in_lane] = static_cast<LaneIndex>(out_lane);
       if (message.kind != emu::PacketKind::data && !message.is_answer && world.hook != nullptr) {
         ask_admission(r, in_lane, out_port, message, *world.hook, now);
       }

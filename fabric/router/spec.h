@@ -4,18 +4,37 @@
 
 #include <array>
 #include <cstdint>
+#include <string>
+#include <vector>
 
 #include "emu/base/units.h"
 #include "emu/lane/policy.h"
+#include "fabric/route/routing.h"
 #include "fabric/topo/shape.h"
 
 namespace fabric {
 
 struct NetworkSpec {
   TopologyKind topology = TopologyKind::single;
-  int nodes = 8;             // single: 1 ... 8, node n sits at port n; mesh: ignored
-  int mesh_k = 2;            // mesh: k x k routers, XY routing, router (x, y) is y * k + x
-  int nodes_per_router = 1;  // mesh: 1 or 2 HCAs at ports 0 (and 1); node n sits at router n / this
+  int nodes = 8;             // single: 1 ... 8, node n sits at port n; else ignored
+  int mesh_k = 2;            // grids without sides are k x k
+  int nodes_per_router = 1;  // grids: HCAs at the first ports; node n sits at router n / this
+  std::vector<int> sides;    // grids: routers along each dimension; empty: mesh_k x mesh_k
+  int links = 2;             // fat_mesh: between two neighbours
+  int arity = 4;             // ary_tree
+  int levels = 3;            // ary_tree
+  std::string graph_text;    // file: its content
+  std::string graph_source;  // file: its name
+
+  RoutingKind routing = RoutingKind::automatic;
+  // Classes, a bit each, whose messages take the fixed way although others choose by load: what
+  // admission booked for them is on that way. Probes and releases always do.
+  unsigned fixed_classes = 0;
+  // Off only to see the watchdog at work: a network that may deadlock is refused otherwise.
+  bool check_deadlock = true;
+  // Cycles without any flit moving, or without any message delivered times sixteen, while messages
+  // are under way, after which stuck() says who waits; 0: never.
+  emu::Cycle watchdog_cycles = 100'000;
 
   int vc_buf_size = 10;  // flits of an input lane and of an output lane: 1 ... 15
   int link_delay = 1;    // cycles on every link, flits and credits alike: 1 ... 15
@@ -35,6 +54,8 @@ struct NetworkSpec {
   bool portable = false;
   int energy_window = 500;  // cycles of an ActivityWindow
 };
+
+Shape shape_of(const NetworkSpec& spec);
 
 // Each real-time lane an equal share of a link, best effort the largest Vtick.
 std::array<emu::Vtick, emu::kVlCount> default_lane_vticks(

@@ -8,14 +8,11 @@
 
 #include "emu/lane/box.h"
 #include "emu/lane/planes.h"
+#include "fabric/router/choose.h"
 #include "fabric/router/control_hook.h"
 #include "hca/wire/message.h"
 
 namespace fabric {
-
-using LaneIndex = std::uint8_t;
-inline constexpr LaneIndex kNoLane = 0xff;
-static_assert(emu::kLaneSlots < kNoLane);
 
 constexpr unsigned port_of_lane(unsigned index) { return index / emu::kLaneStride; }
 constexpr unsigned vl_of_lane(unsigned index) { return index % emu::kLaneStride; }
@@ -85,7 +82,7 @@ struct alignas(64) RouterState {
       in_messages{};  // arrived heads whose tail has not crossed
   std::array<MessageFifo, emu::kLaneSlots> out_messages{};  // owners whose head has not left
   // Cold.
-  const emu::PortId* route = nullptr;  // [destination] output port
+  Ways ways;
   emu::RouterId id = 0;
   std::array<LaneTraffic, emu::kLaneSlots> traffic_in{};
   std::array<LaneTraffic, emu::kLaneSlots> traffic_out{};

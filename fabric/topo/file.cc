@@ -226,6 +226,7 @@ emu::Result<Graph> read_ibnetdiscover(std::string_view text, std::string_view so
 }
 
 emu::Result<Graph> read_graph(std::string_view text, std::string_view source) {
+  if (text.empty()) return emu::fail("{}: is empty or cannot be read", source);
   if (text.size() > kGraphBytesMax) {
     return emu::fail("{}: {} bytes, must be at most {}", source, text.size(), kGraphBytesMax);
   }

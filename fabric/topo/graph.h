@@ -39,8 +39,17 @@ struct Grid {
   bool wraps = false;
 
   int dimensions() const { return static_cast<int>(sides.size()); }
+  // With the number of dimensions: how many ports a router has.
   int port(int dimension, bool down, int link) const {
-    return nodes_per_router + (2 * dimension + (down ? 1 : 0)) * links + link;
+    int first = nodes_per_router;
+    for (int d = 0; d < dimension; ++d) first += (one_way(d) ? 1 : 2) * links;
+    const bool second = down && dimension < dimensions() && !one_way(dimension);
+    return first + (second ? links : 0) + link;
+  }
+  // In a fat mesh a router has a neighbour either up or down a side of two: the links take the same
+  // ports, so that the 2 x 2 fat mesh of the paper is one of 8-port routers with 4 nodes each.
+  bool one_way(int dimension) const {
+    return links > 1 && !wraps && sides[static_cast<std::size_t>(dimension)] == 2;
   }
   int coordinate(int router, int dimension) const {
     for (int d = 0; d < dimension; ++d) router /= sides[static_cast<std::size_t>(d)];

@@ -31,7 +31,7 @@ emu::Result<int> grid_routers(const Grid& grid) {
                      grid.nodes_per_router, routers, kGraphNodesMax);
   }
   if (grid.links < 1) return emu::fail("links: 1 or more between neighbours, not {}", grid.links);
-  const int ports = grid.nodes_per_router + 2 * grid.dimensions() * grid.links;
+  const int ports = grid.port(grid.dimensions(), false, 0);
   if (ports > kRouterPortsMax) {
     return emu::fail("topology: routers of {} ports; {} are possible", ports, kRouterPortsMax);
   }

@@ -2,24 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <cstring>
 #include <string>
 
 namespace hca {
 
 namespace {
-
-// Links between the routers of two nodes.
-std::uint8_t hops_between(const emu::Config& config, std::size_t a, std::size_t b) {
-  const emu::NetworkConfig& network = config.network;
-  if (network.topology == emu::Topology::single) return 0;
-  const auto router_a = static_cast<int>(a / network.nodes_per_router);
-  const auto router_b = static_cast<int>(b / network.nodes_per_router);
-  const auto k = static_cast<int>(network.k);
-  return static_cast<std::uint8_t>(std::abs(router_a % k - router_b % k) +
-                                   std::abs(router_a / k - router_b / k));
-}
 
 std::uint8_t mtu_enum(std::uint32_t bytes) {  // IBV_MTU_256 = 1 … IBV_MTU_4096 = 5
   std::uint8_t value = 1;
@@ -60,7 +48,7 @@ HostOptions host_options(const emu::Config& config, emu::NodeId node) {
       static_cast<std::uint32_t>(config.controls.reservable_share * 100 + 0.5);
   options.energy = config.energy;
   for (std::size_t other = 0; other < config.nodes.size(); ++other) {
-    options.hops_to[other] = hops_between(config, node, other);
+    options.hops_to[other] = static_cast<std::uint8_t>(config.links_between(node, other));
   }
   options.power_w = kPowerMargin * config.power_cap_w() / static_cast<double>(config.nodes.size());
   options.seed = config.network.seed * 1000 + node;

@@ -104,6 +104,63 @@ TEST_P(EveryScheduler, Meshes) {
   }
 }
 
+struct Net {
+  const char* name;
+  fabric::TopologyKind topology;
+  std::vector<int> sides;
+  fabric::RoutingKind routing;
+};
+
+// Every routing on every kind of topology; two lanes of control, as datelines need them.
+TEST(Topologies, EveryRouting) {
+  using fabric::RoutingKind;
+  using fabric::TopologyKind;
+  const std::vector<Net> nets = {
+      {"mesh", TopologyKind::mesh, {2, 3, 2}, RoutingKind::dimension_order},
+      {"mesh adaptive", TopologyKind::mesh, {4, 3}, RoutingKind::adaptive},
+      {"mesh up/down", TopologyKind::mesh, {3, 3}, RoutingKind::up_down},
+      {"torus", TopologyKind::torus, {4, 4}, RoutingKind::dateline},
+      {"torus of three", TopologyKind::torus, {3, 2, 3}, RoutingKind::automatic},
+      {"torus adaptive", TopologyKind::torus, {5, 3}, RoutingKind::adaptive},
+      {"torus up by load", TopologyKind::torus, {4, 3}, RoutingKind::up_by_load},
+      {"fat mesh", TopologyKind::fat_mesh, {2, 2}, RoutingKind::dimension_order},
+      {"fat mesh by load", TopologyKind::fat_mesh, {3, 2}, RoutingKind::dor_by_load},
+      {"fat tree", TopologyKind::fat_tree, {}, RoutingKind::up_down},
+      {"fat tree by load", TopologyKind::fat_tree, {}, RoutingKind::up_by_load},
+      {"tree", TopologyKind::ary_tree, {}, RoutingKind::up_down},
+      {"tree by load", TopologyKind::ary_tree, {}, RoutingKind::up_by_load},
+  };
+  std::uint64_t seed = 101;
+  for (const Net& net : nets) {
+    for (const bool crowded : {false, true}) {
+      // The plain model of forty routers takes its time.
+      const bool large = net.topology == TopologyKind::fat_tree;
+      if (large && crowded) continue;
+      SCOPED_TRACE(net.name);
+      RunOptions o;
+      o.spec.topology = net.topology;
+      o.spec.sides = net.sides;
+      o.spec.routing = net.routing;
+      o.spec.arity = 2;
+      o.spec.links = 2;
+      o.spec.lanes_of_class = {0xc000, 0x3ff0, 0x000f};
+      o.spec.scheduler = kKinds[seed % std::size(kKinds)];
+      o.spec.lane_vtick = fabric::default_lane_vticks(o.spec.lanes_of_class);
+      o.spec.fixed_classes = seed % 3 == 0 ? 0b011 : 0;
+      o.spec.vc_buf_size = crowded ? 3 : 10;
+      o.lanes = crowded ? 4 : emu::kVlCount;
+      o.hot_spot = crowded;
+      o.load = large ? 0.2 : 0.4;
+      o.cycles = large ? 120 : 300;
+      o.flits_max = 30;
+      o.shuffle_routers = true;
+      o.seed = seed++;
+      compare_engines(o);
+      if (testing::Test::HasFatalFailure()) return;
+    }
+  }
+}
+
 // Stamps are renumbered every 16384 cycles; old flits, debts and idle time must survive that.
 TEST_P(EveryScheduler, AcrossStampEpochs) {
   for (std::uint64_t seed = 61; seed <= 63; ++seed) {

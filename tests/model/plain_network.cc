@@ -10,9 +10,7 @@ namespace model {
 namespace {
 
 fabric::Graph graph_of(const fabric::NetworkSpec& spec) {
-  return spec.topology == fabric::TopologyKind::single
-             ? fabric::make_single(spec.nodes).value()
-             : fabric::make_mesh(spec.mesh_k, spec.nodes_per_router).value();
+  return fabric::make_graph(fabric::shape_of(spec)).value();
 }
 
 }  // namespace
@@ -21,7 +19,7 @@ PlainNetwork::PlainNetwork(const fabric::NetworkSpec& spec, fabric::ControlHook*
     : spec_(spec),
       hook_(hook),
       graph_(graph_of(spec)),
-      routes_(fabric::make_table(graph_, fabric::RoutingKind::automatic).value()),
+      routes_(fabric::make_routes(graph_, spec.routing, spec.lanes_of_class).value()),
       now_(spec.start),
       routers_(graph_.routers.size()),
       hcas_(graph_.nodes.size()) {

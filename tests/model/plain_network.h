@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "fabric/route/table.h"
+#include "fabric/route/routing.h"
 #include "fabric/router/control_hook.h"
 #include "fabric/router/spec.h"
 #include "fabric/topo/graph.h"
@@ -143,6 +143,10 @@ class PlainNetwork {
   void cross(PlainRouter& router, LaneAt from);
   void stage3(PlainRouter& router);
   void stage2(PlainRouter& router);
+  // The output lane of a head, by what the router knows in this cycle; `claimed`: lanes that heads
+  // before it in this cycle were given.
+  LaneAt choose(const PlainRouter& router, const PlainMessage& message,
+                const std::vector<LaneAt>& claimed) const;
   void stage1(PlainRouter& router);
   void age();
   bool is_control(emu::Vl lane) const { return ((spec_.lanes_of_class[0] >> lane) & 1) != 0; }
@@ -153,7 +157,7 @@ class PlainNetwork {
   fabric::NetworkSpec spec_;
   fabric::ControlHook* hook_;
   fabric::Graph graph_;
-  fabric::RouteTable routes_;
+  fabric::Routes routes_;
   emu::Cycle now_;
   std::vector<PlainRouter> routers_;
   std::vector<PlainHca> hcas_;

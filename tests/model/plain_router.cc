@@ -154,15 +154,63 @@ void PlainNetwork::stage3(PlainRouter& router) {
   }
 }
 
+LaneAt PlainNetwork::choose(const PlainRouter& router, const PlainMessage& message,
+                            const std::vector<LaneAt>& claimed) const {
+  const auto lane_of = [&](const fabric::Choice& choice) {
+    return lane_at(choice.port, routes_.lanes.at(choice.set, message.packet.vl_out));
+  };
+  const auto choices = routes_.table.choices(router.id, message.dest);
+  const LaneAt fixed = lane_of(choices.front());
+  const auto of_class = static_cast<unsigned>(message.packet.traffic_class);
+  if (message.packet.kind != emu::PacketKind::data || message.is_answer ||
+      ((spec_.fixed_classes >> of_class) & 1) != 0) {
+    return fixed;
+  }
+  struct Option {
+    LaneAt lane;
+    bool taken;
+    int load;
+  };
+  std::vector<Option> options;
+  for (const fabric::Choice& choice : choices) {
+    Option option = {lane_of(choice), false, 0};
+    const PlainPort& port = router.ports[choice.port];
+    option.taken = port.out[option.lane.lane].owner.has_value();
+    for (const OutputLane& out : port.out) option.load += out.owner.has_value();
+    std::vector<LaneAt> counted;
+    for (const LaneAt& other : claimed) {
+      option.taken |= other == option.lane;
+      if (other.port != choice.port) continue;
+      if (std::find(counted.begin(), counted.end(), other) == counted.end()) {
+        counted.push_back(other);
+        ++option.load;
+      }
+    }
+    const bool adaptive = choice.set == fabric::LaneSet::adaptive;
+    const bool adapts = ((routes_.lanes.may_adapt >> message.packet.vl_out) & 1) != 0;
+    if (adaptive ? adapts && !option.taken : true) options.push_back(option);
+  }
+  // The escape is for those whom no adaptive lane is free for.
+  if (options.size() > 1 && choices.back().set == fabric::LaneSet::adaptive)
+    options.erase(options.begin());
+  return std::min_element(options.begin(), options.end(),
+                          [](const Option& a, const Option& b) {
+                            return std::pair(a.taken, a.load) < std::pair(b.taken, b.load);
+                          })
+      ->lane;
+}
+
 // Routing: a head at the front of its lane learns its output; probes and releases ask admission.
 void PlainNetwork::stage2(PlainRouter& router) {
+  std::vector<LaneAt> claimed;
   for (std::size_t p = 0; p < router.ports.size(); ++p) {
     for (emu::Vl v = 0; v < emu::kVlCount; ++v) {
       InputLane& lane = router.ports[p].in[v];
       if (lane.state != InputLane::State::idle || lane.buffer.empty()) continue;
       CHECK(lane.buffer.front().is_head());
       PlainMessage& message = *lane.buffer.front().message;
-      lane.out = lane_at(routes_.out_port(router.id, message.dest), message.packet.vl_out);
+      lane.out = choose(router, message, claimed);
+      claimed.push_back(lane.out);
       lane.state = InputLane::State::arbitrating;
       const bool asks = message.packet.kind != emu::PacketKind::data && !message.is_answer &&
                         message.rejected_by == emu::kNoRouter;

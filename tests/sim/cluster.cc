@@ -68,13 +68,14 @@ emu::Result<void> Cluster::build() {
   auto network = fabric::Network::make(spec, this);
   if (!network) return std::unexpected(network.error());
   network_ = std::move(*network);
+  fabric::tell_links(options_.config, *network_);
   vticks_ = spec.lane_vtick;
   std::vector<int> router_ports;
   for (int r = 0; r < network_->routers(); ++r) {
     router_ports.push_back(network_->ports(static_cast<emu::RouterId>(r)));
   }
-  admission_ = std::make_unique<fabric::Admission>(router_ports, fabric::book_limits(config),
-                                                   config.controls.admission);
+  admission_ = std::make_unique<fabric::Admission>(
+      router_ports, fabric::book_limits(config, network_->routers()), config.controls.admission);
   arbitration_ = std::make_unique<fabric::Arbitration>(config, *network_);
   start_measuring();
   const auto nodes = static_cast<std::size_t>(network_->nodes());

@@ -26,6 +26,15 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
 )
+TOPOLOGY = typer.Option(
+    None, metavar="SHAPE",
+    help="single:8, mesh:4x4, torus:4x4, fat_mesh:2x2, fat_tree, tree:4x3 or file:PATH "
+    "(ibnetdiscover's output or TOML).",
+)  # fmt: skip
+ROUTING = typer.Option(
+    None, metavar="KIND",
+    help="dor, dor_by_load, dateline, up_down, up_by_load or adaptive; default by topology.",
+)  # fmt: skip
 # Options after NODE belong to the program.
 PASS_ON = {"ignore_unknown_options": True, "allow_interspersed_args": False}
 
@@ -46,6 +55,8 @@ def demo(
     load: float = typer.Option(0.6, min=0.01, max=0.95, help="Load as a fraction of a link."),
     mix: str = typer.Option("80:20", help="Real-time to best-effort share of the load."),
     nodes: int = typer.Option(8, min=2, max=64, help="Nodes on the switch."),
+    topology: Optional[str] = TOPOLOGY,
+    routing: Optional[str] = ROUTING,
     link_mbps: int = typer.Option(400, min=10, max=100_000, help="Speed of a link."),
     seed: int = typer.Option(1, min=0, help="Chooses streams, phases and arrivals."),
     clock: str = typer.Option("elastic", help="elastic, real or virtual."),
@@ -64,9 +75,12 @@ def demo(
 ) -> None:
     """Real MPEG-2 streams between 8 nodes under admission, congestion and power control."""
     from tools.flitnet import demo as demo_module
-    from tools.flitnet.scenario import Request
+    from tools.flitnet.scenario import Request, nodes_of
 
+    if topology:
+        nodes = nodes_of(topology)
     request = Request(
+        topology=topology or "single", routing=routing or "auto",
         seconds=seconds, load=load, mix=mix, nodes=nodes, link_mbps=link_mbps, seed=seed,
         clock=clock, overload=overload, admission=not no_admission,
         congestion_control=not no_congestion_control, power_control=not no_power_control,
@@ -95,12 +109,15 @@ def up(
     metrics: Optional[str] = typer.Option(
         None, metavar="HOST:PORT", help="Serve Prometheus metrics here."
     ),
+    topology: Optional[str] = TOPOLOGY,
+    routing: Optional[str] = ROUTING,
 ) -> None:
     """Start a cluster; it stays until `down`."""
     from tools.flitnet import operate
 
     build.ready()
-    operate.up(paths.default_run_dir(), file, metrics)
+    network = {"topology": topology, "routing": routing}
+    operate.up(paths.default_run_dir(), file, metrics, network)
 
 
 @app.command()

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tools.flitnet import paths
+from tools.flitnet import paths, topology
 from tools.flitnet.errors import UsageError
 
 NODES_DEFAULT = 8
@@ -48,8 +48,8 @@ def parse(text: str, where: str = "cluster.toml") -> ClusterFile:
 def _node_names(table: dict[str, Any]) -> list[str]:
     network, named = table.get("network", {}), table.get("node", [])
     count = NODES_DEFAULT
-    if network.get("topology") == "mesh":
-        count = network.get("k", 4) ** 2 * network.get("nodes_per_router", 1)
+    if "topology" in network:
+        count = topology.node_count(network) or count
     count = network.get("nodes", len(named) or count)
     names = [f"n{i}" for i in range(min(count, NODES_MAX))]
     for i, node in enumerate(named[:count]):
@@ -65,6 +65,24 @@ def read(path: Path) -> ClusterFile:
     except UnicodeDecodeError as error:
         raise UsageError(f"{path}: not a text file ({error.reason})") from None
     return parse(text, str(path))
+
+
+def with_network(file: Path | None, choices: dict[str, str | None]) -> str:
+    """The text of a cluster file (None: the defaults) with some keys of [network] set anew."""
+    text = read(file).text if file else ""
+    chosen = {key: value for key, value in choices.items() if value}
+    if not chosen:
+        return text
+    tables: dict[str, Any] = tomllib.loads(text)
+    network = tables.setdefault("network", {})
+    if "topology" in chosen and "node" not in tables:
+        network.pop("nodes", None)  # as many as the topology asked for has
+        if chosen["topology"].startswith("file:"):
+            path = Path(chosen["topology"].removeprefix("file:")).absolute()
+            chosen["topology"] = f"file:{path}"
+            network["nodes"] = topology.count_in_file(path)
+    network.update(chosen)
+    return to_toml(tables)
 
 
 def check(file: ClusterFile) -> None:

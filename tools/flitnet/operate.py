@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 from rich.console import Console
 from rich.live import Live
 
-from tools.flitnet import pages, programs, screen
+from tools.flitnet import config, pages, programs, screen
 from tools.flitnet.cluster import Cluster
 from tools.flitnet.errors import EXIT_ERROR, EXIT_OK, EXIT_USAGE, FlitnetError, UsageError
 from tools.flitnet.report import Report, report
@@ -24,9 +24,13 @@ REFRESH_S = 0.5
 LOAD_KINDS = ("best-effort", "control", "on-off")
 
 
-def up(run: Path, file: Path | None, metrics: str | None) -> None:
-    """Starts a cluster that outlives this command."""
-    cluster = Cluster(file, run=run, owned=False, exporter=metrics)
+def up(
+    run: Path, file: Path | None, metrics: str | None, network: dict[str, str | None] | None = None
+) -> None:
+    """Starts a cluster that outlives this command; `network`: keys that flags set anew."""
+    chosen = any((network or {}).values())
+    tables = config.with_network(file, network or {}) if chosen else file
+    cluster = Cluster(tables, run=run, owned=False, exporter=metrics)
     began = time.monotonic()
     cluster.up()
     names = f"{cluster.nodes[0]} … {cluster.nodes[-1]}" if cluster.nodes else "no nodes"

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tools.flitnet import paths
+from tools.flitnet import paths, topology
+from tools.flitnet.config import NODES_MAX
 from tools.flitnet.errors import UsageError
 
 # The seven clips that stand for the sequences of the papers' table (traces/README.md).
@@ -49,6 +50,8 @@ class Request:
     admission: bool = True
     congestion_control: bool = True
     power_control: bool = True
+    topology: str = "single"
+    routing: str = "auto"
 
     def check(self) -> None:
         if self.clock not in CLOCKS:
@@ -61,6 +64,17 @@ class Request:
         if not match or int(match[1]) + int(match[2]) != 100:
             raise UsageError(f"--mix {self.mix!r}: two numbers that make 100, as 80:20")
         return int(match[1]) / 100, int(match[2]) / 100
+
+
+def nodes_of(shape: str) -> int:
+    """Nodes of a topology that `demo` can fill by itself."""
+    try:
+        count = None if shape.startswith("file:") else topology.node_count({"topology": shape})
+    except ValueError:
+        count = None
+    if count is None or not 2 <= count <= NODES_MAX:
+        raise UsageError(f"--topology {shape!r}: sizes of 2 to {NODES_MAX} nodes, as mesh:4x4")
+    return count
 
 
 @dataclass(frozen=True)
@@ -188,7 +202,8 @@ def cluster_tables(request: Request) -> dict[str, Any]:
     """The cluster file of a request."""
     return {
         "network": {
-            "topology": "single", "nodes": request.nodes, "link_mbps": request.link_mbps,
+            "topology": request.topology, "routing": request.routing, "nodes": request.nodes,
+            "link_mbps": request.link_mbps,
         },
         "controls": {
             "admission": request.admission,

@@ -31,7 +31,6 @@ TEST(Config, EmptyTextIsTheDefault) {
   EXPECT_EQ(config.qos.lanes_of_sl(0), 0x000f);
   EXPECT_EQ(config.qos.lanes_of_sl(1), 0x7ff0);
   EXPECT_EQ(config.qos.lanes_of_sl(15), 0x8000);
-  EXPECT_EQ(config.router_count(), 1u);
 }
 
 // Every key of the schema has a field, every field a key, and both name the same default.
@@ -104,7 +103,11 @@ TEST(Config, ErrorsNameKeyValueAndRange) {
   EXPECT_EQ(error_of("[network]\nflit_bits = 100"),
             "c.toml:2: network.flit_bits = 100: must be 32 … 512 in steps of 32");
   EXPECT_EQ(error_of("[network]\ntopology = \"ring\""),
-            "c.toml:2: network.topology = \"ring\": must be one of single, mesh");
+            "c.toml:2: network.topology = \"ring\": must be single, mesh:4x4, torus:4x4x4, "
+            "fat_mesh:2x2, fat_tree, tree:4x3 or file:/PATH");
+  EXPECT_EQ(error_of("[network]\ntopology = \"mesh:1x4\""),
+            "c.toml:2: network.topology = \"mesh:1x4\": must be single, mesh:4x4, torus:4x4x4, "
+            "fat_mesh:2x2, fat_tree, tree:4x3 or file:/PATH");
   EXPECT_EQ(error_of("[controls]\nreservable_share = nan"),
             "c.toml:2: controls.reservable_share = nan: must be 0.01 … 1");
   EXPECT_EQ(error_of("[controls]\nadmission = 1"),
@@ -146,6 +149,53 @@ TEST(Config, MeshHasANodePerRouterUnlessSaid) {
       Config::parse("[network]\ntopology = \"mesh\"\nk = 2\nnodes_per_router = 4")->network.nodes,
       16u);
   EXPECT_NE(error_of("[network]\ntopology = \"mesh\"\nk = 2\nnodes = 5"), "accepted");
+}
+
+TEST(Config, TopologiesHaveTheirNodes) {
+  const auto nodes = [](const std::string& lines) {
+    const auto config = Config::parse("[network]\n" + lines);
+    return config ? static_cast<int>(config->network.nodes) : -1;
+  };
+  EXPECT_EQ(nodes("topology = \"single:5\""), 5);
+  EXPECT_EQ(nodes("topology = \"mesh:2x3x4\""), 24);
+  EXPECT_EQ(nodes("topology = \"torus:4x4\"\nnodes_per_router = 2"), 32);
+  EXPECT_EQ(nodes("topology = \"fat_mesh:2x2\"\nnodes_per_router = 4"), 16);
+  EXPECT_EQ(nodes("topology = \"fat_tree\""), 64);
+  EXPECT_EQ(nodes("topology = \"tree:2x4\""), 16);
+  EXPECT_EQ(nodes("topology = \"file:/net.txt\"\nnodes = 3"), 3);
+  EXPECT_EQ(nodes("topology = \"file:/net.txt\""), -1) << "only the file knows";
+  EXPECT_EQ(nodes("topology = \"mesh:16x16\""), -1) << "more than a live cluster holds";
+  EXPECT_EQ(nodes("topology = \"mesh:64x64x64x64x64x64\""), -1);
+}
+
+TEST(Config, LinksBetweenNodes) {
+  const auto links = [](const char* topology, std::size_t a, std::size_t b) {
+    return Config::parse(fmt::format("[network]\ntopology = \"{}\"", topology))
+        ->links_between(a, b);
+  };
+  EXPECT_EQ(links("single", 0, 7), 0u);
+  EXPECT_EQ(links("mesh:4x4", 0, 15), 6u);
+  EXPECT_EQ(links("torus:4x4", 0, 15), 2u);
+  EXPECT_EQ(links("mesh:2x3x4", 1, 22), 6u);
+  EXPECT_EQ(links("fat_tree", 0, 3), 0u);
+  EXPECT_EQ(links("fat_tree", 0, 4), 2u);
+  EXPECT_EQ(links("fat_tree", 0, 16), 4u);
+  EXPECT_EQ(links("tree:2x4", 0, 15), 6u);
+  const auto told = Config::parse(
+      "[network]\ntopology = \"file:/n\"\n[[node]]\nname = \"a\"\nlinks_to = \"0b\"\n"
+      "[[node]]\nname = \"b\"\nlinks_to = \"30\"");
+  EXPECT_EQ(told->links_between(0, 1), 11u);
+  EXPECT_EQ(told->links_between(1, 0), 3u);
+  EXPECT_EQ(Config::parse(told->to_toml())->to_toml(), told->to_toml());
+}
+
+// Every class needs lanes on both sides of a dateline.
+TEST(Config, TorusLanes) {
+  const auto torus = Config::parse("[network]\ntopology = \"torus:4x4\"");
+  EXPECT_EQ(torus->qos.class_vls, (std::array<std::uint16_t, 3>{0xc000, 0x3ff0, 0x000f}));
+  const auto six = Config::parse("[network]\ntopology = \"torus:4x4\"\nnum_vcs = 6");
+  EXPECT_EQ(six->qos.class_vls, (std::array<std::uint16_t, 3>{0x8010, 0x000c, 0x0003}));
+  EXPECT_FALSE(Config::parse("[network]\ntopology = \"torus:4x4\"\nnum_vcs = 5"));
 }
 
 TEST(Config, LanesBelongToOneClass) {

@@ -66,7 +66,7 @@ class EdgeTest : public testing::Test {
     config_ = *emu::Config::parse("[network]\nnodes = 4\n");
     network_ = std::move(*Network::make(network_spec(config_, 1000), &controls_));
     const int ports[] = {network_->ports(0)};
-    admission_.emplace(ports, book_limits(config_), true);
+    admission_.emplace(ports, book_limits(config_, 1), true);
     controls_.connect(&*admission_);
     EdgeOptions options;
     options.cycle_time = config_.network.cycle_time();

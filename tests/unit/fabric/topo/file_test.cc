@@ -113,7 +113,8 @@ TEST(Ibnetdiscover, ErrorsNameFileAndLine) {
             "net:2: \"S-2\" has no port 9");
   EXPECT_EQ(error_of("Ca 1 \"H-a\"\n[1] \"H-b\"[1]\n"),
             "net:2: a link has no switch at either end");
-  EXPECT_EQ(error_of(""), "net: topology: no node is attached to any router");
+  EXPECT_EQ(error_of("# nothing\n"), "net: topology: no node is attached to any router");
+  EXPECT_EQ(error_of(""), "net: is empty or cannot be read");
   EXPECT_EQ(error_of("Switch 2 \"S-1\"\n[1] \"H-a\"[1]\nSwitch 2 \"S-2\"\n[1] \"H-b\"[1]\n"),
             "net: topology: no way leads from S-1 to S-2");
 }

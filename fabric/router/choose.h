@@ -1,0 +1,77 @@
+// Where a routed head goes: of the choices of its destination the fixed one, or by load. Out: an
+// output lane. Called by stage 2 (s2_route.h); what a choice depends on is written in README.md.
+#pragma once
+
+#include <bit>
+#include <span>
+
+#include "emu/lane/planes.h"
+#include "fabric/route/routing.h"
+#include "hca/wire/message.h"
+
+namespace fabric {
+
+// An input or output lane of a router: port and lane in one number (emu::lane_slot).
+using LaneIndex = std::uint8_t;
+inline constexpr LaneIndex kNoLane = 0xff;
+static_assert(emu::kLaneSlots < kNoLane);
+
+// What one router knows of the routes. Filled in before the first cycle.
+struct Ways {
+  const Routes* routes = nullptr;
+  emu::RouterId router = 0;
+  unsigned fixed_classes = 0;  // NetworkSpec::fixed_classes
+
+  std::span<const Choice> to(emu::NodeId dest) const { return routes->table.choices(router, dest); }
+  // What admission booked, and what books, must not stray.
+  bool keeps_to_fixed(const hca::Message& message) const {
+    return message.kind != emu::PacketKind::data || message.is_answer ||
+           ((fixed_classes >> static_cast<unsigned>(message.traffic_class)) & 1U) != 0;
+  }
+  unsigned out_lane(const Choice& choice, const hca::Message& message) const {
+    return emu::lane_slot(choice.port, routes->lanes.at(choice.set, message.vl_out));
+  }
+};
+
+inline unsigned lanes_set(emu::Lanes8 lanes) {
+  using Wide = std::uint64_t __attribute__((vector_size(16), may_alias));
+  const auto wide = reinterpret_cast<Wide>(lanes);
+  return static_cast<unsigned>(std::popcount(wide[0]) + std::popcount(wide[1]));
+}
+
+// `claimed`: output lanes that heads of this cycle have chosen before.
+template <class State>
+unsigned choose_by_load(const State& r, std::span<const Choice> choices,
+                        const hca::Message& message, const emu::Lanes8& claimed) {
+  const bool adaptive = choices[1].set == LaneSet::adaptive;
+  if (adaptive && ((r.ways.routes->lanes.may_adapt >> message.vl_out) & 1) == 0)
+    return r.ways.out_lane(choices[0], message);
+  unsigned best = r.ways.out_lane(choices[0], message);
+  unsigned least = ~0U;
+  for (const Choice& choice : choices.subspan(adaptive ? 1 : 0)) {
+    const unsigned lane = r.ways.out_lane(choice, message);
+    const bool taken =
+        r.owner[lane] != kNoLane || ((claimed[choice.port] >> (lane % emu::kLaneStride)) & 1U) != 0;
+    if (adaptive && taken) continue;
+    // Messages on their way to the port; a lane that nobody has goes before all others.
+    const unsigned load = lanes_set(r.from[choice.port]) +
+                          static_cast<unsigned>(std::popcount(claimed[choice.port])) +
+                          (taken ? 1U << 16 : 0U);
+    if (load >= least) continue;
+    least = load;
+    best = lane;
+  }
+  return best;
+}
+
+template <class State>
+unsigned choose_output(const State& r, const hca::Message& message, emu::Lanes8& claimed) {
+  const std::span<const Choice> choices = r.ways.to(message.dest);
+  const unsigned lane = choices.size() == 1 || r.ways.keeps_to_fixed(message)
+                            ? r.ways.out_lane(choices[0], message)
+                            : choose_by_load(r, choices, message, claimed);
+  claimed[lane / emu::kLaneStride] |= static_cast<std::uint16_t>(1U << (lane % emu::kLaneStride));
+  return lane;
+}
+
+}  // namespace fabric

@@ -1,0 +1,42 @@
+"""Topologies as the command line names them: how many nodes they have.
+
+The C++ side (emu/config, fabric/topo) judges them; here is only what naming the nodes needs.
+"""
+
+from __future__ import annotations
+
+import math
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from tools.flitnet import paths
+from tools.flitnet.errors import UsageError
+
+GRIDS = ("mesh", "torus", "fat_mesh")
+FAT_TREE_NODES = 64
+
+
+def node_count(network: dict[str, Any]) -> int | None:
+    """Nodes of a [network] table's topology; None where that is not said by its sizes."""
+    kind, _, rest = str(network["topology"]).partition(":")
+    sizes = [int(size) for size in rest.split("x")] if rest and kind != "file" else []
+    if kind in GRIDS:
+        routers = math.prod(sizes) if sizes else network.get("k", 4) ** 2
+        return int(routers * network.get("nodes_per_router", 1))
+    if kind == "fat_tree":
+        return FAT_TREE_NODES
+    if kind == "tree":
+        arity, levels = sizes
+        return int(arity**levels)
+    return sizes[0] if sizes else None
+
+
+def count_in_file(path: Path) -> int:
+    """Nodes of a topology file, as fabricd reads it; its one line is the error."""
+    argv = [str(paths.program("fabricd")), "--count-nodes", str(path)]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=20)
+    if done.returncode != 0:
+        lines = (done.stderr.strip() or "not a topology").splitlines()
+        raise UsageError(lines[0].removeprefix("fabricd: "))
+    return int(done.stdout)
