@@ -9,12 +9,14 @@ Admission::Admission(std::span<const int> ports_of_router, const BookLimits& lim
   for (const int ports : ports_of_router) books_.emplace_back(ports, limits);
 }
 
-void Admission::probe(emu::RouterId router, emu::PortId in, emu::PortId out, ProbeState& probe) {
+void Admission::probe(emu::RouterId router, emu::PortId in, emu::PortId out, ProbeState& probe,
+                      emu::Vl vl_out) {
   CHECK(router < books_.size());
   if (!enabled_ || probe.rejected_by != emu::kNoRouter) return;
   const emu::ProbeBody& body = probe.body;
-  const emu::Vl vl_in = probe.hops++ == 0 ? body.vl_in : body.vl;
-  const Demand demand{body.rate_bps, body.peak_bps, body.vl, vl_in};
+  const emu::Vl vl_in = probe.hops++ == 0 ? body.vl_in : probe.vl_in;
+  probe.vl_in = vl_out;
+  const Demand demand{body.rate_bps, body.peak_bps, vl_out, vl_in};
   const BookResult result = books_[router].book({body.source, body.connection}, in, out, demand);
   AdmissionCounts& counts = counts_[router];
   switch (result) {

@@ -20,6 +20,7 @@ struct ProbeState {
   emu::ProbeBody body;
   emu::RouterId rejected_by = emu::kNoRouter;
   std::uint16_t hops = 0;  // routers it has asked
+  emu::Vl vl_in = 0;       // the connection's lane on the link to the next router
 };
 
 struct AdmissionCounts {
@@ -35,8 +36,10 @@ class Admission {
   Admission(std::span<const int> ports_of_router, const BookLimits& limits, bool enabled);
 
   // A probe's header leaves stage 2 of `router`, having come in by `in`, for `out`. Books, or marks
-  // the probe with this router; a probe marked before books no more. Idempotent.
-  void probe(emu::RouterId router, emu::PortId in, emu::PortId out, ProbeState& probe);
+  // the probe with this router; a probe marked before books no more. Idempotent. `vl_out`: the
+  // lane on that link that stands for the connection's.
+  void probe(emu::RouterId router, emu::PortId in, emu::PortId out, ProbeState& probe,
+             emu::Vl vl_out);
   // A release's header: gives back what this router had booked for it, if anything.
   void release(emu::RouterId router, const emu::ProbeBody& body);
   // What the destination answers for a probe that has arrived.

@@ -15,7 +15,7 @@ bool ControlPackets::at_route(const ControlHead& head) {
     admission_->release(head.router, state.body);
     return true;
   }
-  admission_->probe(head.router, head.in_port, head.out_port, state);
+  admission_->probe(head.router, head.in_port, head.out_port, state, lane_out(head, state.body.vl));
   return state.rejected_by == emu::kNoRouter;
 }
 

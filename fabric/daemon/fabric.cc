@@ -73,7 +73,8 @@ emu::Result<void> Fabric::make_network() {
   for (int r = 0; r < network_->routers(); ++r) {
     ports.push_back(network_->ports(static_cast<emu::RouterId>(r)));
   }
-  admission_ = std::make_unique<Admission>(ports, book_limits(config_, network_->routers()), config_.controls.admission);
+  admission_ = std::make_unique<Admission>(ports, book_limits(config_, network_->routers()),
+                                           config_.controls.admission);
   controls_.connect(admission_.get());
   arbitration_ = std::make_unique<Arbitration>(config_, *network_);
   EdgeOptions options;

@@ -92,6 +92,7 @@ class Fabric {
   std::array<std::uint64_t, emu::kNodesMax> sessions_{};
   std::uint64_t start_ns_ = 0;
   bool stop_asked_ = false;
+  std::string stuck_;  // what the network's watchdog said last
   emu::UniqueFd wait_;
   emu::PidFile pid_file_;
 };

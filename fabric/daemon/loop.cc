@@ -154,6 +154,10 @@ void Fabric::handle_events(Port& port) {
 }
 
 void Fabric::publish() {
+  if (network_->stuck() != stuck_) {
+    stuck_ = network_->stuck();
+    if (!stuck_.empty()) emu::log_error(stuck_);
+  }
   power_->settle(network_->now());
   update_link_shares();
   publisher_->publish({*network_, *edge_, *admission_, *pace_, *power_, port_of_node_, sessions_});

@@ -100,6 +100,7 @@ std::string Fabric::status() const {
   j.field("windows_above_cap", meter.windows_above_cap()).close();
 
   j.field("in_flight", edge_->in_flight()).field("undeliverable", edge_->undeliverable());
+  j.field("stuck", network_->stuck());
   j.field("admission", admission_->enabled()).close();
   return j.text();
 }

@@ -28,6 +28,10 @@ struct Ways {
     return message.kind != emu::PacketKind::data || message.is_answer ||
            ((fixed_classes >> static_cast<unsigned>(message.traffic_class)) & 1U) != 0;
   }
+  // Of the fixed way: the lane on its link for each lane of a message.
+  const std::array<emu::Vl, emu::kVlCount>& lanes_to(emu::NodeId dest) const {
+    return routes->lanes.lane[static_cast<std::size_t>(to(dest).front().set)];
+  }
   unsigned out_lane(const Choice& choice, const hca::Message& message) const {
     return emu::lane_slot(choice.port, routes->lanes.at(choice.set, message.vl_out));
   }

@@ -3,6 +3,7 @@
 // of line, rare.
 #pragma once
 
+#include <array>
 #include <cstdint>
 
 #include "emu/base/units.h"
@@ -20,7 +21,15 @@ struct ControlHead {
   std::uint64_t cookie;
   std::uint32_t handle;  // the caller's name for the ProbeBody
   emu::Cycle cycle;
+  // Lane on the outgoing link that stands for each lane of a message (fabric/route/lanes.h); null:
+  // the message's own.
+  const std::array<emu::Vl, emu::kVlCount>* lanes_out = nullptr;
 };
+
+// The lane of the outgoing link that a message of lane `own` takes.
+inline emu::Vl lane_out(const ControlHead& head, emu::Vl own) {
+  return head.lanes_out != nullptr && own < emu::kVlCount ? (*head.lanes_out)[own] : own;
+}
 
 class ControlHook {
  public:

@@ -117,6 +117,8 @@ class Engine final : public Network::Impl {
     return groups_[node / emu::kPortsMax]->backlog(node % emu::kPortsMax);
   }
   std::string audit() const override;
+  std::uint64_t position() const override;
+  std::vector<Wait> waits() const override;
 
  private:
   using Group = hca::WireGroup<SourceScheduler>;
@@ -235,6 +237,42 @@ std::string Engine<I, S>::audit() const {
       return fmt::format("router {}: {} lanes owned by {} messages", r.id, owners, active);
   }
   return {};
+}
+
+template <class I, class S>
+std::uint64_t Engine<I, S>::position() const {
+  std::uint64_t hash = events.digest;
+  const auto mix = [&](std::uint64_t value) { hash = (hash ^ value) * 0x100000001b3; };
+  for (const auto& router : routers_) {
+    for (unsigned i = 0; i < emu::kLaneSlots; ++i) {
+      if (vl_of_lane(i) >= emu::kVlCount) continue;
+      mix(router.state.in_count.get(port_of_lane(i), vl_of_lane(i)) * 256 +
+          router.state.out_count.get(port_of_lane(i), vl_of_lane(i)));
+    }
+  }
+  for (std::size_t n = 0; n < graph.nodes.size(); ++n)
+    mix(static_cast<std::uint64_t>(wire_backlog(static_cast<emu::NodeId>(n))));
+  return hash;
+}
+
+template <class I, class S>
+std::vector<Wait> Engine<I, S>::waits() const {
+  std::vector<Wait> found;
+  for (const auto& router : routers_) {
+    const RouterState& r = router.state;
+    const auto add = [&](unsigned in_lane, unsigned out_lane, bool owns) {
+      found.push_back({r.id, static_cast<emu::PortId>(port_of_lane(in_lane)),
+                       static_cast<emu::Vl>(vl_of_lane(in_lane)),
+                       static_cast<emu::PortId>(port_of_lane(out_lane)),
+                       static_cast<emu::Vl>(vl_of_lane(out_lane)), owns});
+    };
+    for (unsigned o = 0; o < emu::kLaneSlots; ++o) {
+      if (vl_of_lane(o) >= emu::kVlCount || r.owner[o] == kNoLane) continue;
+      if ((r.out_full[port_of_lane(o)] & vl_bit(o)) != 0) add(r.owner[o], o, true);
+      for (unsigned i = r.wait_first[o]; i != kNoLane; i = r.wait_next[i]) add(i, o, false);
+    }
+  }
+  return found;
 }
 
 }  // namespace fabric

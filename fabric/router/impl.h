@@ -14,6 +14,16 @@
 
 namespace fabric {
 
+// An input lane whose first message cannot go on.
+struct Wait {
+  emu::RouterId router;
+  emu::PortId in_port;
+  emu::Vl in_lane;
+  emu::PortId out_port;
+  emu::Vl out_lane;
+  bool owns;  // the output lane, which is full; else another input lane has it
+};
+
 struct Network::Impl {
   Impl(const NetworkSpec& network_spec, Graph network_graph, ControlHook* control_hook);
   virtual ~Impl() = default;
@@ -35,6 +45,10 @@ struct Network::Impl {
   virtual Occupancy occupancy(emu::RouterId router, emu::PortId port) const = 0;
   virtual int wire_backlog(emu::NodeId node) const = 0;
   virtual std::string audit() const = 0;
+  // A number that stays the same only if no flit has moved.
+  virtual std::uint64_t position() const = 0;
+  // Heads that wait for an output lane or for room in it: router, input lane, output lane, owner.
+  virtual std::vector<Wait> waits() const = 0;
 
   void jump(emu::Cycle cycle);
   // The last delivery's credit needs a link's delay to come home.
@@ -42,6 +56,9 @@ struct Network::Impl {
     const emu::Cycle home = events.last_done + static_cast<emu::Cycle>(spec.link_delay);
     return events.live == 0 && (events.last_done == 0 || now > home);
   }
+
+  // After every step: whether anything has moved since the last look, watchdog_cycles ago.
+  void watch();
 
   NetworkSpec spec;
   Graph graph;
@@ -56,6 +73,12 @@ struct Network::Impl {
   emu::Cycle next_window;  // first cycle of the next energy window
   std::vector<ActivityWindow> windows;
   std::vector<emu::RouterId> order;
+  // The watchdog: when it looks next, what it saw, and the sentence it has to say.
+  emu::Cycle next_watch = 0;
+  emu::Cycle watch_done = 0;   // last delivery it knows of ...
+  emu::Cycle watch_since = 0;  // ... and when it first saw it
+  std::uint64_t watch_position = 0;
+  std::string stuck;
 };
 
 // One function per file, so that the engines compile in parallel; fcfs, virtual_clock and fgvc

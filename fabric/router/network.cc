@@ -170,7 +170,10 @@ bool Network::submit(emu::NodeId src, const hca::SendPacket& packet) {
 }
 int Network::room(emu::NodeId src) const { return impl_->messages.room(src); }
 
-void Network::step(emu::Cycle cycles) { impl_->step(cycles); }
+void Network::step(emu::Cycle cycles) {
+  impl_->step(cycles);
+  impl_->watch();
+}
 void Network::run_until(emu::Cycle cycle) {
   while (impl_->now < cycle) {
     if (impl_->idle()) {
@@ -180,7 +183,7 @@ void Network::run_until(emu::Cycle cycle) {
     }
     // Long enough to be cheap, short enough to notice idle time.
     constexpr emu::Cycle kStretch = 256;
-    impl_->step(std::min(cycle - impl_->now, kStretch));
+    step(std::min(cycle - impl_->now, kStretch));
   }
 }
 bool Network::idle() const { return impl_->idle(); }
@@ -234,6 +237,7 @@ void Network::set_step_order(std::span<const emu::RouterId> order) {
   CHECK(std::is_permutation(order.begin(), order.end(), impl_->order.begin(), impl_->order.end()));
   impl_->order.assign(order.begin(), order.end());
 }
+const std::string& Network::stuck() const { return impl_->stuck; }
 std::string Network::audit() const { return impl_->audit(); }
 std::uint64_t Network::digest() const { return impl_->events.digest; }
 

@@ -17,7 +17,8 @@ inline void ask_admission(const RouterState& r, unsigned in_lane, unsigned out_p
                             .dest = message.dest,
                             .cookie = message.cookie,
                             .handle = message.handle,
-                            .cycle = now};
+                            .cycle = now,
+                            .lanes_out = &r.ways.lanes_to(message.dest)};
   const bool accepted = hook.at_route(head);
   if (!accepted && message.kind == emu::PacketKind::probe) message.rejected_by = r.id;
 }

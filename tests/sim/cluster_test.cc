@@ -20,11 +20,15 @@ struct Scene {
   bool admission = true;
   bool power = true;
   int nodes = 8;
+  std::string topology = "single";
+  std::string routing = "auto";
 };
 
 std::unique_ptr<Run> make(const Scene& scene) {
   sim::ClusterOptions options;
-  auto config = emu::Config::parse(fmt::format("[network]\nnodes = {}\n", scene.nodes));
+  auto config =
+      emu::Config::parse(fmt::format("[network]\ntopology = \"{}\"\nrouting = \"{}\"\nnodes = {}\n",
+                                     scene.topology, scene.routing, scene.nodes));
   EXPECT_TRUE(config.has_value());
   options.config = *config;
   options.config.controls.admission = scene.admission;
@@ -83,6 +87,45 @@ TEST(Cluster, WithoutPowerControlAboveTheCap) {
   auto run = played({.seconds = 1.0, .power = false});
   EXPECT_GT(run->cluster().power().max_w(), run->cluster().power().cap_w());
   EXPECT_EQ(run->lost(), 0u);
+}
+
+// The promises hold on every topology: probes book hop by hop, what is admitted arrives in time,
+// everything else arrives. By load and adaptively best effort may overtake itself: the transport
+// puts it right.
+TEST(Cluster, EveryTopologyKeepsItsPromises) {
+  struct Net {
+    const char* topology;
+    const char* routing;
+    int nodes;
+  };
+  for (const Net& net : {Net{"mesh:3x2", "auto", 6}, Net{"mesh:3x2", "adaptive", 6},
+                         Net{"torus:3x3", "auto", 9}, Net{"fat_mesh:2x3", "dor_by_load", 6},
+                         Net{"tree:2x3", "auto", 8}, Net{"tree:2x3", "up_by_load", 8}}) {
+    SCOPED_TRACE(fmt::format("{} {}", net.topology, net.routing));
+    Scene scene;
+    scene.load.load = 0.3;
+    scene.seconds = 0.1;
+    scene.nodes = net.nodes;
+    scene.topology = net.topology;
+    scene.routing = net.routing;
+    auto run = played(scene);
+    EXPECT_GT(admitted(*run), 0u);
+    for (const auto& stream : run->streams()) {
+      if (!stream->admitted()) continue;
+      EXPECT_EQ(stream->received(), stream->sent()) << stream->plan().name;
+      EXPECT_EQ(stream->bytes_corrupt(), 0u);
+      EXPECT_LE(stream->deadlines().dmp(), 0.01);
+    }
+    EXPECT_EQ(run->lost(), 0u);
+    EXPECT_EQ(run->duplicated(), 0u);
+    EXPECT_EQ(run->cluster().network().audit(), "");
+    EXPECT_EQ(run->cluster().network().stuck(), "");
+    const fabric::Admission& admission = run->cluster().admission();
+    int routers = 0;
+    for (int r = 0; r < admission.router_count(); ++r)
+      routers += admission.counts(static_cast<emu::RouterId>(r)).admitted > 0;
+    EXPECT_GT(routers, 1) << "booked along the way, not at one router";
+  }
 }
 
 // Same seed, same bytes; another seed, other bytes.

@@ -249,8 +249,9 @@ class Interleaving {
   }
   void move_probe(Connection& c) {
     const Line::Hop& h = c.path[c.probe_at++];
-    line_.admission.probe(h.router, h.in, h.out, c.probe);
-    if (random_.below(4) == 0) line_.admission.probe(h.router, h.in, h.out, c.probe);  // again
+    line_.admission.probe(h.router, h.in, h.out, c.probe, c.body.vl);
+    if (random_.below(4) == 0)
+      line_.admission.probe(h.router, h.in, h.out, c.probe, c.body.vl);  // again
     if (c.probe_at < c.path.size()) return;
     const emu::Answer answer = Admission::answer(c.probe, 5);
     ASSERT_EQ(answer.verdict == emu::Verdict::nack, answer.rejected_by != kNoRouter);
@@ -293,10 +294,12 @@ TEST(Admission, NoInterleavingLeaksABooking) {
 TEST(Admission, TheRefusingRouterIsNamedAndNobodyBehindItBooks) {
   Line line(without_power(100));
   ProbeState first{{.connection = 1, .rate_bps = 60 * kMbps, .source = 3, .dest = 6}};
-  for (const auto& h : Line::path(3, 6)) line.admission.probe(h.router, h.in, h.out, first);
+  for (const auto& h : Line::path(3, 6))
+    line.admission.probe(h.router, h.in, h.out, first, first.body.vl);
   EXPECT_EQ(first.rejected_by, kNoRouter);
   ProbeState second{{.connection = 1, .rate_bps = 60 * kMbps, .source = 0, .dest = 7}};
-  for (const auto& h : Line::path(0, 7)) line.admission.probe(h.router, h.in, h.out, second);
+  for (const auto& h : Line::path(0, 7))
+    line.admission.probe(h.router, h.in, h.out, second, second.body.vl);
   EXPECT_EQ(second.rejected_by, 1);  // the link from router 1 to router 2 is taken
   EXPECT_EQ(line.admission.book(0).bookings(), 1u);
   EXPECT_EQ(line.admission.book(2).bookings(), 1u);
@@ -313,7 +316,7 @@ TEST(Admission, SwitchedOffGrantsAndBooksNothing) {
   const std::vector<int> ports = {2};
   Admission admission(ports, without_power(), false);
   ProbeState probe{{.connection = 1, .rate_bps = ~std::uint64_t{0}}};
-  admission.probe(0, 0, 1, probe);
+  admission.probe(0, 0, 1, probe, probe.body.vl);
   EXPECT_EQ(Admission::answer(probe, 1).verdict, emu::Verdict::ack);
   EXPECT_EQ(admission.book(0).bookings(), 0u);
 }

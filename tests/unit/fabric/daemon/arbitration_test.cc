@@ -20,7 +20,7 @@ class ArbitrationTest : public testing::Test {
     config_ = emu::Config::parse(toml, "test").value();
     network_ = Network::make(network_spec(config_, 0)).value();
     const std::array<int, 1> ports = {network_->ports(0)};
-    admission_ = std::make_unique<Admission>(ports, book_limits(config_), true);
+    admission_ = std::make_unique<Admission>(ports, book_limits(config_, 1), true);
     arbitration_ = std::make_unique<Arbitration>(config_, *network_);
   }
   // A connection from node 0 to node 1 on `vl`.
@@ -32,7 +32,7 @@ class ArbitrationTest : public testing::Test {
                       .dest = 1,
                       .vl = vl,
                       .vl_in = vl}};
-    admission_->probe(0, network_->port_of(0), network_->port_of(1), probe);
+    admission_->probe(0, network_->port_of(0), network_->port_of(1), probe, vl);
     ASSERT_EQ(probe.rejected_by, emu::kNoRouter);
     arbitration_->follow(*admission_, *network_);
   }

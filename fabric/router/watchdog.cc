@@ -1,0 +1,54 @@
+// The watchdog: is anything still moving? Looks once in watchdog_cycles, so it costs nothing.
+#include "fabric/router/impl.h"
+
+namespace fabric {
+
+namespace {
+
+// Lanes that a sentence names.
+constexpr std::size_t kNamedMax = 8;
+// A message may be long and its lane slow; without one delivery for so many looks, something turns
+// in circles.
+constexpr emu::Cycle kLivelockLooks = 16;
+
+std::string names_of(const Graph& graph, const std::vector<Wait>& waits) {
+  std::string text;
+  for (std::size_t i = 0; i < waits.size() && i < kNamedMax; ++i) {
+    const Wait& w = waits[i];
+    const PortEnd& end = graph.routers[w.router][w.out_port];
+    text += fmt::format(
+        "{}{} port {} lane {} waits for {} lane {}{}", i == 0 ? "" : "; ", graph.names[w.router],
+        w.in_port, w.in_lane,
+        end.router == kNobody ? fmt::format("node {}", end.node) : graph.names[end.router],
+        w.out_lane, w.owns ? " to have room" : "");
+  }
+  if (waits.size() > kNamedMax) text += fmt::format("; {} more", waits.size() - kNamedMax);
+  return text;
+}
+
+}  // namespace
+
+void Network::Impl::watch() {
+  const emu::Cycle period = spec.watchdog_cycles;
+  if (period == 0 || now < next_watch) return;
+  const bool first = next_watch == 0;
+  next_watch = now + period;
+  const std::uint64_t seen = position();
+  const bool still = !first && seen == watch_position;
+  watch_position = seen;
+  if (events.last_done != watch_done || events.live == 0 || first) {
+    watch_done = events.last_done;
+    watch_since = now;
+  }
+  stuck.clear();
+  if (events.live == 0) return;
+  if (still) {
+    stuck = fmt::format("deadlock: nothing has moved for {} cycles: {}", period,
+                        names_of(graph, waits()));
+  } else if (now - watch_since >= kLivelockLooks * period) {
+    stuck = fmt::format("livelock: nothing has arrived for {} cycles: {}", now - watch_since,
+                        names_of(graph, waits()));
+  }
+}
+
+}  // namespace fabric
