@@ -57,10 +57,11 @@ emu::Result<void> make_directories(const std::string& run_dir) {
 emu::Result<emu::Config> load_config(const std::string& path) {
   auto config = path.empty() ? emu::Result<emu::Config>(emu::Config()) : emu::Config::load(path);
   if (!config) return config;
+  const std::string name = std::filesystem::path(path).filename();
   auto network = fabric::Network::make(fabric::network_spec(*config, 0));
-  if (!network) return emu::fail("{}: {}", path, network.error().message);
+  if (!network) return emu::fail("{}: {}", name, network.error().message);
   if ((*network)->nodes() != static_cast<int>(config->nodes.size())) {
-    return emu::fail("{}: network.nodes: {} named, but the topology has {}", path,
+    return emu::fail("{}: network.nodes: {} named, but the topology has {}", name,
                      config->nodes.size(), (*network)->nodes());
   }
   fabric::tell_links(*config, **network);
