@@ -56,6 +56,8 @@ enum class AsyncEvent : std::uint8_t {
   device_fatal = 8,
   port_active = 9,
   port_err = 10,
+  srq_err = 14,
+  srq_limit_reached = 15,
   qp_last_wqe_reached = 16,
 };
 

@@ -19,6 +19,10 @@
 //   resize_cq        number = CQ, cq                                    received: region
 //   destroy_cq       number = CQ
 //   create_qp        number = PD, qp             number = QPN, qp       received: region
+//   create_srq       number = PD, srq            number = SRQ, srq      received: region
+//   modify_srq       number = SRQ, srq.limit
+//   query_srq        number = SRQ                srq
+//   destroy_srq      number = SRQ
 //   modify_qp        number = QPN, modify
 //   query_qp         number = QPN                modify.attributes
 //   destroy_qp       number = QPN
@@ -35,7 +39,7 @@
 
 namespace hca {
 
-inline constexpr std::uint32_t kControlVersion = 1;
+inline constexpr std::uint32_t kControlVersion = 2;
 inline constexpr std::uint32_t kControlMagic = 0x54434c46;  // "FLCT"
 // Environment of a program on a node: the socket of its hcad.
 inline constexpr char kNodeSocketVariable[] = "FLITNET_NODE_SOCKET";
@@ -57,6 +61,10 @@ enum class ControlOp : std::uint32_t {
   query_qp,
   destroy_qp,
   set_rate,
+  create_srq,
+  modify_srq,
+  query_srq,
+  destroy_srq,
 };
 
 struct ControlHello {
@@ -84,9 +92,19 @@ struct ControlCq {
   std::uint32_t channel;  // kNoChannel: none
 };
 
+inline constexpr std::uint32_t kNoSrq = 0xffffffff;
+
+struct ControlSrq {
+  std::uint32_t max_wr;
+  std::uint32_t max_sge;
+  std::uint32_t limit;  // IBV_EVENT_SRQ_LIMIT_REACHED once fewer are posted; 0: never
+  std::uint32_t reserved;
+};
+
 struct ControlQp {
   std::uint32_t send_cq;
   std::uint32_t recv_cq;
+  std::uint32_t srq;  // kNoSrq: its own receive queue
   // Capacity; in the reply as granted.
   std::uint32_t send_wr;
   std::uint32_t recv_wr;
@@ -127,6 +145,7 @@ struct ControlRequest {
     ControlMr mr;
     ControlCq cq;
     ControlQp qp;
+    ControlSrq srq;
     ControlModify modify;
     ControlRate rate;
     std::uint8_t bytes[88];
@@ -141,6 +160,7 @@ struct ControlReply {
   union {
     ControlMr mr;
     ControlQp qp;
+    ControlSrq srq;
     ControlModify modify;
     ControlRate rate;
     std::uint8_t bytes[88];
@@ -150,8 +170,8 @@ struct ControlReply {
 static_assert(sizeof(ControlRequest) == 96 && std::is_trivially_copyable_v<ControlRequest>);
 static_assert(sizeof(ControlReply) == 104 && std::is_trivially_copyable_v<ControlReply>);
 static_assert(offsetof(ControlRequest, mr) == 8 && offsetof(ControlReply, mr) == 16);
-static_assert(sizeof(ControlMr) == 48 && sizeof(ControlQp) == 32 && sizeof(ControlModify) == 80 &&
-              sizeof(ControlRate) == 24);
+static_assert(sizeof(ControlMr) == 48 && sizeof(ControlQp) == 36 && sizeof(ControlModify) == 80 &&
+              sizeof(ControlRate) == 24 && sizeof(ControlSrq) == 16);
 
 // In the pipe of a completion channel: one record per event, written whole.
 struct ChannelRecord {
@@ -161,7 +181,7 @@ struct ChannelRecord {
 // In the pipe of asynchronous events that came with hello.
 struct AsyncRecord {
   std::uint32_t event;   // AsyncEvent
-  std::uint32_t number;  // CQ or QP
+  std::uint32_t number;  // CQ, QP or SRQ
 };
 static_assert(sizeof(ChannelRecord) == 8 && sizeof(AsyncRecord) == 8);
 

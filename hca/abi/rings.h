@@ -21,6 +21,7 @@ static_assert(Shared32::is_always_lock_free && sizeof(Shared32) == 4);
 static_assert(Shared64::is_always_lock_free && sizeof(Shared64) == 8);
 
 inline constexpr std::uint32_t kQpMagic = 0x50514c46;        // "FLQP"
+inline constexpr std::uint32_t kSrqMagic = 0x51534c46;       // "FLSQ"
 inline constexpr std::uint32_t kCqMagic = 0x51434c46;        // "FLCQ"
 inline constexpr std::uint32_t kDoorbellMagic = 0x42444c46;  // "FLDB"
 
@@ -105,6 +106,41 @@ constexpr QpLayout qp_layout(const QpCapacity& capacity) {
   layout.sq_offset = sizeof(QpPage);
   layout.rq_offset = layout.sq_offset + layout.sq_depth * layout.sq_stride;
   layout.bytes = layout.rq_offset + layout.rq_depth * layout.rq_stride;
+  return layout;
+}
+
+// ---- SRQ: SrqPage, then the receive slots -------------------------------------------------------
+
+struct SrqPage {
+  // hcad writes, once.
+  std::uint32_t magic;
+  std::uint32_t version;
+  std::uint32_t srq_num;
+  std::uint32_t depth;    // power of two
+  std::uint32_t stride;   // bytes
+  std::uint32_t max_sge;  // granted
+  std::uint32_t reserved0[10];
+  // The application writes.
+  alignas(64) Shared32 tail;  // posted; release after the slot is written. No doorbell
+  std::uint32_t reserved1[15];
+  // hcad writes.
+  alignas(64) Shared32 head;  // taken: hcad has copied them, the application may reuse the slots
+  std::uint32_t reserved2[15];
+};
+static_assert(sizeof(SrqPage) == 192 && offsetof(SrqPage, tail) == 64 &&
+              offsetof(SrqPage, head) == 128);
+
+struct SrqLayout {
+  std::uint32_t depth;
+  std::uint32_t stride;
+  std::uint32_t bytes;  // of the whole region
+};
+// Capacities must be within hca/abi/limits.h; both sides compute the same.
+constexpr SrqLayout srq_layout(std::uint32_t max_wr, std::uint32_t max_sge) {
+  SrqLayout layout{};
+  layout.depth = std::bit_ceil(max_wr);
+  layout.stride = static_cast<std::uint32_t>(sizeof(RecvWqe) + sizeof(Sge) * max_sge);
+  layout.bytes = static_cast<std::uint32_t>(sizeof(SrqPage)) + layout.depth * layout.stride;
   return layout;
 }
 

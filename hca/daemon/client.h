@@ -34,6 +34,7 @@ struct Client {
   };
   std::unordered_map<std::uint32_t, CompletionQueue> cqs;
   std::unordered_map<std::uint32_t, emu::Region> qps;
+  std::unordered_map<std::uint32_t, emu::Region> srqs;
   std::unordered_map<std::uint32_t, emu::UniqueFd> channels;
   std::unordered_map<std::uint32_t, SharedMemory> mrs;  // by lkey; only those that are mapped
   std::uint32_t next_channel = 1;

@@ -68,6 +68,8 @@ class Control : public HostEvents {
   int destroy_cq(Client& client, const ControlRequest& request);
   int create_qp(Client& client, const ControlRequest& request, ControlReply& reply);
   int destroy_qp(Client& client, const ControlRequest& request);
+  int create_srq(Client& client, const ControlRequest& request, ControlReply& reply);
+  int destroy_srq(Client& client, const ControlRequest& request);
   int set_rate(Client& client, const ControlRequest& request, emu::Cycle now);
   bool send_reply(Client& client, const ControlReply& reply);
 

@@ -104,6 +104,18 @@ int Control::handle(Client& client, Incoming& in, emu::Cycle now, ControlReply& 
       return destroy_qp(client, request);
     case ControlOp::set_rate:
       return set_rate(client, request, now);
+    case ControlOp::create_srq:
+      return create_srq(client, request, reply);
+    case ControlOp::modify_srq:
+      return host_->set_srq_limit(client.id, request.number, request.srq.limit);
+    case ControlOp::query_srq: {
+      const auto srq = host_->query_srq(client.id, request.number);
+      if (!srq) return srq.error();
+      reply.srq = {srq->max_wr, srq->max_sge, srq->limit, 0};
+      return 0;
+    }
+    case ControlOp::destroy_srq:
+      return destroy_srq(client, request);
   }
   return EOPNOTSUPP;
 }
@@ -241,6 +253,7 @@ int Control::create_qp(Client& client, const ControlRequest& request, ControlRep
   spec.type = qp.type;
   spec.signal_all = qp.signal_all != 0;
   spec.capacity = qp.capacity();
+  spec.srq = qp.srq;
   const auto number = host_->create_qp(
       client.id, spec, {reinterpret_cast<std::uint8_t*>(region->data()), layout.bytes});
   if (!number) return number.error();
@@ -254,6 +267,29 @@ int Control::create_qp(Client& client, const ControlRequest& request, ControlRep
 int Control::destroy_qp(Client& client, const ControlRequest& request) {
   const int error = host_->destroy_qp(client.id, request.number);
   if (error == 0) client.qps.erase(request.number);
+  return error;
+}
+
+int Control::create_srq(Client& client, const ControlRequest& request, ControlReply& reply) {
+  const ControlSrq& srq = request.srq;
+  if (srq.max_wr == 0 || srq.max_wr > kMaxSrqWr || srq.max_sge > kMaxSge) return EINVAL;
+  const std::uint32_t bytes = srq_layout(srq.max_wr, srq.max_sge).bytes;
+  auto region = emu::Region::create("flitnet-srq", bytes);
+  if (!region) return ENOMEM;
+  const auto number =
+      host_->create_srq(client.id, {request.number, srq.max_wr, srq.max_sge, srq.limit},
+                        {reinterpret_cast<std::uint8_t*>(region->data()), bytes});
+  if (!number) return number.error();
+  reply.number = *number;
+  reply.srq = srq;
+  reply_fds_ = {region->fd()};
+  client.srqs[*number] = std::move(*region);
+  return 0;
+}
+
+int Control::destroy_srq(Client& client, const ControlRequest& request) {
+  const int error = host_->destroy_srq(client.id, request.number);
+  if (error == 0) client.srqs.erase(request.number);
   return error;
 }
 

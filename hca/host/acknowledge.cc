@@ -170,8 +170,8 @@ void on_read_response(HostState& s, Qp& qp, const Arrival& arrival,
   SgeCursor& cursor = qp.read_scatter;
   if (at == 0) cursor = {};
   const WcStatus status =
-      scatter_payload(s, qp, sges, entry.num_sge, cursor, arrival.bytes + packet.payload_offset,
-                      expected, psn | kReadPiece);
+      scatter_payload(s, qp, qp.pd, sges, entry.num_sge, cursor,
+                      arrival.bytes + packet.payload_offset, expected, psn | kReadPiece);
   if (status != WcStatus::success) {
     fail_send(s, qp, status);
     return;

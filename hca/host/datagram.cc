@@ -59,10 +59,10 @@ WcStatus store_datagram(HostState& s, Qp& qp, const Arrival& arrival,
                         const emu::ParsedPacket& packet) {
   static const std::uint8_t no_grh[kGrhBytes] = {};
   const std::uint8_t* grh = packet.headers.has_grh ? arrival.bytes + emu::kLrhBytes : no_grh;
-  WcStatus status =
-      scatter_payload(s, qp, qp.recv_sges.data(), qp.recv_num_sge, qp.scatter, grh, kGrhBytes, 0);
+  WcStatus status = scatter_payload(s, qp, recv_pd(s, qp), qp.recv_sges.data(), qp.recv_num_sge,
+                                    qp.scatter, grh, kGrhBytes, 0);
   if (status != WcStatus::success) return status;
-  return scatter_payload(s, qp, qp.recv_sges.data(), qp.recv_num_sge, qp.scatter,
+  return scatter_payload(s, qp, recv_pd(s, qp), qp.recv_sges.data(), qp.recv_num_sge, qp.scatter,
                          arrival.bytes + packet.payload_offset,
                          static_cast<std::uint32_t>(packet.payload_bytes), 0);
 }
@@ -161,7 +161,7 @@ void receive_datagram(HostState& s, Qp& qp, const Arrival& arrival,
 }
 
 TakeRecv take_recv(HostState& s, Qp& qp) {
-  (void)s;
+  if (qp.srq != kNone) return take_shared(s, qp);
   if (qp.layout.rq_depth == 0) return TakeRecv::none;
   const std::uint32_t tail = qp.page->rq_tail.load(std::memory_order_acquire);
   if (tail - qp.rq_done > qp.layout.rq_depth || tail - qp.rq_done < qp.rq_next - qp.rq_done) {
@@ -171,40 +171,45 @@ TakeRecv take_recv(HostState& s, Qp& qp) {
   const std::uint8_t* slot =
       qp.region + qp.layout.rq_offset +
       std::size_t{qp.rq_next & (qp.layout.rq_depth - 1)} * qp.layout.rq_stride;
+  if (!copy_receive(qp, slot, qp.capacity.recv_sge)) return TakeRecv::broken;
+  ++qp.rq_next;
+  return TakeRecv::ok;
+}
+
+bool copy_receive(Qp& qp, const std::uint8_t* slot, std::uint32_t sges_max) {
   RecvWqe wqe;
   std::memcpy(&wqe, slot, sizeof wqe);
-  if (wqe.num_sge > qp.capacity.recv_sge) return TakeRecv::broken;
+  if (wqe.num_sge > sges_max) return false;
   std::memcpy(qp.recv_sges.data(), slot + sizeof wqe, wqe.num_sge * sizeof(Sge));
   qp.recv_wr_id = wqe.wr_id;
   qp.recv_num_sge = wqe.num_sge;
   qp.scatter = {};
   qp.have_recv = true;
-  ++qp.rq_next;
-  return TakeRecv::ok;
+  return true;
 }
 
 WcStatus check_recv(HostState& s, Qp& qp) {
   for (std::uint32_t i = 0; i < qp.recv_num_sge; ++i) {
     const Sge& sge = qp.recv_sges[i];
     Range range;
-    if (sge.length != 0 &&
-        !resolve(s.mrs_, sge.lkey, qp.pd, sge.addr, sge.length, kAccessLocalWrite, range)) {
+    if (sge.length != 0 && !resolve(s.mrs_, sge.lkey, recv_pd(s, qp), sge.addr, sge.length,
+                                    kAccessLocalWrite, range)) {
       return WcStatus::loc_prot_err;
     }
   }
   return WcStatus::success;
 }
 
-WcStatus scatter_payload(HostState& s, Qp& qp, const Sge* sges, std::uint32_t num_sge,
-                         SgeCursor& cursor, const std::uint8_t* bytes, std::uint32_t length,
-                         std::uint32_t psn) {
+WcStatus scatter_payload(HostState& s, Qp& qp, std::uint32_t pd, const Sge* sges,
+                         std::uint32_t num_sge, SgeCursor& cursor, const std::uint8_t* bytes,
+                         std::uint32_t length, std::uint32_t psn) {
   while (length > 0) {
     if (cursor.sge == num_sge) return WcStatus::loc_len_err;
     const Sge& sge = sges[cursor.sge];
     const std::uint32_t take = std::min(length, sge.length - cursor.offset);
     if (take > 0) {
       Range range;
-      if (!resolve(s.mrs_, sge.lkey, qp.pd, sge.addr + cursor.offset, take, kAccessLocalWrite,
+      if (!resolve(s.mrs_, sge.lkey, pd, sge.addr + cursor.offset, take, kAccessLocalWrite,
                    range)) {
         return WcStatus::loc_prot_err;
       }

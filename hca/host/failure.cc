@@ -33,6 +33,8 @@ void enter_error(HostState& s, Qp& qp) {
   release_rate(s, qp, true);
   flush_sends(s, qp);
   flush_recvs(s, qp);
+  // IBA 11.6.3.2 (affiliated events): the SRQ's owner may now destroy the QP without losing one.
+  if (qp.srq != kNone) s.events_.async(qp.client, AsyncEvent::qp_last_wqe_reached, qp.number);
 }
 
 void fail_send(HostState& s, Qp& qp, WcStatus status) {

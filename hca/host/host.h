@@ -44,6 +44,8 @@ struct MrKeys {
   std::uint32_t rkey = 0;
 };
 
+inline constexpr std::uint32_t kNoSrqNumber = ~0u;
+
 struct QpSpec {
   std::uint32_t pd = 0;
   std::uint32_t send_cq = 0;
@@ -51,6 +53,14 @@ struct QpSpec {
   QpType type = QpType::rc;
   bool signal_all = false;
   QpCapacity capacity;
+  std::uint32_t srq = kNoSrqNumber;  // then capacity.recv_wr is 0
+};
+
+struct SrqSpec {
+  std::uint32_t pd = 0;
+  std::uint32_t max_wr = 1;
+  std::uint32_t max_sge = 1;
+  std::uint32_t limit = 0;
 };
 
 class HostState;  // hca/host/state.h
@@ -81,6 +91,12 @@ class Host {
   int resize_cq(ClientId client, std::uint32_t cq, std::uint32_t depth,
                 std::span<std::uint8_t> region);
   int destroy_cq(ClientId client, std::uint32_t cq);
+  // `region` is srq_layout(max_wr, max_sge).bytes long; Host writes its header.
+  OrErrno<std::uint32_t> create_srq(ClientId client, const SrqSpec& spec,
+                                    std::span<std::uint8_t> region);
+  int set_srq_limit(ClientId client, std::uint32_t srq, std::uint32_t limit);
+  OrErrno<SrqSpec> query_srq(ClientId client, std::uint32_t srq) const;
+  int destroy_srq(ClientId client, std::uint32_t srq);
   // `region` is qp_layout(capacity).bytes long; Host writes its header.
   OrErrno<std::uint32_t> create_qp(ClientId client, const QpSpec& spec,
                                    std::span<std::uint8_t> region);

@@ -106,6 +106,7 @@ void free_qp(HostState& s, Qp& qp) {
   unqueue(s, qp);
   --s.cqs_[qp.send_cq].users;
   --s.cqs_[qp.recv_cq].users;
+  if (qp.srq != kNone) --s.srqs_[qp.srq].users;
   --s.pds_[qp.pd].users;
   const std::uint32_t slot = qp.slot;
   s.qps_[slot].reset();
@@ -138,6 +139,7 @@ HostState::HostState(const HostOptions& options, Memory& memory, PacketPort& por
       calendar_(power_budget_pj(options), horizon_cycles_),
       best_effort_calendar_(power_budget_pj(options), horizon_cycles_),
       cqs_(options.cqs_max),
+      srqs_(std::min(options.srqs_max, kMaxSrq)),
       loop_bytes_(kLoopPackets * emu::kPacketBytesMax),
       clients_(options.clients_max),
       pds_(options.pds_max),
@@ -146,6 +148,7 @@ HostState::HostState(const HostOptions& options, Memory& memory, PacketPort& por
   free_qps_ = free_list(qps_, 2);  // 0 and 1 are the management QPs of IBA
   free_mrs_ = free_list(mrs_, 1);  // key 0 is never valid
   free_cqs_ = free_list(cqs_, 0);
+  free_srqs_ = free_list(srqs_, 0);
   free_pds_ = free_list(pds_, 0);
   admission_.connections.resize(qps_.size());
   admission_.free_connections = free_list(admission_.connections, 0);
@@ -181,6 +184,9 @@ void Host::close_client(ClientId client) {
   }
   for (std::uint32_t cq = 0; cq < s.cqs_.size(); ++cq) {
     if (s.cqs_[cq].used && s.cqs_[cq].client == client) destroy_cq(client, cq);
+  }
+  for (std::uint32_t srq = 0; srq < s.srqs_.size(); ++srq) {
+    if (s.srqs_[srq].used && s.srqs_[srq].client == client) destroy_srq(client, srq);
   }
   for (std::uint32_t pd = 0; pd < s.pds_.size(); ++pd) {
     if (s.pds_[pd].used && s.pds_[pd].client == client) destroy_pd(client, pd);
@@ -337,6 +343,10 @@ OrErrno<std::uint32_t> Host::create_qp(ClientId client, const QpSpec& spec,
     return std::unexpected(EOPNOTSUPP);
   }
   if (!within_limits(spec.capacity)) return std::unexpected(EINVAL);
+  if (spec.srq != kNoSrqNumber) {
+    if (const auto srq = query_srq(client, spec.srq); !srq) return std::unexpected(srq.error());
+    if (spec.capacity.recv_wr != 0) return std::unexpected(EINVAL);
+  }
   const QpLayout layout = qp_layout(spec.capacity);
   if (region.size() < layout.bytes) return std::unexpected(EINVAL);
   if (s.free_qps_.empty()) return std::unexpected(ENOMEM);
@@ -352,6 +362,7 @@ OrErrno<std::uint32_t> Host::create_qp(ClientId client, const QpSpec& spec,
   qp->pd = spec.pd;
   qp->send_cq = spec.send_cq;
   qp->recv_cq = spec.recv_cq;
+  qp->srq = spec.srq;
   qp->type = spec.type;
   qp->signal_all = spec.signal_all;
   qp->capacity = spec.capacity;
@@ -364,6 +375,7 @@ OrErrno<std::uint32_t> Host::create_qp(ClientId client, const QpSpec& spec,
   ++pd->users;
   ++send_cq->users;
   ++recv_cq->users;
+  if (spec.srq != kNoSrqNumber) ++s.srqs_[spec.srq].users;
   const std::uint32_t number = qp->number;
   s.qps_[slot] = std::move(qp);
   return number;

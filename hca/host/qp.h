@@ -75,6 +75,7 @@ struct Qp {
   std::uint32_t pd = 0;
   std::uint32_t send_cq = 0;
   std::uint32_t recv_cq = 0;
+  std::uint32_t srq = kNone;  // whose receives it takes, if not its own
   ClientId client = 0;
   QpType type = QpType::rc;
   bool signal_all = false;

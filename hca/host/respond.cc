@@ -70,8 +70,8 @@ bool store_write(HostState& s, Qp& qp, const std::uint8_t* bytes, std::uint32_t 
 
 bool store_send(HostState& s, Qp& qp, const std::uint8_t* bytes, std::uint32_t length,
                 std::uint32_t psn) {
-  const WcStatus status =
-      scatter_payload(s, qp, qp.recv_sges.data(), qp.recv_num_sge, qp.scatter, bytes, length, psn);
+  const WcStatus status = scatter_payload(s, qp, recv_pd(s, qp), qp.recv_sges.data(),
+                                          qp.recv_num_sge, qp.scatter, bytes, length, psn);
   if (status == WcStatus::success) return true;
   refuse_recv(s, qp, psn,
               status == WcStatus::loc_len_err ? NakCode::invalid_request

@@ -21,6 +21,7 @@
 #include "hca/host/key.h"
 #include "hca/host/power.h"
 #include "hca/host/qp.h"
+#include "hca/host/srq.h"
 
 namespace hca {
 
@@ -82,6 +83,7 @@ class HostState {
   Burst burst_;
   Settlement settlement_;
   std::vector<Cq> cqs_;
+  std::vector<Srq> srqs_;
 
   // Own packet memory for traffic within the node.
   std::vector<std::uint8_t> loop_bytes_;
@@ -96,6 +98,7 @@ class HostState {
   std::vector<std::uint32_t> free_qps_;
   std::vector<std::uint32_t> free_mrs_;
   std::vector<std::uint32_t> free_cqs_;
+  std::vector<std::uint32_t> free_srqs_;
   std::vector<std::uint32_t> free_pds_;
   std::vector<std::uint16_t> qp_generations_;
   std::array<std::uint32_t, emu::kClassCount> lane_draws_{};
@@ -160,11 +163,17 @@ void finish_message(HostState& s, Qp& qp, const Arrival& arrival, const emu::Par
 // Receive work requests, shared by respond and datagram.
 enum class TakeRecv : std::uint8_t { ok, none, broken };
 TakeRecv take_recv(HostState& s, Qp& qp);
+TakeRecv take_shared(HostState& s, Qp& qp);  // srq.cc
+// A slot of either queue becomes the QP's receive; false: its list is longer than it may be.
+bool copy_receive(Qp& qp, const std::uint8_t* slot, std::uint32_t sges_max);
+inline std::uint32_t recv_pd(const HostState& s, const Qp& qp) {
+  return qp.srq == kNone ? qp.pd : s.srqs_[qp.srq].pd;
+}
 WcStatus check_recv(HostState& s, Qp& qp);  // keys of the taken one
 // Copies payload to the place where the list stands; false: longer than the list.
-WcStatus scatter_payload(HostState& s, Qp& qp, const Sge* sges, std::uint32_t num_sge,
-                         SgeCursor& cursor, const std::uint8_t* bytes, std::uint32_t length,
-                         std::uint32_t psn);
+WcStatus scatter_payload(HostState& s, Qp& qp, std::uint32_t pd, const Sge* sges,
+                         std::uint32_t num_sge, SgeCursor& cursor, const std::uint8_t* bytes,
+                         std::uint32_t length, std::uint32_t psn);
 void complete_recv(HostState& s, Qp& qp, WcStatus status, const Cqe& cqe, bool solicited);
 
 // ---- arrival.cc ----

@@ -61,8 +61,9 @@ bool store(HostState& s, Qp& qp, const emu::ParsedPacket& packet, const std::uin
     }
     return true;
   }
-  const WcStatus status = scatter_payload(s, qp, qp.recv_sges.data(), qp.recv_num_sge, qp.scatter,
-                                          bytes, length, packet.headers.bth.psn);
+  const WcStatus status =
+      scatter_payload(s, qp, recv_pd(s, qp), qp.recv_sges.data(), qp.recv_num_sge, qp.scatter,
+                      bytes, length, packet.headers.bth.psn);
   if (status == WcStatus::success) return true;
   complete_recv(s, qp, status, Cqe{}, true);
   enter_error(s, qp);

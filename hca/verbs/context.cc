@@ -39,6 +39,9 @@ void fill_device(const NodePage& node, ibv_device_attr& a) {
   a.max_cqe = static_cast<int>(kMaxCqe);
   a.max_mr = static_cast<int>(kMaxMr);
   a.max_pd = static_cast<int>(kMaxPd);
+  a.max_srq = static_cast<int>(kMaxSrq);
+  a.max_srq_wr = static_cast<int>(kMaxSrqWr);
+  a.max_srq_sge = static_cast<int>(kMaxSge);
   a.max_qp_rd_atom = a.max_qp_init_rd_atom = static_cast<int>(kMaxRdAtomic);
   a.max_res_rd_atom = static_cast<int>(kMaxRdAtomic * kMaxQp);
   a.atomic_cap = IBV_ATOMIC_NONE;
@@ -143,10 +146,6 @@ int compat_query_port(ibv_context* context, std::uint8_t port, _compat_ibv_port_
 ibv_mw* alloc_mw(ibv_pd*, ibv_mw_type) { return null_with(EOPNOTSUPP); }
 int bind_mw(ibv_qp*, ibv_mw*, ibv_mw_bind*) { return EOPNOTSUPP; }
 int dealloc_mw(ibv_mw*) { return EOPNOTSUPP; }
-int post_srq_recv(ibv_srq*, ibv_recv_wr* wr, ibv_recv_wr** bad_wr) {
-  if (bad_wr != nullptr) *bad_wr = wr;
-  return EOPNOTSUPP;
-}
 int close_xrcd(ibv_xrcd*) { return EOPNOTSUPP; }
 
 }  // namespace

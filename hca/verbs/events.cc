@@ -32,6 +32,10 @@ bool is_qp_event(const ibv_async_event& event) {
   return false;
 }
 
+bool is_srq_event(const ibv_async_event& event) {
+  return same(event, IBV_EVENT_SRQ_ERR) || same(event, IBV_EVENT_SRQ_LIMIT_REACHED);
+}
+
 // Fills the element and counts the event; false: its object is gone, nobody may hear of it.
 bool attach_object(Context& context, std::uint32_t number, ibv_async_event& event) {
   const std::lock_guard lock(context.table_lock);
@@ -39,6 +43,11 @@ bool attach_object(Context& context, std::uint32_t number, ibv_async_event& even
     const auto it = context.qps.find(number);
     if (it == context.qps.end()) return false;
     event.element.qp = base(it->second);
+    ++it->second->async_events;
+  } else if (is_srq_event(event)) {
+    const auto it = context.srqs.find(number);
+    if (it == context.srqs.end()) return false;
+    event.element.srq = it->second;
     ++it->second->async_events;
   } else if (same(event, IBV_EVENT_CQ_ERR)) {
     const auto it = context.cqs.find(number);
@@ -194,6 +203,9 @@ void ibv_ack_async_event(ibv_async_event* event) {
   if (is_qp_event(*event)) {
     ibv_qp* qp = event->element.qp;
     acknowledge(qp->mutex, qp->cond, qp->events_completed, 1);
+  } else if (is_srq_event(*event)) {
+    ibv_srq* srq = event->element.srq;
+    acknowledge(srq->mutex, srq->cond, srq->events_completed, 1);
   } else if (same(*event, IBV_EVENT_CQ_ERR)) {
     ibv_cq* cq = event->element.cq;
     acknowledge(cq->mutex, cq->cond, cq->async_events_completed, 1);

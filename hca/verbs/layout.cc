@@ -21,6 +21,7 @@ static_assert(offsetof(verbs_context, sz) + sizeof(std::size_t) ==
 static_assert(sizeof(verbs_context) == 648);
 static_assert(sizeof(ibv_qp) == 160 && offsetof(ibv_qp, qp_num) == 52 &&
               offsetof(ibv_qp, state) == 56);
+static_assert(sizeof(ibv_srq) == 128 && offsetof(ibv_srq, handle) == 24);
 static_assert(sizeof(ibv_cq) == 128 && offsetof(ibv_cq, cqe) == 28);
 static_assert(offsetof(ibv_cq_ex, status) == 132 && offsetof(ibv_cq_ex, start_poll) == 144 &&
               offsetof(ibv_cq_ex, mutex) == offsetof(ibv_cq, mutex) &&
@@ -74,6 +75,7 @@ static_assert(same(AsyncEvent::cq_err, IBV_EVENT_CQ_ERR) &&
               same(AsyncEvent::qp_fatal, IBV_EVENT_QP_FATAL) &&
               same(AsyncEvent::device_fatal, IBV_EVENT_DEVICE_FATAL) &&
               same(AsyncEvent::port_active, IBV_EVENT_PORT_ACTIVE) &&
+              same(AsyncEvent::srq_limit_reached, IBV_EVENT_SRQ_LIMIT_REACHED) &&
               same(AsyncEvent::qp_last_wqe_reached, IBV_EVENT_QP_LAST_WQE_REACHED));
 
 }  // namespace hca

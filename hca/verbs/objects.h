@@ -43,6 +43,7 @@ struct Device : ibv_device {
 
 struct Cq;
 struct Qp;
+struct Srq;
 
 struct Context : verbs_context {
   Device* home = nullptr;
@@ -54,6 +55,7 @@ struct Context : verbs_context {
   std::mutex table_lock;
   std::unordered_map<std::uint32_t, Cq*> cqs;
   std::unordered_map<std::uint32_t, Qp*> qps;
+  std::unordered_map<std::uint32_t, Srq*> srqs;
   bool fatal_told = false;     // DEVICE_FATAL was delivered
   bool queues_failed = false;  // hcad has gone, and every QP is in ERR
 
@@ -91,6 +93,22 @@ struct Cq : ibv_cq_ex {
   CqPage& page() const { return *reinterpret_cast<CqPage*>(region.data()); }
   Cqe& slot(std::uint32_t index) const {
     return reinterpret_cast<Cqe*>(region.data() + sizeof(CqPage))[index & (depth - 1)];
+  }
+};
+
+struct Srq : ibv_srq {
+  std::uint32_t number = 0;
+  std::mutex lock;
+  emu::Region region;
+  SrqLayout layout{};
+  std::uint32_t max_sge = 0;
+  std::uint32_t tail = 0;          // under lock
+  std::uint32_t async_events = 0;  // got; under Context::table_lock
+
+  SrqPage& page() const { return *reinterpret_cast<SrqPage*>(region.data()); }
+  std::byte* slot(std::uint32_t index) const {
+    return region.data() + sizeof(SrqPage) +
+           std::size_t{index & (layout.depth - 1)} * layout.stride;
   }
 };
 
@@ -165,6 +183,7 @@ int modify_qp_rate_limit(ibv_qp* qp, ibv_qp_rate_limit_attr* attributes);
 int poll_cq(ibv_cq* cq, int count, ibv_wc* completions);
 int req_notify_cq(ibv_cq* cq, int solicited_only);
 int post_send(ibv_qp* qp, ibv_send_wr* wr, ibv_send_wr** bad_wr);
+int post_srq_recv(ibv_srq* srq, ibv_recv_wr* wr, ibv_recv_wr** bad_wr);
 int post_recv(ibv_qp* qp, ibv_recv_wr* wr, ibv_recv_wr** bad_wr);
 
 // ---- death.cc: hcad has gone ----

@@ -199,7 +199,7 @@ int post_recv(ibv_qp* base_qp, ibv_recv_wr* wr, ibv_recv_wr** bad_wr) {
   const std::lock_guard lock(qp.recv_lock);
   const std::uint32_t first = qp.rq_tail;
   int error = to_context(base_qp->context)->link().abandoned() ? EIO : 0;
-  if (error == 0 && base_qp->state == IBV_QPS_RESET) error = EINVAL;
+  if (error == 0 && (base_qp->state == IBV_QPS_RESET || base_qp->srq != nullptr)) error = EINVAL;
   while (error == 0 && wr != nullptr) {
     error = put_receive(qp, *wr);
     if (error == 0) wr = wr->next;

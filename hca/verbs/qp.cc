@@ -104,7 +104,6 @@ int check_init(const ibv_qp_init_attr_ex& init) {
   if (init.qp_type != IBV_QPT_RC && init.qp_type != IBV_QPT_UC && init.qp_type != IBV_QPT_UD) {
     return EOPNOTSUPP;
   }
-  if (init.srq != nullptr) return EOPNOTSUPP;
   if (init.pd == nullptr || init.send_cq == nullptr || init.recv_cq == nullptr) return EINVAL;
   const ibv_qp_cap& cap = init.cap;
   if (cap.max_send_wr > kMaxQpWr || cap.max_recv_wr > kMaxQpWr || cap.max_send_sge > kMaxSge ||
@@ -134,9 +133,10 @@ int destroy_at_hcad(Context& context, std::uint32_t qp_num) {
 }
 
 // A capacity of nothing still has a slot or a list entry: programs say 0 for "whatever is least".
-void set_capacity(const ibv_qp_cap& cap, ControlQp& qp) {
+void set_capacity(const ibv_qp_cap& cap, const ibv_srq* srq, ControlQp& qp) {
   qp.send_wr = std::max<std::uint32_t>(cap.max_send_wr, 1);
-  qp.recv_wr = std::max<std::uint32_t>(cap.max_recv_wr, 1);
+  qp.recv_wr = srq != nullptr ? 0 : std::max<std::uint32_t>(cap.max_recv_wr, 1);
+  qp.srq = srq != nullptr ? static_cast<const Srq*>(srq)->number : kNoSrq;
   qp.send_sge = std::max<std::uint32_t>(cap.max_send_sge, 1);
   qp.recv_sge = std::max<std::uint32_t>(cap.max_recv_sge, 1);
   qp.inline_bytes = cap.max_inline_data;
@@ -152,7 +152,7 @@ Qp* create(ibv_context* base_context, ibv_qp_init_attr_ex& init) {
   request.number = init.pd->handle;
   request.qp.send_cq = to_cq(init.send_cq)->number;
   request.qp.recv_cq = to_cq(init.recv_cq)->number;
-  set_capacity(init.cap, request.qp);
+  set_capacity(init.cap, init.srq, request.qp);
   request.qp.type = static_cast<QpType>(init.qp_type);
   request.qp.signal_all = init.sq_sig_all != 0 ? 1 : 0;
   Answered answered;
@@ -169,6 +169,7 @@ Qp* create(ibv_context* base_context, ibv_qp_init_attr_ex& init) {
   b.pd = init.pd;
   b.send_cq = init.send_cq;
   b.recv_cq = init.recv_cq;
+  b.srq = init.srq;
   b.handle = b.qp_num = number;
   b.state = IBV_QPS_RESET;
   b.qp_type = init.qp_type;
@@ -302,6 +303,7 @@ int ibv_query_qp(ibv_qp* base_qp, ibv_qp_attr* attributes, int, ibv_qp_init_attr
   init->qp_context = base_qp->qp_context;
   init->send_cq = base_qp->send_cq;
   init->recv_cq = base_qp->recv_cq;
+  init->srq = base_qp->srq;
   init->cap = qp->capacity;
   init->qp_type = base_qp->qp_type;
   init->sq_sig_all = qp->signal_all ? 1 : 0;

@@ -1,15 +1,10 @@
-// What this device does not have: shared receive queues, multicast. Each refuses as the man page
+// What this device does not have: multicast. Each refuses as the man page
 // says, and forking is always safe, because hcad needs no page of ours to stay where it is.
 #include "hca/verbs/objects.h"
 
 using namespace hca;
 
 extern "C" {
-
-ibv_srq* ibv_create_srq(ibv_pd*, ibv_srq_init_attr*) { return null_with(EOPNOTSUPP); }
-int ibv_modify_srq(ibv_srq*, ibv_srq_attr*, int) { return EOPNOTSUPP; }
-int ibv_query_srq(ibv_srq*, ibv_srq_attr*) { return EOPNOTSUPP; }
-int ibv_destroy_srq(ibv_srq*) { return EOPNOTSUPP; }
 
 int ibv_attach_mcast(ibv_qp*, const ibv_gid*, std::uint16_t) { return EOPNOTSUPP; }
 int ibv_detach_mcast(ibv_qp*, const ibv_gid*, std::uint16_t) { return EOPNOTSUPP; }

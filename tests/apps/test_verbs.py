@@ -90,10 +90,11 @@ def test_pingpong_with_the_dropin(cluster2: Cluster, program: str) -> None:
     assert_done(pingpong(cluster2, [program, "-n", "200", "-e"], next(PORTS), dropin=True))
 
 
-@pytest.mark.parametrize("program", ["ibv_srq_pingpong"])
-def test_what_is_not_there_is_refused(cluster2: Cluster, program: str) -> None:
-    done = cluster2.exec("n0", [program], timeout=20)
-    assert done.returncode == 1 and "Couldn't create" in done.stderr
+@pytest.mark.parametrize("flags", [
+    [], ["-e"], ["-q", "4"], ["-e", "-q", "16", "-s", "20000"], ["-g", "0", "-c"],
+], ids="_".join)  # fmt: skip
+def test_srq_pingpong(cluster2: Cluster, flags: list[str]) -> None:
+    assert_done(pingpong(cluster2, ["ibv_srq_pingpong", "-n", "200", *flags], next(PORTS)))
 
 
 def test_without_a_node_a_program_finds_no_device(cluster2: Cluster) -> None:
@@ -199,6 +200,18 @@ def test_perftest(cluster2: Cluster, program: str, service: str) -> None:
     )
     assert client.returncode == 0 and server_code == 0, client.stdout + server_said
     assert re.search(r"^ 1024 +100 ", client.stdout, re.MULTILINE)
+
+
+@pytest.mark.parametrize("flags", [
+    ["--use-srq", "-q", "4"], ["-q", "8", "-b"], ["-e"], ["-S", "1"], ["-I", "64", "-s", "64"],
+    ["-c", "UD", "-b"], ["-c", "UC", "-e"], ["-r", "1", "-Q", "1"],
+], ids="_".join)  # fmt: skip
+def test_perftest_options(cluster2: Cluster, flags: list[str]) -> None:
+    client, server_said, server_code = pingpong(
+        cluster2, ["ib_send_bw", "-F", "-n", "50", *flags], next(PORTS)
+    )
+    assert client.returncode == 0 and server_code == 0, client.stdout + server_said
+    assert re.search(r"^ \d+ +\d+ ", client.stdout, re.MULTILINE)
 
 
 def test_perftest_by_the_extended_calls(make_cluster: Callable[..., Cluster]) -> None:

@@ -8,6 +8,16 @@
 
 namespace sim {
 
+namespace {
+
+void put_receive(std::uint8_t* slot, std::uint64_t wr_id, std::span<const hca::Sge> sges) {
+  const hca::RecvWqe wqe{wr_id, static_cast<std::uint32_t>(sges.size()), 0};
+  std::memcpy(slot, &wqe, sizeof wqe);
+  if (!sges.empty()) std::memcpy(slot + sizeof wqe, sges.data(), sges.size_bytes());
+}
+
+}  // namespace
+
 bool LocalMemory::gone(hca::ClientId client) const {
   return std::find(ended_.begin(), ended_.end(), client) != ended_.end();
 }
@@ -84,19 +94,41 @@ Completions App::make_cq(std::uint32_t depth) {
 }
 
 Queue App::make_qp(hca::QpType type, const Completions& send_cq, const Completions& recv_cq,
-                   const hca::QpCapacity& capacity, bool signal_all) {
+                   const hca::QpCapacity& capacity, bool signal_all, std::uint32_t srq) {
   Queue queue;
   queue.type = type;
   queue.capacity = capacity;
   queue.layout = hca::qp_layout(capacity);
   queue.region = ring_memory(queue.layout.bytes);
-  const auto number =
-      host_.create_qp(client_, {pd_, send_cq.number, recv_cq.number, type, signal_all, capacity},
-                      {queue.region, queue.layout.bytes});
+  const auto number = host_.create_qp(
+      client_, {pd_, send_cq.number, recv_cq.number, type, signal_all, capacity, srq},
+      {queue.region, queue.layout.bytes});
   CHECK(number.has_value());
   queue.number = *number;
   queue.page = reinterpret_cast<hca::QpPage*>(queue.region);
   return queue;
+}
+
+Shared App::make_srq(std::uint32_t max_wr, std::uint32_t max_sge, std::uint32_t limit) {
+  Shared srq;
+  srq.layout = hca::srq_layout(max_wr, max_sge);
+  srq.region = ring_memory(srq.layout.bytes);
+  const auto number =
+      host_.create_srq(client_, {pd_, max_wr, max_sge, limit}, {srq.region, srq.layout.bytes});
+  CHECK(number.has_value());
+  srq.number = *number;
+  srq.page = reinterpret_cast<hca::SrqPage*>(srq.region);
+  return srq;
+}
+
+int App::post_shared(Shared& srq, std::uint64_t wr_id, std::span<const hca::Sge> sges) {
+  const std::uint32_t tail = srq.page->tail.load(std::memory_order_relaxed);
+  if (tail - srq.page->head.load(std::memory_order_acquire) >= srq.layout.depth) return ENOMEM;
+  put_receive(srq.region + sizeof(hca::SrqPage) +
+                  std::size_t{tail & (srq.layout.depth - 1)} * srq.layout.stride,
+              wr_id, sges);
+  srq.page->tail.store(tail + 1, std::memory_order_release);
+  return 0;
 }
 
 int App::modify(const Queue& queue, hca::QpAttributes attributes, std::uint32_t mask,
@@ -209,11 +241,9 @@ int App::post_recv(Queue& queue, std::uint64_t wr_id, std::span<const hca::Sge> 
   if (tail - queue.page->rq_head.load(std::memory_order_acquire) >= queue.layout.rq_depth) {
     return ENOMEM;
   }
-  hca::RecvWqe wqe{wr_id, static_cast<std::uint32_t>(sges.size()), 0};
-  std::uint8_t* slot = queue.region + queue.layout.rq_offset +
-                       std::size_t{tail & (queue.layout.rq_depth - 1)} * queue.layout.rq_stride;
-  std::memcpy(slot, &wqe, sizeof wqe);
-  if (!sges.empty()) std::memcpy(slot + sizeof wqe, sges.data(), sges.size_bytes());
+  put_receive(queue.region + queue.layout.rq_offset +
+                  std::size_t{tail & (queue.layout.rq_depth - 1)} * queue.layout.rq_stride,
+              wr_id, sges);
   queue.page->rq_tail.store(tail + 1, std::memory_order_seq_cst);
   return 0;
 }

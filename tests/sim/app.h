@@ -42,6 +42,13 @@ struct Queue {
   std::uint32_t credit_used = 0;
 };
 
+struct Shared {  // an SRQ
+  std::uint32_t number = 0;
+  hca::SrqLayout layout{};
+  hca::SrqPage* page = nullptr;
+  std::uint8_t* region = nullptr;
+};
+
 struct Completions {
   std::uint32_t number = 0;
   hca::CqPage* page = nullptr;
@@ -96,7 +103,10 @@ class App {
   hca::MrKeys reg(void* bytes, std::size_t length, std::uint32_t access, bool mapped = true);
   Completions make_cq(std::uint32_t depth);
   Queue make_qp(hca::QpType type, const Completions& send_cq, const Completions& recv_cq,
-                const hca::QpCapacity& capacity, bool signal_all = false);
+                const hca::QpCapacity& capacity, bool signal_all = false,
+                std::uint32_t srq = hca::kNoSrqNumber);
+  Shared make_srq(std::uint32_t max_wr, std::uint32_t max_sge, std::uint32_t limit = 0);
+  static int post_shared(Shared& srq, std::uint64_t wr_id, std::span<const hca::Sge> sges);
   int connect(const Queue& queue, const Path& path, emu::Cycle now);  // RESET -> RTS
   int ready_ud(const Queue& queue, std::uint32_t qkey, emu::Cycle now);
   int modify(const Queue& queue, hca::QpAttributes attributes, std::uint32_t mask, emu::Cycle now);
