@@ -55,6 +55,7 @@ struct NetworkConfig {
   std::uint32_t flit_bits = 128;
   std::uint32_t num_vcs = 16;
   std::uint32_t vc_buf_size = 10;          // flits
+  std::uint32_t alloc_iters = 2;           // rounds of the crossbar's allocator in a cycle
   std::uint32_t packet_size = 40;          // flits of a full RC packet
   std::uint32_t control_packet_size = 10;  // flits of a probe, answer or release
   std::uint32_t link_delay = 1;            // cycles

@@ -4,7 +4,9 @@
 // sender, read and cleared by the receiver in the cycle of arrival.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 #include "emu/lane/planes.h"
 
@@ -19,7 +21,9 @@ struct alignas(64) Box {
 };
 
 // Where the ports of a unit lead: peer unit and its port. A unit is a router or a group of HCAs.
+// The peer of a port that leads nowhere is a box of its own that nobody reads.
 struct Outlet {
+  std::uint32_t word[kPortsMax];  // bytes from a row's start to the peer's word for flits
   std::uint16_t unit[kPortsMax];
   std::uint8_t port[kPortsMax];
   std::uint8_t connected;  // bit p: port p leads somewhere
@@ -29,20 +33,28 @@ struct Outlet {
 // Nothing arrives.
 inline bool quiet(const Box& box) { return !any(box.flits | box.credits); }
 
+inline void lead_to(Outlet& outlet, unsigned port, unsigned unit, unsigned peer_port) {
+  outlet.unit[port] = static_cast<std::uint16_t>(unit);
+  outlet.port[port] = static_cast<std::uint8_t>(peer_port);
+  outlet.word[port] = static_cast<std::uint32_t>(unit * sizeof(Box) + offsetof(Box, flits) +
+                                                 peer_port * sizeof(std::uint16_t));
+}
+
 // Puts this cycle's flits and credits on the links. `slot` is the wheel's row of the arrival cycle.
+// Every word has one writer, so words without a flit are written too: no branch.
 inline void emit(Box* slot, const Outlet& out, Lanes8 flits, Lanes8 credits) {
   if (out.aligned) {
     slot[out.unit[0]].flits = flits;
     slot[out.unit[0]].credits = credits;
     return;
   }
-  for (unsigned ports = ports_of(flits); ports != 0; ports &= ports - 1) {
-    const unsigned p = first_bit(ports);
-    slot[out.unit[p]].flits[out.port[p]] = flits[p];
-  }
-  for (unsigned ports = ports_of(credits); ports != 0; ports &= ports - 1) {
-    const unsigned p = first_bit(ports);
-    slot[out.unit[p]].credits[out.port[p]] = credits[p];
+  auto* row = reinterpret_cast<unsigned char*>(slot);
+#pragma GCC unroll 8
+  for (unsigned p = 0; p < kPortsMax; ++p) {
+    unsigned char* word = row + out.word[p];
+    const std::uint16_t pair[2] = {flits[p], credits[p]};
+    std::memcpy(word, &pair[0], sizeof pair[0]);
+    std::memcpy(word + offsetof(Box, credits) - offsetof(Box, flits), &pair[1], sizeof pair[1]);
   }
 }
 

@@ -36,38 +36,93 @@ constexpr std::uint16_t aged_stamp(std::uint16_t stamp, std::uint64_t moved) {
   return stamp > moved ? static_cast<std::uint16_t>(stamp - moved) : std::uint16_t{1};
 }
 
-// What a scheduler proposes for a port: a lane and how urgent it is. No lane: key kNoStamp.
-struct Pick {
-  std::uint32_t bits;  // key | lane << 16
-  std::uint32_t key() const { return bits & 0xffffU; }
-  std::uint32_t lane() const { return bits >> 16; }
+// What a scheduler proposes for each of eight ports: a lane and how urgent it is. No lane: the word
+// of `lanes` is 0, the key kNoStamp.
+struct Picks {
+  Lanes8 keys;
+  Lanes8 lanes;  // at most one a word
 };
-inline constexpr Pick kNoPick{kNoStamp};
 
-// The eligible lane with the smallest of 16 stamps, the lowest lane of equals. `stamps` is
-// 16-aligned.
-inline Pick smallest_stamp(const std::uint16_t* stamps, LaneMask eligible) {
+// Stamps of all lanes of eight ports: [lane][port].
+using StampRows = std::array<std::uint16_t, kLaneSlots>;
+
+inline Lanes8 smaller(Lanes8 a, Lanes8 b) {
 #if defined(__SSE4_1__)
-  const __m128i low_bits = _mm_setr_epi16(1, 2, 4, 8, 16, 32, 64, 128);
-  const __m128i high_bits = _mm_slli_epi16(low_bits, 8);
-  const __m128i mask = _mm_set1_epi16(static_cast<short>(eligible));
-  const __m128i zero = _mm_setzero_si128();
-  const auto* v = reinterpret_cast<const __m128i*>(stamps);
-  const __m128i no_low = _mm_cmpeq_epi16(_mm_and_si128(mask, low_bits), zero);
-  const __m128i no_high = _mm_cmpeq_epi16(_mm_and_si128(mask, high_bits), zero);
-  const auto low = static_cast<std::uint32_t>(
-      _mm_cvtsi128_si32(_mm_minpos_epu16(_mm_or_si128(_mm_load_si128(v), no_low))));
-  const auto high = static_cast<std::uint32_t>(
-      _mm_cvtsi128_si32(_mm_minpos_epu16(_mm_or_si128(_mm_load_si128(v + 1), no_high))));
-  return Pick{(high & 0xffffU) < (low & 0xffffU) ? high + (8U << 16) : low};
+  return reinterpret_cast<Lanes8>(
+      _mm_min_epu16(reinterpret_cast<__m128i>(a), reinterpret_cast<__m128i>(b)));
 #else
-  Pick best = kNoPick;
-  for (unsigned bits = eligible; bits != 0; bits &= bits - 1) {
-    const unsigned lane = first_bit(bits);
-    if (stamps[lane] < best.key()) best = Pick{stamps[lane] | lane << 16};
-  }
-  return best;
+  return a < b ? a : b;
+#endif
+}
+inline Lanes8 larger(Lanes8 a, Lanes8 b) {
+#if defined(__SSE4_1__)
+  return reinterpret_cast<Lanes8>(
+      _mm_max_epu16(reinterpret_cast<__m128i>(a), reinterpret_cast<__m128i>(b)));
+#else
+  return a < b ? b : a;
+#endif
+}
+// Sum, or 65535 where it does not fit.
+inline Lanes8 add_saturated(Lanes8 a, Lanes8 b) {
+#if defined(__SSE2__)
+  return reinterpret_cast<Lanes8>(
+      _mm_adds_epu16(reinterpret_cast<__m128i>(a), reinterpret_cast<__m128i>(b)));
+#else
+  const Lanes8 sum = a + b;
+  return sum | reinterpret_cast<Lanes8>(sum < a);
 #endif
 }
 
+// Of each port the eligible lane with the smallest stamp, the lowest lane of equals.
+template <Isa kIsa>
+inline Picks smallest_stamps(const StampRows& stamps, Lanes8 eligible) {
+  const auto* row = reinterpret_cast<const Lanes8*>(stamps.data());
+  Lanes8 keys = ~kNoLanes8;
+#pragma GCC unroll 16
+  for (unsigned v = 0; v < kVlCount; ++v)
+    keys = smaller(keys, row[v] | zero_words(eligible & kLaneBits.of[v]));
+  Lanes8 lanes = kNoLanes8;
+#pragma GCC unroll 16
+  for (unsigned v = 0; v < kVlCount; ++v)
+    lanes |= reinterpret_cast<Lanes8>(row[v] == keys) & kLaneBits.of[v];
+  return {keys, lowest_lanes(lanes & eligible)};
+}
+
+// Flits arrive on `lanes`: aux <- next_stamp(now, aux, vtick), which is also the stamp at the head
+// of those lanes that are in `fresh`.
+template <Isa kIsa>
+inline void stamp_arrivals(StampRows& aux, StampRows& heads, const StampRows& vticks, Lanes8 lanes,
+                           Lanes8 fresh, std::uint32_t now) {
+  const Lanes8 now8 = spread(now);
+  const Lanes8 limit = spread(now + kStampHorizon);
+  auto* a = reinterpret_cast<Lanes8*>(aux.data());
+  auto* h = reinterpret_cast<Lanes8*>(heads.data());
+  const auto* tick = reinterpret_cast<const Lanes8*>(vticks.data());
+#pragma GCC unroll 16
+  for (unsigned v = 0; v < kVlCount; ++v) {
+    const Lanes8 stamp = smaller(add_saturated(larger(a[v], now8), tick[v]), limit);
+    const Lanes8 others = zero_words(lanes & kLaneBits.of[v]);
+    const Lanes8 behind = zero_words(fresh & kLaneBits.of[v]);
+    a[v] = (a[v] & others) | (stamp & ~others);
+    h[v] = (h[v] & behind) | (stamp & ~behind);
+  }
+}
+
+// stamps <- min(stamps + vticks, limits) on `lanes`.
+template <Isa kIsa>
+inline void advance_stamps(StampRows& stamps, const StampRows& vticks, const StampRows& limits,
+                           Lanes8 lanes) {
+  auto* s = reinterpret_cast<Lanes8*>(stamps.data());
+  const auto* tick = reinterpret_cast<const Lanes8*>(vticks.data());
+  const auto* limit = reinterpret_cast<const Lanes8*>(limits.data());
+#pragma GCC unroll 16
+  for (unsigned v = 0; v < kVlCount; ++v) {
+    const Lanes8 next = smaller(add_saturated(s[v], tick[v]), limit[v]);
+    const Lanes8 others = zero_words(lanes & kLaneBits.of[v]);
+    s[v] = (s[v] & others) | (next & ~others);
+  }
+}
+
 }  // namespace emu
+
+#include "emu/lane/stamp_wide.h"

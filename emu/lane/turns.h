@@ -1,34 +1,34 @@
 // Schedulers that take turns: round robin, and the two-level weighted round robin of InfiniBand VL
-// arbitration (ACP section 3.3, PAPERS.md section 1). One object serves eight ports. Lanes of
-// control go strictly first. `pick` proposes, `granted` is told that the last proposal of the port
-// was taken; how urgent a pick is against other inputs is its key: control 0, high table 1, low 2,
-// no table 3. Called by fabric/router stages 1 and 4, and by hca/wire.
+// arbitration (ACP section 3.3, PAPERS.md section 1). One object serves eight ports, each a word of
+// its vectors. Lanes of control go strictly first. `pick` proposes, `granted` is told which of the
+// last proposals were taken; how urgent a pick is against other inputs is its key: control 0, high
+// table 1, low 2, no table 3. Called by fabric/router stages 1 and 4, and by hca/wire.
 #pragma once
 
 #include <array>
 #include <cstdint>
 
-#include "emu/lane/stamp.h"
+#include "emu/lane/stamps.h"
 
 namespace emu {
 
-// Lanes above `lane`: where a turn goes on.
-constexpr LaneMask lanes_above(unsigned lane) { return static_cast<LaneMask>(0xfffeU << lane); }
-// The first lane of `lanes` in turn; lanes is not empty.
-inline unsigned next_lane(LaneMask lanes, LaneMask above) {
-  const unsigned ahead = unsigned{lanes} & above;
-  return first_bit(ahead != 0 ? ahead : lanes);
+// Lanes above the one that is set: where a turn goes on.
+inline Lanes8 lanes_above(Lanes8 lane) { return ~(lane | (lane - spread(1))); }
+// The first of `lanes` in turn, of every word that has one.
+inline Lanes8 next_lanes(Lanes8 lanes, Lanes8 above) {
+  const Lanes8 ahead = lanes & above;
+  return lowest_lanes(ahead | (lanes & zero_words(ahead)));
 }
-inline Pick make_pick(unsigned key, unsigned lane) { return Pick{key | lane << 16}; }
 
 // The parts of a scheduler that only stamps need.
 struct Unstamped {
-  static constexpr bool kStampsArrivals = false;
-  static constexpr bool kTakesDummies = false;  // grants of lanes that are not there would count
   void set_vtick(unsigned, unsigned, Vtick) {}
   void head(unsigned, unsigned, Vtick) {}
-  void arrive(unsigned, unsigned, std::uint32_t) {}
+  template <Isa>
+  void arrive(Lanes8, Lanes8, std::uint32_t) {}
+  void leave(unsigned) {}
   void front(unsigned, unsigned, Cycle, Cycle, Vtick) {}
+  void tails(Lanes8) {}
   void age(std::uint64_t) {}
 };
 
@@ -36,68 +36,86 @@ class RoundRobin : public Unstamped {
  public:
   void configure(SchedulerKind /*kind*/, const std::array<Vtick, kVlCount>& /*vticks*/,
                  LaneMask control) {
-    control_ = control;
+    control_ = spread(control);
   }
   void set_weights(unsigned, const VlWeights&) {}
 
-  template <bool /*kUrgent*/>
-  Pick pick(unsigned port, LaneMask eligible) const {
-    if (eligible == 0) return kNoPick;
-    const auto urgent = static_cast<LaneMask>(eligible & control_);
-    if (urgent != 0) return make_pick(0, first_bit(urgent));
-    return make_pick(1, next_lane(eligible, above_[port]));
+  template <Isa>
+  Picks pick(Lanes8 eligible) const {
+    const Lanes8 none = zero_words(eligible);
+    return control_first({none | spread(1), next_lanes(eligible, above_)}, eligible, control_);
   }
-  void granted(unsigned port, unsigned lane) {
-    if (((control_ >> lane) & 1U) == 0) above_[port] = lanes_above(lane);
+  template <Isa kIsa>
+  Lanes8 pick_lanes(Lanes8 eligible) const {
+    return pick<kIsa>(eligible).lanes;
   }
-  void granted_slot(unsigned slot) { granted(slot / kLaneStride, slot % kLaneStride); }
-  void granted_tail(unsigned port, unsigned lane) { granted(port, lane); }
+  void granted(Lanes8 lanes) {
+    const Lanes8 moves = lanes & ~control_;
+    const Lanes8 stay = zero_words(moves);
+    above_ = (above_ & stay) | (lanes_above(moves) & ~stay);
+  }
+  template <Isa>
+  void sent(Lanes8 lanes) {
+    granted(lanes);
+  }
 
  private:
-  std::array<LaneMask, kPortsMax> above_{};
-  LaneMask control_ = 0;
+  Lanes8 above_{};
+  Lanes8 control_{};
 };
 
-// One table of weights and what is left of them.
-struct WeightTable {
-  std::array<std::uint16_t, kVlCount> weight{};
-  std::array<std::uint16_t, kVlCount> left{};
-  LaneMask member = 0;  // weight is not 0
-  LaneMask open = 0;    // left is not 0
-  LaneMask above = 0;   // where the turn goes on
-  std::uint8_t turn = 0;
-
-  void load(const std::array<std::uint16_t, kVlCount>& weights) {
-    *this = WeightTable{};
-    weight = weights;
-    for (unsigned v = 0; v < kVlCount; ++v)
-      if (weight[v] != 0) member = static_cast<LaneMask>(member | 1U << v);
-    refill();
-  }
-  unsigned pick(LaneMask waiting, PointerKind pointer) const {
-    if (pointer == PointerKind::slow && ((waiting & open) >> turn & 1U) != 0) return turn;
-    if (pointer == PointerKind::slow) return next_lane(waiting, above);
-    const auto paid = static_cast<LaneMask>(waiting & open);
-    return next_lane(paid != 0 ? paid : waiting, above);
-  }
-  void spend(unsigned lane, PointerKind pointer) {
-    if (pointer == PointerKind::slow && (lane != turn || left[lane] == 0)) {
-      left[lane] = weight[lane];
-    } else if (pointer == PointerKind::fast && left[lane] == 0) {
-      refill();
+// A table of weights for each of eight ports, and what is left of them.
+class WeightTables {
+ public:
+  void load(unsigned port, const std::array<std::uint16_t, kVlCount>& weights) {
+    member_[port] = 0;
+    for (unsigned v = 0; v < kVlCount; ++v) {
+      weight_[lane_slot(port, v)] = weights[v];
+      if (weights[v] != 0) member_[port] |= static_cast<LaneMask>(1U << v);
     }
-    const auto bit = static_cast<LaneMask>(1U << lane);
-    left[lane] = static_cast<std::uint16_t>(left[lane] - 1);
-    open = static_cast<LaneMask>(left[lane] != 0 ? open | bit : open & ~bit);
-    turn = static_cast<std::uint8_t>(lane);
-    above = lanes_above(lane);
+    above_[port] = turn_[port] = 0;
+    refill(port);
+  }
+  Lanes8 member() const { return member_; }
+  // `slow`: words of the ports with a slow pointer.
+  Lanes8 pick(Lanes8 waiting, Lanes8 slow) const {
+    const Lanes8 paid = waiting & open_;
+    const Lanes8 unpaid = zero_words(paid) | slow;
+    const Lanes8 goes_on = paid & turn_ & slow;
+    const Lanes8 next = next_lanes((paid & ~slow) | (waiting & unpaid), above_);
+    return goes_on | (next & zero_words(goes_on));
+  }
+  void spend(Lanes8 lanes, Lanes8 slow) {
+    if (!any(lanes)) return;
+    const Lanes8 new_frame = lanes & ~(open_ | slow);
+    if (any(new_frame)) {
+      for (unsigned bits = ports_of(new_frame); bits != 0; bits &= bits - 1)
+        refill(first_bit(bits));
+    }
+    const Lanes8 new_turn = lanes & slow & ~(turn_ & open_);
+    if (any(new_turn))
+      FlitSlots(new_turn).visit([&](unsigned slot) { left_[slot] = weight_[slot]; });
+    Lanes8 spent = kNoLanes8;
+    FlitSlots(lanes).visit([&](unsigned slot) {
+      if (--left_[slot] == 0) spent |= kOneLane.of[slot];
+    });
+    const Lanes8 stay = zero_words(lanes);
+    open_ = (open_ | lanes) & ~spent;
+    turn_ = (turn_ & stay) | lanes;
+    above_ = (above_ & stay) | (lanes_above(lanes) & ~stay);
   }
 
  private:
-  void refill() {
-    left = weight;
-    open = member;
+  void refill(unsigned port) {
+    for (unsigned v = 0; v < kVlCount; ++v) left_[lane_slot(port, v)] = weight_[lane_slot(port, v)];
+    open_[port] = member_[port];
   }
+  Lanes8 member_{};  // weight is not 0
+  Lanes8 open_{};    // left is not 0
+  Lanes8 above_{};   // where the turn goes on
+  Lanes8 turn_{};    // lane served last
+  std::array<std::uint16_t, kLaneSlots> weight_{};
+  std::array<std::uint16_t, kLaneSlots> left_{};
 };
 
 class TwoLevel : public Unstamped {
@@ -105,64 +123,65 @@ class TwoLevel : public Unstamped {
   void configure(SchedulerKind kind, const std::array<Vtick, kVlCount>& /*vticks*/,
                  LaneMask control) {
     one_level_ = kind == SchedulerKind::wrr;
-    control_ = control;
+    control_ = spread(control);
   }
   void set_weights(unsigned port, const VlWeights& weights) {
-    Port& p = ports_[port];
-    p.high.load(weights.high);
-    p.low.load(one_level_ ? std::array<std::uint16_t, kVlCount>{} : weights.low);
-    p.limit = weights.high_limit;
-    p.pointer = weights.pointer;
-    p.streak = 0;
+    high_.load(port, weights.high);
+    low_.load(port, one_level_ ? std::array<std::uint16_t, kVlCount>{} : weights.low);
+    limit_[port] = weights.high_limit == kLimitUnbounded ? 0xffff : weights.high_limit;
+    slow_[port] = weights.pointer == PointerKind::slow ? 0xffff : 0;
+    streak_[port] = 0;
   }
 
-  template <bool /*kUrgent*/>
-  Pick pick(unsigned port, LaneMask eligible) {
-    Port& p = ports_[port];
-    p.level = Level::none;
-    if (eligible == 0) return kNoPick;
-    const auto urgent = static_cast<LaneMask>(eligible & control_);
-    if (urgent != 0) return make_pick(0, first_bit(urgent));
-    const auto high = static_cast<LaneMask>(eligible & p.high.member);
-    const auto low = static_cast<LaneMask>(eligible & p.low.member);
-    const bool lows_turn = p.limit != kLimitUnbounded && p.streak >= p.limit;
-    p.low_waits = low != 0;
-    if (low != 0 && (high == 0 || lows_turn)) {
-      p.level = Level::low;
-      return make_pick(high != 0 ? 1 : 2, p.low.pick(low, p.pointer));
-    }
-    if (high != 0) {
-      p.level = Level::high;
-      return make_pick(1, p.high.pick(high, p.pointer));
-    }
-    return make_pick(3, first_bit(eligible));
+  template <Isa>
+  Picks pick(Lanes8 eligible) {
+    const Lanes8 high = eligible & high_.member();
+    const Lanes8 low = eligible & low_.member();
+    const Lanes8 no_high = zero_words(high);
+    const Lanes8 no_low = zero_words(low);
+    const Lanes8 lows_turn = reinterpret_cast<Lanes8>(streak_ >= limit_);
+    const Lanes8 urgent = eligible & control_;
+    const Lanes8 not_urgent = zero_words(urgent);
+    take_low_ = ~no_low & (no_high | lows_turn) & not_urgent;
+    take_high_ = ~(no_high | take_low_) & not_urgent;
+    low_waits_ = ~no_low;
+    const Lanes8 no_table = no_high & no_low;
+    const Lanes8 lanes = (low_.pick(low, slow_) & take_low_) |
+                         (high_.pick(high, slow_) & take_high_) |
+                         (lowest_lanes(eligible) & no_table);
+    const Lanes8 one = spread(1);
+    const Lanes8 keys = (take_high_ & one) | (take_low_ & (one + (no_high & one))) |
+                        (no_table & spread(3)) | zero_words(eligible);
+    return control_first({keys, lanes}, eligible, control_);
   }
-  void granted(unsigned port, unsigned lane) {
-    Port& p = ports_[port];
-    if (p.level == Level::low) {
-      p.low.spend(lane, p.pointer);
-      p.streak = 0;
-    } else if (p.level == Level::high) {
-      p.high.spend(lane, p.pointer);
-      p.streak = p.low_waits ? p.streak + 1 : 0;
-    }
+  template <Isa kIsa>
+  Lanes8 pick_lanes(Lanes8 eligible) {
+    return pick<kIsa>(eligible).lanes;
   }
-  void granted_slot(unsigned slot) { granted(slot / kLaneStride, slot % kLaneStride); }
-  void granted_tail(unsigned port, unsigned lane) { granted(port, lane); }
+  void granted(Lanes8 lanes) {
+    high_.spend(lanes & take_high_, slow_);
+    low_.spend(lanes & take_low_, slow_);
+    const Lanes8 stay = zero_words(lanes & (take_high_ | take_low_));
+    const Lanes8 longer = smaller(streak_ + spread(1), spread(kLongStreak));
+    streak_ = (streak_ & stay) | (longer & take_high_ & low_waits_ & ~stay);
+  }
+  template <Isa>
+  void sent(Lanes8 lanes) {
+    granted(lanes);
+  }
 
  private:
-  enum class Level : std::uint8_t { none, high, low };
-  struct Port {
-    WeightTable high;
-    WeightTable low;
-    std::uint32_t streak = 0;  // flits of the high table in a row while the low one waited
-    std::uint8_t limit = kLimitUnbounded;
-    PointerKind pointer = PointerKind::fast;
-    Level level = Level::none;  // of the last pick
-    bool low_waits = false;     // at the last pick
-  };
-  std::array<Port, kPortsMax> ports_{};
-  LaneMask control_ = 0;
+  static constexpr unsigned kLongStreak = 0xfffe;  // longer than any limit, shorter than none
+  WeightTables high_;
+  WeightTables low_;
+  Lanes8 streak_{};  // flits of the high table in a row while the low one waited
+  Lanes8 limit_ = ~kNoLanes8;
+  Lanes8 slow_{};
+  // Of the last pick: which table it was from, and whether the low one waited.
+  Lanes8 take_high_{};
+  Lanes8 take_low_{};
+  Lanes8 low_waits_{};
+  Lanes8 control_{};
   bool one_level_ = false;
 };
 

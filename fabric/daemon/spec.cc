@@ -96,6 +96,7 @@ NetworkSpec network_spec(const emu::Config& config, emu::Cycle start) {
   // What admission has booked must be what real-time packets use: they keep to the probe's way.
   spec.fixed_classes = config.controls.admission ? 0b011 : 0;
   spec.vc_buf_size = static_cast<int>(network.vc_buf_size);
+  spec.alloc_iters = static_cast<int>(network.alloc_iters);
   spec.link_delay = static_cast<int>(network.link_delay);
   spec.scheduler = scheduler_kind(config.qos.scheduler);
   spec.weights = weights_of(config);

@@ -7,8 +7,8 @@ namespace fabric {
 namespace {
 
 void connect(emu::Outlet& outlet, std::size_t port, std::size_t unit, std::size_t peer_port) {
-  outlet.unit[port] = static_cast<std::uint16_t>(unit);
-  outlet.port[port] = static_cast<std::uint8_t>(peer_port);
+  emu::lead_to(outlet, static_cast<unsigned>(port), static_cast<unsigned>(unit),
+               static_cast<unsigned>(peer_port));
   outlet.connected = static_cast<std::uint8_t>(outlet.connected | 1U << port);
 }
 
@@ -27,6 +27,9 @@ Wiring make_wiring(const Graph& graph) {
   wiring.routers = static_cast<int>(graph.routers.size());
   wiring.groups = static_cast<int>((graph.nodes.size() + emu::kPortsMax - 1) / emu::kPortsMax);
   wiring.outlets.resize(static_cast<std::size_t>(wiring.units()));
+  for (emu::Outlet& outlet : wiring.outlets)
+    for (unsigned p = 0; p < emu::kPortsMax; ++p)
+      emu::lead_to(outlet, p, static_cast<unsigned>(wiring.units()), p);
   const std::size_t first_group = graph.routers.size();
   for (std::size_t r = 0; r < graph.routers.size(); ++r) {
     for (std::size_t p = 0; p < graph.routers[r].size(); ++p) {
@@ -51,7 +54,7 @@ Wiring make_wiring(const Graph& graph) {
 }
 
 BoxWheel::BoxWheel(int units, int delay)
-    : units_(static_cast<std::size_t>(units)),
+    : units_(static_cast<std::size_t>(units) + 1),
       mask_(std::bit_ceil(static_cast<std::size_t>(delay) + 1) - 1),
       delay_(delay),
       boxes_(units_ * (mask_ + 1), emu::Box{}) {}

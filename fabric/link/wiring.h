@@ -23,7 +23,7 @@ Wiring make_wiring(const Graph& graph);
 class BoxWheel {
  public:
   BoxWheel(int units, int delay);
-  // Boxes of all units for the flits that arrive in `cycle`.
+  // Boxes of all units, and one for ports that lead nowhere, for the flits that arrive in `cycle`.
   emu::Box* row(emu::Cycle cycle) { return &boxes_[(cycle & mask_) * units_]; }
   const emu::Box* row(emu::Cycle cycle) const { return &boxes_[(cycle & mask_) * units_]; }
   int delay() const { return delay_; }

@@ -55,7 +55,7 @@ unsigned choose_by_load(const State& r, std::span<const Choice> choices,
   for (const Choice& choice : choices.subspan(adaptive ? 1 : 0)) {
     const unsigned lane = r.ways.out_lane(choice, message);
     const bool taken =
-        r.owner[lane] != kNoLane || ((claimed[choice.port] >> (lane % emu::kLaneStride)) & 1U) != 0;
+        r.owner[lane] != kNoLane || ((claimed[choice.port] >> emu::vl_of_slot(lane)) & 1U) != 0;
     if (adaptive && taken) continue;
     // Messages on their way to the port; a lane that nobody has goes before all others.
     const unsigned load = lanes_set(r.from[choice.port]) +
@@ -74,7 +74,7 @@ unsigned choose_output(const State& r, const hca::Message& message, emu::Lanes8&
   const unsigned lane = choices.size() == 1 || r.ways.keeps_to_fixed(message)
                             ? r.ways.out_lane(choices[0], message)
                             : choose_by_load(r, choices, message, claimed);
-  claimed[lane / emu::kLaneStride] |= static_cast<std::uint16_t>(1U << (lane % emu::kLaneStride));
+  claimed[emu::port_of_slot(lane)] |= static_cast<std::uint16_t>(1U << emu::vl_of_slot(lane));
   return lane;
 }
 

@@ -1,5 +1,6 @@
-// The engine for one pair of schedulers: InputScheduler at the crossbar inputs, SourceScheduler at
-// the HCAs. Instantiated by engine_*.cc; seen by others as Network::Impl.
+// The engine for one pair of schedulers, InputScheduler at the crossbar inputs, SourceScheduler at
+// the HCAs, and for buffers of less than 2^kPlanes flits. Instantiated by engine_*.cc; seen by
+// others as Network::Impl.
 #pragma once
 
 #include <memory>
@@ -13,57 +14,60 @@
 
 namespace fabric {
 
-template <class InputScheduler, class SourceScheduler>
+template <int kPlanes, class InputScheduler, class SourceScheduler>
 class Engine final : public Network::Impl {
  public:
   Engine(const NetworkSpec& network_spec, Graph network_graph, ControlHook* control_hook)
       : Impl(network_spec, std::move(network_graph), control_hook),
         control_(emu::spread(spec.lanes_of_class[0])),
-        routers_(graph.routers.size()) {
+        routers_(graph.routers.size()),
+        busy_(graph.routers.size(), 0) {
     for (std::size_t r = 0; r < routers_.size(); ++r) set_up(r);
+    groups_.reserve(static_cast<std::size_t>(wiring.groups));
     for (int g = 0; g < wiring.groups; ++g) {
       const auto first = static_cast<unsigned>(g * emu::kPortsMax);
       const auto count =
           std::min<unsigned>(emu::kPortsMax, static_cast<unsigned>(graph.nodes.size()) - first);
-      groups_.push_back(
-          std::make_unique<Group>(first, count, static_cast<unsigned>(spec.vc_buf_size),
-                                  spec.answer_flits, spec.lanes_of_class[0], messages, events));
-      configure(groups_.back()->scheduler());
+      groups_.emplace_back(first, count, static_cast<unsigned>(spec.vc_buf_size), spec.answer_flits,
+                           messages, events);
+      configure(groups_.back().scheduler());
     }
   }
 
   void step(emu::Cycle cycles) override {
 #if defined(__x86_64__)
-    if (has_v3_ && !spec.portable) return step_v3(cycles);
+    if (isa_ == emu::Isa::avx512) return step_avx512(cycles);
+    if (isa_ == emu::Isa::avx2) return step_avx2(cycles);
 #endif
-    run(cycles);
+    run<emu::Isa::base>(cycles);
   }
   void ready(hca::MessageId id) override {
     ++events.live;
-    groups_[messages[id].src / emu::kPortsMax]->ready(id, now);
+    groups_[messages[id].src / emu::kPortsMax].ready(id, now);
   }
   void age(std::uint64_t moved) override {
     for (auto& router : routers_) {
       router.scheduler.age(moved);
-      RouterState& r = router.state;
+      State& r = router.state;
       for (unsigned p = 0; p < emu::kPortsMax; ++p) r.wait_cycles[p] += r.recent_wait[p];
       r.recent_wait = emu::kNoLanes8;
     }
     for (auto& group : groups_) {
-      group->age(moved);
-      group->flush_counters();
+      group.age(moved);
+      group.flush_counters();
     }
   }
 
   void close_window() override {
     const auto length = static_cast<emu::Cycle>(spec.energy_window);
     for (auto& router : routers_) {
-      RouterState& r = router.state;
-      if ((r.arrived | r.crossed | r.sent | r.heads) == 0) continue;
+      State& r = router.state;
+      if ((r.arrived | r.heads | r.in_held | r.out_held) == 0) continue;
+      const ActivityWindow window = activity_of(r, next_window - length);
+      if (window.arrived + window.crossed + window.sent + window.heads == 0) continue;
       const std::size_t most = Network::kActivityWindowsMax * routers_.size();
       if (windows.size() >= most) windows.erase(windows.begin());
-      windows.push_back({next_window - length, r.id, r.arrived, r.crossed, r.sent, r.heads});
-      r.arrived = r.crossed = r.sent = r.heads = 0;
+      windows.push_back(window);
     }
     next_window += length;
   }
@@ -82,7 +86,7 @@ class Engine final : public Network::Impl {
   }
 
   PortCounters router_counters(emu::RouterId router, emu::PortId port) const override {
-    const RouterState& r = routers_[router].state;
+    const State& r = routers_[router].state;
     PortCounters counters;
     for (unsigned v = 0; v < emu::kVlCount; ++v) {
       const LaneTraffic& in = r.traffic_in[lane_slot(port, v)];
@@ -94,7 +98,7 @@ class Engine final : public Network::Impl {
     return counters;
   }
   PortCounters wire_counters(emu::NodeId node) const override {
-    const Group& g = *groups_[node / emu::kPortsMax];
+    const Group& g = groups_[node / emu::kPortsMax];
     const unsigned n = node % emu::kPortsMax;
     PortCounters counters;
     for (unsigned v = 0; v < emu::kVlCount; ++v) {
@@ -105,7 +109,7 @@ class Engine final : public Network::Impl {
     return counters;
   }
   Network::Occupancy occupancy(emu::RouterId router, emu::PortId port) const override {
-    const RouterState& r = routers_[router].state;
+    const State& r = routers_[router].state;
     Network::Occupancy occupancy;
     for (unsigned v = 0; v < emu::kVlCount; ++v) {
       occupancy.input[v] = static_cast<std::uint8_t>(r.in_count.get(port, v));
@@ -114,16 +118,17 @@ class Engine final : public Network::Impl {
     return occupancy;
   }
   int wire_backlog(emu::NodeId node) const override {
-    return groups_[node / emu::kPortsMax]->backlog(node % emu::kPortsMax);
+    return groups_[node / emu::kPortsMax].backlog(node % emu::kPortsMax);
   }
   std::string audit() const override;
   std::uint64_t position() const override;
   std::vector<Wait> waits() const override;
 
  private:
-  using Group = hca::WireGroup<SourceScheduler>;
+  using Group = hca::WireGroup<kPlanes, SourceScheduler>;
+  using State = RouterState<kPlanes>;
 
-  Group& group(emu::NodeId node) { return *groups_[node / emu::kPortsMax]; }
+  Group& group(emu::NodeId node) { return groups_[node / emu::kPortsMax]; }
 
   template <class Scheduler>
   void configure(Scheduler& scheduler) {
@@ -131,65 +136,128 @@ class Engine final : public Network::Impl {
     for (unsigned p = 0; p < emu::kPortsMax; ++p) scheduler.set_weights(p, spec.weights);
   }
   void set_up(std::size_t index) {
-    RouterState& r = routers_[index].state;
+    State& r = routers_[index].state;
     r.id = static_cast<emu::RouterId>(index);
     r.ways = {&routes, r.id, spec.fixed_classes};
-    r.is_full = emu::CountIs(static_cast<unsigned>(spec.vc_buf_size));
+    r.is_full = emu::CountIs<kPlanes>(static_cast<unsigned>(spec.vc_buf_size));
     r.owner.fill(kNoLane);
     r.wait_first.fill(kNoLane);
-    for (unsigned i = 0; i < emu::kLaneSlots; ++i)
-      if (vl_of_lane(i) < emu::kVlCount)
-        r.credits.set(port_of_lane(i), vl_of_lane(i), static_cast<unsigned>(spec.vc_buf_size));
+    r.target.fill(static_cast<LaneIndex>(lane_slot(0, emu::kVlCount)));  // dummies lead nowhere
+    for (unsigned i = 0; i < emu::kPortsMax * emu::kVlCount; ++i)
+      r.credits.set(port_of_slot(i), vl_of_slot(i), static_cast<unsigned>(spec.vc_buf_size));
     configure(routers_[index].scheduler);
   }
 
-  // The same code twice: BMI and three-operand instructions are worth a fifth, and every machine of
-  // the last ten years has them, but a build must run on the others too.
-#if defined(__x86_64__)
-  [[gnu::target("avx2,bmi,bmi2,lzcnt,popcnt"), gnu::flatten]] void step_v3(emu::Cycle cycles) {
-    run(cycles);
+  // What happened in the window that began in `begin`; the next one begins. Only arrivals are
+  // counted flit by flit: what has gone on is what is no longer there.
+  static ActivityWindow activity_of(State& r, emu::Cycle begin) {
+    const std::uint32_t in_now = r.in_count.sum();
+    const std::uint32_t out_now = r.out_count.sum();
+    const std::uint32_t crossed = r.in_held + r.arrived - in_now;
+    const std::uint32_t sent = r.out_held + crossed - out_now;
+    const ActivityWindow window = {begin, r.id, r.arrived, crossed, sent, r.heads};
+    r.in_held = in_now;
+    r.out_held = out_now;
+    r.arrived = r.heads = 0;
+    return window;
   }
-  bool has_v3_ = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi2");
+
+  // The same code three times, for what the processor can do; a build must run on all of them.
+#if defined(__x86_64__)
+  FLITNET_AVX2 [[gnu::flatten]] void step_avx2(emu::Cycle cycles) { run<emu::Isa::avx2>(cycles); }
+  FLITNET_AVX512 [[gnu::flatten]] void step_avx512(emu::Cycle cycles) {
+    run<emu::Isa::avx512>(cycles);
+  }
 #endif
 
+  template <emu::Isa kIsa>
   void run(emu::Cycle cycles) {
     for (const emu::Cycle end = now + cycles; now != end;) {
       while (launches.next() <= now) ready(launches.pop());
-      cycle();
-      ++now;
+      // Until something else is due than flits: a launch, a window, an epoch.
+      const emu::Cycle epoch = now - now % emu::kStampPeriod + emu::kStampPeriod;
+      const emu::Cycle due = std::min({end, launches.next(), next_window, epoch});
+      if (idle()) {
+        now = due;
+      } else {
+        cycles_until<kIsa>(due);
+      }
       if (now == next_window) close_window();
-      if (now % emu::kStampPeriod == 0) age(emu::kStampPeriod);
+      if (now == epoch) age(emu::kStampPeriod);
     }
   }
 
-  void cycle() {
-    emu::Box* here = wheel.row(now);
-    emu::Box* there = wheel.row(now + static_cast<emu::Cycle>(wheel.delay()));
-    const Surroundings world = {messages, hook};
-    const std::size_t first_group = routers_.size();
-    // Nothing arrives and nothing is inside: nothing can change. Most of a mesh at low load is so.
-    for (std::size_t g = 0; g < groups_.size(); ++g) {
-      emu::Box& box = here[first_group + g];
-      if (emu::quiet(box) && groups_[g]->quiet()) continue;
-      groups_[g]->step(box, there, wiring.outlets[first_group + g], now);
+  // What a cycle needs, in one place: stores through vectors make the compiler reload members.
+  struct Units {
+    Router<kPlanes, InputScheduler>* routers;
+    Group* groups;
+    std::uint8_t* busy;
+    const emu::RouterId* order;
+    const emu::Outlet* outlets;
+    std::size_t router_count;
+    std::size_t group_count;
+  };
+
+  template <emu::Isa kIsa>
+  void cycles_until(emu::Cycle end) {
+    const Units units = {routers_.data(),       groups_.data(),  busy_.data(),  order.data(),
+                         wiring.outlets.data(), routers_.size(), groups_.size()};
+    const Surroundings world = {messages, hook, spec.alloc_iters};
+    const emu::Lanes8 control = control_;
+    const auto delay = static_cast<emu::Cycle>(wheel.delay());
+    emu::Cycle cycle = now;
+    do {
+      emu::Box* here = wheel.row(cycle);
+      emu::Box* there = wheel.row(cycle + delay);
+      step_groups<kIsa>(units, here, there, cycle);
+      step_routers<kIsa>(units, here, there, control, world, cycle);
+    } while (++cycle != end);
+    now = cycle;
+  }
+
+  // Nothing arrives and nothing is inside: nothing can change. Most of a mesh at low load is so.
+  template <emu::Isa kIsa>
+  void step_groups(const Units& units, emu::Box* here, emu::Box* there, emu::Cycle cycle) {
+    for (std::size_t g = 0; g < units.group_count; ++g) {
+      const std::size_t unit = units.router_count + g;
+      if (emu::quiet(here[unit]) && units.groups[g].quiet()) continue;
+      units.groups[g].template step<kIsa>(here[unit], there, units.outlets[unit], cycle);
     }
-    for (const emu::RouterId r : order) {
-      if (emu::quiet(here[r]) && routers_[r].state.inside == 0) continue;
-      step_router(routers_[r], here[r], there, wiring.outlets[r], control_, world, now);
+  }
+  template <emu::Isa kIsa>
+  void step_routers(const Units& units, emu::Box* here, emu::Box* there, emu::Lanes8 control,
+                    const Surroundings& world, emu::Cycle cycle) {
+    for (std::size_t first = 0; first < units.router_count; first += kBitsOfWord) {
+      const std::size_t end = std::min(units.router_count, first + kBitsOfWord);
+      std::uint64_t active = 0;  // first which, then one by one: each branch would be missed
+      for (std::size_t i = first; i < end; ++i) {
+        const emu::RouterId r = units.order[i];
+        const bool acts = units.busy[r] | !emu::quiet(here[r]);
+        active |= std::uint64_t{acts} << (i - first);
+      }
+      for (; active != 0; active &= active - 1) {
+        const auto r = units.order[first + static_cast<std::size_t>(std::countr_zero(active))];
+        units.busy[r] = step_router<kIsa>(units.routers[r], here[r], there, units.outlets[r],
+                                          control, world, cycle);
+      }
     }
   }
 
   unsigned buffered(const emu::Outlet& outlet, unsigned port, unsigned vl) const;
 
+  static constexpr std::size_t kBitsOfWord = 64;
   emu::Lanes8 control_;
-  std::vector<Router<InputScheduler>> routers_;
-  std::vector<std::unique_ptr<Group>> groups_;
+  emu::Isa isa_ = best_isa(spec.isa_max);
+  std::vector<Router<kPlanes, InputScheduler>> routers_;
+  std::vector<std::uint8_t> busy_;  // [router] a flit is in its buffers
+  std::vector<Group> groups_;
 };
 
 // Flits and credits of one link lane that are not at the sender: in the wheel, in the receiver's
 // buffer.
-template <class I, class S>
-unsigned Engine<I, S>::buffered(const emu::Outlet& outlet, unsigned port, unsigned vl) const {
+template <int kPlanes, class I, class S>
+unsigned Engine<kPlanes, I, S>::buffered(const emu::Outlet& outlet, unsigned port,
+                                         unsigned vl) const {
   const unsigned peer = outlet.unit[port];
   const unsigned peer_port = outlet.port[port];
   unsigned flits = 0;
@@ -199,18 +267,18 @@ unsigned Engine<I, S>::buffered(const emu::Outlet& outlet, unsigned port, unsign
   return flits;
 }
 
-template <class I, class S>
-std::string Engine<I, S>::audit() const {
+template <int kPlanes, class I, class S>
+std::string Engine<kPlanes, I, S>::audit() const {
   const auto buffer = static_cast<unsigned>(spec.vc_buf_size);
   for (unsigned u = 0; u < static_cast<unsigned>(wiring.units()); ++u) {
     const emu::Outlet& outlet = wiring.outlets[u];
     for (unsigned i = 0; i < emu::kLaneSlots; ++i) {
-      const unsigned p = port_of_lane(i);
-      const unsigned v = vl_of_lane(i);
+      const unsigned p = port_of_slot(i);
+      const unsigned v = vl_of_slot(i);
       if (((outlet.connected >> p) & 1U) == 0 || v >= emu::kVlCount) continue;
       unsigned sum = buffered(outlet, p, v);
       sum += u < routers_.size() ? routers_[u].state.credits.get(p, v)
-                                 : groups_[u - routers_.size()]->credits(p, v);
+                                 : groups_[u - routers_.size()].credits(p, v);
       for (int d = 0; d < wheel.delay(); ++d)
         sum += (wheel.row(now + static_cast<emu::Cycle>(d))[u].credits[p] >> v) & 1U;
       if (sum != buffer)
@@ -219,18 +287,18 @@ std::string Engine<I, S>::audit() const {
     }
   }
   for (const auto& router : routers_) {
-    const RouterState& r = router.state;
+    const State& r = router.state;
     unsigned owners = 0;
     unsigned active = 0;
     for (unsigned i = 0; i < emu::kLaneSlots; ++i) {
-      if (vl_of_lane(i) >= emu::kVlCount) continue;
-      active += (r.active[port_of_lane(i)] & vl_bit(i)) != 0;
-      if (r.out_count.get(port_of_lane(i), vl_of_lane(i)) > buffer)
+      if (vl_of_slot(i) >= emu::kVlCount) continue;
+      active += (r.active[port_of_slot(i)] & vl_bit(i)) != 0;
+      if (r.out_count.get(port_of_slot(i), vl_of_slot(i)) > buffer)
         return fmt::format("router {}: output lane {} holds too much", r.id, i);
       if (r.owner[i] == kNoLane) continue;
       ++owners;
       if (r.target[r.owner[i]] != i ||
-          (r.active[port_of_lane(r.owner[i])] & vl_bit(r.owner[i])) == 0)
+          (r.active[port_of_slot(r.owner[i])] & vl_bit(r.owner[i])) == 0)
         return fmt::format("router {}: output lane {} has an owner that is elsewhere", r.id, i);
     }
     if (owners != active)
@@ -239,15 +307,15 @@ std::string Engine<I, S>::audit() const {
   return {};
 }
 
-template <class I, class S>
-std::uint64_t Engine<I, S>::position() const {
+template <int kPlanes, class I, class S>
+std::uint64_t Engine<kPlanes, I, S>::position() const {
   std::uint64_t hash = events.digest;
   const auto mix = [&](std::uint64_t value) { hash = (hash ^ value) * 0x100000001b3; };
   for (const auto& router : routers_) {
     for (unsigned i = 0; i < emu::kLaneSlots; ++i) {
-      if (vl_of_lane(i) >= emu::kVlCount) continue;
-      mix(router.state.in_count.get(port_of_lane(i), vl_of_lane(i)) * 256 +
-          router.state.out_count.get(port_of_lane(i), vl_of_lane(i)));
+      if (vl_of_slot(i) >= emu::kVlCount) continue;
+      mix(router.state.in_count.get(port_of_slot(i), vl_of_slot(i)) * 256 +
+          router.state.out_count.get(port_of_slot(i), vl_of_slot(i)));
     }
   }
   for (std::size_t n = 0; n < graph.nodes.size(); ++n)
@@ -255,24 +323,33 @@ std::uint64_t Engine<I, S>::position() const {
   return hash;
 }
 
-template <class I, class S>
-std::vector<Wait> Engine<I, S>::waits() const {
+template <int kPlanes, class I, class S>
+std::vector<Wait> Engine<kPlanes, I, S>::waits() const {
   std::vector<Wait> found;
   for (const auto& router : routers_) {
-    const RouterState& r = router.state;
+    const State& r = router.state;
     const auto add = [&](unsigned in_lane, unsigned out_lane, bool owns) {
-      found.push_back({r.id, static_cast<emu::PortId>(port_of_lane(in_lane)),
-                       static_cast<emu::Vl>(vl_of_lane(in_lane)),
-                       static_cast<emu::PortId>(port_of_lane(out_lane)),
-                       static_cast<emu::Vl>(vl_of_lane(out_lane)), owns});
+      found.push_back({r.id, static_cast<emu::PortId>(port_of_slot(in_lane)),
+                       static_cast<emu::Vl>(vl_of_slot(in_lane)),
+                       static_cast<emu::PortId>(port_of_slot(out_lane)),
+                       static_cast<emu::Vl>(vl_of_slot(out_lane)), owns});
     };
     for (unsigned o = 0; o < emu::kLaneSlots; ++o) {
-      if (vl_of_lane(o) >= emu::kVlCount || r.owner[o] == kNoLane) continue;
-      if ((r.out_full[port_of_lane(o)] & vl_bit(o)) != 0) add(r.owner[o], o, true);
+      if (vl_of_slot(o) >= emu::kVlCount || r.owner[o] == kNoLane) continue;
+      if ((r.out_full[port_of_slot(o)] & vl_bit(o)) != 0) add(r.owner[o], o, true);
       for (unsigned i = r.wait_first[o]; i != kNoLane; i = r.wait_next[i]) add(i, o, false);
     }
   }
   return found;
+}
+
+// The engine that has room for the buffers of `spec`.
+template <template <int> class SomeEngine>
+std::unique_ptr<Network::Impl> make_engine(const NetworkSpec& spec, Graph graph,
+                                           ControlHook* hook) {
+  if (spec.vc_buf_size < 1 << emu::kPlanesSmall)
+    return std::make_unique<SomeEngine<emu::kPlanesSmall>>(spec, std::move(graph), hook);
+  return std::make_unique<SomeEngine<emu::kPlanesLarge>>(spec, std::move(graph), hook);
 }
 
 }  // namespace fabric

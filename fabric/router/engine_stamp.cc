@@ -4,10 +4,14 @@
 
 namespace fabric {
 
+namespace {
+template <int kPlanes>
+using StampEngine = Engine<kPlanes, emu::InputStamps<kPlanes>, emu::SourceStamps>;
+}
+
 std::unique_ptr<Network::Impl> make_stamp_engine(const NetworkSpec& spec, Graph graph,
                                                  ControlHook* hook) {
-  return std::make_unique<Engine<emu::InputStamps, emu::SourceStamps>>(spec, std::move(graph),
-                                                                       hook);
+  return make_engine<StampEngine>(spec, std::move(graph), hook);
 }
 
 }  // namespace fabric

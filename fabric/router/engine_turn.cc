@@ -4,9 +4,14 @@
 
 namespace fabric {
 
+namespace {
+template <int kPlanes>
+using TurnEngine = Engine<kPlanes, emu::RoundRobin, emu::RoundRobin>;
+}
+
 std::unique_ptr<Network::Impl> make_turn_engine(const NetworkSpec& spec, Graph graph,
                                                 ControlHook* hook) {
-  return std::make_unique<Engine<emu::RoundRobin, emu::RoundRobin>>(spec, std::move(graph), hook);
+  return make_engine<TurnEngine>(spec, std::move(graph), hook);
 }
 
 }  // namespace fabric

@@ -4,9 +4,14 @@
 
 namespace fabric {
 
+namespace {
+template <int kPlanes>
+using WeightEngine = Engine<kPlanes, emu::TwoLevel, emu::TwoLevel>;
+}
+
 std::unique_ptr<Network::Impl> make_weight_engine(const NetworkSpec& spec, Graph graph,
                                                   ControlHook* hook) {
-  return std::make_unique<Engine<emu::TwoLevel, emu::TwoLevel>>(spec, std::move(graph), hook);
+  return make_engine<WeightEngine>(spec, std::move(graph), hook);
 }
 
 }  // namespace fabric

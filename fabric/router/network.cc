@@ -24,7 +24,8 @@ emu::Result<void> check_range(const char* field, int value, int low, int high) {
 }
 
 emu::Result<void> check_spec(const NetworkSpec& spec) {
-  for (const auto& result : {check_range("vc_buf_size", spec.vc_buf_size, 1, emu::kCountMax),
+  for (const auto& result : {check_range("vc_buf_size", spec.vc_buf_size, 1, emu::kBufferMax),
+                             check_range("alloc_iters", spec.alloc_iters, 1, emu::kPortsMax),
                              check_range("link_delay", spec.link_delay, 1, 15),
                              check_range("packets_per_node", spec.packets_per_node, 1, 1 << 16),
                              check_range("answer_flits", spec.answer_flits, 1, hca::kFlitsMax),

@@ -11,26 +11,26 @@
 
 namespace fabric {
 
-template <class Scheduler>
+template <int kPlanes, class Scheduler>
 struct Router {
-  RouterState state;
+  RouterState<kPlanes> state;
   Scheduler scheduler;
 };
 
-template <class Scheduler>
-void step_router(Router<Scheduler>& router, emu::Box& box, emu::Box* next_row,
-                 const emu::Outlet& outlet, emu::Lanes8 control, const Surroundings& world,
-                 emu::Cycle now) {
-  RouterState& r = router.state;
-  r.credits.add_one(box.credits);
-  const emu::Lanes8 sent = stage5_output(r, control, world.messages, next_row, outlet);
-  const emu::Lanes8 credits = stage4_cross(r, router.scheduler, control, world.messages, now);
+// False when no flit is in its buffers any more.
+template <emu::Isa kIsa, class Router>
+bool step_router(Router& router, emu::Box& box, emu::Box* next_row, const emu::Outlet& outlet,
+                 emu::Lanes8 control, const Surroundings& world, emu::Cycle now) {
+  auto& r = router.state;
+  const emu::Lanes8 sent = stage5_output(r, box.credits, control, world.messages, next_row, outlet);
+  const emu::Lanes8 credits = stage4_cross<kIsa>(r, router.scheduler, sent, world, now);
   if (emu::any(r.arbitrating)) stage3_arbitrate(r);
   if (emu::any(r.routing)) stage2_route(r, world, now);
-  stage1_decode(r, router.scheduler, box, now, world.messages);
+  const bool busy = stage1_decode<kIsa>(r, router.scheduler, box, credits, now, world.messages);
   box.flits = emu::kNoLanes8;
   box.credits = emu::kNoLanes8;
   emu::emit(next_row, outlet, sent, credits);
+  return busy;
 }
 
 }  // namespace fabric

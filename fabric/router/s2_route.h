@@ -6,11 +6,12 @@
 
 namespace fabric {
 
-inline void ask_admission(const RouterState& r, unsigned in_lane, unsigned out_port,
-                          hca::Message& message, ControlHook& hook, emu::Cycle now) {
+template <class State>
+void ask_admission(const State& r, unsigned in_lane, unsigned out_port, hca::Message& message,
+                   ControlHook& hook, emu::Cycle now) {
   if (message.rejected_by != emu::kNoRouter) return;  // a refused probe asks nobody any more
   const ControlHead head = {.router = r.id,
-                            .in_port = static_cast<emu::PortId>(port_of_lane(in_lane)),
+                            .in_port = static_cast<emu::PortId>(port_of_slot(in_lane)),
                             .out_port = static_cast<emu::PortId>(out_port),
                             .kind = message.kind,
                             .src = message.src,
@@ -23,16 +24,16 @@ inline void ask_admission(const RouterState& r, unsigned in_lane, unsigned out_p
   if (!accepted && message.kind == emu::PacketKind::probe) message.rejected_by = r.id;
 }
 
-inline void stage2_route(RouterState& r, const Surroundings& world, emu::Cycle now) {
+template <class State>
+void stage2_route(State& r, const Surroundings& world, emu::Cycle now) {
   emu::Lanes8 claimed = emu::kNoLanes8;
   for (unsigned ports = emu::ports_of(r.routing); ports != 0; ports &= ports - 1) {
     const unsigned port = emu::first_bit(ports);
     for (unsigned lanes = r.routing[port]; lanes != 0; lanes &= lanes - 1) {
       const unsigned in_lane = lane_slot(port, emu::first_bit(lanes));
-      hca::Message& message = world.messages[r.in_messages[in_lane].front()];
+      hca::Message& message = world.messages[r.in_messages.front(in_lane)];
       const unsigned out_lane = choose_output(r, message, claimed);
-      const unsigned out_port = port_of_lane(out_lane);
-      r.out_port[in_lane] = static_cast<std::uint8_t>(out_port);
+      const unsigned out_port = port_of_slot(out_lane);
       r.target[in_lane] = static_cast<LaneIndex>(out_lane);
       if (message.kind != emu::PacketKind::data && !message.is_answer && world.hook != nullptr) {
         ask_admission(r, in_lane, out_port, message, *world.hook, now);

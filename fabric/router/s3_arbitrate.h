@@ -8,10 +8,11 @@
 
 namespace fabric {
 
-inline void take_output_lane(RouterState& r, unsigned in_lane) {
+template <class State>
+void take_output_lane(State& r, unsigned in_lane) {
   const unsigned out_lane = r.target[in_lane];
-  const unsigned in_port = port_of_lane(in_lane);
-  const unsigned out_port = port_of_lane(out_lane);
+  const unsigned in_port = port_of_slot(in_lane);
+  const unsigned out_port = port_of_slot(out_lane);
   const std::uint16_t in_bit = vl_bit(in_lane);
   const std::uint16_t out_bit = vl_bit(out_lane);
   r.owner[out_lane] = static_cast<LaneIndex>(in_lane);
@@ -20,40 +21,41 @@ inline void take_output_lane(RouterState& r, unsigned in_lane) {
   if ((r.out_full[out_port] & out_bit) == 0) r.ready[in_port] |= in_bit;
   // The whole of the lane's earlier messages has crossed, so the head will stand behind what is
   // there.
-  r.out_messages[out_lane].push(r.in_messages[in_lane].front());
+  r.out_messages.push(out_lane, r.in_messages.front(in_lane));
   if ((r.head_waits[out_port] & out_bit) == 0) {
     r.head_waits[out_port] |= out_bit;
-    r.head_dist.set(out_port, vl_of_lane(out_lane),
-                    r.out_count.get(out_port, vl_of_lane(out_lane)));
+    r.head_dist.set(out_port, vl_of_slot(out_lane),
+                    r.out_count.get(out_port, vl_of_slot(out_lane)));
   }
   ++r.heads;
 }
 
 // The tail of the front message of `in_lane` has crossed: its output lane goes to the first in
 // line, the next message of the input lane comes to the front.
-inline void release_output_lane(RouterState& r, unsigned in_lane,
-                                const hca::MessageTable& messages) {
+template <class State>
+void release_output_lane(State& r, unsigned in_lane, const hca::MessageTable& messages) {
   const unsigned out_lane = r.target[in_lane];
-  const unsigned in_port = port_of_lane(in_lane);
+  const unsigned in_port = port_of_slot(in_lane);
   const auto others = static_cast<std::uint16_t>(~vl_bit(in_lane));
-  const std::uint16_t flits = messages[r.in_messages[in_lane].front()].flits;
+  const std::uint16_t flits = messages[r.in_messages.front(in_lane)].flits;
   r.traffic_in[in_lane].flits += flits;
   ++r.traffic_in[in_lane].packets;
   r.traffic_out[out_lane].flits += flits;
   ++r.traffic_out[out_lane].packets;
   r.active[in_port] &= others;
   r.ready[in_port] &= others;
-  r.from[port_of_lane(out_lane)][in_port] &= others;
+  r.from[port_of_slot(out_lane)][in_port] &= others;
   r.owner[out_lane] = kNoLane;
-  r.in_messages[in_lane].pop();
-  if (r.in_messages[in_lane].count != 0) bring_to_front(r, in_lane, messages);
+  r.in_messages.pop(in_lane);
+  if (r.in_messages.count[in_lane] != 0) bring_to_front(r, in_lane, messages);
   const LaneIndex waiter = r.wait_first[out_lane];
   if (waiter == kNoLane) return;
   r.wait_first[out_lane] = r.wait_next[waiter];
   take_output_lane(r, waiter);
 }
 
-inline void stage3_arbitrate(RouterState& r) {
+template <class State>
+void stage3_arbitrate(State& r) {
   for (unsigned ports = emu::ports_of(r.arbitrating); ports != 0; ports &= ports - 1) {
     const unsigned port = emu::first_bit(ports);
     for (unsigned lanes = r.arbitrating[port]; lanes != 0; lanes &= lanes - 1) {

@@ -1,10 +1,9 @@
 // Stage 5: the VC multiplexer. Of the output lanes with a flit and a credit one puts a flit on each
 // link: lanes of control first, the others in turn. Also the account of credits. In: out_count,
-// credits. Out: the flits for the boxes of the next units, with the names of the messages whose
-// heads leave.
+// credits, and those that are `returned` in this cycle. Out: the flits for the boxes of the next
+// units, with the names of the messages whose heads leave; stage 4 takes them out of out_count
+// together with what it adds.
 #pragma once
-
-#include <bit>
 
 #include "fabric/router/s4_cross.h"
 #include "fabric/router/state.h"
@@ -12,7 +11,8 @@
 namespace fabric {
 
 // Round robin for eight ports at once; the turn does not move for lanes of control.
-inline emu::Lanes8 multiplex(RouterState& r, emu::Lanes8 able, emu::Lanes8 control) {
+template <class State>
+emu::Lanes8 multiplex(State& r, emu::Lanes8 able, emu::Lanes8 control) {
   const emu::Lanes8 ahead = able & r.turn;
   const emu::Lanes8 nothing_ahead = emu::zero_words(ahead);
   const emu::Lanes8 in_turn = emu::lowest_lanes(ahead | (able & nothing_ahead));
@@ -24,16 +24,17 @@ inline emu::Lanes8 multiplex(RouterState& r, emu::Lanes8 able, emu::Lanes8 contr
   return urgent | (in_turn & not_urgent);
 }
 
-inline void heads_leave(RouterState& r, emu::Lanes8 leaving, const hca::MessageTable& messages,
-                        emu::Box* next_row, const emu::Outlet& outlet) {
+template <class State>
+void heads_leave(State& r, emu::Lanes8 leaving, const hca::MessageTable& messages,
+                 emu::Box* next_row, const emu::Outlet& outlet) {
   for (unsigned ports = emu::ports_of(leaving); ports != 0; ports &= ports - 1) {
     const unsigned port = emu::first_bit(ports);
     const unsigned vl = emu::first_bit(leaving[port]);
-    MessageFifo& fifo = r.out_messages[lane_slot(port, vl)];
-    const hca::MessageId id = fifo.front();
+    const unsigned out_lane = lane_slot(port, vl);
+    const hca::MessageId id = r.out_messages.front(out_lane);
     emu::emit_head(next_row, outlet, port, id);
-    fifo.pop();
-    if (fifo.count == 0) {
+    r.out_messages.pop(out_lane);
+    if (r.out_messages.count[out_lane] == 0) {
       r.head_waits[port] &= static_cast<std::uint16_t>(~leaving[port]);
     } else {
       // The rest of this message stands before the next head; all of it has crossed.
@@ -42,19 +43,16 @@ inline void heads_leave(RouterState& r, emu::Lanes8 leaving, const hca::MessageT
   }
 }
 
-inline emu::Lanes8 stage5_output(RouterState& r, emu::Lanes8 control,
-                                 const hca::MessageTable& messages, emu::Box* next_row,
-                                 const emu::Outlet& outlet) {
+template <class State>
+emu::Lanes8 stage5_output(State& r, emu::Lanes8 returned, emu::Lanes8 control,
+                          const hca::MessageTable& messages, emu::Box* next_row,
+                          const emu::Outlet& outlet) {
   const emu::Lanes8 occupied = r.out_count.nonzero();
-  const emu::Lanes8 able = occupied & r.credits.nonzero();
+  const emu::Lanes8 able = occupied & (r.credits.nonzero() | returned);
   r.recent_wait -= emu::zero_words(able) & ~emu::zero_words(occupied);
-  if (!emu::any(able)) return emu::kNoLanes8;
   const emu::Lanes8 sent = multiplex(r, able, control);
-  r.credits.take_one(sent);
-  r.out_count.take_one(sent);
-  const auto flits = static_cast<unsigned>(std::popcount(emu::ports_of(sent)));
-  r.sent += flits;
-  r.inside -= flits;
+  r.credits.change(returned, sent);
+  if (!emu::any(sent)) return sent;
   const emu::Lanes8 unfilled = sent & r.out_full;
   if (emu::any(unfilled)) {
     r.out_full ^= unfilled;

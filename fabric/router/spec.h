@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "emu/base/units.h"
+#include "emu/lane/isa.h"
 #include "emu/lane/policy.h"
 #include "fabric/route/routing.h"
 #include "fabric/topo/shape.h"
@@ -36,8 +37,11 @@ struct NetworkSpec {
   // are under way, after which stuck() says who waits; 0: never.
   emu::Cycle watchdog_cycles = 100'000;
 
-  int vc_buf_size = 10;  // flits of an input lane and of an output lane: 1 ... 15
+  int vc_buf_size = 10;  // flits of an input lane and of an output lane: 1 ... 127
   int link_delay = 1;    // cycles on every link, flits and credits alike: 1 ... 15
+
+  // Rounds of the separable allocator of stage 4: 1 ... 8, more than 8 ports cannot use.
+  int alloc_iters = 2;
 
   emu::SchedulerKind scheduler = emu::SchedulerKind::virtual_clock;
   emu::VlWeights weights{};  // wrr, two_level: of every port until set_weights
@@ -51,7 +55,7 @@ struct NetworkSpec {
   std::uint16_t answer_flits = 10;  // length of an answer to a probe
   emu::Cycle start = 0;             // first cycle
   // For tests: without the instructions that only newer processors have. Results are the same.
-  bool portable = false;
+  emu::Isa isa_max = emu::Isa::avx512;
   int energy_window = 500;  // cycles of an ActivityWindow
 };
 

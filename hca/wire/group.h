@@ -5,8 +5,6 @@
 #pragma once
 
 #include <array>
-#include <bit>
-#include <cstring>
 
 #include "emu/lane/box.h"
 #include "emu/lane/planes.h"
@@ -15,16 +13,12 @@
 
 namespace hca {
 
-template <class Scheduler>
+template <int kPlanes, class Scheduler>
 class WireGroup {
  public:
   WireGroup(unsigned first_node, unsigned nodes, unsigned buffer_flits, std::uint16_t answer_flits,
-            emu::LaneMask control, MessageTable& messages, Events& events)
-      : control_(emu::spread(control)),
-        messages_(messages),
-        events_(events),
-        first_node_(first_node),
-        answer_flits_(answer_flits) {
+            MessageTable& messages, Events& events)
+      : messages_(messages), events_(events), first_node_(first_node), answer_flits_(answer_flits) {
     for (unsigned n = 0; n < nodes; ++n)
       for (unsigned v = 0; v < emu::kVlCount; ++v) credits_.set(n, v, buffer_flits);
     front_.fill(kNoMessage);
@@ -47,9 +41,10 @@ class WireGroup {
     }
   }
 
+  template <emu::Isa kIsa>
   void step(emu::Box& box, emu::Box* next_row, const emu::Outlet& outlet, emu::Cycle now) {
     credits_.add_one(box.credits);
-    const emu::Lanes8 sent = send(next_row, outlet, now);
+    const emu::Lanes8 sent = send<kIsa>(next_row, outlet, now);
     const emu::Lanes8 arrived = box.flits;
     receive(box, now);
     box.flits = emu::kNoLanes8;
@@ -83,69 +78,43 @@ class WireGroup {
     const Message& message = messages_[id];
     const auto bit = static_cast<std::uint16_t>(1U << lane);
     front_[i] = id;
-    left_[at(node, lane)] = message.flits;
+    left_.set(i, message.flits);
     waiting_[node] |= bit;
     fresh_[node] |= bit;
     scheduler_.front(node, lane, message.launch, now, message.vtick);
   }
 
+  template <emu::Isa kIsa>
   emu::Lanes8 send(emu::Box* next_row, const emu::Outlet& outlet, emu::Cycle now) {
     const emu::Lanes8 free = credits_.nonzero();
     const emu::Lanes8 able = waiting_ & free;
     recent_wait_ -= emu::zero_words(able) & ~emu::zero_words(waiting_);
-    const unsigned nodes = emu::ports_of(able);
-    if (nodes == 0) return emu::kNoLanes8;
-    alignas(16) std::array<std::uint16_t, emu::kPortsMax> sent_on{};
-    unsigned tails = 0;
-    if (emu::any(able & control_)) {
-      tails = send_flits<true>(able, nodes, sent_on);
-    } else {
-      tails = send_flits<false>(able, nodes, sent_on);
-    }
-    emu::Lanes8 sent;
-    std::memcpy(&sent, sent_on.data(), sizeof sent);
+    if (!emu::any(able)) return emu::kNoLanes8;
+    const emu::Lanes8 sent = scheduler_.template pick_lanes<kIsa>(able);
     credits_.take_one(sent);
+    const emu::Lanes8 tails = left_.take(sent);
+    if (emu::any(tails)) scheduler_.tails(tails);
+    scheduler_.template sent<kIsa>(sent);
     const emu::Lanes8 heads = sent & fresh_;
-    fresh_ ^= heads;
-    for (unsigned bits = emu::ports_of(heads); bits != 0; bits &= bits - 1) {
-      const unsigned node = emu::first_bit(bits);
-      const MessageId id = front_[at(node, emu::first_bit(sent[node]))];
-      messages_[id].head_cycle = now;
-      emu::emit_head(next_row, outlet, node, id);
-    }
-    for (; tails != 0; tails &= tails - 1) {
-      const unsigned node = emu::first_bit(tails);
-      tail_left(node, emu::first_bit(sent[node]), now);
+    if (emu::any(heads)) heads_leave(heads, next_row, outlet, now);
+    if (emu::any(tails)) {
+      for (unsigned bits = emu::ports_of(tails); bits != 0; bits &= bits - 1) {
+        const unsigned node = emu::first_bit(bits);
+        tail_left(node, emu::first_bit(tails[node]), now);
+      }
     }
     return sent;
   }
 
-  // One flit of every node that is able; returns the nodes whose flit was a tail.
-  template <bool kUrgent>
-  unsigned send_flits(emu::Lanes8 able, unsigned nodes,
-                      std::array<std::uint16_t, emu::kPortsMax>& sent_on) {
-    alignas(16) std::array<emu::LaneMask, emu::kPortsMax> able_on;
-    std::memcpy(able_on.data(), &able, sizeof able);
-    unsigned tails = 0;
-    const auto send_flit = [&](unsigned node) {
-      const emu::Pick pick = scheduler_.template pick<kUrgent>(node, able_on[node]);
-      // No lane is able: lane 0 was proposed; 16 is the dummy. Arithmetic, for a branch would be
-      // missed.
-      const unsigned lane = pick.lane() + static_cast<unsigned>(able_on[node] == 0) * emu::kVlCount;
-      sent_on[node] = static_cast<std::uint16_t>(1U << lane);
-      if (--left_[at(node, lane)] == 0) [[unlikely]] {
-        tails |= 1U << node;
-        scheduler_.granted_tail(node, lane);
-      } else {
-        scheduler_.granted(node, lane);
-      }
-    };
-    if constexpr (Scheduler::kTakesDummies) {
-      emu::each_port(nodes, send_flit);
-    } else {
-      for (unsigned bits = nodes; bits != 0; bits &= bits - 1) send_flit(emu::first_bit(bits));
+  void heads_leave(emu::Lanes8 heads, emu::Box* next_row, const emu::Outlet& outlet,
+                   emu::Cycle now) {
+    fresh_ ^= heads;
+    for (unsigned bits = emu::ports_of(heads); bits != 0; bits &= bits - 1) {
+      const unsigned node = emu::first_bit(bits);
+      const MessageId id = front_[at(node, emu::first_bit(heads[node]))];
+      messages_[id].head_cycle = now;
+      emu::emit_head(next_row, outlet, node, id);
     }
-    return tails & nodes;
   }
 
   void tail_left(unsigned node, unsigned lane, emu::Cycle now) {
@@ -176,18 +145,14 @@ class WireGroup {
       const unsigned node = emu::first_bit(bits);
       const unsigned i = at(node, emu::first_bit(box.flits[node]));
       arriving_[i] = box.head[node];
-      missing_[i] = messages_[box.head[node]].flits;
+      missing_.set(i, messages_[box.head[node]].flits);
     }
     box.heads = 0;
-    unsigned tails = 0;
-    const unsigned nodes = emu::ports_of(box.flits);
-    emu::each_port(nodes, [&](unsigned node) {
-      if (--missing_[at(node, emu::lane_or_dummy(box.flits[node]))] == 0) [[unlikely]]
-        tails |= 1U << node;
-    });
-    for (tails &= nodes; tails != 0; tails &= tails - 1) {
-      const unsigned node = emu::first_bit(tails);
-      tail_arrived(at(node, emu::first_bit(box.flits[node])), now);
+    const emu::Lanes8 tails = missing_.take(box.flits);
+    if (!emu::any(tails)) return;
+    for (unsigned bits = emu::ports_of(tails); bits != 0; bits &= bits - 1) {
+      const unsigned node = emu::first_bit(bits);
+      tail_arrived(at(node, emu::first_bit(tails[node])), now);
     }
   }
 
@@ -237,15 +202,13 @@ class WireGroup {
   }
 
   // Lanes of eight nodes, written here only.
-  emu::Counts credits_;
+  emu::Counts<kPlanes> credits_;
   emu::Lanes8 waiting_ = emu::kNoLanes8;  // lanes with a message in front
   emu::Lanes8 fresh_ = emu::kNoLanes8;    // its head has not left
   emu::Lanes8 recent_wait_ = emu::kNoLanes8;
-  emu::Lanes8 control_;
   Scheduler scheduler_;
-  // Flits of the front message to send, of the arriving message to come; with dummy lanes.
-  std::array<std::uint16_t, kLanes> left_{};
-  std::array<std::uint16_t, kLanes> missing_{};
+  emu::Countdown left_;     // flits of the front message to send
+  emu::Countdown missing_;  // flits of the arriving message to come
   std::array<MessageId, kLanes> front_{};
   std::array<MessageId, kLanes> arriving_{};
   std::array<MessageId, kLanes> last_{};

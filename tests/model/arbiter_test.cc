@@ -45,20 +45,26 @@ void compare_turns(SchedulerKind kind, std::uint64_t seed) {
     fast.set_weights(port, weights);
     plain.push_back(make_plain_scheduler(kind, weights, kControl));
   }
-  for (int i = 0; i < 20000; ++i) {
-    const unsigned port = random.below(emu::kPortsMax);
-    const emu::LaneMask mask = random_mask(random);
-    const emu::Pick pick = fast.template pick<true>(port, mask);
-    if (mask == 0) {
-      ASSERT_EQ(pick.key(), emu::kNoStamp);
-      continue;
+  for (int i = 0; i < 4000; ++i) {
+    emu::Lanes8 eligible{};
+    for (unsigned port = 0; port < emu::kPortsMax; ++port) eligible[port] = random_mask(random);
+    const emu::Picks picks = fast.template pick<emu::Isa::base>(eligible);
+    emu::Lanes8 granted{};
+    for (unsigned port = 0; port < emu::kPortsMax; ++port) {
+      if (eligible[port] == 0) {
+        ASSERT_EQ(picks.lanes[port], 0);
+        ASSERT_EQ(picks.keys[port], emu::kNoStamp);
+        continue;
+      }
+      const Choice choice = plain[port]->choose(lanes_of(eligible[port]));
+      ASSERT_EQ(picks.lanes[port], 1 << choice.lane) << "event " << i;
+      ASSERT_EQ(picks.keys[port], choice.urgency == kMostUrgent ? 0 : choice.urgency)
+          << "event " << i;
+      if (random.below(3) == 0) continue;  // not granted: nothing may change
+      granted[port] = picks.lanes[port];
+      plain[port]->granted(choice.lane);
     }
-    const Choice choice = plain[port]->choose(lanes_of(mask));
-    ASSERT_EQ(pick.lane(), choice.lane) << "event " << i;
-    ASSERT_EQ(pick.key(), choice.urgency == kMostUrgent ? 0 : choice.urgency) << "event " << i;
-    if (random.below(3) == 0) continue;  // not granted: nothing may change
-    fast.granted_slot(emu::lane_slot(port, pick.lane()));
-    plain[port]->granted(choice.lane);
+    fast.granted(granted);
   }
 }
 
@@ -75,7 +81,12 @@ TEST(Arbiter, OneLevel) {
     compare_turns<emu::TwoLevel>(SchedulerKind::wrr, seed);
 }
 
-// One input port with 16 lanes of up to 15 flits: arrivals, grants, epochs.
+emu::Lanes8 one_lane(unsigned port, emu::Vl lane) {
+  return emu::kOneLane.of[emu::lane_slot(port, lane)];
+}
+
+// One input port with 16 lanes of up to 15 or 127 flits: arrivals, grants, epochs.
+template <int kPlanes>
 void compare_stamps(SchedulerKind kind, std::uint64_t seed) {
   SCOPED_TRACE(testing::Message() << "seed " << seed);
   emu::Prng random(seed);
@@ -83,7 +94,7 @@ void compare_stamps(SchedulerKind kind, std::uint64_t seed) {
   for (auto& v : vticks)
     v = static_cast<emu::Vtick>(random.below(2) == 0 ? random.below(50) : random.below(32768));
   emu::Cycle now = 16384 * 5 - 3000;
-  emu::InputStamps fast;
+  emu::InputStamps<kPlanes> fast;
   fast.configure(kind, vticks, kControl);
   const auto plain = make_plain_scheduler(kind, {}, kControl);
   std::vector<PlainClock> clocks;
@@ -92,13 +103,15 @@ void compare_stamps(SchedulerKind kind, std::uint64_t seed) {
   constexpr unsigned kPort = 3;
   for (int i = 0; i < 60000; ++i) {
     const auto lane = static_cast<emu::Vl>(random.below(emu::kVlCount));
-    if (queued[lane].size() < 15 && random.below(2) == 0) {
+    if (queued[lane].size() < (1U << kPlanes) - 1 && random.below(2) == 0) {
       if (random.below(8) == 0) {
         const auto vtick = static_cast<emu::Vtick>(random.below(400));
         fast.head(kPort, lane, vtick);
         clocks[lane].head(vtick);
       }
-      fast.arrive(kPort, lane, emu::stamp_now(now));
+      const emu::Lanes8 flit = one_lane(kPort, lane);
+      fast.template arrive<emu::Isa::base>(flit, queued[lane].empty() ? flit : emu::kNoLanes8,
+                                           emu::stamp_now(now));
       queued[lane].push_back(clocks[lane].stamp(now, now));
     }
     const emu::LaneMask may = random_mask(random);
@@ -111,8 +124,11 @@ void compare_stamps(SchedulerKind kind, std::uint64_t seed) {
     }
     if (!waiting.empty()) {
       const Choice choice = plain->choose(waiting);
-      ASSERT_EQ(fast.pick<true>(kPort, mask).lane(), choice.lane) << "event " << i;
-      fast.granted(kPort, choice.lane);
+      emu::Lanes8 eligible{};
+      eligible[kPort] = mask;
+      ASSERT_EQ(fast.template pick<emu::Isa::base>(eligible).lanes[kPort], 1 << choice.lane)
+          << "event " << i;
+      fast.leave(emu::lane_slot(kPort, choice.lane));
       queued[choice.lane].pop_front();
     }
     if (++now % emu::kStampPeriod != 0) continue;
@@ -124,14 +140,14 @@ void compare_stamps(SchedulerKind kind, std::uint64_t seed) {
 }
 
 TEST(Arbiter, Fcfs) {
-  for (std::uint64_t seed = 1; seed <= 3; ++seed) compare_stamps(SchedulerKind::fcfs, seed);
+  for (std::uint64_t seed = 1; seed <= 3; ++seed) compare_stamps<4>(SchedulerKind::fcfs, seed);
 }
 TEST(Arbiter, VirtualClock) {
   for (std::uint64_t seed = 1; seed <= 3; ++seed)
-    compare_stamps(SchedulerKind::virtual_clock, seed);
+    compare_stamps<4>(SchedulerKind::virtual_clock, seed);
 }
 TEST(Arbiter, FineGrainedVirtualClock) {
-  for (std::uint64_t seed = 1; seed <= 3; ++seed) compare_stamps(SchedulerKind::fgvc, seed);
+  for (std::uint64_t seed = 1; seed <= 3; ++seed) compare_stamps<7>(SchedulerKind::fgvc, seed);
 }
 
 }  // namespace

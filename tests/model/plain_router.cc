@@ -83,7 +83,7 @@ void PlainNetwork::stage4(PlainRouter& router) {
   }
   std::vector<LaneAt> grants;
   std::vector<bool> output_taken(ports, false);
-  for (bool progress = true; progress;) {
+  for (int round = 0; round < spec_.alloc_iters; ++round) {
     std::map<int, Proposal> best;  // by output port
     for (std::size_t p = 0; p < ports; ++p) {
       PlainPort& port = router.ports[p];
@@ -107,7 +107,6 @@ void PlainNetwork::stage4(PlainRouter& router) {
       router.ports[static_cast<std::size_t>(winner.from.port)].scheduler->granted(winner.from.lane);
       may_cross[static_cast<std::size_t>(winner.from.port)].clear();
     }
-    progress = !best.empty();
   }
   // Ports in order, so that of two tails the lower port's leaves first.
   std::sort(grants.begin(), grants.end(),

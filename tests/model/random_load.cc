@@ -204,7 +204,8 @@ class Run {
 void compare_engines(const RunOptions& options) {
   SCOPED_TRACE(testing::Message() << "seed " << options.seed);
   RunOptions run = options;
-  run.spec.portable = options.seed % 2 == 0;
+  run.spec.isa_max = static_cast<emu::Isa>(options.seed % 3);
+  run.spec.alloc_iters = static_cast<int>(1 + options.seed % 4);
   Run(run).go();
 }
 

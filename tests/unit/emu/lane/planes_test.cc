@@ -1,4 +1,4 @@
-// Bit planes against plain numbers, and the smallest of 16 stamps against a loop.
+// Bit planes against plain numbers, and the vector loops over stamps against plain ones.
 #include "emu/lane/planes.h"
 
 #include <gtest/gtest.h>
@@ -12,9 +12,9 @@ namespace {
 
 TEST(Planes, CountersCount) {
   Prng random(1);
-  Counts counts;
+  Counts<4> counts;
   unsigned plain[kPortsMax][kVlCount] = {};
-  const CountIs is_ten(10);
+  const CountIs<4> is_ten(10);
   for (int i = 0; i < 5000; ++i) {
     Lanes8 more{};
     Lanes8 less{};
@@ -30,15 +30,23 @@ TEST(Planes, CountersCount) {
         --plain[p][b];
       }
     }
-    counts.add_one(more);
-    counts.take_one(less);
+    if (i % 2 == 0) {
+      counts.add_one(more);
+      counts.take_one(less);
+    } else {
+      counts.change(more, less);
+    }
+    unsigned sum = 0;
     for (unsigned p = 0; p < kPortsMax; ++p) {
       for (unsigned v = 0; v < kVlCount; ++v) {
         ASSERT_EQ(counts.get(p, v), plain[p][v]);
         ASSERT_EQ((counts.nonzero()[p] >> v) & 1U, plain[p][v] != 0);
         ASSERT_EQ((is_ten(counts)[p] >> v) & 1U, plain[p][v] == 10);
+        ASSERT_EQ((counts.is_one()[p] >> v) & 1U, plain[p][v] == 1);
+        sum += plain[p][v];
       }
     }
+    ASSERT_EQ(counts.sum(), sum);
   }
   counts.set(7, 15, 13);
   EXPECT_EQ(counts.get(7, 15), 13U);
@@ -57,30 +65,102 @@ TEST(Planes, HorizontalQuestions) {
     }
     ASSERT_EQ(ports_of(a), ports);
     ASSERT_EQ(any(a), ports != 0);
+    const Lanes8 one_each = lowest_lanes(a);
     unsigned visited = 0;
-    each_port(ports, [&](unsigned p) { visited |= (1U << p) & ports; });
+    FlitSlots(one_each).visit([&](unsigned slot) {
+      if (vl_of_slot(slot) == kVlCount) return;  // a dummy
+      EXPECT_EQ(one_each[port_of_slot(slot)], 1U << vl_of_slot(slot));
+      visited |= 1U << port_of_slot(slot);
+    });
     ASSERT_EQ(visited, ports);
   }
 }
 
-TEST(Stamp, SmallestOfSixteenLowestOfEquals) {
-  Prng random(3);
-  alignas(16) std::uint16_t stamps[kVlCount];
-  for (int i = 0; i < 20000; ++i) {
-    const unsigned spread_of = i % 2 == 0 ? 4 : 65535;
-    for (auto& s : stamps) s = static_cast<std::uint16_t>(random.below(spread_of));
-    const auto mask = static_cast<LaneMask>(random() & random());
-    const Pick pick = smallest_stamp(stamps, mask);
-    unsigned best = kNoStamp;
-    unsigned lane = 0;
-    for (unsigned v = 0; v < kVlCount; ++v) {
-      if (((mask >> v) & 1U) == 0 || stamps[v] >= best) continue;
-      best = stamps[v];
-      lane = v;
+TEST(Planes, CountdownTellsTails) {
+  Prng random(5);
+  Countdown countdown;
+  std::array<unsigned, kLaneSlots> left{};
+  for (int i = 0; i < 60000; ++i) {
+    Lanes8 flits{};
+    Lanes8 tails{};
+    for (unsigned p = 0; p < kPortsMax; ++p) {
+      if (random.below(3) == 0) continue;
+      const unsigned lane = random.below(3);
+      const unsigned slot = lane_slot(p, lane);
+      if (left[slot] == 0) countdown.set(slot, left[slot] = 1 + random.below(200));
+      flits[p] = static_cast<std::uint16_t>(1U << lane);
+      if (--left[slot] == 0) tails[p] = flits[p];
     }
-    ASSERT_EQ(pick.key(), best);
-    ASSERT_EQ(pick.lane(), lane);
+    const Lanes8 ended = countdown.take(flits);
+    for (unsigned p = 0; p < kPortsMax; ++p) ASSERT_EQ(ended[p], tails[p]) << i;
   }
+}
+
+// The plain loops of the three vector functions, lane by lane.
+Picks plain_smallest(const StampRows& stamps, Lanes8 eligible) {
+  Picks picks = {~kNoLanes8, kNoLanes8};
+  for (unsigned p = 0; p < kPortsMax; ++p) {
+    for (unsigned v = 0; v < kVlCount; ++v) {
+      const std::uint16_t stamp = stamps[lane_slot(p, v)];
+      if (((eligible[p] >> v) & 1U) == 0 || stamp >= picks.keys[p]) continue;
+      picks.keys[p] = stamp;
+      picks.lanes[p] = static_cast<std::uint16_t>(1U << v);
+    }
+  }
+  return picks;
+}
+
+template <Isa kIsa>
+void compare_stamp_loops() {
+  Prng random(3);
+  alignas(64) StampRows heads{};
+  alignas(64) StampRows aux{};
+  alignas(64) StampRows vticks{};
+  alignas(64) StampRows limits{};
+  for (int i = 0; i < 4000; ++i) {
+    const unsigned spread_of = i % 2 == 0 ? 4 : 65535;
+    Lanes8 lanes{};
+    Lanes8 fresh{};
+    for (unsigned slot = 0; slot < kPortsMax * kVlCount; ++slot) {
+      heads[slot] = static_cast<std::uint16_t>(random.below(spread_of));
+      aux[slot] = static_cast<std::uint16_t>(random.below(65535));
+      vticks[slot] = static_cast<std::uint16_t>(random.below(kVtickMax + 1));
+      limits[slot] = static_cast<std::uint16_t>(random.below(65535));
+    }
+    for (unsigned p = 0; p < kPortsMax; ++p) {
+      lanes[p] = static_cast<std::uint16_t>(random() & random());
+      fresh[p] = static_cast<std::uint16_t>(lanes[p] & random());
+    }
+    const Picks picks = smallest_stamps<kIsa>(heads, lanes);
+    const Picks plain = plain_smallest(heads, lanes);
+    ASSERT_FALSE(any(picks.keys ^ plain.keys));
+    ASSERT_FALSE(any(picks.lanes ^ plain.lanes));
+    const std::uint32_t now = kStampPeriod + random.below(kStampPeriod);
+    const StampRows old_aux = aux;
+    StampRows expected_heads = heads;
+    stamp_arrivals<kIsa>(aux, heads, vticks, lanes, fresh, now);
+    for (unsigned slot = 0; slot < kPortsMax * kVlCount; ++slot) {
+      const unsigned p = port_of_slot(slot);
+      const unsigned v = vl_of_slot(slot);
+      const std::uint16_t stamp = next_stamp(now, old_aux[slot], vticks[slot]);
+      ASSERT_EQ(aux[slot], (lanes[p] >> v) & 1U ? stamp : old_aux[slot]);
+      if ((fresh[p] >> v) & 1U) expected_heads[slot] = stamp;
+    }
+    ASSERT_EQ(heads, expected_heads);
+    advance_stamps<kIsa>(heads, vticks, limits, lanes);
+    for (unsigned slot = 0; slot < kPortsMax * kVlCount; ++slot) {
+      const unsigned sum = unsigned{expected_heads[slot]} + vticks[slot];
+      const auto next = static_cast<std::uint16_t>(std::min<unsigned>(sum, limits[slot]));
+      const bool sent = (lanes[port_of_slot(slot)] >> vl_of_slot(slot)) & 1U;
+      ASSERT_EQ(heads[slot], sent ? next : expected_heads[slot]);
+    }
+  }
+}
+
+TEST(Stamp, LoopsOfEveryInstructionSetAgreeWithPlainOnes) {
+  compare_stamp_loops<Isa::base>();
+  if (best_isa(Isa::avx512) >= Isa::avx2) compare_stamp_loops<Isa::avx2>();
+  if (best_isa(Isa::avx512) >= Isa::avx512) compare_stamp_loops<Isa::avx512>();
 }
 
 TEST(Stamp, StaysWithinSixteenBits) {
@@ -96,8 +176,7 @@ TEST(Box, EmitScattersOverUnits) {
   Box row[3] = {};
   Outlet outlet = {};
   for (unsigned p = 0; p < kPortsMax; ++p) {
-    outlet.unit[p] = static_cast<std::uint16_t>(1 + p % 2);
-    outlet.port[p] = static_cast<std::uint8_t>(7 - p);
+    lead_to(outlet, p, 1 + p % 2, 7 - p);
   }
   Lanes8 flits{};
   flits[2] = 0x10;

@@ -46,10 +46,30 @@ TEST(Throughput, BelowSaturationAcceptedIsOffered) {
     NetworkSpec spec;
     spec.scheduler = kind;
     EXPECT_GT(accepted_of(spec, 0.5, 200'000), 0.99);
+    EXPECT_GT(accepted_of(spec, 0.75, 200'000), 0.99);
+    spec.alloc_iters = 8;
     EXPECT_GT(accepted_of(spec, 0.85, 200'000), 0.99);
     spec.topology = TopologyKind::mesh;
     spec.mesh_k = 4;
     EXPECT_GT(accepted_of(spec, 0.35, 60'000), 0.99);
+  }
+}
+
+// Uniform load of 0.95: what the allocator lets through grows with its rounds.
+TEST(Throughput, RoundsOfTheAllocatorRaiseSaturation) {
+  for (const SchedulerKind kind : {SchedulerKind::round_robin, SchedulerKind::virtual_clock}) {
+    NetworkSpec spec;
+    spec.scheduler = kind;
+    spec.packets_per_node = 60'000;
+    double accepted[3];
+    for (int i = 0; i < 3; ++i) {
+      spec.alloc_iters = 1 << i;
+      accepted[i] = 0.95 * accepted_of(spec, 0.95, 100'000);
+    }
+    EXPECT_GT(accepted[0], 0.55);
+    EXPECT_GT(accepted[1], 0.77);
+    EXPECT_GT(accepted[1], accepted[0] + 0.15);
+    EXPECT_GT(accepted[2], accepted[1] + 0.01);
   }
 }
 

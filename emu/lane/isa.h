@@ -1,0 +1,20 @@
+// Which instructions the hot loops use, chosen at run time. The step of an engine exists once for
+// each and everything it calls is compiled into it; results are the same.
+#pragma once
+
+#include <cstdint>
+
+namespace emu {
+
+enum class Isa : std::uint8_t { base, avx2, avx512 };
+
+// The best that this machine has, at most `most`.
+Isa best_isa(Isa most);
+
+#if defined(__x86_64__)
+#define FLITNET_AVX2 [[gnu::target("avx2,bmi,bmi2,lzcnt,popcnt")]]
+#define FLITNET_AVX512 \
+  [[gnu::target("avx2,bmi,bmi2,lzcnt,popcnt,avx512f,avx512bw,avx512dq,avx512vl")]]
+#endif
+
+}  // namespace emu
