@@ -18,11 +18,11 @@ enum class WrOpcode : std::uint8_t {
   send = 2,
   send_imm = 3,
   rdma_read = 4,
-  atomic_cas = 5,   // not served yet
-  atomic_fadd = 6,  // not served yet
-  local_inv = 7,    // not served yet
-  bind_mw = 8,      // not served yet
-  send_inv = 9,     // not served yet
+  atomic_cas = 5,
+  atomic_fadd = 6,
+  local_inv = 7,  // not served yet
+  bind_mw = 8,    // not served yet
+  send_inv = 9,   // not served yet
 };
 
 // IBV_SEND_*, and ours above them.
@@ -31,6 +31,12 @@ inline constexpr std::uint8_t kWqeSignaled = 1u << 1;
 inline constexpr std::uint8_t kWqeSolicited = 1u << 2;
 inline constexpr std::uint8_t kWqeInline = 1u << 3;
 inline constexpr std::uint8_t kWqeExtended = 1u << 7;  // a WqeExtension stands before the payload
+
+inline constexpr std::uint32_t kAtomicBytes = 8;
+
+constexpr bool is_atomic(WrOpcode opcode) {
+  return opcode == WrOpcode::atomic_cas || opcode == WrOpcode::atomic_fadd;
+}
 
 // ibv_sge.
 struct Sge {
@@ -41,6 +47,7 @@ struct Sge {
 
 // First 64 bytes of a send queue slot. Behind it: [WqeExtension if kWqeExtended], then num_sge Sge
 // or inline_length bytes.
+// An atomic request has a WqeExtension with its operands; its list is kAtomicBytes long.
 struct SendWqe {
   std::uint64_t wr_id;
   std::uint64_t remote_addr;     // RDMA

@@ -1,5 +1,6 @@
 // Answers come back to the requester of RC: acknowledgements, NAKs, READ responses (IBA 9.7.5).
 #include <algorithm>
+#include <cstring>
 
 #include "hca/host/state.h"
 
@@ -40,7 +41,7 @@ bool acknowledge_through(HostState& s, Qp& qp, std::uint32_t psn) {
   while (qp.sq_done != qp.sq_fetched) {
     const SendEntry& entry = qp.entry(qp.sq_done);
     if (entry.status != WcStatus::success || emu::psn_diff(psn, entry.first_psn) < 0) break;
-    if (entry.opcode == WrOpcode::rdma_read) {
+    if (entry.brings_data()) {
       complete_all = false;
       break;
     }
@@ -144,34 +145,17 @@ void on_aeth(HostState& s, Qp& qp, const emu::PacketHeaders& headers) {
   }
 }
 
-void on_read_response(HostState& s, Qp& qp, const Arrival& arrival,
-                      const emu::ParsedPacket& packet) {
-  const std::uint32_t psn = packet.headers.bth.psn;
-  acknowledge_before(s, qp, psn);
-  if (qp.sq_done == qp.sq_fetched) return;
-  const std::uint32_t index = qp.sq_done;
-  const SendEntry& entry = qp.entry(index);
-  if (entry.opcode != WrOpcode::rdma_read || psn != qp.psn_una) {
-    // A response is missing (or this one is old): ask again from the first that is.
-    if (emu::psn_diff(psn, qp.psn_una) > 0) repeat_read(s, qp);
-    return;
-  }
-  const auto at = static_cast<std::uint32_t>(emu::psn_diff(psn, entry.first_psn));
-  const std::uint32_t offset = at * qp.payload;
-  const std::uint32_t expected = std::min(qp.payload, entry.length - offset);
-  if (packet.payload_bytes != expected) {
-    fail_send(s, qp, WcStatus::bad_resp_err);
-    return;
-  }
-  const SendWqe& wqe = qp.wqe(index);
+// Packet number `at` of the data that the request at sq_done asked for.
+void take_data(HostState& s, Qp& qp, std::uint32_t psn, std::uint32_t at, const std::uint8_t* bytes,
+               std::uint32_t length) {
+  const SendEntry& entry = qp.entry(qp.sq_done);
+  const SendWqe& wqe = qp.wqe(qp.sq_done);
   const auto* sges =
       reinterpret_cast<const Sge*>(reinterpret_cast<const std::uint8_t*>(&wqe) + sizeof wqe +
                                    ((wqe.flags & kWqeExtended) != 0 ? sizeof(WqeExtension) : 0));
-  SgeCursor& cursor = qp.read_scatter;
-  if (at == 0) cursor = {};
-  const WcStatus status =
-      scatter_payload(s, qp, qp.pd, sges, entry.num_sge, cursor,
-                      arrival.bytes + packet.payload_offset, expected, psn | kReadPiece);
+  if (at == 0) qp.read_scatter = {};
+  const WcStatus status = scatter_payload(s, qp, qp.pd, sges, entry.num_sge, qp.read_scatter, bytes,
+                                          length, psn | kReadPiece);
   if (status != WcStatus::success) {
     fail_send(s, qp, status);
     return;
@@ -184,6 +168,42 @@ void on_read_response(HostState& s, Qp& qp, const Arrival& arrival,
   skip_acknowledged(qp);
   progress(s, qp);
   retire(s, qp);
+}
+
+void on_read_response(HostState& s, Qp& qp, const Arrival& arrival,
+                      const emu::ParsedPacket& packet) {
+  const std::uint32_t psn = packet.headers.bth.psn;
+  acknowledge_before(s, qp, psn);
+  if (qp.sq_done == qp.sq_fetched) return;
+  const SendEntry& entry = qp.entry(qp.sq_done);
+  if (entry.opcode != WrOpcode::rdma_read || psn != qp.psn_una) {
+    // A response is missing (or this one is old): ask again from the first that is.
+    if (emu::psn_diff(psn, qp.psn_una) > 0) repeat_read(s, qp);
+    return;
+  }
+  const auto at = static_cast<std::uint32_t>(emu::psn_diff(psn, entry.first_psn));
+  const std::uint32_t offset = at * qp.payload;
+  const std::uint32_t expected = std::min(qp.payload, entry.length - offset);
+  if (packet.payload_bytes != expected) {
+    fail_send(s, qp, WcStatus::bad_resp_err);
+    return;
+  }
+  take_data(s, qp, psn, at, arrival.bytes + packet.payload_offset, expected);
+}
+
+// What stood there before arrives in this machine's byte order.
+void on_atomic_ack(HostState& s, Qp& qp, const emu::PacketHeaders& headers) {
+  const std::uint32_t psn = headers.bth.psn;
+  acknowledge_before(s, qp, psn);
+  if (qp.sq_done == qp.sq_fetched) return;
+  if (!is_atomic(qp.entry(qp.sq_done).opcode) || psn != qp.psn_una) {
+    if (emu::psn_diff(psn, qp.psn_una) > 0) repeat_read(s, qp);
+    return;
+  }
+  std::uint8_t bytes[kAtomicBytes];
+  std::memcpy(bytes, &headers.atomic_original, sizeof bytes);
+  take_data(s, qp, psn, 0, bytes, kAtomicBytes);
+  write_pieces(s);  // `bytes` ends here
 }
 
 }  // namespace
@@ -207,6 +227,9 @@ void acknowledge(HostState& s, Qp& qp, const Arrival& arrival, const emu::Parsed
     case emu::Opcode::rc_read_response_last:
     case emu::Opcode::rc_read_response_only:
       on_read_response(s, qp, arrival, packet);
+      break;
+    case emu::Opcode::rc_atomic_ack:
+      on_atomic_ack(s, qp, headers);
       break;
     default:
       ++s.counters_.dropped_bad_packet;

@@ -17,6 +17,10 @@ WcOpcode completion_opcode(WrOpcode opcode) {
       return WcOpcode::rdma_write;
     case WrOpcode::rdma_read:
       return WcOpcode::rdma_read;
+    case WrOpcode::atomic_cas:
+      return WcOpcode::comp_swap;
+    case WrOpcode::atomic_fadd:
+      return WcOpcode::fetch_add;
     default:
       return WcOpcode::send;
   }
@@ -26,6 +30,8 @@ bool faulted(const Settlement& settlement, std::uint32_t qp_slot) {
   const auto* end = settlement.fault_qp.begin() + settlement.faults_count;
   return std::find(settlement.fault_qp.begin(), end, qp_slot) != end;
 }
+
+}  // namespace
 
 void write_pieces(HostState& s) {
   Settlement& settlement = s.settlement_;
@@ -42,6 +48,8 @@ void write_pieces(HostState& s) {
   }
   settlement.pieces_count = 0;
 }
+
+namespace {
 
 void overrun(HostState& s, std::uint32_t index) {
   Cq& cq = s.cqs_[index];
@@ -114,8 +122,7 @@ void write_fault(HostState& s, Qp& qp, std::uint32_t psn) {
     return;
   }
   if ((psn & kReadPiece) != 0) {  // the requester's own memory, on the way of a READ
-    const bool unfinished = qp.sq_done != qp.sq_fetched &&
-                            qp.entry(qp.sq_done).opcode == WrOpcode::rdma_read &&
+    const bool unfinished = qp.sq_done != qp.sq_fetched && qp.entry(qp.sq_done).brings_data() &&
                             qp.psn_una != qp.entry(qp.sq_done).first_psn;
     if (unfinished) {
       fail_send(s, qp, WcStatus::loc_prot_err);

@@ -23,11 +23,6 @@ emu::Vl draw_lane(HostState& s, std::uint8_t sl) {
   return nth_lane(lanes, s.prng_.below(static_cast<std::uint32_t>(std::popcount(lanes))));
 }
 
-const WqeExtension& extension_of(const SendWqe& wqe) {
-  return *reinterpret_cast<const WqeExtension*>(reinterpret_cast<const std::uint8_t*>(&wqe) +
-                                                sizeof wqe);
-}
-
 void fill_datagram(const HostState& s, const Qp& qp, const SendWqe& wqe, const SendEntry& entry,
                    emu::PacketHeaders& headers) {
   headers.lrh.sl = wqe.sl & 15;

@@ -138,6 +138,8 @@ void reset_transport(Qp& qp) {
   qp.receiving = Receiving::nothing;
   qp.have_recv = qp.nak_sent = qp.dead = qp.heard = false;
   qp.responses_first = qp.responses_last = 0;
+  qp.atomics = {};
+  qp.atomics_done = 0;
   qp.credit_capacity = qp.credit_returned = qp.credit_used = 0;
   ++qp.epoch;
   QpPage& page = *qp.page;

@@ -22,6 +22,8 @@ bool opcode_served(QpType type, WrOpcode opcode) {
     case WrOpcode::rdma_write_imm:
       return type != QpType::ud;
     case WrOpcode::rdma_read:
+    case WrOpcode::atomic_cas:
+    case WrOpcode::atomic_fadd:
       return type == QpType::rc;
     default:
       return false;
@@ -37,10 +39,11 @@ WcStatus copy_request(HostState& s, Qp& qp, SendWqe& wqe) {
   const std::size_t offset = payload_offset(wqe);
   const bool is_inline = (wqe.flags & kWqeInline) != 0;
   if (!opcode_served(qp.type, wqe.opcode)) return WcStatus::loc_qp_op_err;
-  if (is_inline &&
-      (wqe.opcode == WrOpcode::rdma_read || wqe.inline_length > qp.capacity.inline_bytes)) {
+  const bool brings_data = wqe.opcode == WrOpcode::rdma_read || is_atomic(wqe.opcode);
+  if (is_inline && (brings_data || wqe.inline_length > qp.capacity.inline_bytes)) {
     return WcStatus::loc_qp_op_err;
   }
+  if (is_atomic(wqe.opcode) && (wqe.flags & kWqeExtended) == 0) return WcStatus::loc_qp_op_err;
   if (!is_inline && wqe.num_sge > qp.capacity.send_sge) return WcStatus::loc_qp_op_err;
   const std::size_t payload = is_inline ? wqe.inline_length : wqe.num_sge * sizeof(Sge);
   CHECK(offset + payload <= qp.layout.sq_stride);
@@ -56,8 +59,8 @@ WcStatus check_list(HostState& s, const Qp& qp, const SendWqe& wqe, std::uint32_
     length = wqe.inline_length;
     return WcStatus::success;
   }
-  const std::uint32_t access =
-      wqe.opcode == WrOpcode::rdma_read ? kAccessLocalWrite : kAccessLocalRead;
+  const bool brings_data = wqe.opcode == WrOpcode::rdma_read || is_atomic(wqe.opcode);
+  const std::uint32_t access = brings_data ? kAccessLocalWrite : kAccessLocalRead;
   const std::uint8_t* list = reinterpret_cast<const std::uint8_t*>(&wqe) + payload_offset(wqe);
   std::uint64_t total = 0;
   for (std::uint32_t i = 0; i < wqe.num_sge; ++i) {
@@ -69,6 +72,7 @@ WcStatus check_list(HostState& s, const Qp& qp, const SendWqe& wqe, std::uint32_
       return WcStatus::loc_prot_err;
     }
   }
+  if (is_atomic(wqe.opcode) && total != kAtomicBytes) return WcStatus::loc_len_err;
   if (total > kMaxMessageBytes) return WcStatus::loc_len_err;
   length = static_cast<std::uint32_t>(total);
   return WcStatus::success;

@@ -32,12 +32,15 @@ struct SendEntry {
   WcStatus status = WcStatus::success;  // of the checks at fetch
   std::uint8_t flags = 0;
   std::uint8_t num_sge = 0;
+
+  // READs and atomics: their responses bring data, and their number is limited.
+  bool brings_data() const { return opcode == WrOpcode::rdma_read || is_atomic(opcode); }
 };
 
 // What the responder still has to send, in the order of its PSNs.
-enum class ResponseKind : std::uint8_t { ack, nak, read };
+enum class ResponseKind : std::uint8_t { ack, nak, read, atomic };
 struct Response {
-  std::uint64_t address = 0;  // read
+  std::uint64_t address = 0;  // read; atomic: what stood there before
   std::uint32_t rkey = 0;
   std::uint32_t length = 0;
   std::uint32_t psn = 0;
@@ -48,6 +51,12 @@ struct Response {
   std::uint8_t syndrome = 0;
   bool fatal = false;  // the QP goes to ERR when this has been sent
 };
+// What an atomic found, kept for its repetition: executing it twice would be wrong (IBA 9.4.5).
+struct AtomicResult {
+  std::uint32_t psn = kNone;
+  std::uint64_t original = 0;
+};
+
 // Reads in flight, an acknowledgement between each two, and as many repeated reads.
 inline constexpr std::uint32_t kResponsesMax = 64;
 static_assert(kResponsesMax >= 3 * kMaxRdAtomic + 2);
@@ -145,6 +154,8 @@ struct Qp {
   std::uint32_t responses_first = 0;    // free running
   std::uint32_t responses_last = 0;
   std::array<Response, kResponsesMax> responses{};
+  std::array<AtomicResult, kMaxRdAtomic> atomics{};  // the newest of them
+  std::uint32_t atomics_done = 0;
 
   // Credit of an admitted real-time QP: packets.
   std::uint32_t credit_capacity = 0;  // C_i

@@ -19,6 +19,8 @@ constexpr std::uint32_t kWindowPackets = 1u << 22;
 emu::Opcode rc_opcode_of(const SendEntry& entry, std::uint32_t packet) {
   using enum emu::Opcode;
   if (entry.opcode == WrOpcode::rdma_read) return rc_read_request;
+  if (entry.opcode == WrOpcode::atomic_cas) return rc_compare_swap;
+  if (entry.opcode == WrOpcode::atomic_fadd) return rc_fetch_add;
   const bool first = packet == 0;
   const bool last = packet + 1 == entry.packets;
   const bool imm = entry.opcode == WrOpcode::send_imm || entry.opcode == WrOpcode::rdma_write_imm;
@@ -54,7 +56,7 @@ bool has_credit(const HostState& s, const Qp& qp) {
 }
 
 void step_current(Qp& qp, const SendEntry& entry) {
-  const bool is_read = entry.opcode == WrOpcode::rdma_read;
+  const bool is_read = entry.brings_data();
   qp.current_packet = is_read ? entry.packets : qp.current_packet + 1;
   if (qp.current_packet < entry.packets) return;
   ++qp.sq_current;
@@ -110,7 +112,7 @@ bool request_ready(HostState& s, Qp& qp) {
     if (qp.current_packet == 0 && (entry->flags & kWqeFence) != 0 && qp.reads_out > 0) {
       return false;
     }
-    if (entry->opcode == WrOpcode::rdma_read && qp.reads_out >= qp.attributes.max_rd_atomic) {
+    if (entry->brings_data() && qp.reads_out >= qp.attributes.max_rd_atomic) {
       return false;
     }
     const std::uint32_t psn = add24(entry->first_psn, qp.current_packet);
@@ -169,11 +171,24 @@ void hold_power(HostState& s, emu::TrafficClass traffic_class, emu::Cycle launch
   }
 }
 
+namespace {
+
+void fill_atomic(const SendWqe& wqe, emu::AtomicEth& atomic) {
+  const WqeExtension& operands = extension_of(wqe);
+  const bool swaps = wqe.opcode == WrOpcode::atomic_cas;
+  atomic.address = wqe.remote_addr;
+  atomic.rkey = wqe.rkey;
+  atomic.swap_or_add = swaps ? operands.swap : operands.compare_add;
+  atomic.compare = swaps ? operands.compare_add : 0;
+}
+
+}  // namespace
+
 void build_request(HostState& s, Qp& qp) {
   SendEntry& entry = qp.entry(qp.sq_current);
   const std::uint32_t index = qp.sq_current;
   const std::uint32_t packet_index = qp.current_packet;
-  const bool is_read = entry.opcode == WrOpcode::rdma_read;
+  const bool is_read = entry.brings_data();  // its request carries no payload
   const std::uint32_t psn = add24(entry.first_psn, packet_index);
   const bool first_time = emu::psn_diff(psn, qp.psn_sent) >= 0;
   const emu::Opcode opcode = opcode_of(qp, entry, packet_index);
@@ -204,7 +219,9 @@ void build_request(HostState& s, Qp& qp) {
   headers.bth.ack_request = qp.type == QpType::rc && (last || psn % kAckEveryPackets == 0);
   headers.bth.solicited = last && (entry.flags & kWqeSolicited) != 0;
   headers.immediate = __builtin_bswap32(wqe.imm);
-  if (is_read) {
+  if (is_atomic(entry.opcode)) {
+    fill_atomic(wqe, headers.atomic);
+  } else if (is_read) {
     headers.reth = {wqe.remote_addr + offset, wqe.rkey, entry.length - offset};
   } else {
     headers.reth = {wqe.remote_addr, wqe.rkey, entry.length};
@@ -244,7 +261,7 @@ void rewind(HostState& s, Qp& qp, std::uint32_t psn) {
       want_request(s, qp);
       return;
     }
-    if (entry.opcode == WrOpcode::rdma_read) ++reads;
+    if (entry.brings_data()) ++reads;
   }
 }
 

@@ -8,12 +8,6 @@ namespace {
 using emu::NakCode;
 using emu::Opcode;
 
-// A request that cannot be served: the requester is told why, this QP goes to ERR.
-void refuse(HostState& s, Qp& qp, std::uint32_t psn, NakCode code, AsyncEvent event) {
-  push_nak(s, qp, psn, static_cast<std::uint8_t>(emu::kSyndromeNak | static_cast<int>(code)), true);
-  s.events_.async(qp.client, event, qp.number);
-}
-
 // The work request that takes the message is at fault: it completes with `status`.
 void refuse_recv(HostState& s, Qp& qp, std::uint32_t psn, NakCode code, WcStatus status) {
   push_nak(s, qp, psn, static_cast<std::uint8_t>(emu::kSyndromeNak | static_cast<int>(code)), true);
@@ -130,16 +124,26 @@ void respond_again(HostState& s, Qp& qp, const emu::ParsedPacket& packet) {
     serve_read(s, qp, packet.headers, true);
     return;
   }
+  if (request_of(packet.headers.bth.opcode).is_atomic) {
+    serve_atomic(s, qp, packet.headers, true);
+    return;
+  }
   push_ack(s, qp, add24(qp.epsn, emu::kMask24));  // epsn - 1
 }
 
 // First follows nothing, middle and last follow their own kind.
 bool fits_sequence(const Qp& qp, const emu::ParsedPacket& packet, const Request& request) {
-  if (packet.info->first || request.is_read) return qp.receiving == Receiving::nothing;
+  if (packet.info->first || request.brings_data()) return qp.receiving == Receiving::nothing;
   return qp.receiving == request.kind;
 }
 
 }  // namespace
+
+// A request that cannot be served: the requester is told why, this QP goes to ERR.
+void refuse(HostState& s, Qp& qp, std::uint32_t psn, NakCode code, AsyncEvent event) {
+  push_nak(s, qp, psn, static_cast<std::uint8_t>(emu::kSyndromeNak | static_cast<int>(code)), true);
+  s.events_.async(qp.client, event, qp.number);
+}
 
 Request request_of(Opcode opcode) {
   using enum Opcode;
@@ -162,7 +166,10 @@ Request request_of(Opcode opcode) {
     case rc_write_only_imm:
       return {Receiving::write, false, true};
     case rc_read_request:
-      return {Receiving::nothing, true, false};
+      return {.is_read = true};
+    case rc_compare_swap:
+    case rc_fetch_add:
+      return {.is_atomic = true};
     default:
       return {};
   }
@@ -235,7 +242,7 @@ void respond(HostState& s, Qp& qp, const Arrival& arrival, const emu::ParsedPack
   }
   const Request request = request_of(headers.bth.opcode);
   const auto length = static_cast<std::uint32_t>(packet.payload_bytes);
-  if ((request.kind == Receiving::nothing && !request.is_read) ||
+  if ((request.kind == Receiving::nothing && !request.brings_data()) ||
       !fits_sequence(qp, packet, request) || length > qp.payload) {
     refuse(s, qp, psn, NakCode::invalid_request, AsyncEvent::qp_req_err);
     return;
@@ -243,6 +250,10 @@ void respond(HostState& s, Qp& qp, const Arrival& arrival, const emu::ParsedPack
   qp.nak_sent = false;
   if (request.is_read) {
     serve_read(s, qp, headers, false);
+    return;
+  }
+  if (request.is_atomic) {
+    serve_atomic(s, qp, headers, false);
     return;
   }
   // Whatever can be refused is refused before anything is changed.

@@ -54,7 +54,10 @@ bool build_response(HostState& s, Qp& qp) {
   const bool is_read = response.kind == ResponseKind::read;
   const std::uint32_t offset = response.sent * qp.payload;
   const std::uint32_t length = is_read ? std::min(qp.payload, response.length - offset) : 0;
-  const emu::Opcode opcode = is_read ? read_opcode(response) : emu::Opcode::rc_ack;
+  const bool is_atomic = response.kind == ResponseKind::atomic;
+  const emu::Opcode opcode = is_read     ? read_opcode(response)
+                             : is_atomic ? emu::Opcode::rc_atomic_ack
+                                         : emu::Opcode::rc_ack;
   const bool grh = qp.attributes.av.is_global != 0;
   const std::uint16_t flits =
       emu::flits_of(emu::packet_bytes(opcode, grh, length), s.options_.flit_bits);
@@ -76,8 +79,10 @@ bool build_response(HostState& s, Qp& qp) {
   fill_path(s, qp, headers);
   headers.bth.opcode = opcode;
   headers.bth.psn = add24(response.psn, response.sent);
-  headers.aeth = {is_read ? static_cast<std::uint8_t>(emu::kSyndromeAck | emu::kAckNoCredits)
-                          : response.syndrome,
+  headers.atomic_original = response.address;
+  headers.aeth = {is_read || is_atomic
+                      ? static_cast<std::uint8_t>(emu::kSyndromeAck | emu::kAckNoCredits)
+                      : response.syndrome,
                   response.msn};
   packet->psn = headers.bth.psn;
   packet->response = is_read;

@@ -119,6 +119,12 @@ void run_timers(HostState& s);
 // The current request, fetched if need be; null: there is none.
 SendEntry* current_request(HostState& s, Qp& qp);
 
+// Only of a request that has kWqeExtended.
+inline const WqeExtension& extension_of(const SendWqe& wqe) {
+  return *reinterpret_cast<const WqeExtension*>(reinterpret_cast<const std::uint8_t*>(&wqe) +
+                                                sizeof wqe);
+}
+
 // ---- request.cc: the requester of RC ----
 bool request_ready(HostState& s, Qp& qp);  // may its next packet go now? else notes when
 void build_request(HostState& s, Qp& qp);  // into the burst
@@ -145,11 +151,17 @@ bool nobody_at(const HostState& s, emu::Lid lid);
 void receive_unreliable(HostState& s, Qp& qp, const Arrival& arrival,
                         const emu::ParsedPacket& packet);
 
+// ---- atomic.cc: the responder of compare-and-swap and fetch-and-add ----
+void serve_atomic(HostState& s, Qp& qp, const emu::PacketHeaders& headers, bool repeated);
+void refuse(HostState& s, Qp& qp, std::uint32_t psn, emu::NakCode code, AsyncEvent event);
+
 // What a packet's request asks for, whichever packet of it this is; shared by RC and UC.
 struct Request {
   Receiving kind = Receiving::nothing;
   bool is_read = false;
   bool imm = false;
+  bool is_atomic = false;
+  bool brings_data() const { return is_read || is_atomic; }
 };
 Request request_of(emu::Opcode opcode);
 bool may_write(const HostState& s, const Qp& qp, const emu::Reth& reth);
@@ -233,7 +245,8 @@ void complete(HostState& s, Qp& qp, PendingCqe& pending);
 void complete_send(HostState& s, Qp& qp, WcStatus status);  // the request at sq_done
 void write_piece(HostState& s, Qp& qp, const Range& range, const std::uint8_t* bytes,
                  std::uint32_t length, std::uint32_t psn);
-void settle(HostState& s);  // all of it, and what follows from faults
+void write_pieces(HostState& s);  // bytes that wait, now: somebody is about to read them
+void settle(HostState& s);        // all of it, and what follows from faults
 bool unsettled(const HostState& s);
 
 // ---- failure.cc: error states ----

@@ -44,7 +44,7 @@ void fill_device(const NodePage& node, ibv_device_attr& a) {
   a.max_srq_sge = static_cast<int>(kMaxSge);
   a.max_qp_rd_atom = a.max_qp_init_rd_atom = static_cast<int>(kMaxRdAtomic);
   a.max_res_rd_atom = static_cast<int>(kMaxRdAtomic * kMaxQp);
-  a.atomic_cap = IBV_ATOMIC_NONE;
+  a.atomic_cap = IBV_ATOMIC_HCA;
   a.max_ah = 1 << 20;  // address handles are only memory here
   a.max_pkeys = 1;
   a.local_ca_ack_delay = 15;

@@ -47,6 +47,8 @@ static_assert(same(WrOpcode::rdma_write, IBV_WR_RDMA_WRITE) &&
               same(WrOpcode::rdma_write_imm, IBV_WR_RDMA_WRITE_WITH_IMM) &&
               same(WrOpcode::send, IBV_WR_SEND) && same(WrOpcode::send_imm, IBV_WR_SEND_WITH_IMM) &&
               same(WrOpcode::rdma_read, IBV_WR_RDMA_READ) &&
+              same(WrOpcode::atomic_cas, IBV_WR_ATOMIC_CMP_AND_SWP) &&
+              same(WrOpcode::atomic_fadd, IBV_WR_ATOMIC_FETCH_AND_ADD) &&
               same(WrOpcode::send_inv, IBV_WR_SEND_WITH_INV));
 static_assert(same(kWqeFence, IBV_SEND_FENCE) && same(kWqeSignaled, IBV_SEND_SIGNALED) &&
               same(kWqeSolicited, IBV_SEND_SOLICITED) && same(kWqeInline, IBV_SEND_INLINE));
@@ -57,7 +59,9 @@ static_assert(same(WcStatus::success, IBV_WC_SUCCESS) &&
               same(WcStatus::rnr_retry_exc_err, IBV_WC_RNR_RETRY_EXC_ERR) &&
               same(WcStatus::general_err, IBV_WC_GENERAL_ERR));
 static_assert(same(WcOpcode::send, IBV_WC_SEND) && same(WcOpcode::rdma_write, IBV_WC_RDMA_WRITE) &&
-              same(WcOpcode::rdma_read, IBV_WC_RDMA_READ) && same(WcOpcode::recv, IBV_WC_RECV) &&
+              same(WcOpcode::rdma_read, IBV_WC_RDMA_READ) &&
+              same(WcOpcode::comp_swap, IBV_WC_COMP_SWAP) &&
+              same(WcOpcode::fetch_add, IBV_WC_FETCH_ADD) && same(WcOpcode::recv, IBV_WC_RECV) &&
               same(WcOpcode::recv_rdma_with_imm, IBV_WC_RECV_RDMA_WITH_IMM));
 static_assert(same(kWcGrh, IBV_WC_GRH) && same(kWcWithImm, IBV_WC_WITH_IMM));
 static_assert(same(QpType::rc, IBV_QPT_RC) && same(QpType::uc, IBV_QPT_UC) &&
@@ -70,6 +74,7 @@ static_assert(same(kQpState, IBV_QP_STATE) && same(kQpAv, IBV_QP_AV) &&
 static_assert(same(kAccessLocalWrite, IBV_ACCESS_LOCAL_WRITE) &&
               same(kAccessRemoteWrite, IBV_ACCESS_REMOTE_WRITE) &&
               same(kAccessRemoteRead, IBV_ACCESS_REMOTE_READ) &&
+              same(kAccessRemoteAtomic, IBV_ACCESS_REMOTE_ATOMIC) &&
               same(kAccessZeroBased, IBV_ACCESS_ZERO_BASED));
 static_assert(same(AsyncEvent::cq_err, IBV_EVENT_CQ_ERR) &&
               same(AsyncEvent::qp_fatal, IBV_EVENT_QP_FATAL) &&

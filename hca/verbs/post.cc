@@ -32,7 +32,7 @@ void ring_doorbell(Context& context, Qp& qp) {
 
 std::uint32_t packets_of(const Qp& qp, WrOpcode opcode, std::uint64_t length) {
   const std::uint32_t payload = qp.page().packet_payload.load(std::memory_order_relaxed);
-  if (opcode == WrOpcode::rdma_read || length == 0 || payload == 0) return 1;
+  if (opcode == WrOpcode::rdma_read || is_atomic(opcode) || length == 0 || payload == 0) return 1;
   return static_cast<std::uint32_t>((length + payload - 1) / payload);
 }
 
@@ -50,7 +50,8 @@ int put_payload(const Qp& qp, const ibv_send_wr& wr, SendWqe& wqe, std::byte* to
     wqe.num_sge = static_cast<std::uint8_t>(count);
     return 0;
   }
-  if (length > qp.capacity.max_inline_data || wr.opcode == IBV_WR_RDMA_READ) return EINVAL;
+  const bool brings_data = wr.opcode == IBV_WR_RDMA_READ || is_atomic(wqe.opcode);
+  if (length > qp.capacity.max_inline_data || brings_data) return EINVAL;
   for (std::uint32_t i = 0; i < count; ++i) {
     std::memcpy(to, reinterpret_cast<const void*>(wr.sg_list[i].addr), wr.sg_list[i].length);
     to += wr.sg_list[i].length;
@@ -84,6 +85,15 @@ int post_one(Qp& qp, const ibv_send_wr& wr) {
       std::memcpy(payload, &extension, sizeof extension);
       payload += sizeof extension;
     }
+  } else if (is_atomic(wqe.opcode)) {
+    wqe.remote_addr = wr.wr.atomic.remote_addr;
+    wqe.rkey = wr.wr.atomic.rkey;
+    wqe.flags |= kWqeExtended;
+    WqeExtension operands{};
+    operands.compare_add = wr.wr.atomic.compare_add;
+    operands.swap = wr.wr.atomic.swap;
+    std::memcpy(payload, &operands, sizeof operands);
+    payload += sizeof operands;
   } else {
     wqe.remote_addr = wr.wr.rdma.remote_addr;
     wqe.rkey = wr.wr.rdma.rkey;
@@ -120,6 +130,8 @@ bool opcode_served(ibv_qp_type type, ibv_wr_opcode opcode) {
     case IBV_WR_RDMA_WRITE_WITH_IMM:
       return type != IBV_QPT_UD;
     case IBV_WR_RDMA_READ:
+    case IBV_WR_ATOMIC_CMP_AND_SWP:
+    case IBV_WR_ATOMIC_FETCH_AND_ADD:
       return type == IBV_QPT_RC;
     default:
       return false;

@@ -11,7 +11,7 @@ namespace hca {
 namespace {
 
 std::size_t payload_offset(const Qp& qp) {
-  return sizeof(SendWqe) + (qp.qp_base.qp_type == IBV_QPT_UD ? sizeof(WqeExtension) : 0);
+  return sizeof(SendWqe) + ((qp.wr.flags & kWqeExtended) != 0 ? sizeof(WqeExtension) : 0);
 }
 
 std::byte* payload(Qp& qp) { return qp.send_slot(qp.sq_tail) + payload_offset(qp); }
@@ -57,6 +57,17 @@ Qp* open_rdma(ibv_qp_ex* base_qp, WrOpcode opcode, std::uint32_t rkey, std::uint
   qp->wr.rkey = rkey;
   qp->wr.remote_addr = address;
   return qp;
+}
+
+void open_atomic(ibv_qp_ex* base_qp, WrOpcode opcode, std::uint32_t rkey, std::uint64_t address,
+                 std::uint64_t compare_add, std::uint64_t swap) {
+  Qp* qp = open_rdma(base_qp, opcode, rkey, address);
+  if (qp == nullptr) return;
+  qp->wr.flags |= kWqeExtended;
+  WqeExtension operands{};
+  operands.compare_add = compare_add;
+  operands.swap = swap;
+  std::memcpy(qp->send_slot(qp->sq_tail) + sizeof(SendWqe), &operands, sizeof operands);
 }
 
 void wr_start(ibv_qp_ex* base_qp) {
@@ -126,6 +137,7 @@ void wr_set_sge(ibv_qp_ex* base_qp, std::uint32_t lkey, std::uint64_t address,
 void wr_set_inline_data_list(ibv_qp_ex* base_qp, std::size_t count, const ibv_data_buf* list) {
   Qp& qp = *to_qp(base_qp);
   if (!qp.wr_open) return;
+  if (qp.wr.opcode == WrOpcode::rdma_read || is_atomic(qp.wr.opcode)) return fail(qp, EINVAL);
   std::byte* to = payload(qp);
   for (std::size_t i = 0; i < count; ++i) {
     if (qp.wr_length + list[i].length > qp.capacity.max_inline_data) return fail(qp, EINVAL);
@@ -157,15 +169,18 @@ void fill_requests(Qp& qp) {
   qp.wr_rdma_read = [](ibv_qp_ex* q, std::uint32_t rkey, std::uint64_t address) {
     open_rdma(q, WrOpcode::rdma_read, rkey, address);
   };
+  qp.wr_atomic_cmp_swp = [](ibv_qp_ex* q, std::uint32_t rkey, std::uint64_t address,
+                            std::uint64_t compare, std::uint64_t swap) {
+    open_atomic(q, WrOpcode::atomic_cas, rkey, address, compare, swap);
+  };
+  qp.wr_atomic_fetch_add = [](ibv_qp_ex* q, std::uint32_t rkey, std::uint64_t address,
+                              std::uint64_t add) {
+    open_atomic(q, WrOpcode::atomic_fadd, rkey, address, add, 0);
+  };
 }
 
 // None may be null: programs call them without looking.
 void fill_refusals(Qp& qp) {
-  qp.wr_atomic_cmp_swp = [](ibv_qp_ex* q, std::uint32_t, std::uint64_t, std::uint64_t,
-                            std::uint64_t) { refuse(q); };
-  qp.wr_atomic_fetch_add = [](ibv_qp_ex* q, std::uint32_t, std::uint64_t, std::uint64_t) {
-    refuse(q);
-  };
   qp.wr_atomic_write = [](ibv_qp_ex* q, std::uint32_t, std::uint64_t, const void*) { refuse(q); };
   qp.wr_bind_mw = [](ibv_qp_ex* q, ibv_mw*, std::uint32_t, const ibv_mw_bind_info*) { refuse(q); };
   qp.wr_local_inv = [](ibv_qp_ex* q, std::uint32_t) { refuse(q); };

@@ -214,6 +214,16 @@ def test_perftest_options(cluster2: Cluster, flags: list[str]) -> None:
     assert re.search(r"^ \d+ +\d+ ", client.stdout, re.MULTILINE)
 
 
+@pytest.mark.parametrize("flags", [["-A", "FETCH_AND_ADD"], ["-A", "CMP_AND_SWAP"]], ids="_".join)
+@pytest.mark.parametrize("program", ["ib_atomic_bw", "ib_atomic_lat"])
+def test_perftest_atomics(cluster2: Cluster, program: str, flags: list[str]) -> None:
+    client, server_said, server_code = pingpong(
+        cluster2, [program, "-F", "-n", "100", *flags], next(PORTS)
+    )
+    assert client.returncode == 0 and server_code == 0, client.stdout + server_said
+    assert re.search(r"^ 8 +100 ", client.stdout, re.MULTILINE)
+
+
 def test_perftest_by_the_extended_calls(make_cluster: Callable[..., Cluster]) -> None:
     """To this part perftest posts by ibv_wr_*; with --use_old_post_send it does not."""
     cluster = make_cluster({"network": {"nodes": 2}, "hca": {"vendor_part_id": 4119}})

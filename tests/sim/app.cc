@@ -194,7 +194,8 @@ int App::post(Queue& queue, const Send& send) {
   std::uint64_t length = send.inline_bytes.size();
   for (const hca::Sge& sge : send.sges) length += sge.length;
   const std::uint32_t payload = queue.page->packet_payload.load(std::memory_order_acquire);
-  const bool one = send.opcode == hca::WrOpcode::rdma_read || length == 0 || payload == 0;
+  const bool one = send.opcode == hca::WrOpcode::rdma_read || hca::is_atomic(send.opcode) ||
+                   length == 0 || payload == 0;
   const std::uint32_t packets =
       one ? 1 : static_cast<std::uint32_t>((length + payload - 1) / payload);
   if (queue.page->credit_limited.load(std::memory_order_acquire) != 0) {
@@ -223,6 +224,13 @@ int App::post(Queue& queue, const Send& send) {
     wqe.flags |= hca::kWqeInline;
     wqe.inline_length = static_cast<std::uint32_t>(send.inline_bytes.size());
     std::memcpy(slot + sizeof wqe, send.inline_bytes.data(), send.inline_bytes.size());
+  } else if (hca::is_atomic(send.opcode)) {
+    wqe.flags |= hca::kWqeExtended;
+    hca::WqeExtension operands{};
+    operands.compare_add = send.compare_add;
+    operands.swap = send.swap;
+    std::memcpy(slot + sizeof wqe, &operands, sizeof operands);
+    std::memcpy(slot + sizeof wqe + sizeof operands, send.sges.data(), send.sges.size_bytes());
   } else if (!send.sges.empty()) {
     std::memcpy(slot + sizeof wqe, send.sges.data(), send.sges.size_bytes());
   }

@@ -64,6 +64,8 @@ struct Send {
   std::span<const std::uint8_t> inline_bytes;
   std::uint64_t remote_addr = 0;
   std::uint32_t rkey = 0;
+  std::uint64_t compare_add = 0;  // atomics
+  std::uint64_t swap = 0;
   std::uint32_t imm = 0;
   std::uint32_t remote_qpn = 0;
   std::uint32_t remote_qkey = 0;
@@ -86,7 +88,8 @@ struct Path {
   std::uint8_t reads = 4;
   std::uint32_t send_psn = 0;
   std::uint32_t recv_psn = 0;
-  std::uint32_t access = hca::kAccessRemoteWrite | hca::kAccessRemoteRead;
+  std::uint32_t access =
+      hca::kAccessRemoteWrite | hca::kAccessRemoteRead | hca::kAccessRemoteAtomic;
   bool global = false;
 };
 

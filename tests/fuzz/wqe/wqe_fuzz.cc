@@ -75,6 +75,7 @@ struct Scene {
   std::vector<std::uint8_t> good_bytes = std::vector<std::uint8_t>(4096);
   hca::MrKeys keys, good_keys;
   sim::Completions cq, good_cq;
+  sim::Shared srq;
   std::vector<sim::Queue> queues;
   sim::Queue from, to;
   emu::Cycle now = 1000;
@@ -97,14 +98,19 @@ struct Scene {
 
   Scene() : host(options(), memory, sink, events), hostile(host), good(host) {
     keys = hostile.reg(bytes.data(), bytes.size(),
-                       hca::kAccessLocalWrite | hca::kAccessRemoteWrite | hca::kAccessRemoteRead);
+                       hca::kAccessLocalWrite | hca::kAccessRemoteWrite | hca::kAccessRemoteRead |
+                           hca::kAccessRemoteAtomic);
     cq = hostile.make_cq(64);
+    srq = hostile.make_srq(8, 4);
     const hca::QpCapacity capacity{8, 8, 4, 4, 64};
     constexpr hca::QpType kTypes[] = {hca::QpType::rc, hca::QpType::rc, hca::QpType::ud,
                                       hca::QpType::uc};
     for (int i = 0; i < 4; ++i) {
       const hca::QpType type = kTypes[i];
-      queues.push_back(hostile.make_qp(type, cq, cq, capacity));
+      const bool shares = i == 1;  // the QP that talks to a neighbour
+      const hca::QpCapacity own{8, shares ? 0u : 8u, 4, 4, 64};
+      queues.push_back(
+          hostile.make_qp(type, cq, cq, own, false, shares ? srq.number : hca::kNoSrqNumber));
       sim::Path path;
       path.dest = static_cast<emu::NodeId>(i);  // one to itself, one to a neighbour
       path.dest_qpn = queues[0].number;
@@ -134,7 +140,7 @@ struct Scene {
     in.fill(slot, queue.layout.sq_stride);
     auto* wqe = reinterpret_cast<hca::SendWqe*>(slot);
     if (in.u8() % 2 == 0) {  // mostly plausible, so that more than the first check is reached
-      wqe->opcode = static_cast<hca::WrOpcode>(in.u8() % 5);
+      wqe->opcode = static_cast<hca::WrOpcode>(in.u8() % 7);
       wqe->num_sge = in.u8() % 6;
       wqe->inline_length %= 70;
       wqe->launch_ns %= 4'000'000;
@@ -167,10 +173,10 @@ struct Scene {
   }
 
   std::uint16_t build(Bytes& in, std::vector<std::uint8_t>& packet, emu::NodeId src) {
-    static constexpr std::uint8_t kOpcodes[] = {0x00, 0x01, 0x02, 0x03, 0x04, 0x05, 0x06, 0x07,
-                                                0x08, 0x09, 0x0a, 0x0b, 0x0c, 0x0d, 0x0e, 0x0f,
-                                                0x10, 0x11, 0x64, 0x65, 0x20, 0x21, 0x22, 0x23,
-                                                0x24, 0x25, 0x26, 0x27, 0x28, 0x29, 0x2a, 0x2b};
+    static constexpr std::uint8_t kOpcodes[] = {
+        0x00, 0x01, 0x02, 0x03, 0x04, 0x05, 0x06, 0x07, 0x08, 0x09, 0x0a, 0x0b,
+        0x0c, 0x0d, 0x0e, 0x0f, 0x10, 0x11, 0x12, 0x13, 0x14, 0x64, 0x65, 0x20,
+        0x21, 0x22, 0x23, 0x24, 0x25, 0x26, 0x27, 0x28, 0x29, 0x2a, 0x2b};
     emu::PacketHeaders headers;
     headers.lrh = {0, 0, 1, emu::lid_of(src)};
     headers.bth.opcode = static_cast<emu::Opcode>(kOpcodes[in.u8() % sizeof kOpcodes]);
@@ -181,6 +187,7 @@ struct Scene {
     headers.deth.qkey = 0x11;
     headers.reth = {reinterpret_cast<std::uint64_t>(bytes.data()) + in.u8(), keys.rkey,
                     in.take<std::uint16_t>()};
+    headers.atomic = {headers.reth.address & ~std::uint64_t{7}, keys.rkey, in.u8(), in.u8()};
     headers.aeth = {in.u8(), in.u8()};
     const auto& info = emu::opcode_info(headers.bth.opcode);
     const std::size_t payload = info.payload ? in.take<std::uint16_t>() % 2049 : 0;
@@ -215,8 +222,13 @@ struct Scene {
         break;
       }
       case 4:
-        queue.page->rq_tail.fetch_add(1);
-        in.fill(queue.region + queue.layout.rq_offset, in.u8());
+        if (queue.layout.rq_depth != 0) {
+          queue.page->rq_tail.fetch_add(1);
+          in.fill(queue.region + queue.layout.rq_offset, in.u8());
+        } else {
+          srq.page->tail.fetch_add(in.u8() % 4 == 0 ? in.take<std::uint32_t>() : 1);
+          in.fill(srq.region + sizeof(hca::SrqPage), in.u8());
+        }
         break;
       case 5:
         (in.u8() % 2 == 0 ? queue.page->sq_tail : queue.page->rq_tail)

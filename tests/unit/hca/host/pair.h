@@ -9,8 +9,8 @@
 
 namespace test {
 
-inline constexpr std::uint32_t kAll =
-    hca::kAccessLocalWrite | hca::kAccessRemoteWrite | hca::kAccessRemoteRead;
+inline constexpr std::uint32_t kAll = hca::kAccessLocalWrite | hca::kAccessRemoteWrite |
+                                      hca::kAccessRemoteRead | hca::kAccessRemoteAtomic;
 
 struct Side {
   sim::Completions cq;

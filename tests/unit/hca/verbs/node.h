@@ -140,7 +140,8 @@ class Program {
     const bool reliable = qp->qp_type == IBV_QPT_RC;
     a.qp_state = IBV_QPS_INIT;
     a.port_num = 1;
-    a.qp_access_flags = kAccess & ~IBV_ACCESS_LOCAL_WRITE;
+    a.qp_access_flags = (kAccess & ~IBV_ACCESS_LOCAL_WRITE) | IBV_ACCESS_REMOTE_ATOMIC;
+    if (!reliable) a.qp_access_flags = IBV_ACCESS_REMOTE_WRITE;
     ASSERT_EQ(
         ibv_modify_qp(qp, &a, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS),
         0);

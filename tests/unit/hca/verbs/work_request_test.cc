@@ -19,7 +19,7 @@ using test::Program;
 
 constexpr std::uint64_t kOps = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM |
                                IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM |
-                               IBV_QP_EX_WITH_RDMA_READ;
+                               IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP;
 
 class WorkRequest : public testing::Test {
  protected:
@@ -98,6 +98,39 @@ TEST_F(WorkRequest, ExtendedListIsServed) {
   EXPECT_EQ(done[1].opcode, IBV_WC_RECV_RDMA_WITH_IMM);
   EXPECT_EQ(done[2].wr_id, 12u);
   EXPECT_EQ(std::memcmp(&program.bytes[3000], &word, 4), 0);
+}
+
+// Atomics by both ways: the operands reach the other side, what stood there comes back.
+TEST_F(WorkRequest, AtomicsBothWays) {
+  make();
+  std::uint64_t words[3] = {40, 0, 0};
+  ibv_mr* mr = ibv_reg_mr(program.pd, words, sizeof words,
+                          IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_ATOMIC);
+  ASSERT_NE(mr, nullptr);
+  ibv_sge into{reinterpret_cast<std::uint64_t>(&words[1]), 8, mr->lkey};
+  ibv_send_wr wr{};
+  wr.sg_list = &into;
+  wr.num_sge = 1;
+  wr.opcode = IBV_WR_ATOMIC_FETCH_AND_ADD;
+  wr.send_flags = IBV_SEND_SIGNALED;
+  wr.wr.atomic.remote_addr = reinterpret_cast<std::uint64_t>(&words[0]);
+  wr.wr.atomic.rkey = mr->rkey;
+  wr.wr.atomic.compare_add = 2;
+  ibv_send_wr* bad = nullptr;
+  ASSERT_EQ(ibv_post_send(from, &wr, &bad), 0);
+  EXPECT_EQ(program.poll(1)[0].opcode, IBV_WC_FETCH_ADD);
+  EXPECT_EQ(words[0], 42u);
+  EXPECT_EQ(words[1], 40u);
+  ibv_qp_ex* ex = ibv_qp_to_qp_ex(from);
+  ibv_wr_start(ex);
+  ex->wr_flags = IBV_SEND_SIGNALED;
+  ibv_wr_atomic_cmp_swp(ex, mr->rkey, wr.wr.atomic.remote_addr, 42, 7);
+  ibv_wr_set_sge(ex, mr->lkey, reinterpret_cast<std::uint64_t>(&words[2]), 8);
+  ASSERT_EQ(ibv_wr_complete(ex), 0);
+  EXPECT_EQ(program.poll(1)[0].opcode, IBV_WC_COMP_SWAP);
+  EXPECT_EQ(words[0], 7u);
+  EXPECT_EQ(words[2], 42u);
+  EXPECT_EQ(ibv_dereg_mr(mr), 0);
 }
 
 // One bad request spoils the list: nothing of it is posted. Abort takes back too.
