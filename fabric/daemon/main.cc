@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstdio>
@@ -86,6 +87,8 @@ emu::Result<void> run_fabric(const std::string& run_dir, const emu::Config& conf
   fabric::EalOptions eal;
   eal.run_dir = run_dir;
   eal.log_path = run_dir + "/log/fabricd-dpdk.log";
+  // The mempool of a node's packets takes about 2.4 MB of it.
+  eal.memory_mb = std::max(eal.memory_mb, 64 + 4 * static_cast<std::uint32_t>(config.nodes.size()));
   if (auto done = fabric::start_eal(eal); !done) return done;
   // Naps of some microseconds are part of the loop; the kernel's default adds 50 to each.
   ::prctl(PR_SET_TIMERSLACK, 1000UL);

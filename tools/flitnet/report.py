@@ -69,6 +69,7 @@ class Report:
     lost: int
     duplicated: int
     lanes: list[int] = field(default_factory=list)  # flits that left the switches, by lane
+    links: int = 0  # on which they left; 0: one for each node
 
     def to_dict(self) -> dict[str, Any]:
         value = asdict(self)
@@ -167,6 +168,11 @@ def report(snapshot: Snapshot, tables: dict[str, Any]) -> Report:
         round(snapshot.total("flitnet_switch_transmitted_flits_total", vl=str(vl)))
         for vl in range(LANES)
     ]
+    links = {
+        (labels.get("switch"), labels.get("port"))
+        for labels, flits in snapshot.series("flitnet_switch_transmitted_flits_total")
+        if flits
+    }
     loads_lost = snapshot.total("flitnet_load_lost_messages_total")
     return Report(
         nodes=len(nodes),
@@ -184,6 +190,7 @@ def report(snapshot: Snapshot, tables: dict[str, Any]) -> Report:
         lost=round(sum(s.lost for s in streams) + loads_lost),
         duplicated=sum(s.duplicated for s in streams),
         lanes=lanes,
+        links=len(links),
     )
 
 

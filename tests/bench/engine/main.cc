@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <spawn.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -41,7 +42,7 @@ struct Result {
   double ns_per_flit_hop;
   double delivered;
   std::optional<double> instructions_per_cycle;
-  double plain_ratio;
+  std::optional<double> plain_ratio;
 };
 
 // Processor time of this thread: the engine never waits, and a shared machine takes turns.
@@ -76,7 +77,7 @@ Run run_fast(const Case& which, emu::Cycle cycles, std::uint64_t seed) {
       network->clear_events();
     }
   };
-  advance(cycles / 10);  // the queues fill
+  advance(std::max<emu::Cycle>(cycles / 10, which.scale > 1 ? 1'500 : 0));  // the queues fill
   flits = 0;
   const double hops = hops_so_far(*network);
   const emu::Cycle from = network->now();
@@ -155,8 +156,9 @@ std::optional<double> instructions_per_cycle(const Case& which) {
 }
 
 Result measure(const Case& which, const Options& options) {
-  const int repeats = options.quick ? 3 : 9;
-  const emu::Cycle cycles = options.quick ? 50'000 : options.cycles;
+  const bool large = which.scale > 1;
+  const int repeats = options.quick ? (large ? 1 : 3) : 9;
+  const emu::Cycle cycles = (options.quick ? 50'000 : options.cycles) / which.scale;
   std::vector<double> ns;
   Run run;
   for (int i = 0; i < repeats; ++i) {
@@ -164,12 +166,14 @@ Result measure(const Case& which, const Options& options) {
     ns.push_back(run.ns_per_cycle);
   }
   const double cycle_ns = median(ns);
+  std::optional<double> plain_ratio;
+  if (!large) plain_ratio = plain_ns_per_cycle(which, options.quick ? 2'000 : 10'000) / cycle_ns;
   return {.name = which.name,
           .ns_per_cycle = cycle_ns,
           .ns_per_flit_hop = cycle_ns / run.flit_hops_per_cycle,
           .delivered = run.delivered,
-          .instructions_per_cycle = instructions_per_cycle(which),
-          .plain_ratio = plain_ns_per_cycle(which, options.quick ? 2'000 : 10'000) / cycle_ns};
+          .instructions_per_cycle = large ? std::nullopt : instructions_per_cycle(which),
+          .plain_ratio = plain_ratio};
 }
 
 std::string to_json(const std::vector<Result>& results) {
@@ -179,9 +183,9 @@ std::string to_json(const std::vector<Result>& results) {
         r.instructions_per_cycle ? fmt::format("{:.1f}", *r.instructions_per_cycle) : "null";
     text += fmt::format(
         "{}\n{{\"case\":\"{}\",\"ns_per_cycle\":{:.2f},\"ns_per_flit_hop\":{:.2f},"
-        "\"delivered\":{:.4f},\"instructions_per_cycle\":{},\"plain_ratio\":{:.1f}}}",
+        "\"delivered\":{:.4f},\"instructions_per_cycle\":{},\"plain_ratio\":{}}}",
         &r == results.data() ? "" : ",", r.name, r.ns_per_cycle, r.ns_per_flit_hop, r.delivered,
-        instructions, r.plain_ratio);
+        instructions, r.plain_ratio ? fmt::format("{:.1f}", *r.plain_ratio) : "null");
   }
   return text + "\n]}\n";
 }
@@ -192,10 +196,10 @@ int run_all(const Options& options) {
              "delivered", "instr/cycle", "plain/fast");
   for (const Case& which : all_cases()) {
     const Result& r = results.emplace_back(measure(which, options));
-    fmt::print("{:<24}{:>10.1f}{:>14.2f}{:>11.3f}{:>14}{:>12.1f}x\n", r.name, r.ns_per_cycle,
+    fmt::print("{:<24}{:>10.1f}{:>14.2f}{:>11.3f}{:>14}{:>13}\n", r.name, r.ns_per_cycle,
                r.ns_per_flit_hop, r.delivered,
                r.instructions_per_cycle ? fmt::format("{:.0f}", *r.instructions_per_cycle) : "-",
-               r.plain_ratio);
+               r.plain_ratio ? fmt::format("{:.1f}x", *r.plain_ratio) : "-");
     std::fflush(stdout);
   }
   if (options.json.empty()) return 0;
@@ -213,8 +217,10 @@ int run_one(const Options& options) {
   for (const Case& which : all_cases()) {
     if (which.name != options.only) continue;
     const Run run = run_fast(which, options.cycles, 1);
-    fmt::print("{} {:.2f} ns per cycle, {:.4f} delivered\n", which.name, run.ns_per_cycle,
-               run.delivered);
+    rusage usage{};
+    getrusage(RUSAGE_SELF, &usage);
+    fmt::print("{} {:.2f} ns per cycle, {:.4f} delivered, {} MiB at most\n", which.name,
+               run.ns_per_cycle, run.delivered, usage.ru_maxrss / 1024);
     return 0;
   }
   fmt::print(stderr, "engine_bench: no case {}\n", options.only);

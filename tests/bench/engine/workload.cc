@@ -2,11 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <bit>
+
 namespace bench {
 
 namespace {
 
-constexpr unsigned kRealTimeLanes = 11;  // VL4 ... VL14
 constexpr unsigned kBestEffortLanes = 4;
 
 fabric::NetworkSpec spec_of(emu::SchedulerKind scheduler) {
@@ -44,11 +45,36 @@ std::vector<Case> all_cases() {
     mesh.spec.mesh_k = 4;
     cases.push_back(mesh);
   }
+  using fabric::TopologyKind;
+  struct Shape {
+    const char* name;
+    TopologyKind kind;
+    std::vector<int> sides;
+    double load;
+    unsigned scale;
+  };
+  const Shape shapes[] = {{"fattree64", TopologyKind::fat_tree, {}, 0.5, 10},
+                          {"torus8x8x8", TopologyKind::torus, {8, 8, 8}, 0.3, 100},
+                          {"torus16x16x16", TopologyKind::torus, {16, 16, 16}, 0.1, 500}};
+  for (const Shape& shape : shapes) {
+    Case large = {fmt::format("{}/vclk/{}", shape.name, shape.load), spec_of(kKinds[0].kind),
+                  shape.load, shape.scale};
+    large.spec.topology = shape.kind;
+    large.spec.sides = shape.sides;
+    // Datelines need two lanes of control; a node has few packets under way.
+    if (shape.kind == TopologyKind::torus) large.spec.lanes_of_class = {0xc000, 0x3ff0, 0x000f};
+    large.spec.lane_vtick = fabric::default_lane_vticks(large.spec.lanes_of_class);
+    large.spec.packets_per_node = 256;
+    cases.push_back(large);
+  }
   return cases;
 }
 
 Workload::Workload(const Case& which, int nodes, std::uint64_t seed)
-    : random_(seed), gap_(kPacketFlits / which.load), next_(static_cast<std::size_t>(nodes)) {
+    : random_(seed),
+      gap_(kPacketFlits / which.load),
+      real_time_lanes_(static_cast<unsigned>(std::popcount(which.spec.lanes_of_class[1]))),
+      next_(static_cast<std::size_t>(nodes)) {
   for (double& first : next_) first = random_.exponential(gap_);
 }
 
@@ -61,7 +87,7 @@ hca::SendPacket Workload::packet(emu::NodeId src) {
   const auto lane_out = static_cast<unsigned>(draw >> 56);
   const bool real_time = percent < 80;
   const auto lane = [&](unsigned byte) {
-    return static_cast<emu::Vl>(real_time ? kBestEffortLanes + byte * kRealTimeLanes / 256
+    return static_cast<emu::Vl>(real_time ? kBestEffortLanes + byte * real_time_lanes_ / 256
                                           : byte * kBestEffortLanes / 256);
   };
   hca::SendPacket packet;
@@ -71,7 +97,7 @@ hca::SendPacket Workload::packet(emu::NodeId src) {
   packet.vl_in = lane(lane_in);
   packet.vl_out = lane(lane_out);
   packet.traffic_class = real_time ? emu::TrafficClass::real_time : emu::TrafficClass::best_effort;
-  packet.vtick = real_time ? emu::Vtick{kRealTimeLanes} : emu::kVtickMax;
+  packet.vtick = real_time ? static_cast<emu::Vtick>(real_time_lanes_) : emu::kVtickMax;
   return packet;
 }
 
