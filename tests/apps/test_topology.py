@@ -1,4 +1,4 @@
-"""Topologies on the command line: clusters on meshes, tori, trees and files, and what is refused."""
+"""Topologies on the command line: clusters on meshes, tori, trees and files; what is refused."""
 
 from __future__ import annotations
 
