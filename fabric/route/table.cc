@@ -1,10 +1,17 @@
 #include "fabric/route/table.h"
 
+#include <algorithm>
+
 #include "emu/base/check.h"
 
 namespace fabric {
 
 void RouteTable::set(emu::RouterId router, emu::NodeId dest, std::span<const Choice> choices) {
+  // Neighbouring destinations mostly have the same list.
+  if (!lists_.empty() && std::ranges::equal(list(last_), choices)) {
+    rows_[router * nodes_ + dest] = last_;
+    return;
+  }
   CHECK(!choices.empty() && choices.front().set != LaneSet::adaptive);
   const auto [at, fresh] =
       known_.try_emplace({choices.begin(), choices.end()}, static_cast<Row>(lists_.size()));
@@ -16,7 +23,8 @@ void RouteTable::set(emu::RouterId router, emu::NodeId dest, std::span<const Cho
     for (const Choice& choice : choices) sets_ |= 1U << static_cast<unsigned>(choice.set);
     has_choices_ |= choices.size() > 1;
   }
-  rows_[router * nodes_ + dest] = at->second;
+  last_ = at->second;
+  rows_[router * nodes_ + dest] = last_;
 }
 
 std::vector<Hop> path(const Graph& graph, const RouteTable& table, emu::NodeId src,

@@ -59,6 +59,7 @@ class RouteTable {
   std::vector<Choice> flat_;
   std::vector<std::pair<std::uint32_t, std::uint32_t>> lists_;  // begin and size in flat_
   std::map<std::vector<Choice>, Row> known_;
+  Row last_ = 0;  // set last
   unsigned sets_ = 0;
   bool has_choices_ = false;
 };

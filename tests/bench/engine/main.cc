@@ -157,7 +157,7 @@ std::optional<double> instructions_per_cycle(const Case& which) {
 
 Result measure(const Case& which, const Options& options) {
   const bool large = which.scale > 1;
-  const int repeats = options.quick ? (large ? 1 : 3) : 9;
+  const int repeats = (options.quick ? 3 : 9) / (large ? 3 : 1);
   const emu::Cycle cycles = (options.quick ? 50'000 : options.cycles) / which.scale;
   std::vector<double> ns;
   Run run;
