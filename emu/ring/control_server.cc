@@ -57,7 +57,7 @@ void ControlServer::accept_all() {
   // The oldest client makes room: whoever keeps connections open does not lock others out.
   while (true) {
     auto client = accept_unix(listener_.get());
-    if (!client) continue;  // of another user: refused, closed
+    if (!client) return;  // of another user, or we are out of descriptors: again next time
     if (!*client) return;
     if (clients_.size() == kClientsMax) clients_.erase(clients_.begin());
     if (watch(epoll_.get(), client->get())) clients_.push_back(std::move(*client));

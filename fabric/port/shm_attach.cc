@@ -109,7 +109,7 @@ void ShmPort::poll_sockets(std::uint64_t host_ns, Inbox& inbox) {
 void ShmPort::accept_all(std::uint64_t host_ns) {
   while (greetings_.size() < kGreetingsMax) {
     auto socket = emu::accept_unix(listener_.get());
-    if (!socket) continue;  // another user's process: refused, closed
+    if (!socket) return;  // of another user, or we are out of descriptors: again next time
     if (!*socket) return;
     if (watch(epoll_.get(), socket->get())) {
       greetings_.push_back({std::move(*socket), host_ns});

@@ -16,6 +16,7 @@
 #include <fmt/core.h>
 
 #include "emu/base/log.h"
+#include "emu/clock/host.h"
 #include "emu/ring/doorbell.h"
 #include "emu/ring/unix_socket.h"
 #include "hca/daemon/request.h"
@@ -83,12 +84,12 @@ void Control::accept_all() {
   while (true) {
     auto socket = emu::accept_unix(listener_.get());
     if (!socket) {
-      emu::log_warning(socket.error().message);
-      continue;
+      complain(socket.error().message);
+      return;  // out of descriptors, say: it will not be better at once
     }
     if (!*socket) return;
     if (clients_.size() >= kConnectionsMax && !evict_silent()) {
-      emu::log_warning("too many open devices: one more was refused");
+      complain("too many open devices: one more was refused");
       continue;
     }
     auto peer = emu::peer_of(socket->get());
@@ -115,14 +116,14 @@ bool Control::serve(Client& client, emu::Cycle now) {
     std::array<std::byte, sizeof(ControlRequest)> buffer;
     auto message = emu::receive_message(client.socket.get(), buffer);
     if (!message) {
-      emu::log_warning(fmt::format("program {}: {}", client.pid, message.error().message));
+      complain(fmt::format("program {}: {}", client.pid, message.error().message));
       return false;
     }
     using State = emu::ReceivedMessage::State;
     if (message->state == State::nothing_yet) return true;
     if (message->state == State::closed) return false;
     if (message->bytes != sizeof(ControlRequest)) {
-      emu::log_warning(
+      complain(
           fmt::format("program {}: a request of {} bytes: another version of the verbs "
                       "library?",
                       client.pid, message->bytes));
@@ -141,6 +142,12 @@ bool Control::serve(Client& client, emu::Cycle now) {
     if (!send_reply(client, reply)) return false;
   }
   return true;
+}
+
+void Control::complain(const std::string& line) {
+  const auto left_out = complaints_.allow(emu::host_now_ns());
+  if (!left_out) return;
+  emu::log_warning(*left_out == 0 ? line : fmt::format("{} ({} more left out)", line, *left_out));
 }
 
 bool Control::send_reply(Client& client, const ControlReply& reply) {

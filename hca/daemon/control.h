@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "emu/base/log_limit.h"
 #include "emu/base/result.h"
 #include "emu/ring/fd.h"
 #include "emu/ring/region.h"
@@ -72,6 +73,7 @@ class Control : public HostEvents {
   int destroy_srq(Client& client, const ControlRequest& request);
   int set_rate(Client& client, const ControlRequest& request, emu::Cycle now);
   bool send_reply(Client& client, const ControlReply& reply);
+  void complain(const std::string& line);  // in the log, but not for ever
 
   std::string path_;
   const emu::Region& node_page_;
@@ -84,6 +86,8 @@ class Control : public HostEvents {
   std::vector<Client*> by_id_;  // by ClientId
   std::vector<int> reply_fds_;
   std::vector<emu::UniqueFd> reply_owned_;  // closed once the reply is out
+  // Programs can be wrong as often as they like: 20 lines at once, then six a minute.
+  emu::LogLimit complaints_{20, 10'000'000'000};
 };
 
 }  // namespace hca

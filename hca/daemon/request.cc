@@ -125,9 +125,9 @@ int Control::hello(Client& client, Incoming& in, ControlReply& reply) {
   if (client.said_hello) return EALREADY;
   if (hello.magic != kControlMagic || hello.version != kControlVersion ||
       hello.abi_version != kAbiVersion) {
-    emu::log_warning(fmt::format("program {} speaks version {}.{}, this hcad {}.{}: rebuild one",
-                                 client.pid, hello.version, hello.abi_version, kControlVersion,
-                                 kAbiVersion));
+    complain(fmt::format("program {} speaks version {}.{}, this hcad {}.{}: rebuild one",
+                         client.pid, hello.version, hello.abi_version, kControlVersion,
+                         kAbiVersion));
     return EPROTO;
   }
   if (!in.fd || !is_pipe(in.fd.get()) || !make_nonblocking(in.fd.get())) return EBADF;
