@@ -1,11 +1,5 @@
 // fabricd: the fabric of a cluster as one process. Reads the command line and the configuration,
 // takes the run directory, runs until SIGTERM.
-#include <fcntl.h>
-#include <signal.h>
-#include <sys/prctl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <atomic>
@@ -19,39 +13,15 @@
 #include "emu/base/log.h"
 #include "emu/config/config.h"
 #include "emu/ring/pid_file.h"
+#include "emu/ring/start.h"
 #include "fabric/daemon/eal.h"
 #include "fabric/daemon/fabric.h"
 #include "fabric/daemon/spec.h"
 
 namespace {
 
-constexpr int kFailed = 1;
-constexpr int kBadInput = 2;
-
-std::atomic<bool> g_stop{false};  // the only thing a signal handler may touch
-
 int complain(const std::string& message, int code) {
-  std::fprintf(stderr, "fabricd: %s\n", message.c_str());
-  return code;
-}
-
-void on_signals() {
-  struct sigaction action {};
-  action.sa_handler = [](int) { g_stop.store(true); };
-  ::sigaction(SIGTERM, &action, nullptr);
-  ::sigaction(SIGINT, &action, nullptr);
-  ::signal(SIGPIPE, SIG_IGN);
-}
-
-emu::Result<void> make_directories(const std::string& run_dir) {
-  for (const char* name : {"", "/log", "/metrics", "/nodes"}) {
-    const std::string path = run_dir + name;
-    std::error_code error;
-    std::filesystem::create_directories(path, error);
-    if (error) return emu::fail("directory {}: {}", path, error.message());
-    ::chmod(path.c_str(), 0700);
-  }
-  return {};
+  return emu::complain("fabricd", message, code);
 }
 
 // What the schema cannot know, the engine says: whether such a network can be built.
@@ -82,7 +52,7 @@ emu::Result<void> write_config(const emu::Config& config, const std::string& pat
 }
 
 emu::Result<void> run_fabric(const std::string& run_dir, const emu::Config& config,
-                             emu::PidFile pid_file) {
+                             emu::PidFile pid_file, const std::atomic<bool>& stop) {
   if (auto done = emu::open_log(run_dir + "/log/fabricd.log", "fabricd"); !done) return done;
   fabric::EalOptions eal;
   eal.run_dir = run_dir;
@@ -90,15 +60,13 @@ emu::Result<void> run_fabric(const std::string& run_dir, const emu::Config& conf
   // The mempool of a node's packets takes about 2.4 MB of it.
   eal.memory_mb = std::max(eal.memory_mb, 64 + 4 * static_cast<std::uint32_t>(config.nodes.size()));
   if (auto done = fabric::start_eal(eal); !done) return done;
-  // Naps of some microseconds are part of the loop; the kernel's default adds 50 to each.
-  ::prctl(PR_SET_TIMERSLACK, 1000UL);
   emu::Result<void> result;
   {
     auto fabric = fabric::Fabric::make(run_dir, config, std::move(pid_file));
     if (fabric) {
       emu::log_info(fmt::format("{} nodes, {} Mb/s, {} bit flits", config.nodes.size(),
                                 config.network.link_mbps, config.network.flit_bits));
-      result = (*fabric)->run(g_stop);
+      result = (*fabric)->run(stop);
     } else {
       result = std::unexpected(fabric.error());
     }
@@ -118,7 +86,7 @@ int count_nodes(const std::string& path) {
   spec.graph_source = path;
   spec.graph_text = fabric::content_of(path);
   const auto graph = fabric::make_graph(fabric::shape_of(spec));
-  if (!graph) return complain(graph.error().message, kBadInput);
+  if (!graph) return complain(graph.error().message, emu::kExitBadInput);
   std::printf("%zu\n", graph->nodes.size());
   return 0;
 }
@@ -138,26 +106,28 @@ int main(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : kBadInput;
+    return app.exit(error) == 0 ? 0 : emu::kExitBadInput;
   }
   if (!check_path.empty()) {
     const auto config = load_config(check_path);
-    return config ? 0 : complain(config.error().message, kBadInput);
+    return config ? 0 : complain(config.error().message, emu::kExitBadInput);
   }
   if (!graph_path.empty()) return count_nodes(graph_path);
-  if (run_dir.empty()) return complain("--run DIR or --check FILE is needed", kBadInput);
-  on_signals();
-  if (auto done = make_directories(run_dir); !done) return complain(done.error().message, kFailed);
+  if (run_dir.empty()) return complain("--run DIR or --check FILE is needed", emu::kExitBadInput);
+  const std::atomic<bool>& stop = emu::prepare_process();
+  if (auto done = emu::make_run_directories(run_dir, {}); !done) {
+    return complain(done.error().message, emu::kExitFailed);
+  }
   auto pid_file = emu::PidFile::acquire(run_dir + "/fabricd.pid");
-  if (!pid_file) return complain(pid_file.error().message, kFailed);
+  if (!pid_file) return complain(pid_file.error().message, emu::kExitFailed);
 
   const std::string resolved = run_dir + "/cluster.toml";
   if (config_path.empty() && std::filesystem::exists(resolved)) config_path = resolved;
   auto config = load_config(config_path);
-  if (!config) return complain(config.error().message, kBadInput);
+  if (!config) return complain(config.error().message, emu::kExitBadInput);
   if (auto done = write_config(*config, resolved); !done) {
-    return complain(done.error().message, kFailed);
+    return complain(done.error().message, emu::kExitFailed);
   }
-  auto done = run_fabric(run_dir, *config, std::move(*pid_file));
-  return done ? 0 : complain(done.error().message, kFailed);
+  auto done = run_fabric(run_dir, *config, std::move(*pid_file), stop);
+  return done ? 0 : complain(done.error().message, emu::kExitFailed);
 }

@@ -97,7 +97,7 @@ BANNED: tuple[tuple[str, str, tuple[str, ...]], ...] = (
 # Ratchets: what was too long when its rule came. Nothing may join without being written down here,
 # and an entry that is no longer needed fails the test, so the list only shrinks.
 LONG_FUNCTIONS: dict[str, int] = {}  # "path:function" -> lines
-LONG_FILES: dict[str, int] = {"tests/unit/fabric/port/shm_test.cc": 640}  # path -> lines
+LONG_FILES: dict[str, int] = {}  # path -> lines
 
 
 @dataclass

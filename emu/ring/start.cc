@@ -1,0 +1,47 @@
+#include "emu/ring/start.h"
+
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <vector>
+
+namespace emu {
+
+namespace {
+constexpr unsigned long kTimerSlackNs = 1000;
+std::atomic<bool> g_stop{false};  // the only thing a signal handler may touch
+}  // namespace
+
+int complain(std::string_view process, std::string_view message, int code) {
+  std::fprintf(stderr, "%.*s: %.*s\n", static_cast<int>(process.size()), process.data(),
+               static_cast<int>(message.size()), message.data());
+  return code;
+}
+
+const std::atomic<bool>& prepare_process() {
+  struct sigaction action {};
+  action.sa_handler = [](int) { g_stop.store(true); };
+  ::sigaction(SIGTERM, &action, nullptr);
+  ::sigaction(SIGINT, &action, nullptr);
+  ::signal(SIGPIPE, SIG_IGN);
+  ::prctl(PR_SET_TIMERSLACK, kTimerSlackNs);
+  return g_stop;
+}
+
+Result<void> make_run_directories(const std::string& run_dir, std::span<const std::string> more) {
+  std::vector<std::string> paths = {run_dir, run_dir + "/log", run_dir + "/metrics",
+                                    run_dir + "/nodes"};
+  for (const std::string& name : more) paths.push_back(run_dir + "/" + name);
+  for (const std::string& path : paths) {
+    std::error_code error;
+    std::filesystem::create_directories(path, error);
+    if (error) return fail("directory {}: {}", path, error.message());
+    ::chmod(path.c_str(), 0700);
+  }
+  return {};
+}
+
+}  // namespace emu

@@ -1,0 +1,28 @@
+// How a daemon starts: what it says when it cannot, what stops it, where it lives.
+#pragma once
+
+#include <atomic>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "emu/base/result.h"
+
+namespace emu {
+
+// Exit codes of the daemons, beside 0.
+inline constexpr int kExitFailed = 1;
+inline constexpr int kExitBadInput = 2;
+
+// One line on stderr; returns `code`.
+int complain(std::string_view process, std::string_view message, int code);
+
+// SIGTERM and SIGINT set the flag, a peer that hangs up is no signal, and naps are as short as they
+// were asked for (the kernel's default adds 50 us to each). Once per process.
+const std::atomic<bool>& prepare_process();
+
+// The folders of a run directory (itself, log, metrics, nodes and `more` below it), for this user
+// only.
+Result<void> make_run_directories(const std::string& run_dir, std::span<const std::string> more);
+
+}  // namespace emu
