@@ -19,6 +19,7 @@ inline constexpr std::uint32_t kMaxPd = 4096;       //
 inline constexpr std::uint32_t kMaxSrq = 4096;      // one per program and service is usual
 inline constexpr std::uint32_t kMaxSrqWr = 32768;   // as of a QP
 inline constexpr std::uint32_t kMaxRdAtomic = 16;   // outstanding RDMA READs either way per QP
+inline constexpr std::uint64_t kMaxDmBytes = 1u << 20;       // what adapters have, about
 inline constexpr std::uint64_t kMaxMrBytes = 1ull << 40;     //
 inline constexpr std::uint32_t kMaxMessageBytes = 1u << 31;  // IBA: 2^31
 inline constexpr std::uint32_t kGrhBytes = 40;            // UD receives leave room for it, always

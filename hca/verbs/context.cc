@@ -14,6 +14,14 @@ namespace {
 constexpr int kPort = 1;
 constexpr std::uint64_t kClockKhz = 1'000'000;  // completion timestamps are emulated nanoseconds
 
+// hcad copies by the kernel, which brings pages in: all memory is paged on demand here.
+constexpr std::uint32_t kOdpDatagram = IBV_ODP_SUPPORT_SEND | IBV_ODP_SUPPORT_RECV;
+constexpr std::uint32_t kOdpUnreliable =
+    kOdpDatagram | IBV_ODP_SUPPORT_WRITE | IBV_ODP_SUPPORT_SRQ_RECV;
+constexpr ibv_odp_caps kOnDemand = {IBV_ODP_SUPPORT,
+                                    {kOdpUnreliable | IBV_ODP_SUPPORT_READ | IBV_ODP_SUPPORT_ATOMIC,
+                                     kOdpUnreliable, kOdpDatagram | IBV_ODP_SUPPORT_SRQ_RECV}};
+
 ibv_gid port_gid(const NodePage& node) {
   ibv_gid gid;
   gid.global.subnet_prefix = __builtin_bswap64(node.gid_prefix);
@@ -104,6 +112,8 @@ int query_device(ibv_context* context, const ibv_query_device_ex_input* input,
   a.packet_pacing_caps.qp_rate_limit_max = static_cast<std::uint32_t>(node.link_bps / 1000);
   a.packet_pacing_caps.supported_qpts = 1U << IBV_QPT_RC | 1U << IBV_QPT_UD;
   a.phys_port_cnt_ex = 1;
+  a.max_dm_size = kMaxDmBytes;
+  a.odp_caps = kOnDemand;
   // A program built against older headers has a shorter structure.
   std::memcpy(static_cast<void*>(out), &a, size < sizeof a ? size : sizeof a);
   return 0;
@@ -160,6 +170,9 @@ void fill_ops(Context& context) {
   context.create_cq_ex = create_cq_ex;
   context.create_qp_ex = create_qp_ex;
   context.modify_qp_rate_limit = modify_qp_rate_limit;
+  context.alloc_dm = alloc_dm;
+  context.free_dm = free_dm;
+  context.reg_dm_mr = reg_dm_mr;
   context.close_xrcd = close_xrcd;
   ibv_context& base_context = context.context;
   base_context.device = context.home;

@@ -108,7 +108,8 @@ emu::UniqueFd sealed_descriptor(const Mapping& m) {
 
 constexpr unsigned kKnownAccess = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
                                   IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC |
-                                  IBV_ACCESS_MW_BIND | IBV_ACCESS_ZERO_BASED | IBV_ACCESS_HUGETLB;
+                                  IBV_ACCESS_MW_BIND | IBV_ACCESS_ZERO_BASED | IBV_ACCESS_HUGETLB |
+                                  IBV_ACCESS_ON_DEMAND;
 
 // Fills the request and finds the descriptor to send along, if any. Returns an errno.
 int describe(std::uint64_t address, std::uint64_t length, std::uint64_t iova, unsigned access,
@@ -121,7 +122,8 @@ int describe(std::uint64_t address, std::uint64_t length, std::uint64_t iova, un
   }
   if (length > kMaxMrBytes || address + length < address) return EINVAL;
   mr = {};
-  if (length != 0) {
+  // Paged on demand: what is not there now may be there when it is used.
+  if (length != 0 && (access & IBV_ACCESS_ON_DEMAND) == 0) {
     const Range range = look_up(address, length, (access & IBV_ACCESS_LOCAL_WRITE) != 0);
     if (!range.whole) return EFAULT;
     if (range.only && range.only->shared && range.only->memfd && range.only->writable) {
@@ -132,7 +134,7 @@ int describe(std::uint64_t address, std::uint64_t length, std::uint64_t iova, un
   mr.address = address;
   mr.iova = (access & IBV_ACCESS_ZERO_BASED) != 0 ? 0 : iova;
   mr.length = length;
-  mr.access = access & ~static_cast<unsigned>(IBV_ACCESS_HUGETLB);
+  mr.access = access & ~static_cast<unsigned>(IBV_ACCESS_HUGETLB | IBV_ACCESS_ON_DEMAND);
   return 0;
 }
 

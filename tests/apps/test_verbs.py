@@ -65,7 +65,8 @@ def test_devices_and_devinfo(cluster2: Cluster, dropin: bool) -> None:
 
 @pytest.mark.parametrize("flags", [
     [], ["-e"], ["-c"], ["-e", "-c"], ["-g", "0"], ["-s", "1"], ["-s", "65536", "-n", "50", "-c"],
-    ["-m", "256"], ["-m", "2048"], ["-r", "1"], ["-l", "1"], ["-t"],
+    ["-m", "256"], ["-m", "2048"], ["-r", "1"], ["-l", "1"], ["-t"], ["-N"], ["-N", "-e"],
+    ["-o", "-c"], ["-j"], ["-j", "-N"],
 ], ids="_".join)  # fmt: skip
 def test_rc_pingpong(cluster2: Cluster, flags: list[str]) -> None:
     assert_done(pingpong(cluster2, ["ibv_rc_pingpong", "-n", "200", *flags], next(PORTS)))
@@ -91,7 +92,7 @@ def test_pingpong_with_the_dropin(cluster2: Cluster, program: str) -> None:
 
 
 @pytest.mark.parametrize("flags", [
-    [], ["-e"], ["-q", "4"], ["-e", "-q", "16", "-s", "20000"], ["-g", "0", "-c"],
+    [], ["-e"], ["-o"], ["-q", "4"], ["-e", "-q", "16", "-s", "20000"], ["-g", "0", "-c"],
 ], ids="_".join)  # fmt: skip
 def test_srq_pingpong(cluster2: Cluster, flags: list[str]) -> None:
     assert_done(pingpong(cluster2, ["ibv_srq_pingpong", "-n", "200", *flags], next(PORTS)))

@@ -133,6 +133,37 @@ TEST_F(WorkRequest, AtomicsBothWays) {
   EXPECT_EQ(ibv_dereg_mr(mr), 0);
 }
 
+// Device memory is reached by copies and by offsets, within its bounds and on whole words.
+TEST_F(WorkRequest, DeviceMemory) {
+  make();
+  ibv_alloc_dm_attr attributes{100, 0, 0};
+  ibv_dm* dm = ibv_alloc_dm(program.context, &attributes);
+  ASSERT_NE(dm, nullptr);
+  const char text[] = "kept by the device";
+  ASSERT_EQ(ibv_memcpy_to_dm(dm, 40, text, sizeof text), 0);
+  EXPECT_EQ(ibv_memcpy_to_dm(dm, 90, text, sizeof text), EINVAL);
+  constexpr unsigned kRights =
+      IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_ZERO_BASED;
+  EXPECT_EQ(ibv_reg_dm_mr(program.pd, dm, 2, 8, kRights), nullptr);
+  EXPECT_EQ(ibv_reg_dm_mr(program.pd, dm, 40, 61, kRights), nullptr);
+  EXPECT_EQ(ibv_reg_dm_mr(program.pd, dm, 0, 8, IBV_ACCESS_LOCAL_WRITE), nullptr);
+  ibv_mr* mr = ibv_reg_dm_mr(program.pd, dm, 40, 60, kRights);
+  ASSERT_NE(mr, nullptr);
+  ibv_sge into = program.sge(0, sizeof text);
+  ibv_send_wr wr{};
+  wr.sg_list = &into;
+  wr.num_sge = 1;
+  wr.opcode = IBV_WR_RDMA_READ;
+  wr.send_flags = IBV_SEND_SIGNALED;
+  wr.wr.rdma = {0, mr->rkey};
+  ibv_send_wr* bad = nullptr;
+  ASSERT_EQ(ibv_post_send(from, &wr, &bad), 0);
+  EXPECT_EQ(program.poll(1)[0].status, IBV_WC_SUCCESS);
+  EXPECT_EQ(std::memcmp(program.bytes.data(), text, sizeof text), 0);
+  EXPECT_EQ(ibv_dereg_mr(mr), 0);
+  EXPECT_EQ(ibv_free_dm(dm), 0);
+}
+
 // One bad request spoils the list: nothing of it is posted. Abort takes back too.
 TEST_F(WorkRequest, ExtendedListIsAllOrNothing) {
   make();
