@@ -15,6 +15,11 @@ inline const void* lane_bits(unsigned lane) { return &kLaneBits.of[lane]; }
 FLITNET_AVX2 inline __m256i load256(const std::uint16_t* words) {
   return _mm256_load_si256(reinterpret_cast<const __m256i*>(words));
 }
+// Not through a deduced __m256i*: deduction drops may_alias, and the compiler would then hold these
+// vectors and the stamps for different memory.
+FLITNET_AVX2 inline void store256(std::uint16_t* words, __m256i value) {
+  _mm256_store_si256(reinterpret_cast<__m256i*>(words), value);
+}
 // All ones in the words of lanes 2i and 2i + 1 that are not set.
 FLITNET_AVX2 inline __m256i unset256(__m256i lanes, unsigned i) {
   const auto bits = _mm256_load_si256(static_cast<const __m256i*>(lane_bits(2 * i)));
@@ -60,13 +65,14 @@ FLITNET_AVX2 inline void stamp_arrivals<Isa::avx2>(StampRows& aux, StampRows& he
   const __m256i limit = _mm256_set1_epi16(static_cast<short>(now + kStampHorizon));
 #pragma GCC unroll 8
   for (unsigned i = 0; i < kVlCount / 2; ++i) {
-    auto* a = reinterpret_cast<__m256i*>(&aux[i * kWords256]);
-    auto* h = reinterpret_cast<__m256i*>(&heads[i * kWords256]);
-    const __m256i later = _mm256_max_epu16(*a, now16);
+    std::uint16_t* a = &aux[i * kWords256];
+    std::uint16_t* h = &heads[i * kWords256];
+    const __m256i old = load256(a);
+    const __m256i later = _mm256_max_epu16(old, now16);
     const __m256i stamp =
         _mm256_min_epu16(_mm256_adds_epu16(later, load256(&vticks[i * kWords256])), limit);
-    *a = _mm256_blendv_epi8(stamp, *a, unset256(arrive, i));
-    *h = _mm256_blendv_epi8(stamp, *h, unset256(first, i));
+    store256(a, _mm256_blendv_epi8(stamp, old, unset256(arrive, i)));
+    store256(h, _mm256_blendv_epi8(stamp, load256(h), unset256(first, i)));
   }
 }
 
@@ -76,10 +82,11 @@ FLITNET_AVX2 inline void advance_stamps<Isa::avx2>(StampRows& stamps, const Stam
   const __m256i sent = twice(lanes);
 #pragma GCC unroll 8
   for (unsigned i = 0; i < kVlCount / 2; ++i) {
-    auto* s = reinterpret_cast<__m256i*>(&stamps[i * kWords256]);
-    const __m256i next = _mm256_min_epu16(_mm256_adds_epu16(*s, load256(&vticks[i * kWords256])),
+    std::uint16_t* s = &stamps[i * kWords256];
+    const __m256i old = load256(s);
+    const __m256i next = _mm256_min_epu16(_mm256_adds_epu16(old, load256(&vticks[i * kWords256])),
                                           load256(&limits[i * kWords256]));
-    *s = _mm256_blendv_epi8(next, *s, unset256(sent, i));
+    store256(s, _mm256_blendv_epi8(next, old, unset256(sent, i)));
   }
 }
 
