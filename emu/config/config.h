@@ -26,7 +26,7 @@ enum class Routing : std::uint8_t {
   up_by_load,
   adaptive
 };
-enum class Scheduler : std::uint8_t { vclk, fgvc, fcfs, rr, wrr, two_level };
+enum class Scheduler : std::uint8_t { vclk, fgvc, fcfs, rr, wrr, two_level, vclk_hol };
 enum class Frame : std::uint8_t { small, large };
 enum class Pointer : std::uint8_t { fast, slow };
 enum class AttachKind : std::uint8_t { shm, udp, ethdev };
@@ -76,6 +76,7 @@ struct VlWeight {
 // [qos], in opensm's words where it has them.
 struct QosConfig {
   Scheduler scheduler = Scheduler::fgvc;
+  bool strict_classes = false;  // best effort goes where nobody else can
   Frame frame = Frame::small;
   Pointer pointer = Pointer::fast;
   std::uint32_t qos_high_limit = 255;    // 255: high priority without limit

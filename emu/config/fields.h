@@ -30,6 +30,7 @@ void visit_fields(C& c, Visitor&& visit) {
   visit("network", "link_delay", c.network.link_delay);
   visit("network", "seed", c.network.seed);
   visit("qos", "scheduler", c.qos.scheduler);
+  visit("qos", "strict_classes", c.qos.strict_classes);
   visit("qos", "frame", c.qos.frame);
   visit("qos", "pointer", c.qos.pointer);
   visit("qos", "qos_high_limit", c.qos.qos_high_limit);
@@ -86,8 +87,8 @@ inline constexpr std::array<std::string_view, 7> kTopologyNames = {
     "single", "mesh", "torus", "fat_mesh", "fat_tree", "tree", "file"};
 inline constexpr std::array<std::string_view, 7> kRoutingNames = {
     "auto", "dor", "dor_by_load", "dateline", "up_down", "up_by_load", "adaptive"};
-inline constexpr std::array<std::string_view, 6> kSchedulerNames = {"vclk", "fgvc", "fcfs",
-                                                                    "rr",   "wrr",  "two_level"};
+inline constexpr std::array<std::string_view, 7> kSchedulerNames = {
+    "vclk", "fgvc", "fcfs", "rr", "wrr", "two_level", "vclk_hol"};
 inline constexpr std::array<std::string_view, 2> kFrameNames = {"small", "large"};
 inline constexpr std::array<std::string_view, 2> kPointerNames = {"fast", "slow"};
 inline constexpr std::array<std::string_view, 3> kAttachNames = {"shm", "udp", "ethdev"};

@@ -20,8 +20,13 @@ enum class SchedulerKind : std::uint8_t {
   fgvc,           // smallest stamp; Vtick comes with the message, the stamp restarts at its header
   wrr,            // the high table alone, one level
   two_level,      // InfiniBand VL arbitration: high and low table, Limit of high priority
+  head_of_line,   // virtual_clock, but a flit gets its stamp when it comes to the head of its lane
 };
-inline constexpr int kSchedulerKindCount = 6;
+inline constexpr int kSchedulerKindCount = 7;
+// Whether Vticks belong to lanes.
+constexpr bool has_lane_vticks(SchedulerKind kind) {
+  return kind == SchedulerKind::virtual_clock || kind == SchedulerKind::head_of_line;
+}
 
 // How an entry of a WRR table spends its weight.
 enum class PointerKind : std::uint8_t {

@@ -43,6 +43,14 @@ struct Picks {
   Lanes8 lanes;  // at most one a word
 };
 
+// Of each port the lanes that do not yield, if it has such a one; else all.
+inline Lanes8 before_yielding(Lanes8 lanes, Lanes8 yields) {
+  const Lanes8 first = lanes & ~yields;
+  return first | (lanes & zero_words(first));
+}
+// The keys by which every pick of a lane that yields is less urgent than any other.
+inline constexpr std::uint16_t kYieldingKey = kNoStamp - 1;
+
 // Stamps of all lanes of eight ports: [lane][port].
 using StampRows = std::array<std::uint16_t, kLaneSlots>;
 
@@ -71,6 +79,13 @@ inline Lanes8 add_saturated(Lanes8 a, Lanes8 b) {
   const Lanes8 sum = a + b;
   return sum | reinterpret_cast<Lanes8>(sum < a);
 #endif
+}
+
+inline Picks let_yield(Picks picks, Lanes8 yields) {
+  const Lanes8 firm = zero_words(picks.lanes & yields);
+  const Lanes8 none = zero_words(picks.lanes);
+  const Lanes8 keys = smaller(picks.keys, spread(kYieldingKey - 1U));
+  return {(keys & firm) | (spread(kYieldingKey) & ~firm) | none, picks.lanes};
 }
 
 // Of each port the eligible lane with the smallest stamp, the lowest lane of equals.

@@ -1,7 +1,8 @@
-// FCFS, VirtualClock and FGVC: the flit with the smallest stamp goes first (MW section 3, PAPERS.md
-// section 1). One object serves the eight inputs of a router, where flits are stamped as they
-// arrive, or the links of eight HCAs, where a whole message is there at once. FCFS is Vtick 0: the
-// stamp is the arrival. Called by fabric/router stages 1 and 4, and by hca/wire.
+// FCFS, VirtualClock (by arrival or by head of line) and FGVC: the flit with the smallest stamp
+// goes first (MW section 3, PAPERS.md section 1). One object serves the eight inputs of a router,
+// where flits are stamped as they arrive, or the links of eight HCAs, where a whole message is
+// there at once. FCFS is Vtick 0: the stamp is the arrival. Called by fabric/router stages 1 and 4,
+// and by hca/wire.
 #pragma once
 
 #include <algorithm>
@@ -27,10 +28,11 @@ class StampHeads {
   void configure(SchedulerKind kind, const std::array<Vtick, kVlCount>& lane_vtick,
                  LaneMask control) {
     per_message_ = kind == SchedulerKind::fgvc;
+    head_of_line_ = kind == SchedulerKind::head_of_line;
     control_ = spread(control);
     for (unsigned port = 0; port < kPortsMax; ++port)
       for (unsigned lane = 0; lane < kVlCount; ++lane)
-        set_vtick(port, lane, kind == SchedulerKind::virtual_clock ? lane_vtick[lane] : Vtick{0});
+        set_vtick(port, lane, has_lane_vticks(kind) ? lane_vtick[lane] : Vtick{0});
   }
   void set_vtick(unsigned port, unsigned lane, Vtick vtick) {
     vtick_[lane_slot(port, lane)] = vtick;
@@ -59,6 +61,7 @@ class StampHeads {
   alignas(64) StampRows vtick_{};
   Lanes8 control_{};
   bool per_message_ = false;
+  bool head_of_line_ = false;
 };
 
 // At a crossbar input: every flit gets its stamp when it arrives. Lanes buffer less than 2^kPlanes
@@ -75,6 +78,7 @@ class InputStamps : public StampHeads {
   // At most one flit a port; those of `fresh` come into an empty lane.
   template <Isa kIsa>
   void arrive(Lanes8 flits, Lanes8 fresh, std::uint32_t now) {
+    if (head_of_line_) return;
     const FlitSlots slots(flits);
     if (slots.few()) {
       slots.visit_few([&](unsigned slot) {
@@ -88,6 +92,11 @@ class InputStamps : public StampHeads {
       stamp_arrivals<kIsa>(aux_, head_, vtick_, flits, fresh, now);
       slots.visit_many([&](unsigned slot) { keep(slot, aux_[slot]); });
     }
+  }
+  // Another flit is now first in these lanes.
+  template <Isa kIsa>
+  void come_first(Lanes8 lanes, std::uint32_t now) {
+    if (head_of_line_) stamp_arrivals<kIsa>(aux_, head_, vtick_, lanes, lanes, now);
   }
   void granted(Lanes8 /*lanes*/) {}
   // For each flit that was granted, once the crossbar is set.
@@ -122,6 +131,10 @@ class SourceStamps : public StampHeads {
   void front(unsigned port, unsigned lane, Cycle ready, Cycle now, Vtick vtick) {
     const unsigned i = lane_slot(port, lane);
     if (per_message_) vtick_[i] = vtick;
+    if (head_of_line_) {
+      head_[i] = aux_[i] = next_stamp(stamp_now(now), aux_[i], vtick_[i]);
+      return;
+    }
     const auto behind = static_cast<std::int64_t>(now - ready);
     const std::int64_t arrival = static_cast<std::int64_t>(stamp_now(now)) - behind;
     const std::int64_t base =
@@ -137,8 +150,13 @@ class SourceStamps : public StampHeads {
       aux_[slot] = head_[slot];
     }
   }
+  // `ended`: those of `lanes` whose flit was a tail.
   template <Isa kIsa>
-  void sent(Lanes8 lanes) {
+  void sent(Lanes8 lanes, Lanes8 ended, Cycle now) {
+    if (head_of_line_) {
+      const Lanes8 next = lanes & ~ended;
+      return stamp_arrivals<kIsa>(aux_, head_, vtick_, next, next, stamp_now(now));
+    }
     const FlitSlots slots(lanes);
     if (!slots.few()) return advance_stamps<kIsa>(head_, vtick_, limit_, lanes);
     slots.visit_few([&](unsigned slot) {

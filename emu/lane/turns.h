@@ -26,6 +26,8 @@ struct Unstamped {
   void head(unsigned, unsigned, Vtick) {}
   template <Isa>
   void arrive(Lanes8, Lanes8, std::uint32_t) {}
+  template <Isa>
+  void come_first(Lanes8, std::uint32_t) {}
   void leave(unsigned) {}
   void front(unsigned, unsigned, Cycle, Cycle, Vtick) {}
   void tails(Lanes8) {}
@@ -55,7 +57,7 @@ class RoundRobin : public Unstamped {
     above_ = (above_ & stay) | (lanes_above(moves) & ~stay);
   }
   template <Isa>
-  void sent(Lanes8 lanes) {
+  void sent(Lanes8 lanes, Lanes8 /*ended*/, Cycle /*now*/) {
     granted(lanes);
   }
 
@@ -166,7 +168,7 @@ class TwoLevel : public Unstamped {
     streak_ = (streak_ & stay) | (longer & take_high_ & low_waits_ & ~stay);
   }
   template <Isa>
-  void sent(Lanes8 lanes) {
+  void sent(Lanes8 lanes, Lanes8 /*ended*/, Cycle /*now*/) {
     granted(lanes);
   }
 

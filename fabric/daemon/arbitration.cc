@@ -19,7 +19,7 @@ Arbitration::Arbitration(const emu::Config& config, const Network& network)
   real_time_ = spec.lanes_of_class[static_cast<std::size_t>(emu::TrafficClass::real_time)];
   weighted_ =
       spec.scheduler == emu::SchedulerKind::wrr || spec.scheduler == emu::SchedulerKind::two_level;
-  clocked_ = spec.scheduler == emu::SchedulerKind::virtual_clock;
+  clocked_ = emu::has_lane_vticks(spec.scheduler);
   for (std::size_t r = 0; r < nodes_at_.size(); ++r) {
     const int ports = network.ports(static_cast<emu::RouterId>(r));
     nodes_at_[r].assign(static_cast<std::size_t>(ports), emu::kNodesMax);

@@ -25,6 +25,8 @@ emu::SchedulerKind scheduler_kind(emu::Scheduler scheduler) {
       return emu::SchedulerKind::wrr;
     case emu::Scheduler::two_level:
       return emu::SchedulerKind::two_level;
+    case emu::Scheduler::vclk_hol:
+      return emu::SchedulerKind::head_of_line;
   }
   return emu::SchedulerKind::fgvc;
 }
@@ -99,6 +101,7 @@ NetworkSpec network_spec(const emu::Config& config, emu::Cycle start) {
   spec.alloc_iters = static_cast<int>(network.alloc_iters);
   spec.link_delay = static_cast<int>(network.link_delay);
   spec.scheduler = scheduler_kind(config.qos.scheduler);
+  spec.strict_classes = config.qos.strict_classes;
   spec.weights = weights_of(config);
   spec.lanes_of_class = config.qos.class_vls;
   spec.lane_vtick = default_lane_vticks(config.qos.class_vls);

@@ -29,7 +29,7 @@ class Engine final : public Network::Impl {
       const auto count =
           std::min<unsigned>(emu::kPortsMax, static_cast<unsigned>(graph.nodes.size()) - first);
       groups_.emplace_back(first, count, static_cast<unsigned>(spec.vc_buf_size), spec.answer_flits,
-                           messages, events);
+                           yields_, messages, events);
       configure(groups_.back().scheduler());
     }
   }
@@ -202,7 +202,7 @@ class Engine final : public Network::Impl {
   void cycles_until(emu::Cycle end) {
     const Units units = {routers_.data(),       groups_.data(),  busy_.data(),  order.data(),
                          wiring.outlets.data(), routers_.size(), groups_.size()};
-    const Surroundings world = {messages, hook, spec.alloc_iters};
+    const Surroundings world = {messages, hook, spec.alloc_iters, yields_};
     const emu::Lanes8 control = control_;
     const auto delay = static_cast<emu::Cycle>(wheel.delay());
     emu::Cycle cycle = now;
@@ -247,6 +247,7 @@ class Engine final : public Network::Impl {
 
   static constexpr std::size_t kBitsOfWord = 64;
   emu::Lanes8 control_;
+  emu::Lanes8 yields_ = emu::spread(spec.strict_classes ? unsigned{spec.lanes_of_class[2]} : 0U);
   emu::Isa isa_ = best_isa(spec.isa_max);
   std::vector<Router<kPlanes, InputScheduler>> routers_;
   std::vector<std::uint8_t> busy_;  // [router] a flit is in its buffers

@@ -111,8 +111,8 @@ emu::Result<std::unique_ptr<Network>> Network::make(const NetworkSpec& spec, Con
   if (!routes) return std::unexpected(routes.error());
   using Make = std::unique_ptr<Impl> (*)(const NetworkSpec&, Graph, ControlHook*);
   constexpr std::array<Make, emu::kSchedulerKindCount> kMakers = {
-      make_stamp_engine, make_turn_engine,   make_stamp_engine,
-      make_stamp_engine, make_weight_engine, make_weight_engine};
+      make_stamp_engine,  make_turn_engine,   make_stamp_engine, make_stamp_engine,
+      make_weight_engine, make_weight_engine, make_stamp_engine};
   const auto kind = static_cast<std::size_t>(spec.scheduler);
   if (kind >= kMakers.size()) return emu::fail("scheduler: {} is none", kind);
   auto impl = kMakers[kind](spec, std::move(*graph), hook);
@@ -217,11 +217,11 @@ void Network::set_wire_weights(emu::NodeId node, const emu::VlWeights& w) {
 }
 void Network::set_lane_vtick(emu::RouterId router, emu::PortId in_port, emu::Vl vl,
                              emu::Vtick vtick) {
-  if (impl_->spec.scheduler != emu::SchedulerKind::virtual_clock) return;
+  if (!emu::has_lane_vticks(impl_->spec.scheduler)) return;
   impl_->set_vtick(router, in_port, vl, std::min(vtick, emu::kVtickMax));
 }
 void Network::set_wire_vtick(emu::NodeId node, emu::Vl vl, emu::Vtick vtick) {
-  if (impl_->spec.scheduler != emu::SchedulerKind::virtual_clock) return;
+  if (!emu::has_lane_vticks(impl_->spec.scheduler)) return;
   impl_->set_wire_vtick(node, vl, std::min(vtick, emu::kVtickMax));
 }
 

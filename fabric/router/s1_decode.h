@@ -42,6 +42,7 @@ bool stage1_decode(State& r, Scheduler& scheduler, emu::Box& box, emu::Lanes8 go
     r.arrived += static_cast<unsigned>(std::popcount(emu::ports_of(flits)));
     scheduler.template arrive<kIsa>(flits, flits & ~occupied, emu::stamp_now(now));
   }
+  scheduler.template come_first<kIsa>((flits & ~occupied) | (gone & occupied), emu::stamp_now(now));
   return emu::any(flits | occupied | r.out_count.nonzero());
 }
 

@@ -15,17 +15,20 @@ namespace fabric {
 // Returns the input lanes that may give a flit; calls scheduler.granted() round by round.
 template <emu::Isa kIsa, class State, class Scheduler>
 emu::Lanes8 allocate(State& r, Scheduler& scheduler, emu::Lanes8 wishes, emu::Cycle now,
-                     int alloc_iters) {
+                     const Surroundings& world) {
+  const bool strict = emu::any(world.yields);
   emu::Lanes8 in = emu::kNoLanes8;
   for (int round = 1;; ++round) {
-    const unsigned ports = emu::ports_of(wishes);
+    const emu::Lanes8 able = strict ? emu::before_yielding(wishes, world.yields) : wishes;
+    const unsigned ports = emu::ports_of(able);
     if ((ports & (ports - 1)) == 0) {  // nobody contends
-      const emu::Lanes8 picked = scheduler.template pick_lanes<kIsa>(wishes);
+      const emu::Lanes8 picked = scheduler.template pick_lanes<kIsa>(able);
       scheduler.granted(picked);
       return in | picked;
     }
-    const emu::Picks picks = scheduler.template pick<kIsa>(wishes);
-    if (round == alloc_iters) {
+    emu::Picks picks = scheduler.template pick<kIsa>(able);
+    if (strict) picks = emu::let_yield(picks, world.yields);
+    if (round == world.alloc_iters) {
       const emu::Lanes8 won = match<kIsa, false>(picks, r.from, now).won;
       scheduler.granted(won);
       return in | won;
@@ -62,7 +65,7 @@ emu::Lanes8 stage4_cross(State& r, Scheduler& scheduler, emu::Lanes8 sent,
     r.out_count.take_one(sent);
     return emu::kNoLanes8;
   }
-  const emu::Lanes8 in = allocate<kIsa>(r, scheduler, wishes, now, world.alloc_iters);
+  const emu::Lanes8 in = allocate<kIsa>(r, scheduler, wishes, now, world);
   emu::Lanes8 out = emu::kNoLanes8;
   emu::FlitSlots(in).visit([&](unsigned in_lane) {
     scheduler.leave(in_lane);

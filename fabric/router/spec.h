@@ -48,6 +48,10 @@ struct NetworkSpec {
   // virtual_clock: Vtick of each lane at every port until set_lane_vtick. default_lane_vticks().
   std::array<emu::Vtick, emu::kVlCount> lane_vtick{};
 
+  // Strict class priority above the scheduler: a lane of best effort goes only where no other lane
+  // of that input or of that output's proposals can.
+  bool strict_classes = false;
+
   // Lanes of control, real-time, best-effort. Lanes of control go strictly before all others.
   std::array<emu::LaneMask, emu::kClassCount> lanes_of_class = {0x8000, 0x7ff0, 0x000f};
 

@@ -94,8 +94,9 @@ struct alignas(64) RouterState {
 // What the stages of all routers share.
 struct Surroundings {
   hca::MessageTable& messages;
-  ControlHook* hook;    // may be null
-  int alloc_iters = 1;  // rounds of stage 4
+  ControlHook* hook;     // may be null
+  int alloc_iters = 1;   // rounds of stage 4
+  emu::Lanes8 yields{};  // lanes of best effort, if classes have strict priority; else none
 };
 
 }  // namespace fabric

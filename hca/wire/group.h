@@ -17,8 +17,12 @@ template <int kPlanes, class Scheduler>
 class WireGroup {
  public:
   WireGroup(unsigned first_node, unsigned nodes, unsigned buffer_flits, std::uint16_t answer_flits,
-            MessageTable& messages, Events& events)
-      : messages_(messages), events_(events), first_node_(first_node), answer_flits_(answer_flits) {
+            emu::Lanes8 yields, MessageTable& messages, Events& events)
+      : yields_(yields),
+        messages_(messages),
+        events_(events),
+        first_node_(first_node),
+        answer_flits_(answer_flits) {
     for (unsigned n = 0; n < nodes; ++n)
       for (unsigned v = 0; v < emu::kVlCount; ++v) credits_.set(n, v, buffer_flits);
     front_.fill(kNoMessage);
@@ -90,11 +94,12 @@ class WireGroup {
     const emu::Lanes8 able = waiting_ & free;
     recent_wait_ -= emu::zero_words(able) & ~emu::zero_words(waiting_);
     if (!emu::any(able)) return emu::kNoLanes8;
-    const emu::Lanes8 sent = scheduler_.template pick_lanes<kIsa>(able);
+    const emu::Lanes8 sent =
+        scheduler_.template pick_lanes<kIsa>(emu::before_yielding(able, yields_));
     credits_.take_one(sent);
     const emu::Lanes8 tails = left_.take(sent);
     if (emu::any(tails)) scheduler_.tails(tails);
-    scheduler_.template sent<kIsa>(sent);
+    scheduler_.template sent<kIsa>(sent, tails, now);
     const emu::Lanes8 heads = sent & fresh_;
     if (emu::any(heads)) heads_leave(heads, next_row, outlet, now);
     if (emu::any(tails)) {
@@ -206,6 +211,7 @@ class WireGroup {
   emu::Lanes8 waiting_ = emu::kNoLanes8;  // lanes with a message in front
   emu::Lanes8 fresh_ = emu::kNoLanes8;    // its head has not left
   emu::Lanes8 recent_wait_ = emu::kNoLanes8;
+  emu::Lanes8 yields_;  // lanes of best effort, if classes have strict priority; else none
   Scheduler scheduler_;
   emu::Countdown left_;     // flits of the front message to send
   emu::Countdown missing_;  // flits of the arriving message to come

@@ -11,8 +11,9 @@ using emu::SchedulerKind;
 
 constexpr SchedulerKind kKinds[] = {SchedulerKind::fcfs,          SchedulerKind::round_robin,
                                     SchedulerKind::virtual_clock, SchedulerKind::fgvc,
-                                    SchedulerKind::wrr,           SchedulerKind::two_level};
-constexpr const char* kKindNames[] = {"fcfs", "rr", "vclk", "fgvc", "wrr", "two_level"};
+                                    SchedulerKind::wrr,           SchedulerKind::two_level,
+                                    SchedulerKind::head_of_line};
+constexpr const char* kKindNames[] = {"fcfs", "rr", "vclk", "fgvc", "wrr", "two_level", "vclk_hol"};
 
 class EveryScheduler : public testing::TestWithParam<SchedulerKind> {
  protected:

@@ -113,7 +113,7 @@ void PlainNetwork::new_front(SourceLane& lane) {
   if (lane.queue.empty()) return;
   const PlainMessage& message = *lane.queue.front();
   lane.clock->head(message.packet.vtick);
-  lane.stamp = lane.clock->stamp(message.launch, now_);
+  lane.stamp = lane.clock->stamp(stamps_at_head() ? now_ : message.launch, now_);
 }
 
 void PlainNetwork::step() {
@@ -139,7 +139,7 @@ void PlainNetwork::step_hca_send(PlainHca& hca) {
     if (!lane.queue.empty() && lane.credits > 0) waiting.push_back({v, lane.stamp});
   }
   if (waiting.empty()) return;
-  const Choice choice = hca.scheduler->choose(waiting);
+  const Choice choice = hca.scheduler->choose(first_class(waiting));
   hca.scheduler->granted(choice.lane);
   SourceLane& lane = hca.lanes[choice.lane];
   const MessagePtr message = lane.queue.front();
@@ -148,7 +148,7 @@ void PlainNetwork::step_hca_send(PlainHca& hca) {
   hca.from_me->flits.push_back({arrival(), choice.lane, flit});
   if (flit.is_head()) message->head_cycle = now_;
   if (!flit.is_tail()) {
-    lane.stamp = lane.clock->stamp(message->launch, now_);
+    lane.stamp = lane.clock->stamp(stamps_at_head() ? now_ : message->launch, now_);
     return;
   }
   if (!message->is_answer) {

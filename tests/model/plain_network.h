@@ -149,6 +149,12 @@ class PlainNetwork {
                 const std::vector<LaneAt>& claimed) const;
   void stage1(PlainRouter& router);
   void age();
+  // Strict class priority: without the lanes of best effort where there are others.
+  std::vector<Waiting> first_class(std::vector<Waiting> waiting) const;
+  // Against other inputs: all of best effort alike and after every other flit.
+  Stamp urgency_of(const Choice& choice) const;
+  bool stamps_at_head() const { return spec_.scheduler == emu::SchedulerKind::head_of_line; }
+  bool is_best_effort(emu::Vl lane) const { return ((spec_.lanes_of_class[2] >> lane) & 1) != 0; }
   bool is_control(emu::Vl lane) const { return ((spec_.lanes_of_class[0] >> lane) & 1) != 0; }
   emu::Cycle arrival() const { return now_ + static_cast<emu::Cycle>(spec_.link_delay); }
   // The first message of the lane changed.

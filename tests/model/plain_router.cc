@@ -27,6 +27,21 @@ LaneAt lane_at(std::size_t port, emu::Vl lane) { return {static_cast<int>(port),
 
 }  // namespace
 
+std::vector<Waiting> PlainNetwork::first_class(std::vector<Waiting> waiting) const {
+  const auto yields = [&](const Waiting& w) { return is_best_effort(w.lane); };
+  if (spec_.strict_classes && !std::all_of(waiting.begin(), waiting.end(), yields))
+    std::erase_if(waiting, yields);
+  return waiting;
+}
+
+Stamp PlainNetwork::urgency_of(const Choice& choice) const {
+  if (!spec_.strict_classes) return choice.urgency;
+  if (is_best_effort(choice.lane)) return INT64_MAX;
+  // On the 16-bit counter the last value is theirs.
+  constexpr Stamp kLastOfOthers = 65533;
+  return std::min(choice.urgency, oldest_stamp(now_) - 1 + kLastOfOthers);
+}
+
 void PlainNetwork::step_router(PlainRouter& router) {
   stage5(router);
   stage4(router);
@@ -91,8 +106,8 @@ void PlainNetwork::stage4(PlainRouter& router) {
         return output_taken[static_cast<std::size_t>(port.in[w.lane].out.port)];
       });
       if (may_cross[p].empty()) continue;
-      const Choice choice = port.scheduler->choose(may_cross[p]);
-      const Proposal mine = {lane_at(p, choice.lane), choice.urgency,
+      const Choice choice = port.scheduler->choose(first_class(may_cross[p]));
+      const Proposal mine = {lane_at(p, choice.lane), urgency_of(choice),
                              rank_of(static_cast<int>(p), now_)};
       const int output = port.in[choice.lane].out.port;
       const auto [other, first] = best.try_emplace(output, mine);
@@ -124,6 +139,8 @@ void PlainNetwork::cross(PlainRouter& router, LaneAt from) {
   lane.buffer.pop_front();
   target.buffer.push_back(flit);
   port.to_me->credits.push_back({arrival(), from.lane});
+  if (stamps_at_head() && !lane.buffer.empty())
+    lane.buffer.front().stamp = lane.clock->stamp(now_, now_);
   if (!flit.is_tail()) return;
   target.owner.reset();
   lane.state = InputLane::State::idle;
@@ -242,7 +259,7 @@ void PlainNetwork::stage1(PlainRouter& router) {
       lane.next_number = flit.is_tail() ? 0 : flit.number + 1;
       CHECK(static_cast<int>(lane.buffer.size()) < spec_.vc_buf_size);
       if (flit.is_head()) lane.clock->head(flit.message->packet.vtick);
-      flit.stamp = lane.clock->stamp(now_, now_);
+      if (!stamps_at_head() || lane.buffer.empty()) flit.stamp = lane.clock->stamp(now_, now_);
       lane.buffer.push_back(flit);
     }
   }

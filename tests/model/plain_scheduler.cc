@@ -13,7 +13,7 @@ Stamp oldest_stamp(emu::Cycle now) {
 
 PlainClock::PlainClock(emu::SchedulerKind kind, emu::Vtick lane_vtick, emu::Cycle start)
     : per_message_(kind == emu::SchedulerKind::fgvc),
-      vtick_(kind == emu::SchedulerKind::virtual_clock ? lane_vtick : 0),
+      vtick_(emu::has_lane_vticks(kind) ? lane_vtick : 0),
       aux_(oldest_stamp(start) - 1) {}
 
 void PlainClock::head(emu::Vtick vtick) {
@@ -187,6 +187,7 @@ std::unique_ptr<PlainScheduler> make_plain_scheduler(emu::SchedulerKind kind,
     case emu::SchedulerKind::fcfs:
     case emu::SchedulerKind::virtual_clock:
     case emu::SchedulerKind::fgvc:
+    case emu::SchedulerKind::head_of_line:
       return std::make_unique<SmallestStamp>(control);
     case emu::SchedulerKind::round_robin:
       return std::make_unique<PlainRoundRobin>(control);

@@ -179,6 +179,7 @@ class Run {
         plain_.set_wire_weights(node, weights);
         break;
       case emu::SchedulerKind::virtual_clock:
+      case emu::SchedulerKind::head_of_line:
         fast_->set_lane_vtick(router, port, lane, vtick);
         plain_.set_lane_vtick(router, port, lane, vtick);
         fast_->set_wire_vtick(node, lane, vtick);
@@ -205,6 +206,7 @@ void compare_engines(const RunOptions& options) {
   SCOPED_TRACE(testing::Message() << "seed " << options.seed);
   RunOptions run = options;
   run.spec.isa_max = static_cast<emu::Isa>(options.seed % 3);
+  run.spec.strict_classes = options.seed % 5 < 2;
   run.spec.alloc_iters = static_cast<int>(1 + options.seed % 4);
   Run(run).go();
 }

@@ -98,17 +98,19 @@ std::array<double, 5> shares(NetworkSpec spec, std::array<emu::Vtick, 5> vticks,
 }
 
 TEST(Shares, VirtualClockFollowsVtick) {
-  NetworkSpec spec;
-  spec.scheduler = SchedulerKind::virtual_clock;
-  // Rates 1/4, 1/4, 1/8, and best effort for the rest.
-  const std::array<emu::Vtick, 5> vticks = {0, 4, 4, 8, emu::kVtickMax};
-  for (emu::Vl v = 0; v < emu::kVlCount; ++v) spec.lane_vtick[v] = v < 5 ? vticks[v] : 1;
-  const auto flits = shares(spec, vticks, true);
-  // Everybody is backlogged: the link is shared in proportion to the rates.
-  EXPECT_NEAR(flits[1], 0.4, 0.02);
-  EXPECT_NEAR(flits[2], 0.4, 0.02);
-  EXPECT_NEAR(flits[3], 0.2, 0.02);
-  EXPECT_LT(flits[4], 0.01);
+  for (const SchedulerKind kind : {SchedulerKind::virtual_clock, SchedulerKind::head_of_line}) {
+    NetworkSpec spec;
+    spec.scheduler = kind;
+    // Rates 1/4, 1/4, 1/8, and best effort for the rest.
+    const std::array<emu::Vtick, 5> vticks = {0, 4, 4, 8, emu::kVtickMax};
+    for (emu::Vl v = 0; v < emu::kVlCount; ++v) spec.lane_vtick[v] = v < 5 ? vticks[v] : 1;
+    const auto flits = shares(spec, vticks, true);
+    // Everybody is backlogged: the link is shared in proportion to the rates, within one percent.
+    EXPECT_NEAR(flits[1], 0.4, 0.004);
+    EXPECT_NEAR(flits[2], 0.4, 0.004);
+    EXPECT_NEAR(flits[3], 0.2, 0.002);
+    EXPECT_LT(flits[4], 0.01);
+  }
 }
 
 TEST(Shares, WeightsAreFollowedOnTheLink) {
@@ -142,6 +144,30 @@ TEST(Shares, RealTimeGoesBeforeBestEffortOfOtherInputs) {
   spec.scheduler = SchedulerKind::fgvc;
   const auto flits = shares(spec, {0, 4, emu::kVtickMax, emu::kVtickMax, emu::kVtickMax}, false);
   EXPECT_GT(flits[1], 0.95);
+}
+
+// Lanes 2 ... 4 of real time and lane 1 of best effort, all backlogged: best effort gets what is
+// left over, which is nothing, and the others share as before, on the HCA's link and at an output
+// port alike.
+TEST(Shares, StrictClassesStarveBestEffortOnly) {
+  for (const SchedulerKind kind : {SchedulerKind::round_robin, SchedulerKind::two_level}) {
+    for (const bool strict : {false, true}) {
+      for (const bool one_sender : {false, true}) {
+        NetworkSpec spec;
+        spec.scheduler = kind;
+        spec.strict_classes = strict;
+        spec.weights.high.fill(4);
+        spec.lanes_of_class = {0x8000, 0x001c, 0x0002};
+        const auto flits = shares(spec, {0, 4, 4, 4, 4}, one_sender);
+        if (strict) {
+          EXPECT_LT(flits[1], 0.002);
+          for (std::size_t v = 2; v <= 4; ++v) EXPECT_GT(flits[v], 0.25);
+        } else {
+          EXPECT_GT(flits[1], 0.15);
+        }
+      }
+    }
+  }
 }
 
 }  // namespace
