@@ -104,8 +104,11 @@ emu::Result<std::unique_ptr<Network>> Network::make(const NetworkSpec& spec, Con
   auto graph = make_graph(shape_of(spec));
   if (!graph) return std::unexpected(graph.error());
   if (graph->ports_max() > emu::kPortsMax) {
-    return emu::fail("topology: routers of {} ports; the engine steps routers of up to {}",
-                     graph->ports_max(), emu::kPortsMax);
+    return emu::fail(
+        "topology: routers of {} ports; the engine steps routers of up to {}: fewer nodes a "
+        "router, or "
+        "another topology",
+        graph->ports_max(), emu::kPortsMax);
   }
   auto routes = routes_of(spec, *graph);
   if (!routes) return std::unexpected(routes.error());

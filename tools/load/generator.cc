@@ -195,7 +195,7 @@ emu::Result<void> Generator::poll() {
     const auto index = static_cast<std::size_t>(done.wr_id >> kFlowShift);
     if (index < flows_.size()) flows_[index].complete(done, (done.wr_id & kReceiveBit) != 0);
   });
-  if (polled < 0) return emu::fail("{}: the device is gone", device_->name());
+  if (polled < 0 || device_->lost()) return emu::fail("{}: the device is gone", device_->name());
   return {};
 }
 

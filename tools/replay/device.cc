@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
@@ -66,6 +67,17 @@ emu::EmuNs Device::now() const {
 
 int Device::set_launch(ibv_qp* qp, emu::EmuNs launch_ns, std::uint32_t span_ns) const {
   return has_launch() ? set_launch_(qp, launch_ns, span_ns) : 0;
+}
+
+bool Device::lost() {
+  pollfd events{.fd = context_->async_fd, .events = POLLIN, .revents = 0};
+  while (!lost_ && ::poll(&events, 1, 0) > 0 && (events.revents & POLLIN) != 0) {
+    ibv_async_event event{};
+    if (ibv_get_async_event(context(), &event) != 0) break;
+    lost_ = event.event_type == IBV_EVENT_DEVICE_FATAL;
+    ibv_ack_async_event(&event);
+  }
+  return lost_;
 }
 
 int Device::rejected_by(ibv_qp* qp) const {
@@ -147,9 +159,11 @@ int CompletionQueue::poll(const Device& device, int count_max,
   int status = ibv_start_poll(ex_, &attributes);
   if (status == ENOENT) return 0;
   if (status != 0) return -1;
-  int count = 0;
+  // Handed over when the poll has ended: who is told of a failure may destroy the queue pair, and
+  // that takes the lock of the queue.
+  batch_.clear();
   do {
-    Completion done;
+    Completion& done = batch_.emplace_back();
     done.wr_id = ex_->wr_id;
     done.status = ex_->status;
     done.qpn = ibv_wc_read_qp_num(ex_);
@@ -158,11 +172,11 @@ int CompletionQueue::poll(const Device& device, int count_max,
       done.time_ns = wallclock_ ? ibv_wc_read_completion_wallclock_ns(ex_)
                                 : ticks_ns(ibv_wc_read_completion_ts(ex_), core_khz_);
     }
-    take(done);
-    status = ++count < count_max ? ibv_next_poll(ex_) : ENOENT;
+    status = static_cast<int>(batch_.size()) < count_max ? ibv_next_poll(ex_) : ENOENT;
   } while (status == 0);
   ibv_end_poll(ex_);
-  return status == ENOENT ? count : -1;
+  for (const Completion& done : batch_) take(done);
+  return status == ENOENT ? static_cast<int>(batch_.size()) : -1;
 }
 
 int CompletionQueue::poll_plain(const Device& device, int count_max,

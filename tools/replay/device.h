@@ -11,6 +11,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "emu/base/launch_ext.h"
 #include "emu/base/result.h"
@@ -45,6 +46,9 @@ class Device {
   emu::EmuNs now() const;
   // The next send on `qp` leaves at `launch_ns`, its packets evenly over `span_ns`.
   int set_launch(ibv_qp* qp, emu::EmuNs launch_ns, std::uint32_t span_ns) const;
+  // The device has said that it is dead (IBV_EVENT_DEVICE_FATAL): who waits, waits in vain. Reads
+  // what asynchronous events there are.
+  bool lost();
   int rejected_by(ibv_qp* qp) const;  // router, -1 nobody or unknown, -2 the HCA
 
  private:
@@ -56,6 +60,7 @@ class Device {
   std::unique_ptr<ibv_context, Close> context_;
   std::unique_ptr<ibv_pd, Close> pd_;
   ibv_port_attr port_{};
+  bool lost_ = false;
   FlitnetSetLaunch* set_launch_ = nullptr;
   FlitnetNow* now_ = nullptr;
   FlitnetRejectedBy* rejected_by_ = nullptr;
@@ -104,6 +109,7 @@ class CompletionQueue {
                  const std::function<void(const Completion&)>& take);
 
   std::unique_ptr<ibv_cq, Destroy> cq_;
+  std::vector<Completion> batch_;
   ibv_cq_ex* ex_ = nullptr;  // the same queue, if it gives times
   bool wallclock_ = false;   // times are nanoseconds; else ticks of core_khz_
   std::uint64_t core_khz_ = 0;

@@ -232,7 +232,7 @@ emu::Result<void> Replayer::poll() {
       if (!was_over && sender.over()) say(fmt::format("{}: {}", sender.plan().name, sender.why()));
     }
   });
-  if (polled < 0) return emu::fail("{}: the device is gone", device_->name());
+  if (polled < 0 || device_->lost()) return emu::fail("{}: the device is gone", device_->name());
   return {};
 }
 

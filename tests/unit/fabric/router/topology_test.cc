@@ -108,7 +108,8 @@ TEST(Topology, RoutersOfTooManyPortsAreRefused) {
   NetworkSpec spec = spec_of(TopologyKind::single, {}, RoutingKind::automatic);
   spec.nodes = 16;
   EXPECT_EQ(Network::make(spec).error().message,
-            "topology: routers of 16 ports; the engine steps routers of up to 8");
+            "topology: routers of 16 ports; the engine steps routers of up to 8: fewer nodes a "
+            "router, or another topology");
 }
 
 // A ring whose nodes all send two routers on, on one lane: with datelines everything arrives,

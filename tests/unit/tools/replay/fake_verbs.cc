@@ -259,6 +259,7 @@ ibv_context* ibv_open_device(ibv_device* device) {
   all->create_cq_ex = tools::fake::create_cq_ex;
   all->modify_qp_rate_limit = tools::fake::limit_rate;
   all->context.device = device;
+  all->context.async_fd = -1;
   all->context.abi_compat = __VERBS_ABI_IS_EXTENDED;
   all->context.num_comp_vectors = tools::fake::next_lid++;  // the LID, as good a place as any
   tools::fake::polled[&all->context] = false;
