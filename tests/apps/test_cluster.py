@@ -91,6 +91,13 @@ def test_up_exec_status_down(flitnet: Flitnet, run: Path, tmp_path: Path) -> Non
     assert set(os.listdir("/dev/shm")) <= shm_before
 
 
+def test_nobody_pushes_fabricd_off_its_core(cluster2: Cluster) -> None:
+    """All emulated time waits for fabricd; hcads get what it leaves, and it waits for them."""
+    assert os.sched_getscheduler(cluster2.process("fabricd").pid) == os.SCHED_OTHER
+    for node in cluster2.nodes:
+        assert os.sched_getscheduler(cluster2.process(f"hcad:{node}").pid) == os.SCHED_BATCH
+
+
 def test_up_after_everything_was_killed(flitnet: Flitnet, run: Path, tmp_path: Path) -> None:
     assert flitnet("up", two_nodes(tmp_path)).returncode == 0
     for process in Cluster.open(run).record().processes.values():

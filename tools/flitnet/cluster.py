@@ -160,6 +160,8 @@ class Cluster:
         if old and old.alive():
             raise FlitnetError(f"{role} runs already (pid {old.pid})")
         popen = spawn(argv, self._log(role), env)
+        if role != "fabricd":
+            yield_to_fabricd(popen.pid)
         process = ProcessId.of(popen.pid) or ProcessId(popen.pid, 0)
         _children[process] = popen  # reaped by poll() in exit_code
         record = self.record()
@@ -385,6 +387,12 @@ def attached_nodes(status: dict[str, Any]) -> set[str]:
 def _stop_rank(role: str) -> tuple[str, ...]:
     kind = role.partition(":")[0]
     return (kind,) if kind in ("exporter", "hcad", "fabricd") else ()
+
+
+def yield_to_fabricd(pid: int) -> None:
+    """Who is woken does not push fabricd off its core: everybody's emulated time waits for it."""
+    with contextlib.suppress(OSError):  # it may have ended already
+        os.sched_setscheduler(pid, os.SCHED_BATCH, os.sched_param(0))
 
 
 # Children of this process, so that they are reaped; identity -> handle.
