@@ -11,6 +11,14 @@ enum class Isa : std::uint8_t { base, avx2, avx512 };
 // The best that this machine has, at most `most`.
 Isa best_isa(Isa most);
 
+// Everything that a step calls is compiled into it, but not together with what a sanitizer adds:
+// that takes minutes for each engine and finds no more.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define FLITNET_WHOLE_STEP
+#else
+#define FLITNET_WHOLE_STEP [[gnu::flatten]]
+#endif
+
 #if defined(__x86_64__)
 #define FLITNET_AVX2 [[gnu::target("avx2,bmi,bmi2,lzcnt,popcnt")]]
 #define FLITNET_AVX512 \

@@ -164,8 +164,8 @@ class Engine final : public Network::Impl {
 
   // The same code three times, for what the processor can do; a build must run on all of them.
 #if defined(__x86_64__)
-  FLITNET_AVX2 [[gnu::flatten]] void step_avx2(emu::Cycle cycles) { run<emu::Isa::avx2>(cycles); }
-  FLITNET_AVX512 [[gnu::flatten]] void step_avx512(emu::Cycle cycles) {
+  FLITNET_AVX2 FLITNET_WHOLE_STEP void step_avx2(emu::Cycle cycles) { run<emu::Isa::avx2>(cycles); }
+  FLITNET_AVX512 FLITNET_WHOLE_STEP void step_avx512(emu::Cycle cycles) {
     run<emu::Isa::avx512>(cycles);
   }
 #endif
