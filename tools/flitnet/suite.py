@@ -113,6 +113,8 @@ def _sanitizer(name: str, sanitize: str, folders: tuple[str, ...]) -> Counts:
 def _meson_test(directory: Path, names: Sequence[str], wrapper: str) -> Counts:
     jobs = str(len(os.sched_getaffinity(0)))
     argv = [build.MESON, "test", "-C", str(directory), "--no-rebuild", "--print-errorlogs"]
+    # Timeouts are for hangs on a machine of its own; shared ones are slower, sanitizers much.
+    argv += ["--timeout-multiplier", "6" if wrapper else "3"]
     argv += ["--num-processes", jobs, *(["--wrapper", wrapper] if wrapper else []), *names]
     logs = directory / "meson-logs"  # meson puts the wrapper's name into that of the report
     report = logs / f"testlog{'-' + wrapper.split()[0] if wrapper else ''}.junit.xml"
