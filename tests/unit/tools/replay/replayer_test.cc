@@ -159,8 +159,15 @@ TEST_F(ReplayerTest, StoppedStreamsAreDrained) {
 TEST_F(ReplayerTest, StreamStoppedBeforeItBeganSaysThatItIsOver) {
   Replayer n1(options("n1", {both_ways()[0]}));
   Replayer n0(options("n0", {both_ways()[0]}));
+  ASSERT_TRUE(n1.open());  // it listens before n0 calls, however slow the machine is
+  std::thread receiver([&n1] {
+    const volatile int never = 0;
+    EXPECT_TRUE(n1.run(&never));
+  });
   const volatile int stop = 1;
-  run(n1, n0, &stop);
+  EXPECT_TRUE(n0.open());
+  EXPECT_TRUE(n0.run(&stop));
+  receiver.join();
   EXPECT_EQ(n0.senders()[0].state(), SendState::done);
   EXPECT_EQ(n1.sinks()[0].counts().frames, 0U);
   EXPECT_TRUE(n1.all_well()) << report_text(n1);
