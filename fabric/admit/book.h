@@ -68,7 +68,7 @@ class Book {
   std::uint64_t used_out_bps(emu::PortId port) const { return links_[port].out_bps; }
   std::uint64_t used_in_bps(emu::PortId port) const { return links_[port].in_bps; }
   std::uint64_t peak_out_bps(emu::PortId port) const { return links_[port].peak_out_bps; }
-  // Mean rate booked per lane of an outgoing link, for the weights.
+  // Mean rate booked per lane of an outgoing link.
   std::uint64_t lane_out_bps(emu::PortId port, emu::Vl vl) const {
     return links_[port].lane_out_bps[vl];
   }

@@ -1,32 +1,9 @@
 // After construction nothing is allocated: a counting operator new watches a loaded network.
 #include <gtest/gtest.h>
 
-#include <atomic>
-#include <cstdlib>
-#include <new>
-
 #include "emu/base/prng.h"
 #include "fabric/router/network.h"
-
-namespace {
-std::atomic<long> allocations{0};
-
-void* counted(std::size_t size, std::size_t alignment) {
-  ++allocations;
-  void* memory = std::aligned_alloc(alignment, (size + alignment - 1) / alignment * alignment);
-  if (memory == nullptr) std::abort();
-  return memory;
-}
-}  // namespace
-
-void* operator new(std::size_t size) { return counted(size, 16); }
-void* operator new(std::size_t size, std::align_val_t alignment) {
-  return counted(size, static_cast<std::size_t>(alignment));
-}
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
-void operator delete(void* memory, std::align_val_t) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t, std::align_val_t) noexcept { std::free(memory); }
+#include "tests/unit/allocations.h"
 
 namespace fabric {
 namespace {
@@ -42,7 +19,7 @@ long allocations_under_load(emu::SchedulerKind kind, TopologyKind topology) {
   const auto network = Network::make(spec).value();
   emu::Prng random(1);
   const auto nodes = static_cast<std::uint32_t>(network->nodes());
-  const long before = allocations;
+  const long before = test::allocations();
   for (int i = 0; i < 2000; ++i) {
     for (std::uint32_t n = 0; n < nodes; ++n) {
       hca::SendPacket packet;
@@ -56,7 +33,7 @@ long allocations_under_load(emu::SchedulerKind kind, TopologyKind topology) {
     network->step(20);
     if (i % 3 == 0) network->clear_events();
   }
-  return allocations - before;
+  return test::allocations() - before;
 }
 
 TEST(Allocation, NoneAfterStart) {

@@ -3,33 +3,12 @@
 #include <gtest/gtest.h>
 
 #include <array>
-#include <cstdlib>
 #include <memory>
-#include <new>
 #include <vector>
 
 #include "hca/host/host.h"
 #include "tests/sim/app.h"
-
-namespace {
-long allocations = 0;
-
-void* counted(std::size_t size, std::size_t alignment) {
-  ++allocations;
-  void* memory = std::aligned_alloc(alignment, (size + alignment - 1) / alignment * alignment);
-  if (memory == nullptr) std::abort();
-  return memory;
-}
-}  // namespace
-
-void* operator new(std::size_t size) { return counted(size, 16); }
-void* operator new(std::size_t size, std::align_val_t alignment) {
-  return counted(size, static_cast<std::size_t>(alignment));
-}
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
-void operator delete(void* memory, std::align_val_t) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t, std::align_val_t) noexcept { std::free(memory); }
+#include "tests/unit/allocations.h"
 
 namespace {
 
@@ -211,9 +190,9 @@ TEST(Allocation, NoneOnAPacketsWay) {
   const auto scene = std::make_unique<Scene>();
   for (int i = 0; i < 50; ++i) scene->turn();
   const long completed = scene->completed();
-  const long before = allocations;
+  const long before = test::allocations();
   for (int i = 0; i < 2000; ++i) scene->turn();
-  EXPECT_EQ(allocations - before, 0);
+  EXPECT_EQ(test::allocations() - before, 0);
   EXPECT_GT(scene->completed() - completed, 2000);
   EXPECT_EQ(scene->failed(), 0);
   EXPECT_GT(scene->repeated(), 10u);
