@@ -21,11 +21,15 @@ enum class SchedulerKind : std::uint8_t {
   wrr,            // the high table alone, one level
   two_level,      // InfiniBand VL arbitration: high and low table, Limit of high priority
   head_of_line,   // virtual_clock, but a flit gets its stamp when it comes to the head of its lane
+  fair_queueing,  // smallest finish number F <- max(R, F) + Vtick, R the round of a server that
+                  // serves all lanes at once; Vtick belongs to the lane
+  fgfq,           // the same; Vtick comes with the message, F restarts at its header
 };
-inline constexpr int kSchedulerKindCount = 7;
+inline constexpr int kSchedulerKindCount = 9;
 // Whether Vticks belong to lanes.
 constexpr bool has_lane_vticks(SchedulerKind kind) {
-  return kind == SchedulerKind::virtual_clock || kind == SchedulerKind::head_of_line;
+  return kind == SchedulerKind::virtual_clock || kind == SchedulerKind::head_of_line ||
+         kind == SchedulerKind::fair_queueing;
 }
 
 // How an entry of a WRR table spends its weight.

@@ -25,7 +25,10 @@ struct Wait {
 };
 
 struct Network::Impl {
-  Impl(const NetworkSpec& network_spec, Graph network_graph, ControlHook* control_hook);
+  // The wheel of boxes is the fast engine's, for routers of up to eight ports.
+  enum class Boxes : std::uint8_t { of_eight_ports, none };
+  Impl(const NetworkSpec& network_spec, Graph network_graph, ControlHook* control_hook,
+       Boxes boxes = Boxes::of_eight_ports);
   virtual ~Impl() = default;
 
   // Executes cycles; each in the order launches, HCAs, routers.
@@ -86,5 +89,7 @@ struct Network::Impl {
 std::unique_ptr<Network::Impl> make_stamp_engine(const NetworkSpec&, Graph, ControlHook*);
 std::unique_ptr<Network::Impl> make_turn_engine(const NetworkSpec&, Graph, ControlHook*);
 std::unique_ptr<Network::Impl> make_weight_engine(const NetworkSpec&, Graph, ControlHook*);
+// Every design (general_engine.h).
+std::unique_ptr<Network::Impl> make_general_engine(const NetworkSpec&, Graph, ControlHook*);
 
 }  // namespace fabric

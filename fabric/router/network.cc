@@ -24,12 +24,15 @@ emu::Result<void> check_range(const char* field, int value, int low, int high) {
 }
 
 emu::Result<void> check_spec(const NetworkSpec& spec) {
-  for (const auto& result : {check_range("vc_buf_size", spec.vc_buf_size, 1, emu::kBufferMax),
-                             check_range("alloc_iters", spec.alloc_iters, 1, emu::kPortsMax),
+  for (const auto& result : {check_range("vc_buf_size", spec.vc_buf_size, 1, 4095),
+                             check_range("alloc_iters", spec.alloc_iters, 1, 64),
                              check_range("link_delay", spec.link_delay, 1, 15),
                              check_range("packets_per_node", spec.packets_per_node, 1, 1 << 16),
                              check_range("answer_flits", spec.answer_flits, 1, hca::kFlitsMax),
-                             check_range("energy_window", spec.energy_window, 1, 1 << 20)}) {
+                             check_range("energy_window", spec.energy_window, 1, 1 << 20),
+                             check_range("block_flits", spec.block_flits, 1, 64),
+                             check_range("scheduler", static_cast<int>(spec.scheduler), 0,
+                                         emu::kSchedulerKindCount - 1)}) {
     if (!result) return result;
   }
   for (const emu::Vtick vtick : spec.lane_vtick) {
@@ -44,6 +47,28 @@ emu::Result<Routes> routes_of(const NetworkSpec& spec, const Graph& graph) {
   if (!table) return std::unexpected(table.error());
   const LanePlan lanes = make_lane_plan(table->sets(), spec.lanes_of_class);
   return Routes{std::move(*table), lanes};
+}
+
+// The one design of the fast engine; everything else is the general engine's.
+bool fast_engine_does(const NetworkSpec& spec, const Graph& graph) {
+  return spec.router == RouterKind::non_preemptive && spec.crossbar == CrossbarKind::multiplexed &&
+         spec.counters == CounterKind::epoch && spec.block_flits == 1 &&
+         spec.scheduler != emu::SchedulerKind::fair_queueing &&
+         spec.scheduler != emu::SchedulerKind::fgfq && spec.vc_buf_size <= emu::kBufferMax &&
+         graph.ports_max() <= emu::kPortsMax;
+}
+
+std::unique_ptr<Network::Impl> make_fast_engine(const NetworkSpec& spec, Graph graph,
+                                                ControlHook* hook) {
+  switch (spec.scheduler) {
+    case emu::SchedulerKind::round_robin:
+      return make_turn_engine(spec, std::move(graph), hook);
+    case emu::SchedulerKind::wrr:
+    case emu::SchedulerKind::two_level:
+      return make_weight_engine(spec, std::move(graph), hook);
+    default:
+      return make_stamp_engine(spec, std::move(graph), hook);
+  }
 }
 
 }  // namespace
@@ -73,11 +98,12 @@ std::array<emu::Vtick, emu::kVlCount> default_lane_vticks(
   return vticks;
 }
 
-Network::Impl::Impl(const NetworkSpec& network_spec, Graph network_graph, ControlHook* control_hook)
+Network::Impl::Impl(const NetworkSpec& network_spec, Graph network_graph, ControlHook* control_hook,
+                    Boxes boxes)
     : spec(network_spec),
       graph(std::move(network_graph)),
       routes{RouteTable(0, 0), {}},
-      wiring(make_wiring(graph)),
+      wiring(boxes == Boxes::none ? Wiring{} : make_wiring(graph)),
       wheel(wiring.units(), spec.link_delay),
       messages(static_cast<int>(graph.nodes.size()), spec.packets_per_node),
       events(messages.size()),
@@ -103,22 +129,11 @@ emu::Result<std::unique_ptr<Network>> Network::make(const NetworkSpec& spec, Con
   if (auto result = check_spec(spec); !result) return std::unexpected(result.error());
   auto graph = make_graph(shape_of(spec));
   if (!graph) return std::unexpected(graph.error());
-  if (graph->ports_max() > emu::kPortsMax) {
-    return emu::fail(
-        "topology: routers of {} ports; the engine steps routers of up to {}: fewer nodes a "
-        "router, or "
-        "another topology",
-        graph->ports_max(), emu::kPortsMax);
-  }
   auto routes = routes_of(spec, *graph);
   if (!routes) return std::unexpected(routes.error());
-  using Make = std::unique_ptr<Impl> (*)(const NetworkSpec&, Graph, ControlHook*);
-  constexpr std::array<Make, emu::kSchedulerKindCount> kMakers = {
-      make_stamp_engine,  make_turn_engine,   make_stamp_engine, make_stamp_engine,
-      make_weight_engine, make_weight_engine, make_stamp_engine};
-  const auto kind = static_cast<std::size_t>(spec.scheduler);
-  if (kind >= kMakers.size()) return emu::fail("scheduler: {} is none", kind);
-  auto impl = kMakers[kind](spec, std::move(*graph), hook);
+  const bool fast = !spec.general_engine && fast_engine_does(spec, *graph);
+  auto impl = fast ? make_fast_engine(spec, std::move(*graph), hook)
+                   : make_general_engine(spec, std::move(*graph), hook);
   impl->routes = std::move(*routes);
   return std::unique_ptr<Network>(new Network(std::move(impl)));
 }

@@ -11,6 +11,7 @@
 #include "emu/lane/isa.h"
 #include "emu/lane/policy.h"
 #include "fabric/route/routing.h"
+#include "fabric/router/design.h"
 #include "fabric/topo/shape.h"
 
 namespace fabric {
@@ -37,8 +38,17 @@ struct NetworkSpec {
   // are under way, after which stuck() says who waits; 0: never.
   emu::Cycle watchdog_cycles = 100'000;
 
-  int vc_buf_size = 10;  // flits of an input lane and of an output lane: 1 ... 127
-  int link_delay = 1;    // cycles on every link, flits and credits alike: 1 ... 15
+  RouterKind router = RouterKind::non_preemptive;
+  CrossbarKind crossbar = CrossbarKind::multiplexed;
+  CounterKind counters = CounterKind::epoch;
+  // Flits that a lane may send once its scheduler has chosen it: 1 ... 64.
+  int block_flits = 1;
+  // The general engine also where the fast one could do it: they must agree.
+  bool general_engine = false;
+
+  // Flits of an input lane and of an output lane: 1 ... 127, in the general engine ... 4095.
+  int vc_buf_size = 10;
+  int link_delay = 1;  // cycles on every link, flits and credits alike: 1 ... 15
 
   // Rounds of the separable allocator of stage 4: 1 ... 8, more than 8 ports cannot use.
   int alloc_iters = 2;

@@ -48,42 +48,45 @@ void PlainNetwork::connect_links() {
   }
 }
 
+std::unique_ptr<PlainScheduler> PlainNetwork::new_scheduler(const emu::VlWeights& weights) const {
+  return make_plain_scheduler(scheduler_kind(), weights, control_lanes(), spec_.block_flits);
+}
+std::unique_ptr<PlainClock> PlainNetwork::new_clock() const {
+  const auto counters = traditional() ? fabric::CounterKind::epoch : spec_.counters;
+  auto clock = make_plain_clock(scheduler_kind(), counters, emu::kVlCount, spec_.start);
+  for (std::size_t v = 0; v < emu::kVlCount; ++v) clock->set_vtick(v, spec_.lane_vtick[v]);
+  return clock;
+}
+
 void PlainNetwork::set_up_lanes() {
   for (PlainRouter& router : routers_) {
     for (PlainPort& port : router.ports) {
-      port.scheduler =
-          make_plain_scheduler(spec_.scheduler, spec_.weights, spec_.lanes_of_class[0]);
-      for (std::size_t v = 0; v < emu::kVlCount; ++v) {
-        port.in[v].clock.emplace(spec_.scheduler, spec_.lane_vtick[v], spec_.start);
-        port.out[v].credits = spec_.vc_buf_size;
-      }
+      port.scheduler = new_scheduler(spec_.weights);
+      port.clock = new_clock();
+      for (OutputLane& lane : port.out) lane.credits = spec_.vc_buf_size;
     }
   }
   for (std::size_t n = 0; n < hcas_.size(); ++n) {
     hcas_[n].node = static_cast<emu::NodeId>(n);
-    hcas_[n].scheduler =
-        make_plain_scheduler(spec_.scheduler, spec_.weights, spec_.lanes_of_class[0]);
-    for (std::size_t v = 0; v < emu::kVlCount; ++v) {
-      hcas_[n].lanes[v].clock.emplace(spec_.scheduler, spec_.lane_vtick[v], spec_.start);
-      hcas_[n].lanes[v].credits = spec_.vc_buf_size;
-    }
+    hcas_[n].scheduler = new_scheduler(spec_.weights);
+    hcas_[n].clock = new_clock();
+    for (SourceLane& lane : hcas_[n].lanes) lane.credits = spec_.vc_buf_size;
   }
 }
 
 void PlainNetwork::set_weights(emu::RouterId router, emu::PortId port,
                                const emu::VlWeights& weights) {
-  routers_[router].ports[port].scheduler =
-      make_plain_scheduler(spec_.scheduler, weights, spec_.lanes_of_class[0]);
+  routers_[router].ports[port].scheduler = new_scheduler(weights);
 }
 void PlainNetwork::set_wire_weights(emu::NodeId node, const emu::VlWeights& weights) {
-  hcas_[node].scheduler = make_plain_scheduler(spec_.scheduler, weights, spec_.lanes_of_class[0]);
+  hcas_[node].scheduler = new_scheduler(weights);
 }
 void PlainNetwork::set_lane_vtick(emu::RouterId router, emu::PortId port, emu::Vl lane,
                                   emu::Vtick vtick) {
-  routers_[router].ports[port].in[lane].clock->set_vtick(vtick);
+  routers_[router].ports[port].clock->set_vtick(lane, vtick);
 }
 void PlainNetwork::set_wire_vtick(emu::NodeId node, emu::Vl lane, emu::Vtick vtick) {
-  hcas_[node].lanes[lane].clock->set_vtick(vtick);
+  hcas_[node].clock->set_vtick(lane, vtick);
 }
 
 void PlainNetwork::submit(emu::NodeId src, const hca::SendPacket& packet) {
@@ -103,17 +106,19 @@ void PlainNetwork::submit(emu::NodeId src, const hca::SendPacket& packet) {
 }
 
 void PlainNetwork::make_ready(const MessagePtr& message) {
-  SourceLane& lane = hcas_[message->src].lanes[message->vl_in];
+  PlainHca& hca = hcas_[message->src];
+  SourceLane& lane = hca.lanes[message->vl_in];
   lane.queue.push_back(message);
-  if (lane.queue.size() == 1) new_front(lane);
+  if (lane.queue.size() == 1) new_front(hca, message->vl_in);
 }
 
-void PlainNetwork::new_front(SourceLane& lane) {
+void PlainNetwork::new_front(PlainHca& hca, std::size_t v) {
+  SourceLane& lane = hca.lanes[v];
   lane.sent = 0;
   if (lane.queue.empty()) return;
   const PlainMessage& message = *lane.queue.front();
-  lane.clock->head(message.packet.vtick);
-  lane.stamp = lane.clock->stamp(stamps_at_head() ? now_ : message.launch, now_);
+  hca.clock->head(v, message.packet.vtick);
+  lane.stamp = stamp(hca, v, stamps_at_head() ? now_ : message.launch);
 }
 
 void PlainNetwork::step() {
@@ -126,7 +131,7 @@ void PlainNetwork::step() {
   for (PlainHca& hca : hcas_) step_hca_receive(hca);
   for (PlainRouter& router : routers_) step_router(router);
   ++now_;
-  if (now_ % static_cast<emu::Cycle>(kPeriod) == 0) age();
+  tick();
 }
 
 void PlainNetwork::step_hca_send(PlainHca& hca) {
@@ -136,19 +141,20 @@ void PlainNetwork::step_hca_send(PlainHca& hca) {
   std::vector<Waiting> waiting;
   for (emu::Vl v = 0; v < emu::kVlCount; ++v) {
     const SourceLane& lane = hca.lanes[v];
-    if (!lane.queue.empty() && lane.credits > 0) waiting.push_back({v, lane.stamp});
+    if (!lane.queue.empty() && lane.credits > 0)
+      waiting.push_back({v, hca.clock->urgency(lane.stamp)});
   }
   if (waiting.empty()) return;
   const Choice choice = hca.scheduler->choose(first_class(waiting));
-  hca.scheduler->granted(choice.lane);
   SourceLane& lane = hca.lanes[choice.lane];
   const MessagePtr message = lane.queue.front();
   const Flit flit{message, lane.sent++, 0};
+  hca.scheduler->granted(choice.lane, flit.is_tail());
   --lane.credits;
   hca.from_me->flits.push_back({arrival(), choice.lane, flit});
   if (flit.is_head()) message->head_cycle = now_;
   if (!flit.is_tail()) {
-    lane.stamp = lane.clock->stamp(stamps_at_head() ? now_ : message->launch, now_);
+    lane.stamp = stamp(hca, choice.lane, stamps_at_head() ? now_ : message->launch);
     return;
   }
   if (!message->is_answer) {
@@ -162,7 +168,7 @@ void PlainNetwork::step_hca_send(PlainHca& hca) {
                         .kind = message->packet.kind});
   }
   lane.queue.pop_front();
-  new_front(lane);
+  new_front(hca, choice.lane);
 }
 
 void PlainNetwork::step_hca_receive(PlainHca& hca) {
@@ -211,22 +217,28 @@ void PlainNetwork::tail_arrived(PlainHca& hca, const MessagePtr& message, emu::V
   --live_;
 }
 
-void PlainNetwork::age() {
-  const Stamp oldest = oldest_stamp(now_);
-  for (PlainRouter& router : routers_) {
-    for (PlainPort& port : router.ports) {
-      for (InputLane& lane : port.in) {
-        lane.clock->age(now_);
-        for (Flit& flit : lane.buffer) flit.stamp = std::max(flit.stamp, oldest);
-      }
-    }
+void PlainNetwork::tick() {
+  const auto move_on = [&](auto& side) {
+    side.clock->tick(now_);
+    if (side.clock->changed()) reread(side);
+  };
+  for (PlainRouter& router : routers_)
+    for (PlainPort& port : router.ports) move_on(port);
+  for (PlainHca& hca : hcas_) move_on(hca);
+}
+
+void PlainNetwork::reread(PlainPort& port) {
+  const auto each = [&](std::deque<Flit>& flits) {
+    for (Flit& flit : flits) flit.stamp = port.clock->reread(flit.stamp);
+  };
+  if (full_crossbar()) {
+    for (OutputLane& lane : port.out) each(lane.buffer);
+  } else {
+    for (InputLane& lane : port.in) each(lane.buffer);
   }
-  for (PlainHca& hca : hcas_) {
-    for (SourceLane& lane : hca.lanes) {
-      lane.clock->age(now_);
-      lane.stamp = std::max(lane.stamp, oldest);
-    }
-  }
+}
+void PlainNetwork::reread(PlainHca& hca) {
+  for (SourceLane& lane : hca.lanes) lane.stamp = hca.clock->reread(lane.stamp);
 }
 
 void PlainNetwork::check_invariants() const {

@@ -68,7 +68,6 @@ struct InputLane {
   State state = State::idle;  // of the message at the front
   LaneAt out{};               // its output lane, once routed
   std::deque<Flit> buffer;
-  std::optional<PlainClock> clock;
   int next_number = 0;  // of the flit that must arrive next
 };
 
@@ -82,6 +81,8 @@ struct OutputLane {
 struct PlainPort {
   std::array<InputLane, emu::kVlCount> in;
   std::array<OutputLane, emu::kVlCount> out;
+  // Of the inputs of a multiplexed crossbar, of the output of a full one.
+  std::unique_ptr<PlainClock> clock;
   std::unique_ptr<PlainScheduler> scheduler;
   int last_served = -1;   // by the VC multiplexer
   Link* to_me = nullptr;  // null: nothing is attached
@@ -97,7 +98,6 @@ struct SourceLane {
   std::deque<MessagePtr> queue;
   int sent = 0;     // flits of the first that have left
   Stamp stamp = 0;  // of its next flit
-  std::optional<PlainClock> clock;
   int credits = 0;
 };
 
@@ -105,6 +105,7 @@ struct PlainHca {
   emu::NodeId node = 0;
   std::array<SourceLane, emu::kVlCount> lanes;
   std::array<int, emu::kVlCount> next_number{};  // of the flit that must arrive next
+  std::unique_ptr<PlainClock> clock;
   std::unique_ptr<PlainScheduler> scheduler;
   Link* to_me = nullptr;
   Link* from_me = nullptr;
@@ -139,7 +140,10 @@ class PlainNetwork {
   void tail_arrived(PlainHca& hca, const MessagePtr& message, emu::Vl lane);
   void step_router(PlainRouter& router);
   void stage5(PlainRouter& router);
+  emu::Vl next_to_send(PlainPort& port, const std::vector<Waiting>& able);
   void stage4(PlainRouter& router);
+  std::vector<Waiting> may_cross(PlainRouter& router, PlainPort& port) const;
+  std::vector<LaneAt> allocate(PlainRouter& router);
   void cross(PlainRouter& router, LaneAt from);
   void stage3(PlainRouter& router);
   void stage2(PlainRouter& router);
@@ -148,17 +152,34 @@ class PlainNetwork {
   LaneAt choose(const PlainRouter& router, const PlainMessage& message,
                 const std::vector<LaneAt>& claimed) const;
   void stage1(PlainRouter& router);
-  void age();
+  // Clocks move on; stamps that read otherwise now are read again.
+  void tick();
+  void reread(PlainPort& port);
+  void reread(PlainHca& hca);
+  template <class Side>
+  Stamp stamp(Side& side, std::size_t lane, emu::Cycle arrival) {
+    const Stamp given = side.clock->stamp(lane, arrival, now_);
+    if (side.clock->changed()) reread(side);
+    return given;
+  }
+  std::unique_ptr<PlainScheduler> new_scheduler(const emu::VlWeights& weights) const;
+  std::unique_ptr<PlainClock> new_clock() const;
   // Strict class priority: without the lanes of best effort where there are others.
   std::vector<Waiting> first_class(std::vector<Waiting> waiting) const;
   // Against other inputs: all of best effort alike and after every other flit.
   Stamp urgency_of(const Choice& choice) const;
-  bool stamps_at_head() const { return spec_.scheduler == emu::SchedulerKind::head_of_line; }
+  bool stamps_at_head() const { return scheduler_kind() == emu::SchedulerKind::head_of_line; }
   bool is_best_effort(emu::Vl lane) const { return ((spec_.lanes_of_class[2] >> lane) & 1) != 0; }
-  bool is_control(emu::Vl lane) const { return ((spec_.lanes_of_class[0] >> lane) & 1) != 0; }
+  bool traditional() const { return spec_.router == fabric::RouterKind::traditional; }
+  bool full_crossbar() const { return spec_.crossbar == fabric::CrossbarKind::full; }
+  emu::SchedulerKind scheduler_kind() const {
+    return traditional() ? emu::SchedulerKind::fcfs : spec_.scheduler;
+  }
+  // Lanes that go before all others.
+  unsigned control_lanes() const { return traditional() ? 0 : spec_.lanes_of_class[0]; }
   emu::Cycle arrival() const { return now_ + static_cast<emu::Cycle>(spec_.link_delay); }
   // The first message of the lane changed.
-  void new_front(SourceLane& lane);
+  void new_front(PlainHca& hca, std::size_t lane);
 
   fabric::NetworkSpec spec_;
   fabric::ControlHook* hook_;

@@ -9,18 +9,31 @@ namespace model {
 
 namespace {
 
-// Rank of an input port in this cycle, for ties: 64 orders, in which any two ports are as often one
-// way round as the other. Multiplication is that of the field with eight elements.
-int rank_of(int port, emu::Cycle now) {
-  static constexpr int kPowers[7] = {1, 2, 4, 3, 6, 7, 5};  // of x, modulo x^3 + x + 1
-  const auto log = [](int a) {
-    return static_cast<int>(std::find(kPowers, kPowers + 7, a) - kPowers);
-  };
-  const auto turn = static_cast<int>(now % 64);
-  const int factor = turn < 56 ? 1 + turn % 7 : 1;
-  const int offset = turn < 56 ? turn / 7 : turn - 56;
-  const int product = port == 0 ? 0 : kPowers[(log(factor) + log(port)) % 7];
-  return product ^ offset;
+// Product in the field of 2^bits elements with the given modulus.
+unsigned times(unsigned a, unsigned b, int bits, unsigned modulus) {
+  unsigned product = 0;
+  for (int i = bits - 1; i >= 0; --i) {
+    product <<= 1;
+    if (product >> bits != 0) product ^= modulus;
+    if ((b >> i) & 1U) product ^= a;
+  }
+  return product;
+}
+
+// Rank of an input port in this cycle, for ties: x -> factor * x + offset in a field as large as
+// the radix asks for. Of any two ports each goes first as often as the other.
+unsigned rank_of(std::size_t port, std::size_t ports, emu::Cycle now) {
+  const auto x = static_cast<unsigned>(port);
+  if (ports <= 8) {
+    const auto turn = static_cast<unsigned>(now % 64);
+    const unsigned factor = turn < 56 ? 1 + turn % 7 : 1;
+    const unsigned offset = turn < 56 ? turn / 7 : turn - 56;
+    return times(factor, x, 3, 0b1011) ^ offset;
+  }
+  const auto turn = static_cast<unsigned>(now % (63 * 64));
+  unsigned factor = 1;
+  for (unsigned i = 0; i < turn % 63; ++i) factor = times(factor, 2, 6, 0b1000011);
+  return times(factor, x, 6, 0b1000011) ^ (turn / 63);
 }
 
 LaneAt lane_at(std::size_t port, emu::Vl lane) { return {static_cast<int>(port), lane}; }
@@ -37,6 +50,10 @@ std::vector<Waiting> PlainNetwork::first_class(std::vector<Waiting> waiting) con
 Stamp PlainNetwork::urgency_of(const Choice& choice) const {
   if (!spec_.strict_classes) return choice.urgency;
   if (is_best_effort(choice.lane)) return INT64_MAX;
+  const bool rounds = scheduler_kind() == emu::SchedulerKind::fair_queueing ||
+                      scheduler_kind() == emu::SchedulerKind::fgfq;
+  const bool epoch = traditional() || spec_.counters == fabric::CounterKind::epoch;
+  if (rounds || !epoch) return choice.urgency;
   // On the 16-bit counter the last value is theirs.
   constexpr Stamp kLastOfOthers = 65533;
   return std::min(choice.urgency, oldest_stamp(now_) - 1 + kLastOfOthers);
@@ -57,58 +74,96 @@ void PlainNetwork::stage5(PlainRouter& router) {
     std::deque<LinkCredit>& credits = port.from_me->credits;
     for (; !credits.empty() && credits.front().arrives <= now_; credits.pop_front())
       ++port.out[credits.front().lane].credits;
-    const auto able = [&](int v) {
-      const OutputLane& lane = port.out[static_cast<std::size_t>(v)];
-      return !lane.buffer.empty() && lane.credits > 0;
-    };
-    int chosen = -1;
-    for (int v = emu::kVlCount - 1; v >= 0; --v)
-      if (able(v) && is_control(static_cast<emu::Vl>(v))) chosen = v;
-    for (int i = 1; i <= emu::kVlCount && chosen < 0; ++i) {
-      const int v = (port.last_served + i) % emu::kVlCount;
-      if (!able(v)) continue;
-      chosen = v;
-      port.last_served = v;
+    std::vector<Waiting> able;
+    for (emu::Vl v = 0; v < emu::kVlCount; ++v) {
+      const OutputLane& lane = port.out[v];
+      if (!lane.buffer.empty() && lane.credits > 0)
+        able.push_back({v, port.clock->urgency(lane.buffer.front().stamp)});
     }
-    if (chosen < 0) continue;
-    OutputLane& lane = port.out[static_cast<std::size_t>(chosen)];
-    port.from_me->flits.push_back({arrival(), static_cast<emu::Vl>(chosen), lane.buffer.front()});
+    if (able.empty()) continue;
+    const emu::Vl chosen = next_to_send(port, able);
+    OutputLane& lane = port.out[chosen];
+    port.from_me->flits.push_back({arrival(), chosen, lane.buffer.front()});
     lane.buffer.pop_front();
     --lane.credits;
+    if (full_crossbar() && stamps_at_head() && !lane.buffer.empty())
+      lane.buffer.front().stamp = stamp(port, chosen, now_);
   }
 }
 
-// Crossbar: rounds of proposals, at most one flit from each input and to each output port.
+// The VC multiplexer: the scheduler of a full crossbar; otherwise lanes of control, then the others
+// in turn, or in the order in which the flits came, in a traditional router.
+emu::Vl PlainNetwork::next_to_send(PlainPort& port, const std::vector<Waiting>& able) {
+  if (full_crossbar()) {
+    const Choice choice = port.scheduler->choose(first_class(able));
+    port.scheduler->granted(choice.lane, port.out[choice.lane].buffer.front().is_tail());
+    return choice.lane;
+  }
+  if (traditional()) {
+    const auto earlier = [](const Waiting& a, const Waiting& b) { return a.stamp < b.stamp; };
+    return std::min_element(able.begin(), able.end(), earlier)->lane;
+  }
+  for (const Waiting& w : able)
+    if (((control_lanes() >> w.lane) & 1) != 0) return w.lane;
+  emu::Vl next = able.front().lane;
+  for (std::size_t i = able.size(); i-- > 0;)
+    if (able[i].lane > port.last_served) next = able[i].lane;
+  port.last_served = next;
+  return next;
+}
+
+// The lanes of an input port that could send a flit across.
+std::vector<Waiting> PlainNetwork::may_cross(PlainRouter& router, PlainPort& port) const {
+  std::vector<Waiting> able;
+  for (emu::Vl v = 0; v < emu::kVlCount; ++v) {
+    const InputLane& lane = port.in[v];
+    if (lane.state != InputLane::State::active || lane.buffer.empty()) continue;
+    const PlainPort& target = router.ports[static_cast<std::size_t>(lane.out.port)];
+    if (static_cast<int>(target.out[lane.out.lane].buffer.size()) == spec_.vc_buf_size) continue;
+    able.push_back({v, port.clock->urgency(lane.buffer.front().stamp)});
+  }
+  return able;
+}
+
+// The crossbar. Multiplexed: at most one flit from each input port and to each output port, by a
+// separable allocator. Full: every lane has a way of its own.
 void PlainNetwork::stage4(PlainRouter& router) {
+  std::vector<LaneAt> grants;
+  if (full_crossbar()) {
+    for (std::size_t p = 0; p < router.ports.size(); ++p)
+      for (const Waiting& w : may_cross(router, router.ports[p]))
+        grants.push_back(lane_at(p, w.lane));
+  } else {
+    grants = allocate(router);
+  }
+  // Ports in order, so that of two tails the lower port's leaves first.
+  std::stable_sort(grants.begin(), grants.end(),
+                   [](const LaneAt& a, const LaneAt& b) { return a.port < b.port; });
+  for (const LaneAt& from : grants) cross(router, from);
+}
+
+// Rounds: input ports without a grant propose, the most urgent proposal for an output wins.
+std::vector<LaneAt> PlainNetwork::allocate(PlainRouter& router) {
   struct Proposal {
     LaneAt from;
     Stamp urgency;
-    int rank;
+    unsigned rank;
   };
   const std::size_t ports = router.ports.size();
-  std::vector<std::vector<Waiting>> may_cross(ports);
-  for (std::size_t p = 0; p < ports; ++p) {
-    for (emu::Vl v = 0; v < emu::kVlCount; ++v) {
-      const InputLane& lane = router.ports[p].in[v];
-      if (lane.state != InputLane::State::active || lane.buffer.empty()) continue;
-      const PlainPort& target = router.ports[static_cast<std::size_t>(lane.out.port)];
-      if (static_cast<int>(target.out[lane.out.lane].buffer.size()) == spec_.vc_buf_size) continue;
-      may_cross[p].push_back({v, lane.buffer.front().stamp});
-    }
-  }
+  std::vector<std::vector<Waiting>> wishes;
+  for (PlainPort& port : router.ports) wishes.push_back(may_cross(router, port));
   std::vector<LaneAt> grants;
   std::vector<bool> output_taken(ports, false);
   for (int round = 0; round < spec_.alloc_iters; ++round) {
     std::map<int, Proposal> best;  // by output port
     for (std::size_t p = 0; p < ports; ++p) {
       PlainPort& port = router.ports[p];
-      std::erase_if(may_cross[p], [&](const Waiting& w) {
+      std::erase_if(wishes[p], [&](const Waiting& w) {
         return output_taken[static_cast<std::size_t>(port.in[w.lane].out.port)];
       });
-      if (may_cross[p].empty()) continue;
-      const Choice choice = port.scheduler->choose(first_class(may_cross[p]));
-      const Proposal mine = {lane_at(p, choice.lane), urgency_of(choice),
-                             rank_of(static_cast<int>(p), now_)};
+      if (wishes[p].empty()) continue;
+      const Choice choice = port.scheduler->choose(first_class(wishes[p]));
+      const Proposal mine = {lane_at(p, choice.lane), urgency_of(choice), rank_of(p, ports, now_)};
       const int output = port.in[choice.lane].out.port;
       const auto [other, first] = best.try_emplace(output, mine);
       if (!first && std::pair(mine.urgency, mine.rank) <
@@ -119,28 +174,33 @@ void PlainNetwork::stage4(PlainRouter& router) {
     for (const auto& [output, winner] : best) {
       grants.push_back(winner.from);
       output_taken[static_cast<std::size_t>(output)] = true;
-      router.ports[static_cast<std::size_t>(winner.from.port)].scheduler->granted(winner.from.lane);
-      may_cross[static_cast<std::size_t>(winner.from.port)].clear();
+      PlainPort& port = router.ports[static_cast<std::size_t>(winner.from.port)];
+      port.scheduler->granted(winner.from.lane, port.in[winner.from.lane].buffer.front().is_tail());
+      wishes[static_cast<std::size_t>(winner.from.port)].clear();
     }
   }
-  // Ports in order, so that of two tails the lower port's leaves first.
-  std::sort(grants.begin(), grants.end(),
-            [](const LaneAt& a, const LaneAt& b) { return a.port < b.port; });
-  for (const LaneAt& from : grants) cross(router, from);
+  return grants;
 }
 
 void PlainNetwork::cross(PlainRouter& router, LaneAt from) {
   PlainPort& port = router.ports[static_cast<std::size_t>(from.port)];
   InputLane& lane = port.in[from.lane];
   OutputLane& target = router.ports[static_cast<std::size_t>(lane.out.port)].out[lane.out.lane];
-  const Flit flit = lane.buffer.front();
+  Flit flit = lane.buffer.front();
   CHECK(target.owner == from);
   CHECK(flit.is_head() || target.buffer.empty() || target.buffer.back().message == flit.message);
   lane.buffer.pop_front();
-  target.buffer.push_back(flit);
   port.to_me->credits.push_back({arrival(), from.lane});
-  if (stamps_at_head() && !lane.buffer.empty())
-    lane.buffer.front().stamp = lane.clock->stamp(now_, now_);
+  if (full_crossbar()) {
+    PlainPort& out = router.ports[static_cast<std::size_t>(lane.out.port)];
+    if (flit.is_head()) out.clock->head(lane.out.lane, flit.message->packet.vtick);
+    if (!stamps_at_head() || target.buffer.empty()) flit.stamp = stamp(out, lane.out.lane, now_);
+  } else {
+    if (traditional()) flit.stamp = static_cast<Stamp>(now_);
+    if (stamps_at_head() && !lane.buffer.empty())
+      lane.buffer.front().stamp = stamp(port, from.lane, now_);
+  }
+  target.buffer.push_back(flit);
   if (!flit.is_tail()) return;
   target.owner.reset();
   lane.state = InputLane::State::idle;
@@ -258,8 +318,11 @@ void PlainNetwork::stage1(PlainRouter& router) {
       CHECK(flit.number == lane.next_number);
       lane.next_number = flit.is_tail() ? 0 : flit.number + 1;
       CHECK(static_cast<int>(lane.buffer.size()) < spec_.vc_buf_size);
-      if (flit.is_head()) lane.clock->head(flit.message->packet.vtick);
-      if (!stamps_at_head() || lane.buffer.empty()) flit.stamp = lane.clock->stamp(now_, now_);
+      if (!full_crossbar()) {
+        if (flit.is_head()) port.clock->head(flits.front().lane, flit.message->packet.vtick);
+        if (!stamps_at_head() || lane.buffer.empty())
+          flit.stamp = stamp(port, flits.front().lane, now_);
+      }
       lane.buffer.push_back(flit);
     }
   }

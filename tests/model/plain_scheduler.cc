@@ -6,33 +6,6 @@
 
 namespace model {
 
-Stamp oldest_stamp(emu::Cycle now) {
-  const auto t = static_cast<Stamp>(now);
-  return t - t % kPeriod - kPeriod + 1;
-}
-
-PlainClock::PlainClock(emu::SchedulerKind kind, emu::Vtick lane_vtick, emu::Cycle start)
-    : per_message_(kind == emu::SchedulerKind::fgvc),
-      vtick_(emu::has_lane_vticks(kind) ? lane_vtick : 0),
-      aux_(oldest_stamp(start) - 1) {}
-
-void PlainClock::head(emu::Vtick vtick) {
-  if (!per_message_) return;
-  vtick_ = vtick;
-  aux_.reset();
-}
-
-Stamp PlainClock::stamp(emu::Cycle arrival, emu::Cycle now) {
-  const auto came = static_cast<Stamp>(arrival);
-  const Stamp base = aux_ ? std::max(came, *aux_) : came;
-  aux_ = std::max(std::min(base + vtick_, came + kHorizon), oldest_stamp(now));
-  return *aux_;
-}
-
-void PlainClock::age(emu::Cycle now) {
-  if (aux_) aux_ = std::max(*aux_, oldest_stamp(now));
-}
-
 namespace {
 
 bool contains(const std::vector<emu::Vl>& lanes, emu::Vl lane) {
@@ -40,32 +13,64 @@ bool contains(const std::vector<emu::Vl>& lanes, emu::Vl lane) {
 }
 
 // The first of `lanes` after `last`, going round.
+constexpr int kNumbers = 64;  // more than there are lanes
 emu::Vl next_after(int last, const std::vector<emu::Vl>& lanes) {
-  for (int i = 1; i <= emu::kVlCount; ++i) {
-    const auto lane = static_cast<emu::Vl>((last + i + emu::kVlCount) % emu::kVlCount);
+  for (int i = 1; i <= kNumbers; ++i) {
+    const auto lane = static_cast<emu::Vl>((last + i + kNumbers) % kNumbers);
     if (contains(lanes, lane)) return lane;
   }
   CHECK(false);
   return 0;
 }
 
+// Lanes of control, then accelerated ones, then the block in progress, then the scheduler proper.
 class ControlFirst : public PlainScheduler {
  public:
-  explicit ControlFirst(emu::LaneMask control) : control_(control) {}
+  ControlFirst(std::uint32_t control, int block_flits)
+      : control_(control), block_flits_(block_flits) {}
   Choice choose(const std::vector<Waiting>& waiting) final {
-    for (const Waiting& w : waiting)
-      if (is_control(w.lane)) return {w.lane, kMostUrgent};
-    return choose_other(waiting);
+    std::vector<emu::Vl> accelerated;
+    for (const Waiting& w : waiting) {
+      if (((control_ >> w.lane) & 1) != 0) return chose(Kind::control, {w.lane, kMostUrgent});
+      if (w.accelerated) accelerated.push_back(w.lane);
+    }
+    if (!accelerated.empty())
+      return chose(Kind::accelerated, {next_after(last_accelerated_, accelerated), kAccelerated});
+    for (const Waiting& w : waiting) {
+      if (block_left_ == 0 || w.lane != block_.lane) continue;
+      return chose(Kind::block, {w.lane, by_stamps() ? w.stamp : block_.urgency});
+    }
+    return chose(Kind::scheduled, choose_other(waiting));
   }
-  void granted(emu::Vl lane) final {
-    if (!is_control(lane)) other_granted(lane);
+  void granted(emu::Vl lane, bool ends) final {
+    if (kind_ == Kind::accelerated) last_accelerated_ = lane;
+    if (kind_ == Kind::block) --block_left_;
+    if (kind_ == Kind::scheduled) {
+      other_granted(lane);
+      block_ = choice_;
+      block_left_ = block_flits_ - 1;
+    }
+    if (ends && lane == block_.lane) block_left_ = 0;
   }
 
  private:
-  bool is_control(emu::Vl lane) const { return ((control_ >> lane) & 1) != 0; }
+  enum class Kind { control, accelerated, block, scheduled };
   virtual Choice choose_other(const std::vector<Waiting>& waiting) = 0;
   virtual void other_granted(emu::Vl lane) = 0;
-  emu::LaneMask control_;
+  virtual bool by_stamps() const { return false; }
+  Choice chose(Kind kind, Choice choice) {
+    kind_ = kind;
+    choice_ = choice;
+    return choice;
+  }
+
+  std::uint32_t control_;
+  int block_flits_;
+  Kind kind_ = Kind::scheduled;
+  Choice choice_{};
+  Choice block_{};
+  int block_left_ = 0;  // flits that its lane may still send without being chosen again
+  int last_accelerated_ = -1;
 };
 
 class SmallestStamp final : public ControlFirst {
@@ -80,6 +85,7 @@ class SmallestStamp final : public ControlFirst {
     return {best->lane, best->stamp};
   }
   void other_granted(emu::Vl) override {}
+  bool by_stamps() const override { return true; }
 };
 
 class PlainRoundRobin final : public ControlFirst {
@@ -136,8 +142,8 @@ class PlainTable {
 
 class PlainTwoLevel final : public ControlFirst {
  public:
-  PlainTwoLevel(const emu::VlWeights& weights, emu::LaneMask control)
-      : ControlFirst(control),
+  PlainTwoLevel(const emu::VlWeights& weights, std::uint32_t control, int block_flits)
+      : ControlFirst(control, block_flits),
         high_(weights.high, weights.pointer),
         low_(weights.low, weights.pointer),
         limit_(weights.high_limit) {}
@@ -182,22 +188,24 @@ class PlainTwoLevel final : public ControlFirst {
 
 std::unique_ptr<PlainScheduler> make_plain_scheduler(emu::SchedulerKind kind,
                                                      const emu::VlWeights& weights,
-                                                     emu::LaneMask control) {
+                                                     std::uint32_t control, int block_flits) {
   switch (kind) {
     case emu::SchedulerKind::fcfs:
     case emu::SchedulerKind::virtual_clock:
     case emu::SchedulerKind::fgvc:
     case emu::SchedulerKind::head_of_line:
-      return std::make_unique<SmallestStamp>(control);
+    case emu::SchedulerKind::fair_queueing:
+    case emu::SchedulerKind::fgfq:
+      return std::make_unique<SmallestStamp>(control, block_flits);
     case emu::SchedulerKind::round_robin:
-      return std::make_unique<PlainRoundRobin>(control);
+      return std::make_unique<PlainRoundRobin>(control, block_flits);
     case emu::SchedulerKind::wrr: {
       emu::VlWeights one_level = weights;
       one_level.low = {};
-      return std::make_unique<PlainTwoLevel>(one_level, control);
+      return std::make_unique<PlainTwoLevel>(one_level, control, block_flits);
     }
     case emu::SchedulerKind::two_level:
-      return std::make_unique<PlainTwoLevel>(weights, control);
+      return std::make_unique<PlainTwoLevel>(weights, control, block_flits);
   }
   CHECK(false);
   return nullptr;

@@ -5,11 +5,12 @@
 #include <array>
 #include <cstdint>
 #include <memory>
-#include <optional>
+#include <utility>
 #include <vector>
 
 #include "emu/base/units.h"
 #include "emu/lane/policy.h"
+#include "fabric/router/design.h"
 
 namespace model {
 
@@ -25,6 +26,7 @@ Stamp oldest_stamp(emu::Cycle now);
 struct Waiting {
   emu::Vl lane;
   Stamp stamp;
+  bool accelerated = false;
 };
 // The choice of a port and how urgent it is against other ports: smaller first.
 struct Choice {
@@ -32,37 +34,43 @@ struct Choice {
   Stamp urgency;
 };
 inline constexpr Stamp kMostUrgent = INT64_MIN;  // lanes of control
+inline constexpr Stamp kAccelerated = INT64_MIN + 1;
 
 class PlainScheduler {
  public:
   virtual ~PlainScheduler() = default;
   // `waiting` is not empty and in the order of lanes.
   virtual Choice choose(const std::vector<Waiting>& waiting) = 0;
-  // The last choice was granted.
-  virtual void granted(emu::Vl lane) = 0;
+  // The last choice was granted; `ends`: its flit is the last of a worm.
+  virtual void granted(emu::Vl lane, bool ends = false) = 0;
 };
 
 // Smallest stamp: FCFS, VirtualClock, FGVC differ in the stamps only.
 std::unique_ptr<PlainScheduler> make_plain_scheduler(emu::SchedulerKind kind,
                                                      const emu::VlWeights& weights,
-                                                     emu::LaneMask control);
+                                                     std::uint32_t control, int block_flits = 1);
 
-// The stamps of one lane.
+// The stamps that one port gives, lane by lane. tick() is called once for every cycle.
 class PlainClock {
  public:
-  PlainClock(emu::SchedulerKind kind, emu::Vtick lane_vtick, emu::Cycle start);
-  void set_vtick(emu::Vtick vtick) { vtick_ = vtick; }
-  // The head of a message comes: FGVC takes its Vtick and starts afresh.
-  void head(emu::Vtick vtick);
+  virtual ~PlainClock() = default;
+  virtual void set_vtick(std::size_t lane, emu::Vtick vtick) = 0;
+  // The head of a message comes: the fine-grained kinds take its Vtick and start afresh.
+  virtual void head(std::size_t lane, emu::Vtick vtick) = 0;
   // Stamp of the next flit, which arrived in cycle `arrival`.
-  Stamp stamp(emu::Cycle arrival, emu::Cycle now);
-  // The clock reached a multiple of kPeriod.
-  void age(emu::Cycle now);
+  virtual Stamp stamp(std::size_t lane, emu::Cycle arrival, emu::Cycle now) = 0;
+  // Against flits of other ports.
+  virtual Stamp urgency(Stamp stamp) const { return stamp; }
+  virtual void tick(emu::Cycle) {}
+  // What a stamp given before now reads.
+  virtual Stamp reread(Stamp stamp) const { return stamp; }
+  // Whether stamps have to be read again since the last call.
+  bool changed() { return std::exchange(changed_, false); }
 
- private:
-  bool per_message_;
-  Stamp vtick_;
-  std::optional<Stamp> aux_;
+ protected:
+  bool changed_ = false;
 };
+std::unique_ptr<PlainClock> make_plain_clock(emu::SchedulerKind kind, fabric::CounterKind counters,
+                                             std::size_t lanes, emu::Cycle start);
 
 }  // namespace model

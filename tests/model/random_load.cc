@@ -74,6 +74,7 @@ class Run {
       if (random_.below(8) == 0) change_settings();
       advance(random_.below(4) == 0 ? 1 : 1 + random_.below(60));
     }
+    if (submitted_ == 0) submit(0);
     for (int i = 0; i < 2000 && !done() && !testing::Test::HasFatalFailure(); ++i) advance(100);
     if (testing::Test::HasFatalFailure()) return;
     EXPECT_TRUE(done()) << "not drained";
@@ -187,6 +188,7 @@ class Run {
         break;
       case emu::SchedulerKind::virtual_clock:
       case emu::SchedulerKind::head_of_line:
+      case emu::SchedulerKind::fair_queueing:
         fast_->set_lane_vtick(router, port, lane, vtick);
         plain_.set_lane_vtick(router, port, lane, vtick);
         fast_->set_wire_vtick(node, lane, vtick);
@@ -210,12 +212,16 @@ class Run {
 }  // namespace
 
 void compare_engines(const RunOptions& options) {
-  SCOPED_TRACE(testing::Message() << "seed " << options.seed);
   RunOptions run = options;
   run.spec.isa_max = static_cast<emu::Isa>(options.seed % 3);
   run.spec.strict_classes = options.seed % 5 < 2;
   run.spec.alloc_iters = static_cast<int>(1 + options.seed % 4);
-  Run(run).go();
+  compare_run(run);
+}
+
+void compare_run(const RunOptions& options) {
+  SCOPED_TRACE(testing::Message() << "seed " << options.seed);
+  Run(options).go();
 }
 
 }  // namespace model

@@ -8,8 +8,7 @@
 namespace fabric {
 namespace {
 
-long allocations_under_load(emu::SchedulerKind kind, TopologyKind topology) {
-  NetworkSpec spec;
+long allocations_under_load(emu::SchedulerKind kind, TopologyKind topology, NetworkSpec spec = {}) {
   spec.scheduler = kind;
   spec.topology = topology;
   spec.mesh_k = 3;
@@ -41,6 +40,18 @@ TEST(Allocation, NoneAfterStart) {
     EXPECT_EQ(allocations_under_load(static_cast<emu::SchedulerKind>(kind), TopologyKind::single),
               0);
     EXPECT_EQ(allocations_under_load(static_cast<emu::SchedulerKind>(kind), TopologyKind::mesh), 0);
+  }
+}
+
+TEST(Allocation, NoneAfterStartInTheGeneralEngine) {
+  for (int router = 0; router < static_cast<int>(kRouterNames.size()); ++router) {
+    for (const CrossbarKind crossbar : {CrossbarKind::multiplexed, CrossbarKind::full}) {
+      NetworkSpec spec;
+      spec.general_engine = true;
+      spec.router = static_cast<RouterKind>(router);
+      spec.crossbar = crossbar;
+      EXPECT_EQ(allocations_under_load(emu::SchedulerKind::fgfq, TopologyKind::mesh, spec), 0);
+    }
   }
 }
 

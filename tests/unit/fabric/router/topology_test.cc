@@ -104,14 +104,6 @@ TEST(Topology, WhatCouldDeadlockIsRefused) {
   EXPECT_NE(result.error().message.find("could deadlock: (0,0) lane"), std::string::npos);
 }
 
-TEST(Topology, RoutersOfTooManyPortsAreRefused) {
-  NetworkSpec spec = spec_of(TopologyKind::single, {}, RoutingKind::automatic);
-  spec.nodes = 16;
-  EXPECT_EQ(Network::make(spec).error().message,
-            "topology: routers of 16 ports; the engine steps routers of up to 8: fewer nodes a "
-            "router, or another topology");
-}
-
 // A ring whose nodes all send two routers on, on one lane: with datelines everything arrives,
 // without everybody holds what the next one needs.
 std::unique_ptr<Network> crowded_ring(RoutingKind routing) {

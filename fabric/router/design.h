@@ -1,0 +1,32 @@
+// Which router is built: the designs of the five papers, by the names under which a configuration
+// selects them. Values only; what each does in which cycle is written in README.md and DESIGNS.md.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string_view>
+
+namespace fabric {
+
+enum class RouterKind : std::uint8_t {
+  non_preemptive,  // lanes split among the classes, a rate scheduler (RN 3.2, MediaWorm)
+  traditional,     // first come first served everywhere, no class goes before another (RN 4.2)
+};
+inline constexpr std::array<std::string_view, 2> kRouterNames = {"np", "tr"};
+
+enum class CrossbarKind : std::uint8_t {
+  multiplexed,  // ports x ports; the scheduler at its inputs: contention point A of MediaWorm
+  full,         // lanes x lanes; the scheduler at the VC multiplexer of the output: point C
+};
+inline constexpr std::array<std::string_view, 2> kCrossbarNames = {"multiplexed", "full"};
+
+// How stamps are kept.
+enum class CounterKind : std::uint8_t {
+  epoch,     // 16 bits, counted from an epoch that moves on (emu/lane/stamp.h)
+  wide,      // 64 bits, never cut: the reference
+  overflow,  // 16 bits; a counter that overflows becomes 0 and takes its value off all the others
+             // of its port (RN 3.1)
+};
+inline constexpr std::array<std::string_view, 3> kCounterNames = {"epoch", "wide", "overflow"};
+
+}  // namespace fabric

@@ -1,0 +1,94 @@
+#include "fabric/router/general_arbiter.h"
+
+namespace fabric::general {
+
+namespace {
+constexpr LaneBits bit(unsigned lane) { return LaneBits{1} << lane; }
+}  // namespace
+
+void WeightTable::set(const std::array<std::uint16_t, emu::kVlCount>& weights,
+                      emu::PointerKind pointer) {
+  *this = {};
+  weights_ = left_ = weights;
+  pointer_ = pointer;
+  for (unsigned v = 0; v < emu::kVlCount; ++v)
+    if (weights[v] != 0) members_ |= bit(v);
+  unspent_ = members_;
+}
+
+unsigned WeightTable::choose(LaneBits lanes) const {
+  if (pointer_ == emu::PointerKind::slow) {
+    const bool goes_on = last_ >= 0 && (lanes & unspent_ & bit(static_cast<unsigned>(last_))) != 0;
+    return goes_on ? static_cast<unsigned>(last_) : next_lane(last_, lanes);
+  }
+  const LaneBits with_weight = lanes & unspent_;
+  return next_lane(last_, with_weight != 0 ? with_weight : lanes);
+}
+
+void WeightTable::spend(unsigned lane) {
+  const bool spent = (unspent_ & bit(lane)) == 0;
+  if (pointer_ == emu::PointerKind::slow && (static_cast<int>(lane) != last_ || spent)) {
+    left_[lane] = weights_[lane];  // the entry's turn begins
+    unspent_ |= bit(lane);
+  }
+  if (pointer_ == emu::PointerKind::fast && spent) {  // a new frame
+    left_ = weights_;
+    unspent_ = members_;
+  }
+  if (--left_[lane] == 0) unspent_ &= ~bit(lane);
+  last_ = static_cast<int>(lane);
+}
+
+void Arbiter::set_weights(const emu::VlWeights& weights) {
+  const emu::SchedulerKind kind = kind_;
+  const int block = block_flits_;
+  *this = {};
+  configure(kind, block);
+  high_.set(weights.high, weights.pointer);
+  if (kind == emu::SchedulerKind::two_level) low_.set(weights.low, weights.pointer);
+  high_limit_ = weights.high_limit;
+}
+
+Chosen Arbiter::by_turns(LaneBits lanes) {
+  if (kind_ == emu::SchedulerKind::round_robin) return {next_lane(last_, lanes), 1};
+  const LaneBits high = lanes & high_.members();
+  const LaneBits low = lanes & low_.members();
+  const bool limit_reached = high_limit_ != emu::kLimitUnbounded && high_in_a_row_ >= high_limit_;
+  low_waits_ = low != 0;
+  if (low != 0 && (high == 0 || limit_reached)) {
+    table_ = Table::low;
+    return {low_.choose(low), high == 0 ? 2 : 1};
+  }
+  if (high != 0) {
+    table_ = Table::high;
+    return {high_.choose(high), 1};
+  }
+  table_ = Table::none;
+  return {static_cast<unsigned>(std::countr_zero(lanes)), 3};
+}
+
+void Arbiter::spend(unsigned lane) {
+  if (kind_ == emu::SchedulerKind::round_robin) {
+    last_ = static_cast<int>(lane);
+  } else if (table_ == Table::high) {
+    high_.spend(lane);
+    high_in_a_row_ = low_waits_ ? high_in_a_row_ + 1 : 0;
+  } else if (table_ == Table::low) {
+    low_.spend(lane);
+    high_in_a_row_ = 0;
+  }
+}
+
+void Arbiter::granted(const Chosen& chosen, bool ends) {
+  if (choice_ == Choice::accelerated) last_accelerated_ = static_cast<int>(chosen.lane);
+  if (choice_ == Choice::block) --block_left_;
+  if (choice_ == Choice::scheduled) {
+    if (!by_stamps()) spend(chosen.lane);
+    block_lane_ = chosen.lane;
+    block_urgency_ = chosen.urgency;
+    block_left_ = block_flits_ - 1;
+  }
+  if (ends && chosen.lane == block_lane_) block_left_ = 0;
+}
+
+}  // namespace fabric::general

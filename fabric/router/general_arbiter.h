@@ -1,0 +1,117 @@
+// Which lane of a port goes next: smallest stamp, round robin, or the tables of InfiniBand, with
+// lanes of control, accelerated lanes and blocks before any of them. In: a mask of lanes that could
+// send. Out: one of them, and how urgent it is against other ports. The model in tests/model must
+// choose the same.
+#pragma once
+
+#include <array>
+#include <bit>
+#include <limits>
+
+#include "emu/lane/policy.h"
+#include "fabric/router/general_flit.h"
+
+namespace fabric::general {
+
+inline constexpr Stamp kControlUrgency = std::numeric_limits<Stamp>::min();
+inline constexpr Stamp kAcceleratedUrgency = kControlUrgency + 1;
+
+struct Chosen {
+  unsigned lane;
+  Stamp urgency;
+};
+
+// The lanes of one port that could send a flit now. `first` and `accelerated` are among `able`.
+struct Able {
+  LaneBits able = 0;
+  LaneBits first = 0;        // of control: before all others, the lowest of them
+  LaneBits accelerated = 0;  // then these, in turn
+};
+
+// The first lane of `lanes` behind `last`, going round; `lanes` is not empty.
+inline unsigned next_lane(int last, LaneBits lanes) {
+  const LaneBits behind = last >= kLanesMax - 1 ? 0 : lanes & (~LaneBits{0} << (last + 1));
+  return static_cast<unsigned>(std::countr_zero(behind != 0 ? behind : lanes));
+}
+
+// A table of weights, spent grant by grant.
+class WeightTable {
+ public:
+  void set(const std::array<std::uint16_t, emu::kVlCount>& weights, emu::PointerKind pointer);
+  LaneBits members() const { return members_; }
+  unsigned choose(LaneBits lanes) const;  // of members that wait, at least one
+  void spend(unsigned lane);
+
+ private:
+  std::array<std::uint16_t, emu::kVlCount> weights_{};
+  std::array<std::uint16_t, emu::kVlCount> left_{};
+  LaneBits members_ = 0;
+  LaneBits unspent_ = 0;
+  emu::PointerKind pointer_ = emu::PointerKind::fast;
+  int last_ = -1;
+};
+
+class Arbiter {
+ public:
+  void configure(emu::SchedulerKind kind, int block_flits) {
+    kind_ = kind;
+    block_flits_ = block_flits;
+  }
+  void set_weights(const emu::VlWeights& weights);
+
+  // `stamp(lane)`: urgency of the lane's first flit, asked only where stamps decide.
+  template <class StampOf>
+  Chosen choose(const Able& lanes, StampOf&& stamp) {
+    if (lanes.first != 0) {
+      choice_ = Choice::control;
+      return {static_cast<unsigned>(std::countr_zero(lanes.first)), kControlUrgency};
+    }
+    if (lanes.accelerated != 0) {
+      choice_ = Choice::accelerated;
+      return {next_lane(last_accelerated_, lanes.accelerated), kAcceleratedUrgency};
+    }
+    if (block_left_ > 0 && ((lanes.able >> block_lane_) & 1U) != 0) {
+      choice_ = Choice::block;
+      return {block_lane_, by_stamps() ? stamp(block_lane_) : block_urgency_};
+    }
+    choice_ = Choice::scheduled;
+    if (!by_stamps()) return by_turns(lanes.able);
+    Chosen best = {0, std::numeric_limits<Stamp>::max()};
+    for (LaneBits bits = lanes.able; bits != 0; bits &= bits - 1) {
+      const auto lane = static_cast<unsigned>(std::countr_zero(bits));
+      const Stamp s = stamp(lane);
+      if (bits == lanes.able || s < best.urgency) best = {lane, s};
+    }
+    return best;
+  }
+  // The last choice was granted; `ends`: with it a worm ends.
+  void granted(const Chosen& chosen, bool ends);
+
+ private:
+  enum class Choice : std::uint8_t { control, accelerated, block, scheduled };
+  enum class Table : std::uint8_t { high, low, none };
+  bool by_stamps() const {
+    return kind_ != emu::SchedulerKind::round_robin && kind_ != emu::SchedulerKind::wrr &&
+           kind_ != emu::SchedulerKind::two_level;
+  }
+  Chosen by_turns(LaneBits lanes);
+  void spend(unsigned lane);
+
+  emu::SchedulerKind kind_ = emu::SchedulerKind::fcfs;
+  int block_flits_ = 1;
+  Choice choice_ = Choice::scheduled;
+  // A block in progress: flits that its lane may still send without being chosen again.
+  int block_left_ = 0;
+  unsigned block_lane_ = 0;
+  Stamp block_urgency_ = 0;
+  int last_accelerated_ = -1;
+  int last_ = -1;  // round robin
+  WeightTable high_;
+  WeightTable low_;
+  int high_limit_ = emu::kLimitUnbounded;
+  int high_in_a_row_ = 0;
+  bool low_waits_ = false;
+  Table table_ = Table::none;
+};
+
+}  // namespace fabric::general

@@ -1,0 +1,53 @@
+#include "fabric/router/general_choose.h"
+
+#include <bit>
+
+namespace fabric::general {
+
+namespace {
+
+bool keeps_to_fixed(const World& world, const hca::Message& message) {
+  const auto of_class = static_cast<unsigned>(message.traffic_class);
+  return message.kind != emu::PacketKind::data || message.is_answer ||
+         ((world.spec.fixed_classes >> of_class) & 1U) != 0;
+}
+
+LaneAt lane_of(const World& world, const Choice& choice, const hca::Message& message) {
+  return {choice.port, world.routes.lanes.at(choice.set, message.vl_out)};
+}
+
+LaneAt choose_by_load(const Router& router, const World& world, std::span<const Choice> choices,
+                      const hca::Message& message, const std::array<LaneBits, kPortsMax>& claimed) {
+  const LaneAt escape = lane_of(world, choices[0], message);
+  const bool adaptive = choices[1].set == LaneSet::adaptive;
+  if (adaptive && ((world.routes.lanes.may_adapt >> message.vl_out) & 1) == 0) return escape;
+  LaneAt best = escape;
+  int least = -1;
+  for (const Choice& choice : choices.subspan(adaptive ? 1 : 0)) {
+    const LaneAt at = lane_of(world, choice, message);
+    const Port& port = router.ports[at.port];
+    const bool taken = (((port.owned | claimed[at.port]) >> at.lane) & 1U) != 0;
+    if (adaptive && taken) continue;
+    constexpr int kTaken = 1 << 16;  // a lane that nobody has goes before all others
+    const int load =
+        std::popcount(port.owned) + std::popcount(claimed[at.port]) + (taken ? kTaken : 0);
+    if (least >= 0 && load >= least) continue;
+    least = load;
+    best = at;
+  }
+  return best;
+}
+
+}  // namespace
+
+LaneAt choose_output(const Router& router, const World& world, const hca::Message& message,
+                     std::array<LaneBits, kPortsMax>& claimed) {
+  const std::span<const Choice> choices = world.routes.table.choices(router.id, message.dest);
+  const LaneAt at = choices.size() == 1 || keeps_to_fixed(world, message)
+                        ? lane_of(world, choices[0], message)
+                        : choose_by_load(router, world, choices, message, claimed);
+  claimed[at.port] |= LaneBits{1} << at.lane;
+  return at;
+}
+
+}  // namespace fabric::general

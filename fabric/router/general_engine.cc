@@ -1,0 +1,279 @@
+#include "fabric/router/general_engine.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "emu/lane/stamp.h"
+
+namespace fabric::general {
+
+namespace {
+
+std::uint32_t ring_room(const NetworkSpec& spec) {
+  return std::bit_ceil(static_cast<std::uint32_t>(spec.vc_buf_size));
+}
+
+}  // namespace
+
+Engine::Engine(const NetworkSpec& network_spec, Graph network_graph, ControlHook* control_hook)
+    : Impl(network_spec, std::move(network_graph), control_hook, Boxes::none),
+      world_(spec, graph, routes, messages, control_hook),
+      routers_(graph.routers.size()),
+      hcas_(graph.nodes.size()) {
+  std::size_t ports = 0;
+  for (const auto& router : graph.routers) ports += router.size();
+  memory_.resize(ports * (world_.lanes * world_.levels + world_.lanes) * ring_room(spec));
+  for (std::size_t r = 0; r < routers_.size(); ++r) set_up_router(r);
+  for (std::size_t n = 0; n < hcas_.size(); ++n)
+    hcas_[n].configure(static_cast<unsigned>(n), static_cast<unsigned>(routers_.size() + n),
+                       world_);
+}
+
+void Engine::set_up_router(std::size_t index) {
+  Router& router = routers_[index];
+  router.id = static_cast<emu::RouterId>(index);
+  router.ports.resize(graph.routers[index].size());
+  const std::uint32_t room = ring_room(spec);
+  const auto take = [&](FlitRing& ring) {
+    ring.use(&memory_[used_], room);
+    used_ += room;
+  };
+  for (Port& port : router.ports) {
+    port.in.resize(world_.lanes * world_.levels);
+    port.out.resize(world_.lanes);
+    for (InputQueue& queue : port.in) take(queue.flits);
+    for (OutputLane& lane : port.out) {
+      take(lane.flits);
+      lane.credits.fill(static_cast<std::uint16_t>(spec.vc_buf_size));
+    }
+    configure_port_schedulers(port.clock, port.arbiter, world_);
+  }
+}
+
+void Engine::step(emu::Cycle cycles) {
+  for (const emu::Cycle end = now + cycles; now != end;) {
+    while (launches.next() <= now) ready(launches.pop());
+    const emu::Cycle epoch = now - now % emu::kStampPeriod + emu::kStampPeriod;
+    const emu::Cycle due = std::min({end, launches.next(), next_window, epoch});
+    if (idle()) {
+      now = due;
+    } else {
+      cycles_until(due);
+    }
+    if (now == next_window) close_window();
+    if (now == epoch) age(emu::kStampPeriod);
+  }
+}
+
+void Engine::cycles_until(emu::Cycle end) {
+  for (; now != end; ++now) {
+    for (Hca& hca : hcas_) {
+      if (hca.quiet(world_, now)) continue;
+      hca.send(world_, events, now);
+      hca.receive(world_, events, now);
+    }
+    for (const emu::RouterId r : order) step_router(routers_[r], world_, now);
+  }
+}
+
+void Engine::ready(hca::MessageId id) {
+  ++events.live;
+  hcas_[messages[id].src].ready(world_, id, now);
+}
+
+void Engine::age(std::uint64_t) {
+  for (Router& router : routers_) {
+    for (Port& port : router.ports) {
+      port.clock.age(now);
+      const auto refresh = [&](FlitRing& ring) {
+        for (std::uint32_t i = 0; i < ring.size(); ++i)
+          ring[i].stamp = port.clock.aged(ring[i].stamp);
+      };
+      if (world_.full_crossbar()) {
+        for (OutputLane& lane : port.out) refresh(lane.flits);
+      } else {
+        for (InputQueue& queue : port.in) refresh(queue.flits);
+      }
+    }
+  }
+  for (Hca& hca : hcas_) hca.age(now);
+}
+
+void Engine::close_window() {
+  const auto length = static_cast<emu::Cycle>(spec.energy_window);
+  for (Router& router : routers_) {
+    ActivityWindow window = std::exchange(router.window, ActivityWindow{});
+    if (window.arrived + window.crossed + window.sent + window.heads == 0) continue;
+    window.begin = next_window - length;
+    window.router = router.id;
+    const std::size_t most = Network::kActivityWindowsMax * routers_.size();
+    if (windows.size() >= most) windows.erase(windows.begin());
+    windows.push_back(window);
+  }
+  next_window += length;
+}
+
+void Engine::set_weights(emu::RouterId router, emu::PortId port, const emu::VlWeights& w) {
+  routers_[router].ports[port].arbiter.set_weights(w);
+}
+void Engine::set_wire_weights(emu::NodeId node, const emu::VlWeights& w) {
+  hcas_[node].arbiter().set_weights(w);
+}
+void Engine::set_vtick(emu::RouterId router, emu::PortId port, emu::Vl vl, emu::Vtick vtick) {
+  if (!emu::has_lane_vticks(world_.rules.kind)) return;
+  for (unsigned level = 0; level < world_.levels; ++level)
+    routers_[router].ports[port].clock.set_vtick(world_.queue_of(vl, level), vtick, now);
+}
+void Engine::set_wire_vtick(emu::NodeId node, emu::Vl vl, emu::Vtick vtick) {
+  if (!emu::has_lane_vticks(world_.rules.kind)) return;
+  hcas_[node].clock().set_vtick(vl, vtick, now);
+}
+
+PortCounters Engine::router_counters(emu::RouterId router, emu::PortId port) const {
+  const Port& p = routers_[router].ports[port];
+  PortCounters counters;
+  for (std::size_t v = 0; v < emu::kVlCount; ++v) {
+    counters.received[v] = p.received[v];
+    counters.sent[v] = p.sent[v];
+  }
+  counters.wait_cycles = p.wait_cycles;
+  return counters;
+}
+PortCounters Engine::wire_counters(emu::NodeId node) const { return hcas_[node].counters(); }
+
+Network::Occupancy Engine::occupancy(emu::RouterId router, emu::PortId port) const {
+  const Port& p = routers_[router].ports[port];
+  Network::Occupancy occupancy;
+  const auto shown = [](std::uint32_t flits) {
+    return static_cast<std::uint8_t>(std::min<std::uint32_t>(flits, 255));
+  };
+  for (unsigned v = 0; v < emu::kVlCount; ++v) {
+    std::uint32_t flits = 0;
+    for (unsigned level = 0; level < world_.levels; ++level)
+      flits += p.in[world_.queue_of(v, level)].flits.size();
+    occupancy.input[v] = shown(flits);
+    occupancy.output[v] = shown(p.out[v].flits.size());
+  }
+  return occupancy;
+}
+int Engine::wire_backlog(emu::NodeId node) const { return hcas_[node].backlog(); }
+
+std::uint64_t Engine::position() const {
+  std::uint64_t hash = events.digest;
+  const auto mix = [&](std::uint64_t value) { hash = (hash ^ value) * 0x100000001b3; };
+  for (const Router& router : routers_) {
+    for (const Port& port : router.ports) {
+      for (const InputQueue& queue : port.in) mix(queue.flits.size());
+      for (const OutputLane& lane : port.out) mix(lane.flits.size());
+    }
+  }
+  for (const Hca& hca : hcas_) mix(static_cast<std::uint64_t>(hca.backlog()));
+  return hash;
+}
+
+std::vector<Wait> Engine::waits() const {
+  std::vector<Wait> found;
+  for (const Router& router : routers_) {
+    const auto add = [&](QueueAt in, unsigned out_port, unsigned out_lane, bool owns) {
+      found.push_back({router.id, in.port, static_cast<emu::Vl>(world_.lane_of(in.queue)),
+                       static_cast<emu::PortId>(out_port), static_cast<emu::Vl>(out_lane), owns});
+    };
+    for (unsigned p = 0; p < router.ports.size(); ++p) {
+      const Port& port = router.ports[p];
+      for (LaneBits bits = port.owned; bits != 0; bits &= bits - 1) {
+        const auto v = static_cast<unsigned>(std::countr_zero(bits));
+        const OutputLane& lane = port.out[v];
+        if (lane.flits.size() == static_cast<std::uint32_t>(spec.vc_buf_size))
+          add(lane.owner, p, v, true);
+        for (QueueAt q = lane.line_first; q != kNoQueue;
+             q = router.ports[q.port].in[q.queue].next_in_line)
+          add(q, p, v, false);
+      }
+    }
+  }
+  return found;
+}
+
+// Flits and credits of one link lane that are not at the sender: on the link, and in the receiver's
+// buffer.
+unsigned Engine::in_flight(unsigned unit, unsigned port, unsigned lane, unsigned level) const {
+  const Links::End& end = world_.links.far(unit, port);
+  unsigned sum = 0;
+  if (end.unit < routers_.size())
+    sum += routers_[end.unit].ports[end.port].in[world_.queue_of(lane, level)].flits.size();
+  for (int d = 0; d < spec.link_delay; ++d) {
+    const emu::Cycle cycle = now + static_cast<emu::Cycle>(d);
+    const Inbox& there = world_.links.inbox(end.unit, end.port, cycle);
+    sum += there.has_flit && there.lane == lane && there.flit.level == level ? 1U : 0U;
+    sum += (world_.links.inbox(unit, port, cycle).credits[level] >> lane) & 1U;
+  }
+  return sum;
+}
+
+std::string Engine::audit_link(unsigned unit, unsigned port) const {
+  for (unsigned lane = 0; lane < world_.lanes; ++lane) {
+    for (unsigned level = 0; level < world_.levels; ++level) {
+      const unsigned credits = unit < routers_.size()
+                                   ? routers_[unit].ports[port].out[lane].credits[level]
+                                   : hcas_[unit - routers_.size()].credits(lane, level);
+      const unsigned sum = credits + in_flight(unit, port, lane, level);
+      if (sum != static_cast<unsigned>(spec.vc_buf_size))
+        return fmt::format("unit {} port {} lane {}: flits and credits are {}, not {}", unit, port,
+                           lane, sum, spec.vc_buf_size);
+    }
+  }
+  return {};
+}
+
+std::string Engine::audit_owners(const Router& router) const {
+  int owners = 0;
+  int active = 0;
+  std::uint32_t held = 0;
+  for (unsigned p = 0; p < router.ports.size(); ++p) {
+    const Port& port = router.ports[p];
+    active += std::popcount(port.active);
+    for (const InputQueue& queue : port.in) held += queue.flits.size();
+    for (unsigned v = 0; v < world_.lanes; ++v) {
+      const OutputLane& lane = port.out[v];
+      held += lane.flits.size();
+      if (lane.flits.size() > static_cast<std::uint32_t>(spec.vc_buf_size))
+        return fmt::format("router {}: port {} lane {} holds too much", router.id, p, v);
+      if (lane.owner == kNoQueue) continue;
+      ++owners;
+      const InputQueue& owner = router.ports[lane.owner.port].in[lane.owner.queue];
+      if (owner.out_port != p || owner.out_lane != v ||
+          ((router.ports[lane.owner.port].active >> lane.owner.queue) & 1U) == 0)
+        return fmt::format("router {}: port {} lane {} has an owner that is elsewhere", router.id,
+                           p, v);
+    }
+  }
+  if (owners != active)
+    return fmt::format("router {}: {} lanes owned by {} messages", router.id, owners, active);
+  if (held != router.held)
+    return fmt::format("router {}: holds {} flits, counts {}", router.id, held, router.held);
+  return {};
+}
+
+std::string Engine::audit() const {
+  for (unsigned unit = 0; unit < routers_.size() + hcas_.size(); ++unit) {
+    const std::size_t ports = unit < routers_.size() ? routers_[unit].ports.size() : 1;
+    for (unsigned port = 0; port < ports; ++port) {
+      if (!world_.links.connected(unit, port)) continue;
+      if (std::string wrong = audit_link(unit, port); !wrong.empty()) return wrong;
+    }
+  }
+  for (const Router& router : routers_)
+    if (std::string wrong = audit_owners(router); !wrong.empty()) return wrong;
+  return {};
+}
+
+}  // namespace fabric::general
+
+namespace fabric {
+
+std::unique_ptr<Network::Impl> make_general_engine(const NetworkSpec& spec, Graph graph,
+                                                   ControlHook* hook) {
+  return std::make_unique<general::Engine>(spec, std::move(graph), hook);
+}
+
+}  // namespace fabric

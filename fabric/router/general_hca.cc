@@ -1,0 +1,182 @@
+#include "fabric/router/general_hca.h"
+
+#include <bit>
+#include <utility>
+
+namespace fabric::general {
+
+namespace {
+unsigned first_of(LaneBits bits) { return static_cast<unsigned>(std::countr_zero(bits)); }
+constexpr LaneBits lane_bit(unsigned lane) { return LaneBits{1} << lane; }
+}  // namespace
+
+void Hca::configure(unsigned node, unsigned unit, const World& world) {
+  node_ = node;
+  unit_ = unit;
+  for (unsigned v = 0; v < world.lanes; ++v)
+    for (unsigned level = 0; level < world.levels; ++level)
+      lanes_[v].credits[level] = static_cast<std::uint16_t>(world.spec.vc_buf_size);
+  configure_port_schedulers(clock_, arbiter_, world);
+}
+
+void Hca::ready(World& world, hca::MessageId id, emu::Cycle now) {
+  hca::Message& message = world.messages[id];
+  message.next = hca::kNoMessage;
+  Lane& lane = lanes_[message.vl_in];
+  ++backlog_;
+  const bool alone = lane.first == hca::kNoMessage;
+  (alone ? lane.first : world.messages[lane.last].next) = id;
+  lane.last = id;
+  if (alone) bring_to_front(world, message.vl_in, now);
+}
+
+void Hca::bring_to_front(World& world, unsigned l, emu::Cycle now) {
+  Lane& lane = lanes_[l];
+  lane.sent = 0;
+  waiting_ |= lane_bit(l);
+  clock_.head(l, world.messages[lane.first].vtick, now);
+  lane.stamp = stamp_next(world, l, now);
+}
+
+// All flits of a message arrive when it becomes ready; where stamps belong to the head of the line
+// a flit arrives when it gets there.
+Stamp Hca::stamp_next(World& world, unsigned lane, emu::Cycle now) {
+  const emu::Cycle arrival =
+      world.rules.head_of_line() ? now : world.messages[lanes_[lane].first].launch;
+  return clock_.stamp(lane, arrival, now);
+}
+
+void Hca::send(World& world, hca::Events& events, emu::Cycle now) {
+  if (world.links.ports_with(unit_, now) != 0) {
+    const Inbox& box = world.links.inbox(unit_, 0, now);
+    for (unsigned level = 0; level < world.levels; ++level)
+      for (LaneBits bits = box.credits[level]; bits != 0; bits &= bits - 1)
+        ++lanes_[first_of(bits)].credits[level];
+  }
+  if (waiting_ == 0) return;
+  LaneBits able = 0;
+  for (LaneBits bits = waiting_; bits != 0; bits &= bits - 1) {
+    const Lane& lane = lanes_[first_of(bits)];
+    if (lane.credits[world.level_of(world.messages[lane.first])] > 0) able |= bits & -bits;
+  }
+  if (able == 0) {
+    ++wait_cycles_;
+    return;
+  }
+  const LaneBits others = able & ~world.yielding_lanes();
+  if (others != 0) able = others;
+  const auto stamp = [&](unsigned lane) { return clock_.urgency(lanes_[lane].stamp, now); };
+  const Chosen chosen = arbiter_.choose({able, able & world.control_lanes(), 0}, stamp);
+  Lane& lane = lanes_[chosen.lane];
+  hca::Message& message = world.messages[lane.first];
+  const bool head = lane.sent == 0;
+  const bool tail = ++lane.sent == message.flits;
+  arbiter_.granted(chosen, tail);
+  Flit flit = {lane.first, 0, static_cast<std::uint8_t>(world.level_of(message)), 0};
+  if (head) flit.marks |= Flit::head;
+  if (tail) flit.marks |= Flit::tail | Flit::last;
+  --lane.credits[flit.level];
+  world.links.send(unit_, 0, chosen.lane, flit, now);
+  if (head) message.head_cycle = now;
+  if (tail) {
+    tail_left(world, events, chosen.lane, now);
+  } else {
+    lane.stamp = stamp_next(world, chosen.lane, now);
+  }
+}
+
+void Hca::tail_left(World& world, hca::Events& events, unsigned l, emu::Cycle now) {
+  Lane& lane = lanes_[l];
+  const hca::Message& message = world.messages[lane.first];
+  --backlog_;
+  sent_[l].flits += message.flits;
+  ++sent_[l].packets;
+  if (!message.is_answer) {
+    events.injected.push_back({.cookie = message.cookie,
+                               .head_cycle = message.head_cycle,
+                               .tail_cycle = now,
+                               .handle = message.handle,
+                               .flits = message.flits,
+                               .node = message.src,
+                               .traffic_class = message.traffic_class,
+                               .kind = message.kind});
+    events.mix(now << 16 ^ message.src ^ message.cookie << 8);
+  }
+  lane.first = message.next;
+  waiting_ &= ~lane_bit(l);
+  if (lane.first != hca::kNoMessage) bring_to_front(world, l, now);
+}
+
+void Hca::receive(World& world, hca::Events& events, emu::Cycle now) {
+  if (world.links.ports_with(unit_, now) == 0) return;
+  const Inbox& box = world.links.inbox(unit_, 0, now);
+  if (box.has_flit) {
+    world.links.credit(unit_, 0, box.lane, box.flit.level, now);
+    if (box.flit.is(Flit::last)) tail_arrived(world, events, box.flit.message, box.lane, now);
+  }
+  world.links.clear(unit_, now);
+}
+
+void Hca::tail_arrived(World& world, hca::Events& events, hca::MessageId id, unsigned lane,
+                       emu::Cycle now) {
+  const hca::Message& message = world.messages[id];
+  CHECK(message.dest == node_);
+  received_[lane].flits += message.flits;
+  ++received_[lane].packets;
+  events.mix(now << 16 ^ message.dest ^ message.cookie << 8 ^ message.head_cycle << 32);
+  if (message.is_answer) {
+    events.answers.push_back({.cookie = message.cookie,
+                              .cycle = now,
+                              .handle = message.handle,
+                              .rejected_by = message.rejected_by,
+                              .node = message.dest,
+                              .dest = message.src});
+  } else if (message.kind == emu::PacketKind::probe) {
+    turn_round(world, id, now);
+    return;
+  } else {
+    events.delivered.push_back({.cookie = message.cookie,
+                                .launch = message.launch,
+                                .head_cycle = message.head_cycle,
+                                .tail_cycle = now,
+                                .handle = message.handle,
+                                .flits = message.flits,
+                                .node = message.dest,
+                                .src = message.src,
+                                .vl = message.vl_out,
+                                .traffic_class = message.traffic_class,
+                                .kind = message.kind});
+  }
+  events.done.push_back(id);
+  --events.live;
+  events.last_done = now;
+}
+
+// The probe's record becomes its answer: this cannot run out of room.
+void Hca::turn_round(World& world, hca::MessageId id, emu::Cycle now) {
+  hca::Message& message = world.messages[id];
+  std::swap(message.src, message.dest);
+  message.is_answer = true;
+  message.flits = world.spec.answer_flits;
+  message.vl_in = message.vl_out;
+  message.launch = now + 1;
+  ready(world, id, now);
+}
+
+void Hca::age(emu::Cycle now) {
+  clock_.age(now);
+  for (LaneBits bits = waiting_; bits != 0; bits &= bits - 1)
+    lanes_[first_of(bits)].stamp = clock_.aged(lanes_[first_of(bits)].stamp);
+}
+
+PortCounters Hca::counters() const {
+  PortCounters counters;
+  for (std::size_t v = 0; v < emu::kVlCount; ++v) {
+    counters.sent[v] = sent_[v];
+    counters.received[v] = received_[v];
+  }
+  counters.wait_cycles = wait_cycles_;
+  return counters;
+}
+
+}  // namespace fabric::general

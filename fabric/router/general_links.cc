@@ -1,0 +1,41 @@
+#include "fabric/router/general_links.h"
+
+#include <bit>
+
+namespace fabric::general {
+
+Links::Links(const Graph& graph, int delay)
+    : delay_(delay), mask_(std::bit_ceil(static_cast<std::size_t>(delay) + 1) - 1) {
+  std::uint32_t ports = 0;
+  for (const auto& router : graph.routers) {
+    first_.push_back(ports);
+    ports += static_cast<std::uint32_t>(router.size());
+  }
+  for (std::size_t n = 0; n < graph.nodes.size(); ++n) first_.push_back(ports++);
+  far_.assign(ports, End{kNowhere, 0});
+  const auto routers = static_cast<std::uint32_t>(graph.routers.size());
+  for (std::uint32_t r = 0; r < routers; ++r) {
+    for (std::uint32_t p = 0; p < graph.routers[r].size(); ++p) {
+      const PortEnd& end = graph.routers[r][p];
+      if (end.node != kNoNode) {
+        far_[first_[r] + p] = {routers + end.node, 0};
+        far_[first_[routers + end.node]] = {r, p};
+      } else if (end.router != kNobody) {
+        far_[first_[r] + p] = {end.router, end.port};
+      }
+    }
+  }
+  rows_.resize(mask_ + 1, Row{std::vector<Inbox>(ports), std::vector<PortBits>(first_.size(), 0)});
+}
+
+void Links::clear(unsigned unit, emu::Cycle now) {
+  Row& here = row(now);
+  for (PortBits bits = here.ports[unit]; bits != 0; bits &= bits - 1) {
+    Inbox& box = here.boxes[first_[unit] + static_cast<unsigned>(std::countr_zero(bits))];
+    box.has_flit = false;
+    box.credits = {};
+  }
+  here.ports[unit] = 0;
+}
+
+}  // namespace fabric::general
