@@ -53,6 +53,11 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "tools/trace": ("emu/base",),
     "tools/replay": ("emu/base", "emu/metrics", "tools/trace"),
     "tools/load": ("emu/base", "emu/metrics", "tools/replay"),
+    # A whole network in virtual time: composes what the daemons compose.
+    "tools/sim": (
+        "emu", "hca/abi", "hca/host", "hca/wire", "hca/daemon", "fabric/topo", "fabric/route",
+        "fabric/admit", "fabric/router", "fabric/daemon", "tools/trace", "tools/replay",
+    ),
     "tools/exporter": ("emu/base", "emu/metrics", "emu/config"),
 }  # fmt: skip
 
@@ -68,7 +73,7 @@ THIRD_PARTY: dict[str, tuple[str, ...]] = {
     ),
     r"rdma/.*": ("hca/verbs/", "tests/abi/"),
     r"sodium.*": ("emu/wire/",),
-    r"toml\+\+/.*|toml\.hpp": ("emu/config/", "fabric/topo/toml"),
+    r"toml\+\+/.*|toml\.hpp": ("emu/config/", "fabric/topo/toml", "tools/sim/point"),
     r"CLI/.*": ("hca/daemon/", "fabric/daemon/", "tools/", "tests/"),
     r"spdlog/.*": ("emu/base/log", "hca/daemon/", "fabric/daemon/", "tools/exporter/"),
     r"(gtest|gmock|benchmark)/.*": ("tests/",),

@@ -1,0 +1,93 @@
+// Points on the real engine, small ones.
+#include "tools/sim/flit_run.h"
+
+#include <gtest/gtest.h>
+
+namespace tools {
+namespace {
+
+std::unique_ptr<FlitRun> played(const std::string& toml) {
+  auto point = parse_point(toml, "a test");
+  EXPECT_TRUE(point) << (point ? "" : point.error().message);
+  auto run = FlitRun::make(*point);
+  EXPECT_TRUE(run) << (run ? "" : run.error().message);
+  (*run)->play();
+  EXPECT_EQ((*run)->network().audit(), "");
+  return std::move(*run);
+}
+
+const std::string kBestEffort = R"([network]
+alloc_iters = 4
+[workload]
+streams = "none"
+message_flits = 40
+[run]
+batch_cycles = 20000
+batches = 4
+lanes = [0, 0x8000, 0x7fff]
+)";
+
+double sum(const FlitRun& run, double ClassBatch::*member) {
+  double total = 0;
+  for (const Batch& batch : run.measure().batches()) {
+    total += batch.classes[static_cast<std::size_t>(emu::TrafficClass::best_effort)].*member;
+  }
+  return total;
+}
+
+std::string with(const std::string& base, const std::string& line) {
+  std::string text = base;
+  return text.insert(text.find("message_flits"), line + "\n");
+}
+
+TEST(FlitRun, EmptyNetworkHasTheLatencyOfItsStages) {
+  const auto run = played(with(kBestEffort, "load = 0.001"));
+  // One router, link delay 1: head after 6 cycles, tail 39 later.
+  EXPECT_GT(sum(*run, &ClassBatch::messages), 5);
+  EXPECT_NEAR(sum(*run, &ClassBatch::network_cycles) / sum(*run, &ClassBatch::messages), 45, 2);
+}
+
+TEST(FlitRun, DeliversWhatIsOfferedUntilSaturation) {
+  const auto light = played(with(kBestEffort, "load = 0.5"));
+  EXPECT_NEAR(sum(*light, &ClassBatch::flits) / sum(*light, &ClassBatch::offered_flits), 1, 0.01);
+  const auto heavy = played(with(kBestEffort, "load = 1.2"));
+  EXPECT_LT(sum(*heavy, &ClassBatch::flits), 0.95 * 8 * 80'000);
+  EXPECT_GT(sum(*heavy, &ClassBatch::flits), 0.6 * 8 * 80'000);
+  EXPECT_GT(sum(*heavy, &ClassBatch::offered_flits), 1.1 * 8 * 80'000);
+}
+
+TEST(FlitRun, ThePointAndTheSeedAreTheRun) {
+  const std::string text = with(kBestEffort, "load = 0.4");
+  EXPECT_EQ(played(text)->json(), played(text)->json());
+  EXPECT_NE(played(text)->json(), played(text + "seed = 2\n")->json());
+}
+
+TEST(FlitRun, FramesOfAStreamArriveEvery33Milliseconds) {
+  const auto run = played(R"([network]
+link_mbps = 100
+flit_bits = 128
+[workload]
+load = 0.5
+real_time_share = 1.0
+message_flits = 40
+[run]
+batch_cycles = 26042
+batches = 8
+lanes = [0, 0xfff0, 0x000f]
+)");
+  double intervals = 0;
+  double deviation = 0;
+  double square = 0;
+  for (const Batch& batch : run->measure().batches()) {
+    intervals += batch.intervals;
+    deviation += batch.deviation_ms;
+    square += batch.deviation_sq;
+  }
+  // 12 streams a node; after the first two batches every one completes a frame a batch.
+  EXPECT_GT(intervals, 8 * 12 * 5);
+  EXPECT_NEAR(deviation / intervals, 0, 0.3);
+  EXPECT_LT(square / intervals, 4);
+}
+
+}  // namespace
+}  // namespace tools

@@ -1,0 +1,55 @@
+// What a point's text may say.
+#include "tools/sim/point.h"
+
+#include <gtest/gtest.h>
+
+namespace tools {
+namespace {
+
+TEST(Point, TakesTheClustersSectionsAndItsOwn) {
+  const auto point = parse_point(R"([network]
+link_mbps = 1600
+[workload]
+load = 0.75
+streams = "mpeg2"
+phases = [0.2, 0.8]
+pattern = "bit_reversal"
+[run]
+seed = 7
+lanes = [0, 0xfff0, 0x000f])",
+                                 "a test");
+  ASSERT_TRUE(point) << point.error().message;
+  EXPECT_EQ(point->cluster.network.link_mbps, 1600U);
+  EXPECT_DOUBLE_EQ(point->workload.load, 0.75);
+  EXPECT_EQ(point->workload.streams, StreamKind::mpeg2);
+  EXPECT_EQ(point->workload.phases, (std::vector{0.2, 0.8}));
+  EXPECT_EQ(point->workload.pattern, PatternKind::bit_reversal);
+  EXPECT_EQ(point->run.seed, 7U);
+  EXPECT_TRUE(point->run.lanes_given);
+  EXPECT_EQ(point->run.lanes[1], 0xfff0);
+}
+
+TEST(Point, SaysWhatIsWrongInOneLine) {
+  const std::pair<const char*, const char*> wrong[] = {
+      {"[workload]\nlaod = 0.5", "workload.laod: unknown key"},
+      {"[workload]\nload = 3.0", "workload.load: must be a number from 0 to 2"},
+      {"[workload]\nload = \"much\"", "workload.load: must be a number"},
+      {"[workload]\nmessage_flits = 2.5", "workload.message_flits: must be a whole number"},
+      {"[workload]\nstreams = \"film\"", "workload.streams: must be one of none vbr cbr"},
+      {"[workload]\nphases = [2]", "workload.phases: must be numbers from 0 to 1"},
+      {"[run]\nlanes = [1, 2]", "run.lanes: must be three"},
+      {"[run]\nbatches = 0", "run.batches: must be a number from 1"},
+      {"[network]\nlinks = 1", "network.links: unknown key"},
+      {"[network]\nnodes = 6\n[workload]\npattern = \"shuffle\"", "does not fit 6 nodes"},
+      {"[network", "a test:1:"},
+  };
+  for (const auto& [text, says] : wrong) {
+    const auto point = parse_point(text, "a test");
+    ASSERT_FALSE(point) << text;
+    EXPECT_NE(point.error().message.find(says), std::string::npos) << point.error().message;
+    EXPECT_EQ(point.error().message.find('\n'), std::string::npos);
+  }
+}
+
+}  // namespace
+}  // namespace tools

@@ -1,0 +1,239 @@
+// The papers' workloads without a network: rates, spacing, destinations, and that a seed is a run.
+#include "tools/sim/workload.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <map>
+#include <set>
+
+namespace tools {
+namespace {
+
+struct Frames : FrameBook {
+  std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint32_t> messages;
+  void frame_begins(std::uint32_t stream, std::uint32_t frame, std::uint32_t count) override {
+    EXPECT_TRUE(messages.emplace(std::pair(stream, frame), count).second);
+  }
+};
+
+// 8 nodes at 400 Mb/s, flits of 32 bit: a frame time is 416 667 cycles.
+Setting setting_of(const WorkloadSpec& spec, emu::Cycle end) {
+  Setting setting;
+  setting.spec = spec;
+  setting.time = {80'000};
+  setting.flits_per_cycle_mbps = 400;
+  setting.flit_bits = 32;
+  setting.lanes = {0x8000, 0x7ff0, 0x000f};
+  setting.end = end;
+  return setting;
+}
+
+std::vector<FlitMessage> all_of(const Setting& setting, FrameBook& book, std::uint64_t seed,
+                                emu::Cycle step = 1000) {
+  auto workload = make_workload(setting, book, seed);
+  EXPECT_TRUE(workload) << (workload ? "" : workload.error().message);
+  std::vector<FlitMessage> messages;
+  for (emu::Cycle at = step; at <= setting.end; at += step) {
+    for (auto& source : workload->sources) source->feed(at, messages);
+  }
+  return messages;
+}
+
+double load_of(const std::vector<FlitMessage>& messages, emu::TrafficClass traffic_class,
+               emu::Cycle from, emu::Cycle upto) {
+  double flits = 0;
+  for (const auto& m : messages) {
+    if (m.traffic_class == traffic_class && m.created >= from && m.created < upto) flits += m.flits;
+  }
+  return flits / 8 / static_cast<double>(upto - from);
+}
+
+TEST(Workload, LoadAndMixAreMet) {
+  WorkloadSpec spec;
+  spec.load = 0.8;
+  spec.real_time_share = 0.75;
+  spec.message_flits = 20;
+  const Setting setting = setting_of(spec, 2'500'000);
+  Frames frames;
+  const auto messages = all_of(setting, frames, 1);
+  // 60 streams of 4 Mb/s; a header in 20 flits is 20/19 of that; one flit of rounding a message.
+  EXPECT_NEAR(load_of(messages, emu::TrafficClass::real_time, 1'000'000, 2'500'000), 0.6 * 20 / 19,
+              0.01);
+  EXPECT_NEAR(load_of(messages, emu::TrafficClass::best_effort, 0, 2'500'000), 0.2, 0.01);
+}
+
+TEST(Workload, FramesLeaveEvenlyAndCompletely) {
+  WorkloadSpec spec;
+  spec.load = 0.02;
+  spec.real_time_share = 1;
+  spec.message_flits = 20;
+  const Setting setting = setting_of(spec, 2'000'000);
+  Frames frames;
+  std::map<std::pair<std::uint32_t, std::uint32_t>, std::vector<FlitMessage>> seen;
+  for (const auto& m : all_of(setting, frames, 2)) seen[{m.stream, m.frame}].push_back(m);
+  int whole = 0;
+  for (const auto& [key, messages] : seen) {
+    if (messages.size() != frames.messages.at(key)) continue;  // the last one of the run
+    ++whole;
+    const double interval = 416'666.7 / static_cast<double>(messages.size());
+    for (std::size_t i = 1; i < messages.size(); ++i) {
+      const auto gap = static_cast<double>(messages[i].created - messages[i - 1].created);
+      EXPECT_NEAR(gap, interval, 1.5);
+    }
+    EXPECT_EQ(messages[0].vtick, static_cast<emu::Vtick>(interval / 20));
+  }
+  EXPECT_GT(whole, 30);
+}
+
+TEST(Workload, CbrFramesAreEqualAndVbrFramesHaveThePapersDeviation) {
+  for (const bool vbr : {false, true}) {
+    WorkloadSpec spec;
+    spec.streams = vbr ? StreamKind::vbr : StreamKind::cbr;
+    spec.load = 0.5;
+    spec.real_time_share = 1;
+    spec.message_flits = 20;
+    const Setting setting = setting_of(spec, 3'000'000);
+    Frames frames;
+    (void)all_of(setting, frames, 3);
+    double sum = 0;
+    double square = 0;
+    for (const auto& [key, count] : frames.messages) {
+      sum += count;
+      square += static_cast<double>(count) * count;
+    }
+    const auto n = static_cast<double>(frames.messages.size());
+    const double mean = sum / n;
+    const double deviation = std::sqrt(square / n - mean * mean);
+    EXPECT_NEAR(mean, 16'666.0 * 8 / 32 / 19, 3);
+    EXPECT_NEAR(deviation / mean, vbr ? 0.2 : 0, 0.02);
+  }
+}
+
+TEST(Workload, Mpeg2SequencesHaveTheRatesOfTheTable) {
+  constexpr double kRates[] = {7138.2, 15231.4, 13526.4, 8356.5, 6124.2, 18406.0, 13497.9};
+  const auto sequences = mpeg2_sequences();
+  ASSERT_EQ(sequences.size(), std::size(kRates));
+  for (std::size_t i = 0; i < sequences.size(); ++i) {
+    const auto& s = sequences[i];
+    const double kbps = (s.i_kbit + 3 * s.p_kbit + 8 * s.b_kbit) / 12 * 30;
+    // The table implies N = 12, M = 3; row 3 fits no pattern better.
+    EXPECT_NEAR(kbps / kRates[i], 1, 0.02) << i;
+  }
+}
+
+TEST(Workload, BalancedStreamsLoadEveryReceiverAlike) {
+  WorkloadSpec spec;
+  spec.load = 0.5;
+  spec.real_time_share = 1;
+  const Setting setting = setting_of(spec, 500'000);
+  Frames frames;
+  std::map<emu::NodeId, std::set<std::uint32_t>> to;
+  for (const auto& m : all_of(setting, frames, 4)) {
+    EXPECT_NE(m.source, m.dest);
+    to[m.dest].insert(m.stream);
+  }
+  for (const auto& [dest, streams] : to) EXPECT_EQ(streams.size(), to[0].size());
+}
+
+TEST(Workload, PulsesChangeTheLoadAtTheirCycle) {
+  WorkloadSpec spec;
+  spec.streams = StreamKind::none;
+  spec.load = 0.8;
+  spec.pulse_load = 0.05;
+  spec.pulse_cycles = 50'000;
+  spec.message_flits = 16;
+  const Setting setting = setting_of(spec, 200'000);
+  Frames frames;
+  const auto messages = all_of(setting, frames, 5);
+  for (const emu::Cycle from : {0, 100'000}) {
+    EXPECT_NEAR(load_of(messages, emu::TrafficClass::best_effort, from, from + 50'000), 0.8, 0.04);
+    EXPECT_NEAR(load_of(messages, emu::TrafficClass::best_effort, from + 50'000, from + 100'000),
+                0.05, 0.01);
+  }
+}
+
+TEST(Workload, PhasesChangeTheMix) {
+  WorkloadSpec spec;
+  spec.load = 0.6;
+  spec.phases = {0.2, 0.8};
+  spec.message_flits = 20;
+  const Setting setting = setting_of(spec, 4'000'000);
+  Frames frames;
+  const auto messages = all_of(setting, frames, 6);
+  using enum emu::TrafficClass;
+  EXPECT_NEAR(load_of(messages, best_effort, 0, 2'000'000), 0.48, 0.02);
+  EXPECT_NEAR(load_of(messages, best_effort, 2'000'000, 4'000'000), 0.12, 0.01);
+  EXPECT_NEAR(load_of(messages, real_time, 500'000, 2'000'000), 0.12 * 20 / 19, 0.02);
+  EXPECT_NEAR(load_of(messages, real_time, 2'500'000, 4'000'000), 0.48 * 20 / 19, 0.02);
+}
+
+TEST(Workload, BurstyArrivalsKeepTheMeanLoad) {
+  for (const ArrivalLaw law : {ArrivalLaw::on_off, ArrivalLaw::self_similar}) {
+    WorkloadSpec spec;
+    spec.streams = StreamKind::none;
+    spec.arrivals = law;
+    spec.load = 0.3;
+    const Setting setting = setting_of(spec, 20'000'000);
+    Frames frames;
+    const auto messages = all_of(setting, frames, 7, 100'000);
+    // Pareto's mean converges slowly: that is what makes it self-similar.
+    EXPECT_NEAR(load_of(messages, emu::TrafficClass::best_effort, 0, 20'000'000), 0.3,
+                law == ArrivalLaw::on_off ? 0.015 : 0.06);
+  }
+}
+
+TEST(Workload, ControlMessagesComeAtTheirRate) {
+  WorkloadSpec spec;
+  spec.streams = StreamKind::none;
+  spec.load = 0;
+  spec.control_per_frame = 10;
+  const Setting setting = setting_of(spec, 41'666'700);
+  Frames frames;
+  const auto messages = all_of(setting, frames, 8, 100'000);
+  EXPECT_NEAR(static_cast<double>(messages.size()), 8 * 10 * 100, 3 * std::sqrt(8000.0));
+  for (const auto& m : messages) EXPECT_EQ(m.vl_in, 15);
+}
+
+TEST(Workload, ASeedIsARunHoweverItIsFed) {
+  WorkloadSpec spec;
+  spec.load = 0.4;
+  const Setting setting = setting_of(spec, 600'000);
+  Frames a;
+  Frames b;
+  Frames c;
+  const auto sum = [](const std::vector<FlitMessage>& messages) {
+    std::uint64_t total = 0;
+    for (const auto& m : messages) total += m.created * 31 + m.dest * 7 + m.vl_out + m.stream;
+    return total;
+  };
+  const auto once = sum(all_of(setting, a, 9, 600'000));
+  EXPECT_EQ(once, sum(all_of(setting, b, 9, 1'000)));
+  EXPECT_NE(once, sum(all_of(setting, c, 10, 1'000)));
+}
+
+TEST(Pattern, EachIsWhatItsNameSays) {
+  emu::Prng prng(1);
+  const Pattern reversal(PatternKind::bit_reversal, 8, 0, 1);
+  EXPECT_EQ(reversal.destination(1, prng), 4);
+  EXPECT_EQ(reversal.destination(6, prng), 3);
+  EXPECT_EQ(reversal.destination(5, prng), 5);
+  const Pattern shuffled(PatternKind::shuffle, 8, 0, 1);
+  EXPECT_EQ(shuffled.destination(3, prng), 6);
+  EXPECT_EQ(shuffled.destination(4, prng), 1);
+  const Pattern partners(PatternKind::permutation, 9, 0, 1);
+  std::set<emu::NodeId> taken;
+  for (emu::NodeId n = 0; n < 9; ++n) {
+    EXPECT_NE(partners.destination(n, prng), n);
+    taken.insert(partners.destination(n, prng));
+  }
+  EXPECT_EQ(taken.size(), 9U);
+  const Pattern hot(PatternKind::hot_spot, 8, 0.5, 1);
+  int hits = 0;
+  for (int i = 0; i < 10'000; ++i) hits += hot.destination(3, prng) == 0 ? 1 : 0;
+  EXPECT_NEAR(hits, 10'000 * (0.5 + 0.5 / 7), 200);
+  EXPECT_FALSE(Pattern::fits(PatternKind::bit_reversal, 12));
+}
+
+}  // namespace
+}  // namespace tools

@@ -1,0 +1,112 @@
+#include "tools/sim/measure.h"
+
+#include <algorithm>
+
+#include "emu/base/check.h"
+
+namespace tools {
+
+Measure::Measure(emu::CycleTime time, emu::Cycle batch_cycles, std::size_t batches,
+                 std::size_t streams, double frame_ms)
+    : time_(time),
+      batch_cycles_(batch_cycles),
+      frame_ms_(frame_ms),
+      batches_(batches),
+      streams_(streams) {}
+
+Batch* Measure::batch_at(emu::Cycle cycle) {
+  const std::size_t index = cycle / batch_cycles_;
+  return index < batches_.size() ? &batches_[index] : nullptr;
+}
+
+void Measure::offered(const FlitMessage& message) {
+  if (Batch* batch = batch_at(message.created)) {
+    batch->classes[static_cast<std::size_t>(message.traffic_class)].offered_flits += message.flits;
+  }
+}
+
+void Measure::delivered(emu::TrafficClass traffic_class, std::uint16_t flits, emu::Cycle created,
+                        emu::Cycle head, emu::Cycle tail) {
+  Batch* batch = batch_at(tail);
+  if (batch == nullptr) return;
+  ClassBatch& one = batch->classes[static_cast<std::size_t>(traffic_class)];
+  ++one.messages;
+  one.flits += flits;
+  one.network_cycles += static_cast<double>(tail - head);
+  one.queue_cycles += static_cast<double>(head - created);
+}
+
+void Measure::frame_begins(std::uint32_t stream, std::uint32_t frame, std::uint32_t messages) {
+  if (stream >= streams_.size()) streams_.resize(stream + 1);
+  Stream& one = streams_[stream];
+  if (one.missing.empty()) one.oldest = frame;
+  CHECK(frame == one.oldest + one.missing.size());
+  one.missing.push_back(messages);
+}
+
+void Measure::frame_message(std::uint32_t stream, std::uint16_t frame, emu::Cycle tail) {
+  Stream& one = streams_[stream];
+  const auto ahead = static_cast<std::uint16_t>(frame - static_cast<std::uint16_t>(one.oldest));
+  CHECK(ahead < one.missing.size() && one.missing[ahead] > 0);
+  if (--one.missing[ahead] == 0) frame_complete(one, one.oldest + ahead, tail);
+  while (!one.missing.empty() && one.missing.front() == 0) {
+    one.missing.pop_front();
+    ++one.oldest;
+  }
+}
+
+void Measure::frame_complete(Stream& stream, std::uint32_t frame, emu::Cycle tail) {
+  const bool any = stream.any;
+  const emu::Cycle before = stream.last_tail;
+  const FrameVerdict verdict = stream.deadlines.arrive(frame, time_.ns(tail));
+  stream.any = true;
+  stream.last_tail = std::max(tail, before);
+  Batch* batch = batch_at(tail);
+  if (batch == nullptr || !any || tail < before) return;
+  // A stream's first frame has no interval, and its own arrival is its deadline.
+  ++batch->frames;
+  if (verdict.missed) ++batch->missed;
+  batch->late_ms += static_cast<double>(verdict.late_ns) / 1e6;
+  const double deviation = static_cast<double>(time_.ns(tail - before)) / 1e6 - frame_ms_;
+  ++batch->intervals;
+  batch->deviation_ms += deviation;
+  batch->deviation_sq += deviation * deviation;
+}
+
+void Measure::energy(emu::Cycle cycle, double picojoules) {
+  if (Batch* batch = batch_at(cycle)) batch->energy_pj += picojoules;
+}
+
+std::uint64_t Measure::frames_under_way() const {
+  std::uint64_t count = 0;
+  for (const Stream& stream : streams_) count += stream.missing.size();
+  return count;
+}
+
+void Measure::write(emu::JsonWriter& json) const {
+  const auto series = [&](std::string_view name, auto&& value) {
+    json.open_array(name);
+    for (const Batch& batch : batches_) json.field({}, static_cast<double>(value(batch)));
+    json.close_array();
+  };
+  for (std::size_t c = 0; c < emu::kClassCount; ++c) {
+    const auto one = [&](std::string_view field, double ClassBatch::*member) {
+      series(fmt::format("{}_{}", emu::kClassNames[c], field),
+             [&](const Batch& batch) { return batch.classes[c].*member; });
+    };
+    one("messages", &ClassBatch::messages);
+    one("flits", &ClassBatch::flits);
+    one("network_cycles", &ClassBatch::network_cycles);
+    one("queue_cycles", &ClassBatch::queue_cycles);
+    one("offered_flits", &ClassBatch::offered_flits);
+  }
+  series("frames", [](const Batch& b) { return b.frames; });
+  series("missed", [](const Batch& b) { return b.missed; });
+  series("late_ms", [](const Batch& b) { return b.late_ms; });
+  series("intervals", [](const Batch& b) { return b.intervals; });
+  series("deviation_ms", [](const Batch& b) { return b.deviation_ms; });
+  series("deviation_sq", [](const Batch& b) { return b.deviation_sq; });
+  series("energy_pj", [](const Batch& b) { return b.energy_pj; });
+}
+
+}  // namespace tools

@@ -1,0 +1,76 @@
+// What a run measures, batch by batch: sums, so that whoever reads them may leave out the warm-up
+// and join batches and runs. In: deliveries and completed frames with their cycles. Out: JSON.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <string>
+#include <vector>
+
+#include "emu/base/json_line.h"
+#include "emu/base/units.h"
+#include "tools/replay/deadline.h"
+#include "tools/sim/workload.h"
+
+namespace tools {
+
+// Sums over the messages of one class that were delivered in a batch. Latencies in cycles.
+struct ClassBatch {
+  double messages = 0;
+  double flits = 0;
+  double network_cycles = 0;  // head injected -> tail ejected
+  double queue_cycles = 0;    // created -> head injected
+  double offered_flits = 0;   // created in the batch
+};
+
+struct Batch {
+  std::array<ClassBatch, emu::kClassCount> classes{};
+  // Of frames completed in the batch. Intervals as deviations from the frame time, so that their
+  // squares keep their digits.
+  double frames = 0;
+  double missed = 0;
+  double late_ms = 0;
+  double intervals = 0;
+  double deviation_ms = 0;
+  double deviation_sq = 0;
+  double energy_pj = 0;
+};
+
+class Measure : public FrameBook {
+ public:
+  Measure(emu::CycleTime time, emu::Cycle batch_cycles, std::size_t batches, std::size_t streams,
+          double frame_ms);
+
+  void offered(const FlitMessage& message);
+  void delivered(emu::TrafficClass traffic_class, std::uint16_t flits, emu::Cycle created,
+                 emu::Cycle head, emu::Cycle tail);
+  void frame_begins(std::uint32_t stream, std::uint32_t frame, std::uint32_t messages) override;
+  // A message of a frame arrived; `frame` modulo 65536 as messages carry it.
+  void frame_message(std::uint32_t stream, std::uint16_t frame, emu::Cycle tail);
+  void energy(emu::Cycle cycle, double picojoules);
+
+  const std::vector<Batch>& batches() const { return batches_; }
+  // Frames begun and not complete at the end.
+  std::uint64_t frames_under_way() const;
+  void write(emu::JsonWriter& json) const;
+
+ private:
+  struct Stream {
+    std::deque<std::uint32_t> missing;  // messages of the frames under way, oldest first
+    std::uint32_t oldest = 0;           // its number
+    emu::Cycle last_tail = 0;
+    bool any = false;
+    DeadlineMeter deadlines;
+  };
+  Batch* batch_at(emu::Cycle cycle);
+  void frame_complete(Stream& stream, std::uint32_t frame, emu::Cycle tail);
+
+  emu::CycleTime time_;
+  emu::Cycle batch_cycles_;
+  double frame_ms_;
+  std::vector<Batch> batches_;
+  std::vector<Stream> streams_;
+};
+
+}  // namespace tools

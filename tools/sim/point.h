@@ -1,0 +1,74 @@
+// One point of an experiment: what is simulated, what runs on it and for how long. A value, read
+// from TOML: the sections of a cluster file (emu/config) and beside them [workload] and [run].
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "emu/base/result.h"
+#include "emu/config/config.h"
+#include "emu/lane/policy.h"
+#include "tools/sim/pattern.h"
+
+namespace tools {
+
+enum class StreamKind : std::uint8_t { none, vbr, cbr, mpeg2, on_off };
+inline constexpr std::string_view kStreamNames[] = {"none", "vbr", "cbr", "mpeg2", "on_off"};
+enum class ArrivalLaw : std::uint8_t { poisson, on_off, self_similar };
+inline constexpr std::string_view kArrivalNames[] = {"poisson", "on_off", "self_similar"};
+// Destinations of streams: every node sends and receives as many, or each drawn by itself.
+enum class Placement : std::uint8_t { balanced, uniform };
+inline constexpr std::string_view kPlacementNames[] = {"balanced", "uniform"};
+
+struct WorkloadSpec {
+  double load = 0.6;             // of a link, flits a cycle
+  double real_time_share = 0.8;  // x / (x + y)
+  // The share in equal parts of the run, one after another; empty: real_time_share throughout.
+  std::vector<double> phases;
+
+  StreamKind streams = StreamKind::vbr;
+  Placement placement = Placement::balanced;
+  double stream_kbps = 4000;  // mean of a synthetic stream, without headers
+  double frame_sd = 0.2;      // of a synthetic frame's size: 3333 of 16666 bytes
+  double frame_ms = 1000.0 / 30;
+  std::uint32_t message_flits = 40;
+  std::uint32_t header_flits = 1;  // of each message, beside its part of the frame
+  // Offered load counts the payload of streams alone (0) or their headers too (1).
+  bool load_counts_headers = false;
+  double on_ms = 1;  // on_off: mean times
+  double off_ms = 1;
+
+  ArrivalLaw arrivals = ArrivalLaw::poisson;  // of best effort
+  PatternKind pattern = PatternKind::uniform;
+  double hot_share = 0.1;
+  double pareto_shape = 1.4;       // self_similar: H = (3 - shape) / 2 = 0.8
+  double pulse_load = 0;           // square pulses: this load instead, every other pulse_cycles
+  std::uint64_t pulse_cycles = 0;  // 0: none
+
+  double control_per_frame = 0;  // control messages of a node in frame_ms
+  std::uint32_t control_flits = 20;
+};
+
+struct RunSpec {
+  std::uint64_t seed = 1;
+  std::uint64_t batch_cycles = 100'000;
+  std::uint32_t batches = 10;
+  // Lanes of control, real time, best effort, instead of the cluster file's: the papers' routers
+  // have none of their own for control traffic when there is none.
+  std::array<emu::LaneMask, emu::kClassCount> lanes{};
+  bool lanes_given = false;
+};
+
+struct Point {
+  emu::Config cluster;
+  WorkloadSpec workload;
+  RunSpec run;
+};
+
+// Every key is checked: unknown ones and values out of range are errors of one line.
+emu::Result<Point> parse_point(std::string_view toml, std::string_view source);
+
+}  // namespace tools

@@ -1,0 +1,314 @@
+#include "tools/sim/workload.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+#include "tools/sim/draw.h"
+#include "tools/sim/frames.h"
+
+namespace tools {
+
+namespace {
+
+constexpr std::array<Mpeg2Sequence, 7> kSequences = {{{430.2, 295.6, 194.2},
+                                                      {839.4, 680.6, 401.0},
+                                                      {534.7, 569.4, 387.8},
+                                                      {393.3, 340.3, 241.4},
+                                                      {350.6, 242.9, 172.9},
+                                                      {974.7, 721.9, 529.6},
+                                                      {637.6, 536.0, 394.3}}};
+constexpr double kFramesPerSecond = 30;
+constexpr double kSelfSimilarOnMessages = 10;  // mean burst, messages back to back
+
+emu::Vl draw_lane(emu::LaneMask lanes, emu::Prng& prng) {
+  auto nth = prng.below(static_cast<std::uint32_t>(std::popcount(lanes)));
+  emu::LaneMask left = lanes;
+  while (nth-- > 0) left = static_cast<emu::LaneMask>(left & (left - 1));
+  return static_cast<emu::Vl>(std::countr_zero(left));
+}
+
+double mean_kbit(const Mpeg2Sequence& s) { return (s.i_kbit + 3 * s.p_kbit + 8 * s.b_kbit) / 12; }
+
+// Messages of one node without frames: best effort or control.
+class MessageSource : public Source {
+ public:
+  MessageSource(const Setting& setting, const Pattern& pattern, emu::TrafficClass traffic_class,
+                emu::NodeId node, std::uint64_t seed)
+      : setting_(setting), pattern_(pattern), class_(traffic_class), node_(node), prng_(seed) {
+    flits_ = class_ == emu::TrafficClass::control ? setting.spec.control_flits
+                                                  : setting.spec.message_flits;
+    next_ = next_after(0);
+  }
+
+  void feed(emu::Cycle horizon, std::vector<FlitMessage>& out) override {
+    for (; next_ < static_cast<double>(horizon); next_ = next_after(next_)) {
+      const emu::NodeId dest = pattern_.destination(node_, prng_);
+      const emu::LaneMask lanes = setting_.lanes[static_cast<std::size_t>(class_)];
+      const emu::Vl vl_in = draw_lane(lanes, prng_);
+      const emu::Vl vl_out = draw_lane(lanes, prng_);
+      if (dest == node_) continue;
+      out.push_back(
+          {.created = static_cast<emu::Cycle>(next_),
+           .stream = kNoStream,
+           .flits = static_cast<std::uint16_t>(flits_),
+           .source = node_,
+           .dest = dest,
+           .vl_in = vl_in,
+           .vl_out = vl_out,
+           .traffic_class = class_,
+           .vtick = class_ == emu::TrafficClass::control ? emu::Vtick{1} : emu::kVtickMax});
+    }
+  }
+
+ private:
+  // Mean cycles between messages at the load in force; 0: silence.
+  double mean_gap(double at) const {
+    const WorkloadSpec& spec = setting_.spec;
+    if (class_ == emu::TrafficClass::control) {
+      return spec.frame_ms * 1e9 / static_cast<double>(setting_.time.cycle_ps) /
+             spec.control_per_frame;
+    }
+    const auto cycle = static_cast<emu::Cycle>(at);
+    double load = spec.load;
+    if (spec.pulse_cycles > 0 && cycle / spec.pulse_cycles % 2 == 1) load = spec.pulse_load;
+    load *= 1 - setting_.share_at(cycle);
+    return load > 0 ? flits_ / load : 0;
+  }
+  // A load that changes at a known cycle is met exactly: a gap that would cross the change is drawn
+  // anew from there (exponential gaps forget).
+  double next_after(double at) {
+    for (;;) {
+      const double change = change_after(at);
+      const double mean = mean_gap(at);
+      if (mean > 0) {
+        const double next = at + draw_gap(mean);
+        if (next < change) return next;
+      }
+      if (change > static_cast<double>(setting_.end)) return 1e18;
+      at = change;
+    }
+  }
+  double change_after(double at) const {
+    const WorkloadSpec& spec = setting_.spec;
+    double next = 1e18;
+    if (class_ == emu::TrafficClass::control) return next;
+    if (spec.pulse_cycles > 0) {
+      const auto pulse = static_cast<double>(spec.pulse_cycles);
+      next = std::min(next, (std::floor(at / pulse) + 1) * pulse);
+    }
+    if (spec.phases.size() > 1) {
+      const double phase =
+          static_cast<double>(setting_.end) / static_cast<double>(spec.phases.size());
+      next = std::min(next, (std::floor(at / phase) + 1) * phase);
+    }
+    return next;
+  }
+  double draw_gap(double mean) {
+    if (class_ == emu::TrafficClass::control || setting_.spec.arrivals == ArrivalLaw::poisson) {
+      return prng_.exponential(mean);
+    }
+    // ON and OFF: back-to-back messages while ON; the OFF time makes the mean right.
+    if (burst_left_ > 0) {
+      --burst_left_;
+      return flits_;
+    }
+    const bool pareto = setting_.spec.arrivals == ArrivalLaw::self_similar;
+    const double shape = setting_.spec.pareto_shape;
+    const double burst = pareto ? draw_pareto(prng_, kSelfSimilarOnMessages, shape)
+                                : prng_.exponential(kSelfSimilarOnMessages);
+    burst_left_ = static_cast<std::uint64_t>(burst);
+    const double off_mean =
+        std::max(1.0, kSelfSimilarOnMessages * (mean - flits_) + (mean - flits_));
+    return flits_ + (pareto ? draw_pareto(prng_, off_mean, shape) : prng_.exponential(off_mean));
+  }
+
+  const Setting& setting_;
+  const Pattern& pattern_;
+  emu::TrafficClass class_;
+  emu::NodeId node_;
+  emu::Prng prng_;
+  std::uint32_t flits_ = 0;
+  std::uint64_t burst_left_ = 0;
+  double next_ = 0;
+};
+
+// Owns what the sources of messages refer to.
+class MessageSources : public Source {
+ public:
+  MessageSources(const Setting& setting, emu::TrafficClass traffic_class, PatternKind kind,
+                 std::uint64_t seed)
+      : pattern_(kind, setting.nodes, setting.spec.hot_share, seed) {
+    for (int n = 0; n < setting.nodes; ++n) {
+      nodes_.push_back(std::make_unique<MessageSource>(setting, pattern_, traffic_class,
+                                                       static_cast<emu::NodeId>(n),
+                                                       seed * 7919 + static_cast<unsigned>(n)));
+    }
+  }
+  void feed(emu::Cycle horizon, std::vector<FlitMessage>& out) override {
+    for (auto& node : nodes_) node->feed(horizon, out);
+  }
+
+ private:
+  Pattern pattern_;
+  std::vector<std::unique_ptr<MessageSource>> nodes_;
+};
+
+// Chooses streams of one phase until they make `load` of every link, and where they go.
+class Streams {
+ public:
+  Streams(const Setting& setting, FrameBook& book, std::uint64_t seed)
+      : setting_(setting), book_(book), prng_(seed), seed_(seed) {}
+
+  double add(Workload& workload, double load, emu::Cycle begin, emu::Cycle end) {
+    double offered = 0;
+    // Sources add streams in rounds: as many and the same sequences at each node.
+    std::vector<int> round_sequences;
+    for (;;) {
+      const int sequence = next_sequence();
+      const double more = load_of(sequence);
+      // The last one only if it brings the load nearer.
+      if (offered + more / 2 > load) break;
+      offered += more;
+      round_sequences.push_back(sequence);
+    }
+    for (const int sequence : round_sequences) add_round(workload, sequence, begin, end);
+    return offered;
+  }
+
+ private:
+  int next_sequence() {
+    if (setting_.spec.streams != StreamKind::mpeg2) return -1;
+    if (bag_.empty()) {
+      for (int s = 0; s < static_cast<int>(kSequences.size()); ++s) bag_.push_back(s);
+      tools::shuffle(prng_, bag_);
+    }
+    const int sequence = bag_.back();
+    bag_.pop_back();
+    return sequence;
+  }
+  double frame_bits(int sequence) const {
+    if (sequence < 0) return setting_.spec.stream_kbps * setting_.spec.frame_ms;
+    return 1000 * mean_kbit(kSequences[static_cast<std::size_t>(sequence)]);
+  }
+  double load_of(int sequence) const {
+    const WorkloadSpec& spec = setting_.spec;
+    const double bps = frame_bits(sequence) / spec.frame_ms * 1000;
+    const double payload_load = bps / (setting_.flits_per_cycle_mbps * 1e6);
+    if (!spec.load_counts_headers) return payload_load;
+    return payload_load * spec.message_flits / (spec.message_flits - spec.header_flits);
+  }
+  // One stream from every node.
+  void add_round(Workload& workload, int sequence, emu::Cycle begin, emu::Cycle end) {
+    const std::vector<emu::NodeId> dests = destinations();
+    const emu::LaneMask lanes =
+        setting_.lanes[static_cast<std::size_t>(emu::TrafficClass::real_time)];
+    const double frame_cycles =
+        setting_.spec.frame_ms * 1e9 / static_cast<double>(setting_.time.cycle_ps);
+    for (int n = 0; n < setting_.nodes; ++n) {
+      StreamShape shape;
+      shape.number = workload.streams++;
+      shape.source = static_cast<emu::NodeId>(n);
+      shape.dest = dests[static_cast<std::size_t>(n)];
+      shape.vl_in = nth(lanes, rounds_);
+      shape.vl_out = draw_lane(lanes, prng_);
+      shape.sequence = sequence;
+      shape.frame_bits = frame_bits(sequence);
+      shape.begin = begin + static_cast<emu::Cycle>(prng_.uniform() * frame_cycles);
+      shape.end = end;
+      shape.picture = prng_.below(12);
+      workload.sources.push_back(
+          std::make_unique<FrameSource>(setting_, shape, book_, seed_ * 104729 + shape.number));
+    }
+    ++rounds_;
+  }
+  static emu::Vl nth(emu::LaneMask lanes, std::uint32_t n) {
+    n %= static_cast<std::uint32_t>(std::popcount(lanes));
+    emu::LaneMask left = lanes;
+    while (n-- > 0) left = static_cast<emu::LaneMask>(left & (left - 1));
+    return static_cast<emu::Vl>(std::countr_zero(left));
+  }
+  std::vector<emu::NodeId> destinations() {
+    const auto nodes = static_cast<std::uint32_t>(setting_.nodes);
+    std::vector<emu::NodeId> dests(nodes);
+    if (setting_.spec.placement == Placement::balanced) {
+      // A random permutation without fixed points, drawn until it has none.
+      for (bool fixed = true; fixed;) {
+        for (std::uint32_t n = 0; n < nodes; ++n) dests[n] = static_cast<emu::NodeId>(n);
+        tools::shuffle(prng_, dests);
+        fixed = false;
+        for (std::uint32_t n = 0; n < nodes; ++n) fixed |= dests[n] == n;
+      }
+      return dests;
+    }
+    for (std::uint32_t n = 0; n < nodes; ++n) {
+      const auto other = prng_.below(nodes - 1);
+      dests[n] = static_cast<emu::NodeId>(other >= n ? other + 1 : other);
+    }
+    return dests;
+  }
+
+  const Setting& setting_;
+  FrameBook& book_;
+  emu::Prng prng_;
+  std::uint64_t seed_;
+  std::uint32_t rounds_ = 0;
+  std::vector<int> bag_;
+};
+
+}  // namespace
+
+std::span<const Mpeg2Sequence> mpeg2_sequences() { return kSequences; }
+
+bool has_streams(const WorkloadSpec& spec) {
+  return spec.streams != StreamKind::none && spec.load > 0 &&
+         (spec.phases.empty() ? spec.real_time_share > 0
+                              : std::ranges::any_of(spec.phases, [](double s) { return s > 0; }));
+}
+bool has_best_effort(const WorkloadSpec& spec) {
+  if (spec.load <= 0) return false;
+  if (spec.streams == StreamKind::none) return true;
+  return spec.phases.empty() ? spec.real_time_share < 1
+                             : std::ranges::any_of(spec.phases, [](double s) { return s < 1; });
+}
+
+double Setting::share_at(emu::Cycle cycle) const {
+  if (spec.streams == StreamKind::none) return 0;
+  if (spec.phases.empty()) return spec.real_time_share;
+  const auto count = spec.phases.size();
+  return spec
+      .phases[std::min<std::size_t>(count - 1, cycle * count / std::max<emu::Cycle>(end, 1))];
+}
+
+emu::Result<Workload> make_workload(const Setting& setting, FrameBook& book, std::uint64_t seed) {
+  Workload workload;
+  const WorkloadSpec& spec = setting.spec;
+  if (spec.header_flits >= spec.message_flits) {
+    return emu::fail("workload.header_flits: {} of a message of {} flits", spec.header_flits,
+                     spec.message_flits);
+  }
+  if (has_streams(spec)) {
+    Streams streams(setting, book, seed * 2 + 1);
+    const auto phases = std::max<std::size_t>(1, spec.phases.size());
+    for (std::size_t p = 0; p < phases; ++p) {
+      const double share = spec.phases.empty() ? spec.real_time_share : spec.phases[p];
+      workload.stream_load += streams.add(workload, spec.load * share, setting.end * p / phases,
+                                          setting.end * (p + 1) / phases) /
+                              static_cast<double>(phases);
+    }
+  }
+  if (workload.streams >= kNoStream) {
+    return emu::fail("workload: {} streams, at most {}", workload.streams, kNoStream - 1);
+  }
+  if (has_best_effort(spec)) {
+    workload.sources.push_back(std::make_unique<MessageSources>(
+        setting, emu::TrafficClass::best_effort, spec.pattern, seed * 2 + 2));
+  }
+  if (spec.control_per_frame > 0) {
+    workload.sources.push_back(std::make_unique<MessageSources>(
+        setting, emu::TrafficClass::control, PatternKind::uniform, seed * 2 + 3));
+  }
+  return workload;
+}
+
+}  // namespace tools

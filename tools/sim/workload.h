@@ -1,0 +1,84 @@
+// Who sends what when: the papers' workloads as sources of flit messages, without a network. In: a
+// horizon. Out: every message that is created before it, per node, with the cycle of its creation.
+// The input regulator is here: a frame's messages leave evenly over the frame's time.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "emu/base/prng.h"
+#include "emu/base/result.h"
+#include "emu/base/units.h"
+#include "emu/lane/policy.h"
+#include "tools/sim/pattern.h"
+#include "tools/sim/point.h"
+
+namespace tools {
+
+struct FlitMessage {
+  emu::Cycle created = 0;
+  std::uint32_t stream = 0;  // kNoStream: of no stream
+  std::uint32_t frame = 0;   // of the stream
+  std::uint16_t flits = 1;
+  emu::NodeId source = 0;
+  emu::NodeId dest = 0;
+  emu::Vl vl_in = 0;
+  emu::Vl vl_out = 0;
+  emu::TrafficClass traffic_class = emu::TrafficClass::best_effort;
+  emu::Vtick vtick = emu::kVtickMax;
+};
+inline constexpr std::uint32_t kNoStream = 0xffff;
+
+class Source {
+ public:
+  virtual ~Source() = default;
+  // Appends what is created before `horizon`; horizons never fall.
+  virtual void feed(emu::Cycle horizon, std::vector<FlitMessage>& out) = 0;
+};
+
+// Whether a workload has such traffic at any time.
+bool has_streams(const WorkloadSpec& spec);
+bool has_best_effort(const WorkloadSpec& spec);
+
+// What all sources of a run share.
+struct Setting {
+  WorkloadSpec spec;
+  emu::CycleTime time;
+  double flits_per_cycle_mbps = 0;  // one flit a cycle, in Mb/s: the link
+  std::uint32_t flit_bits = 128;
+  int nodes = 8;
+  std::array<emu::LaneMask, emu::kClassCount> lanes{};
+  emu::Cycle end = 0;  // of the run: phases divide it
+  // Real-time share in force at a cycle.
+  double share_at(emu::Cycle cycle) const;
+};
+
+// Frames told to whoever counts deadlines: how many messages frame `frame` of `stream` has.
+class FrameBook {
+ public:
+  virtual ~FrameBook() = default;
+  virtual void frame_begins(std::uint32_t stream, std::uint32_t frame, std::uint32_t messages) = 0;
+};
+
+struct Workload {
+  std::vector<std::unique_ptr<Source>> sources;
+  std::uint32_t streams = 0;
+  double stream_load = 0;  // of a link, with headers: what the chosen streams really offer
+};
+
+// Everything of the spec, each random choice from `seed`. Fails where it cannot be had.
+emu::Result<Workload> make_workload(const Setting& setting, FrameBook& book, std::uint64_t seed);
+
+// The seven sequences of MW table III, kbit: mean size of an I, P and B frame (N = 12, M = 3).
+struct Mpeg2Sequence {
+  double i_kbit;
+  double p_kbit;
+  double b_kbit;
+};
+std::span<const Mpeg2Sequence> mpeg2_sequences();
+
+}  // namespace tools
