@@ -12,6 +12,7 @@ import typer
 
 from tools.flitnet import build, paths
 from tools.flitnet.errors import EXIT_ERROR, EXIT_OK, EXIT_USAGE, FlitnetError, UsageError
+from tools.flitnet.lab.commands import app as lab_app
 
 EPILOG = (
     "Exit codes: 0 done, 1 something could not be done, 2 the command line or an input file is "
@@ -26,6 +27,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
 )
+app.add_typer(lab_app, name="lab")
 TOPOLOGY = typer.Option(
     None, metavar="SHAPE",
     help="single:8, mesh:4x4, torus:4x4, fat_mesh:2x2, fat_tree, tree:4x3 or file:PATH "
@@ -95,7 +97,7 @@ def test(
         os.environ.get("FLITNET_SANITIZERS", "0") not in ("", "0"),
         help="Also run unit and simulation tests under ASan+UBSan and TSan.",
     ),
-    only: str = typer.Option("", metavar="KINDS", help="Some of: meson,asan,tsan,tidy,apps."),
+    only: str = typer.Option("", metavar="KINDS", help="Some of: meson,asan,tsan,tidy,apps,lab."),
 ) -> None:
     """Build everything, run every test; the last line counts them."""
     from tools.flitnet import suite

@@ -19,6 +19,7 @@ PROGRAMS = {
     "flitnet-trace": "tools/trace/flitnet-trace",
     "libflitnet_verbs.so": "hca/verbs/libflitnet_verbs.so",
     "libibverbs.so.1": "hca/verbs/dropin/libibverbs.so.1",
+    "flitnet-point": "tools/sim/flitnet-point",
     "flitnet-sim": "tests/sim/flitnet-sim",
     "engine_bench": "tests/bench/engine/engine_bench",
     "verbs_bench": "tests/bench/verbs/verbs_bench",

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from tools.flitnet import build, paths
 from tools.flitnet.errors import EXIT_ERROR, EXIT_OK, FlitnetError, UsageError
+from tools.flitnet.lab import environment
 
 # The slowest kind needs about a third of this on two cores; a hang must not look like work.
 KIND_TIMEOUT_S = 1500
@@ -55,6 +56,7 @@ def run(*, sanitizers: bool, only: str = "") -> int:
         "tsan": lambda: _sanitizer("tsan", "thread", THREADED),
         "tidy": lambda: _pytest("tidy"),
         "apps": lambda: _pytest("apps"),
+        "lab": lambda: _pytest("lab", environment.ready()),
     }
     wanted = [name for name in only.split(",") if name]
     if unknown := [name for name in wanted if name not in kinds]:
@@ -130,13 +132,13 @@ def _meson_test(directory: Path, names: Sequence[str], wrapper: str) -> Counts:
     return _counted(report, done.returncode)
 
 
-def _pytest(folder: str) -> Counts:
+def _pytest(folder: str, python: Path = Path("/usr/bin/python3")) -> Counts:
     """The Python tests of one folder, against the ordinary build."""
     directory = _built([])
     with tempfile.TemporaryDirectory(prefix="flitnet-test-") as scratch:
         report = Path(scratch) / "report.xml"
         argv = [
-            "/usr/bin/python3", "-B", "-m", "pytest", "-p", "no:cacheprovider", "-q", "-rfEs",
+            str(python), "-B", "-m", "pytest", "-p", "no:cacheprovider", "-q", "-rfEs",
             "--tb=short", "--durations=8", "--timeout=180", f"--junitxml={report}",
             f"--basetemp={scratch}/tmp", str(paths.ROOT / "tests" / folder),
         ]  # fmt: skip

@@ -1,0 +1,134 @@
+"""Claims hold when intervals say so, never where there is nothing; the catalogue is whole."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tools.flitnet import paths
+from tools.flitnet.errors import UsageError
+from tools.flitnet.lab.catalog import ALL, choose
+from tools.flitnet.lab.claims import Above, Alike, Below, Rising, Within
+from tools.flitnet.lab.experiment import SEEDS, Experiment, Point, judge, ratios
+from tools.flitnet.lab.statistics import Estimate
+
+TABLE = {
+    ("a", 0.5, "us"): Estimate(1.0, 0.1, 5),
+    ("b", 0.5, "us"): Estimate(2.0, 0.1, 5),
+    ("a", 0.9, "us"): Estimate(3.0, 0.1, 5),
+    ("b", 0.9, "us"): Estimate(3.1, 0.1, 5),
+}
+
+
+@pytest.mark.parametrize(
+    ("claim", "holds"),
+    [
+        (Below("us", (0.5,), "a", "b"), True),
+        (Below("us", (0.5,), "b", "a"), False),
+        (Below("us", (0.5, 0.9), "a", "b"), False),  # at 0.9 the intervals overlap
+        (Below("us", (0.5,), "a", "b", factor=1.5), True),
+        (Below("us", (0.5,), "a", "b", factor=2.5), False),
+        (Below("us", (0.7,), "a", "b"), False),  # no results
+        (Within("us", (0.5,), "a", 0.9, 1.1), True),
+        (Within("us", (0.5,), "a", 0.95, 1.1), False),
+        (Above("us", (0.9,), "a", 2.8), True),
+        (Above("us", (0.9,), "a", 2.95), False),
+        (Alike("us", (0.9,), "a", "b", 0.05), True),
+        (Alike("us", (0.5,), "a", "b", 0.05), False),
+        (Alike("us", (0.7,), "a", "b", 0.5), False),
+        (Rising("us", (0.5, 0.9), "a"), True),
+        (Rising("us", (0.9, 0.5), "a"), False),
+    ],
+)
+def test_claim(claim, holds: bool) -> None:
+    check = claim.check(TABLE)
+    assert check.holds is holds, check.text
+    assert check.text
+
+
+def experiment(**fields) -> Experiment:
+    points = tuple(Point(s, x, {}) for s in "ab" for x in (0.5, 0.9))
+    return Experiment(id="t", title="t", paper="p", points=points, **fields)
+
+
+def test_verdicts() -> None:
+    good, bad = Below("us", (0.5,), "a", "b"), Below("us", (0.5,), "b", "a")
+    assert judge(experiment(claims=(good,)), TABLE).word == "reproduced"
+    assert judge(experiment(claims=(good, bad)), TABLE).word == "differs"
+    assert judge(experiment(claims=(good,)), {}).word == "not run"
+    assert judge(experiment(missing="a router"), TABLE).word == "not built"
+    # Nothing claimed is nothing shown.
+    assert judge(experiment(), TABLE).word == "differs"
+    few = {key: Estimate(e.mean, e.half, 4) for key, e in TABLE.items()}
+    assert judge(experiment(claims=(good,)), few).word == "differs"
+
+
+def test_quick_runs_are_asked_for_what_they_ran() -> None:
+    points = (Point("a", 0.5, {}), Point("b", 0.5, {}), Point("b", 0.7, {}, quick=False))
+    both = (Below("us", (0.5,), "a", "b"), Above("us", (0.5, 0.7), "b", 1.5),
+            Rising("us", (0.5, 0.7), "b"))  # fmt: skip
+    one = Experiment(id="t", title="t", paper="p", points=points, claims=both)
+    verdict = judge(one, TABLE)
+    assert verdict.word == "reproduced"
+    assert len(verdict.checks) == 2, "one place is no rise"
+    # A place that was to run and did not is no excuse.
+    there = (*points[:2], Point("b", 0.7, {}))
+    assert judge(Experiment(**{**vars(one), "points": there}), TABLE).word == "differs"
+
+
+def test_numbers_are_compared_point_by_point() -> None:
+    one = experiment(numbers={("a", 0.5, "us"): 2.0, ("b", 0.5, "us"): 2.0}, ratio_most=1.5)
+    assert ratios(one, TABLE) == {("a", 0.5, "us"): 0.5, ("b", 0.5, "us"): 1.0}
+    verdict = judge(one, TABLE)
+    assert verdict.word == "differs"
+    assert "a at 0.5: 0.50×" in verdict.note
+
+
+IDS = """
+acp.t2 acp.fig4 acp.t3 acp.fig5 acp.fig6 acp.t4 acp.fig3 acp.fig7 acp.fig8 acp.fig9 acp.fig10
+rn.t1 rn.fig4 rn.fig5 rn.fig6 rn.fig7 rn.fig8 rn.fig9
+mw.t2 mw.fig5 mw.fig6 mw.fig7 mw.t5 mw.fig8 mw.fig9 mw.fig10 mw.t6 mw.fig11 mw.fig12 mw.fig13
+vct.fig1 vct.fig2 vct.fig3 vct.fig4 vct.fig5 vct.fig6 vct.fig7 vct.fig8
+gn.base gn.slow gn.port gn.t1 gn.ftb
+""".split()
+
+
+def test_every_result_of_the_papers_is_there() -> None:
+    assert set(ALL) >= set(IDS)
+
+
+@pytest.mark.parametrize("one", ALL.values(), ids=lambda one: one.id)
+def test_experiments_are_complete(one: Experiment) -> None:
+    assert one.paper and one.title
+    if one.missing:
+        assert not one.points and not one.claims
+        return
+    assert one.points and one.plots and (one.claims or one.ratio_most)
+    assert len({(p.series, p.x) for p in one.points}) == len(one.points)
+    places = {(p.series, p.x) for p in one.points}
+    for claim in one.claims:
+        assert claim.series_names()
+        for name in claim.series_names():
+            for x in claim.at:
+                assert (name, x) in places, f"{claim} asks for {name} at {x}"
+    quick = {(p.series, p.x) for p in one.chosen(True)}
+    assert quick, "something has to be left of --quick"
+
+
+def test_five_seeds_are_the_least() -> None:
+    assert len(SEEDS) >= 5
+
+
+def test_choose() -> None:
+    assert [e.id for e in choose(["mw.fig5"])] == ["mw.fig5"]
+    assert len(choose(["all"])) == len(ALL)
+    assert all(e.id.startswith("mw.") for e in choose(["mw"]))
+    with pytest.raises(UsageError):
+        choose(["mw.fig99"])
+
+
+def test_pinned_packages() -> None:
+    text = (paths.ROOT / "tools/flitnet/lab/requirements.txt").read_text()
+    for line in text.splitlines():
+        assert line.startswith("#") or re.fullmatch(r"[\w.-]+==[\w.]+", line), line

@@ -1,0 +1,103 @@
+"""Warm-up, means and intervals: against known answers, and against their own promises."""
+
+from __future__ import annotations
+
+import math
+import random
+
+import pytest
+
+from tools.flitnet.lab.measures import cut_of, measures
+from tools.flitnet.lab.statistics import Estimate, estimate, t_quantile, warm_up
+
+
+def test_estimate_of_known_numbers() -> None:
+    found = estimate([1, 2, 3, 4, 5])
+    assert found.mean == 3
+    assert found.half == pytest.approx(2.776 * math.sqrt(2.5 / 5))
+    assert estimate([7]).half == math.inf
+    assert math.isnan(estimate([1, math.nan]).mean)
+
+
+def test_intervals_hold_what_they_promise() -> None:
+    """95 of 100 intervals of a normal contain its mean."""
+    draw = random.Random(1)
+    held = 0
+    for _ in range(2000):
+        found = estimate([draw.gauss(10, 3) for _ in range(5)])
+        held += found.low <= 10 <= found.high
+    assert held / 2000 == pytest.approx(0.95, abs=0.015)
+
+
+def test_quantiles_fall_towards_the_normal() -> None:
+    values = [t_quantile(n) for n in range(1, 60)]
+    assert values == sorted(values, reverse=True)
+    assert values[-1] == 1.96
+
+
+def test_only_separate_intervals_are_below() -> None:
+    low = Estimate(1, 0.5, 5)
+    assert low.below(Estimate(2.1, 0.5, 5))
+    assert not low.below(Estimate(1.9, 0.5, 5))
+    assert not low.below(Estimate(math.nan, math.inf, 0))
+
+
+@pytest.mark.parametrize("length", [0, 3, 7])
+def test_warm_up_is_found(length: int) -> None:
+    draw = random.Random(length)
+    series = [50 * 0.3**i for i in range(length)]
+    series += [draw.gauss(0, 0.5) for _ in range(40 - length)]
+    cut, steady = warm_up(series)
+    assert abs(cut - length) <= 3
+    assert steady
+
+
+def test_a_growing_queue_is_not_steady() -> None:
+    cut, steady = warm_up([float(i) for i in range(30)])
+    assert cut == 15
+    assert not steady
+
+
+def test_a_constant_series_needs_no_warm_up() -> None:
+    assert warm_up([4.0] * 10) == (0, True)
+
+
+def output(**changes: list[float]) -> dict:
+    """Four batches of 1000 cycles of 100 ns with nothing in them but `changes`."""
+    fields = ("messages", "flits", "network_cycles", "queue_cycles", "offered_flits")
+    found: dict = {f"{c}_{f}": [0, 0, 0, 0] for c in ("control", "real_time", "best_effort")
+                   for f in fields}  # fmt: skip
+    for name in ("frames", "missed", "late_ms", "intervals", "deviation_ms", "deviation_sq",
+                 "energy_pj"):  # fmt: skip
+        found[name] = [0, 0, 0, 0]
+    return found | {"nodes": 2, "cycle_ps": 100_000, "batch_cycles": 1000} | changes
+
+
+def test_measures_of_known_batches() -> None:
+    found = measures(
+        output(
+            best_effort_messages=[10, 10, 10, 10], best_effort_flits=[400] * 4,
+            best_effort_network_cycles=[500] * 4, best_effort_queue_cycles=[100] * 4,
+            best_effort_offered_flits=[500] * 4, energy_pj=[1e8] * 4,
+        )  # fmt: skip
+    )
+    assert found["warm_up_batches"] == 0
+    assert found["best_effort_network_us"] == pytest.approx(5)
+    assert found["best_effort_message_us"] == pytest.approx(6)
+    assert found["best_effort_load"] == pytest.approx(0.2)
+    assert found["best_effort_accepted"] == pytest.approx(0.8)
+    assert found["power_w"] == pytest.approx(1.0)  # 100 uJ in 100 us
+    assert math.isnan(found["sd_ms"]) and math.isnan(found["dmp"])
+
+
+def test_frames_wait_for_a_frame_of_every_stream() -> None:
+    one = output(
+        frames=[0, 2, 10, 10], intervals=[0, 2, 10, 10], missed=[0, 2, 1, 1],
+        late_ms=[0, 9, 0.5, 0.5], deviation_ms=[0, 5, 1, -1], deviation_sq=[0, 50, 2, 2],
+    )  # fmt: skip
+    assert cut_of(one)[0] == 2
+    found = measures(one)
+    assert found["interval_ms"] == pytest.approx(1000 / 30)
+    assert found["sd_ms"] == pytest.approx(math.sqrt(0.2))
+    assert found["dmp"] == pytest.approx(0.1)
+    assert found["dmt_ms"] == pytest.approx(0.5)

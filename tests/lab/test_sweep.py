@@ -1,0 +1,174 @@
+"""Sweeps: nothing is computed twice, a killed one goes on, equal seeds give equal bytes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tools.flitnet import paths
+from tools.flitnet.lab import simulator as simulator_module
+from tools.flitnet.lab.claims import Below
+from tools.flitnet.lab.experiment import SEEDS, Experiment, Length, Plot, Point
+from tools.flitnet.lab.report import write
+from tools.flitnet.lab.store import Run, Store, read_parquet, rows, write_parquet
+from tools.flitnet.lab.sweep import cluster, sweep
+
+pytest.importorskip("distributed")
+pytest.importorskip("pyarrow")
+
+
+def small(load: float, batches_cycles: int = 2000) -> dict:
+    return {
+        "network": {"nodes": 4},
+        "workload": {"streams": "none", "load": load, "message_flits": 20},
+        "run": {"batch_cycles": batches_cycles},
+    }
+
+
+def experiment(most: int = 4, **fields) -> Experiment:
+    return Experiment(
+        id="t.one", title="a test", paper="Latency grows with load.",
+        points=(Point("low", 0.2, small(0.2)), Point("high", 0.2, small(0.6))),
+        plots=(Plot("best_effort_network_us", "us"),),
+        claims=(Below("best_effort_network_us", (0.2,), "low", "high"),),
+        quick=Length(4, most), full=Length(4, most), **fields,
+    )  # fmt: skip
+
+
+class Counting:
+    """A client that writes down every point it is given to simulate."""
+
+    def __init__(self, client, calls: list[str]) -> None:
+        self.client, self.calls = client, calls
+
+    def submit(self, function, toml: str, **options):
+        self.calls.append(toml)
+        return self.client.submit(function, toml, **options)
+
+
+def swept(one: Experiment, directory: Path, calls: list[str] | None = None) -> bytes:
+    store = Store(directory)
+    with cluster(2, None) as client:
+        outputs = sweep([one], True, store, Counting(client, [] if calls is None else calls))
+    path = store.parquet(one.id, True)
+    write_parquet(path, rows(one, outputs[one.id]))
+    return path.read_bytes()
+
+
+def test_nothing_is_computed_twice(simulator, tmp_path: Path) -> None:
+    calls: list[str] = []
+    first = swept(experiment(), tmp_path, calls)
+    assert len(calls) == len(set(calls)) == 2 * len(SEEDS)
+    assert swept(experiment(), tmp_path, calls) == first
+    assert len(calls) == 2 * len(SEEDS)
+
+
+def test_equal_runs_of_two_experiments_are_one(simulator, tmp_path: Path) -> None:
+    calls: list[str] = []
+    one = experiment()
+    other = Experiment(**{**vars(one), "id": "t.other"})
+    with cluster(2, None) as client:
+        outputs = sweep([one, other], True, Store(tmp_path), Counting(client, calls))
+    assert len(calls) == 2 * len(SEEDS)
+    assert [o for _, o in outputs["t.one"]] == [o for _, o in outputs["t.other"]]
+
+
+def test_same_id_and_seed_are_the_same_bytes(simulator, tmp_path: Path) -> None:
+    assert swept(experiment(), tmp_path / "a") == swept(experiment(), tmp_path / "b")
+
+
+def test_imprecise_points_run_longer(simulator, tmp_path: Path) -> None:
+    calls: list[str] = []
+    one = experiment(most=16, precision={"best_effort_network_us": 0.0}, relative=1e-6)
+    swept(one, tmp_path, calls)
+    lengths = {int(toml.split("batches = ")[1].split()[0]) for toml in calls}
+    assert lengths == {4, 8, 16}
+    table = read_parquet(tmp_path / "t.one.quick.parquet")
+    assert {row["batches"] for row in table} == {16}
+    assert len(table) == 2 * len(SEEDS)
+
+
+def test_a_row_says_everything(simulator, tmp_path: Path) -> None:
+    swept(experiment(), tmp_path)
+    row = read_parquet(tmp_path / "t.one.quick.parquet")[0]
+    assert (row["id"], row["series"], row["seed"]) == ("t.one", "high", 1)
+    assert row["version"] == simulator_module.version()
+    # The row's own text is the run again.
+    again = simulator_module.run_text(row["point"])
+    store_key = Run(experiment().points[1], 1, 4).key
+    assert again == Store(tmp_path).get(store_key)
+
+
+def test_report_of_a_sweep(simulator, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    swept(experiment(), tmp_path)
+    missing = Experiment(id="t.two", title="later", paper="Something.", missing="a router")
+    written = []
+    for name in ("a", "b"):
+        page = write([experiment(), missing], Store(tmp_path), True, tmp_path / name)
+        written.append({p.name: p.read_bytes() for p in page.parent.iterdir()})
+    assert written[0] == written[1]
+    summary = json.loads(written[0]["summary.json"])["results"]
+    assert [(r["id"], r["verdict"]) for r in summary] == [
+        ("t.one", "reproduced"), ("t.two", "not built"),
+    ]  # fmt: skip
+    assert set(summary[0]) == {"id", "verdict", "paper", "ours", "note"}
+    assert b"t.one.best_effort_network_us.svg" in written[0]["README.md"]
+
+
+SWEEP = """
+import sys
+sys.path.insert(0, {root!r})
+from pathlib import Path
+from tests.lab.test_sweep import experiment, small
+from tools.flitnet.lab.experiment import Experiment, Point
+from tools.flitnet.lab.store import Store
+from tools.flitnet.lab.sweep import cluster, sweep
+one = experiment()
+points = tuple(Point(str(i), 0.2, small(0.2 + i / 100, 300_000)) for i in range(4))
+one = Experiment(**{{**vars(one), "points": points}})
+with cluster(1, None) as client:
+    sweep([one], True, Store(Path(sys.argv[1])), client)
+print("done")
+"""
+
+
+def test_a_killed_sweep_goes_on(simulator, tmp_path: Path) -> None:
+    argv = [sys.executable, "-c", SWEEP.format(root=str(paths.ROOT)), str(tmp_path)]
+    with subprocess.Popen(argv, stdout=subprocess.DEVNULL, start_new_session=True) as running:
+        deadline = time.monotonic() + 60
+        while len(list(tmp_path.glob("runs/*.json"))) < 3 and time.monotonic() < deadline:
+            time.sleep(0.02)
+        os.killpg(running.pid, signal.SIGKILL)
+    before = {p: p.stat().st_mtime_ns for p in tmp_path.glob("runs/*.json")}
+    assert 3 <= len(before) < 4 * len(SEEDS), "killed in the middle"
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=120)
+    assert done.stdout == "done\n", done.stderr
+    after = {p: p.stat().st_mtime_ns for p in tmp_path.glob("runs/*.json")}
+    assert len(after) == 4 * len(SEEDS)
+    assert before.items() <= after.items(), "what was there was left alone"
+    assert not [p for p in tmp_path.glob("runs/*.part") if str(running.pid) not in p.name]
+
+
+def test_a_scheduler_elsewhere_is_used(simulator, tmp_path: Path) -> None:
+    """As over several hosts: scheduler and worker are processes of their own."""
+    from distributed import LocalCluster
+
+    with LocalCluster(
+        n_workers=1, threads_per_worker=1, processes=True, dashboard_address=None, memory_limit=0
+    ) as elsewhere:
+        with cluster(1, elsewhere.scheduler_address) as client:
+            outputs = sweep([experiment()], True, Store(tmp_path), client)
+    assert len(outputs["t.one"]) == 2 * len(SEEDS)
+
+
+def test_a_bad_point_says_why(simulator) -> None:
+    with pytest.raises(Exception, match="workload.load: must be a number from 0 to 2"):
+        simulator_module.run_text("[workload]\nload = 7\n")

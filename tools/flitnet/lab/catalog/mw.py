@@ -1,0 +1,229 @@
+"""MediaWorm (MW): an 8-port router, synthetic and MPEG-2 video, best effort beside it.
+
+What the paper leaves open, for all of its experiments alike:
+- Load counts what is sent without message headers (one flit each), as figure 9 implies.
+- Streams are spread so that every node sends and receives as many ("implicit admission control").
+- Latency of best effort is that of the network (as RN defines it), without waiting at the source.
+- Jitter-free: the frame interval within 1 % of 33.3 ms and its deviation below 1 ms.
+- The crossbar is matched until nothing more fits (4 rounds; 8 change nothing, 2 lose 5 % at 0.9).
+- 16 lanes are split x:y, rounded; flits of 32 bit and messages of 20 flits at 400 Mb/s, 128 bit
+  and 40 flits at 1.6 Gb/s.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tools.flitnet.lab.claims import Above, Alike, Below, Claim, Rising, Within
+from tools.flitnet.lab.experiment import Experiment, Length, Plot, Point, Tables
+
+FRAME_MS = 1000 / 30
+FRAME_CYCLES = 416_667  # of 80 ns: a batch is a frame time
+JITTER_SD_MS = 1.0
+INTERVAL_LOW, INTERVAL_HIGH = FRAME_MS * 0.99, FRAME_MS * 1.01
+OPEN = " ".join(line.strip("- ") for line in (__doc__ or "").split(":\n")[1].split("\n"))
+QUICK, FULL = Length(6, 6), Length(12, 48)
+PRECISION = {"interval_ms": 0.05, "sd_ms": 0.02}
+VIDEO_PLOTS = (
+    Plot("interval_ms", "mean frame interval d, ms"),
+    Plot("sd_ms", "deviation of the frame interval σd, ms"),
+)
+BEST_EFFORT_PLOT = Plot("best_effort_network_us", "best-effort latency, µs", log=True)
+
+
+def lanes(mix: float, count: int = 16) -> list[int]:
+    """Real-time lanes above, best-effort lanes below; at least one for each that sends."""
+    if mix == 1:
+        return [0, (1 << count) - 1, 0]
+    real_time = min(max(round(mix * count), 1), count - 1)
+    low = (1 << (count - real_time)) - 1
+    return [0, ((1 << count) - 1) & ~low, low]
+
+
+def router(
+    mix: float, load: float, scheduler: str = "fgvc", vcs: int = 16, **workload: Any
+) -> Tables:
+    """One 8-port router at 400 Mb/s with synthetic VBR."""
+    fast = workload.pop("fast", False)
+    message = workload.pop("message_flits", 40 if fast else 20)
+    network = {
+        "link_mbps": 1600 if fast else 400, "flit_bits": 128 if fast else 32, "alloc_iters": 4,
+        "vc_buf_size": min(message, 127),
+    }  # fmt: skip
+    return {
+        "network": network | workload.pop("network", {}),
+        "qos": {"scheduler": scheduler},
+        "controls": {"admission": False},  # would keep streams to one of several ways
+        "workload": {"load": load, "real_time_share": mix, "message_flits": message, **workload},
+        "run": {"lanes": lanes(mix, vcs), "batch_cycles": FRAME_CYCLES},
+    }
+
+
+LOADS = (0.6, 0.7, 0.8, 0.9, 0.96)
+
+
+def jitter_free(series: str, at: tuple[float, ...]) -> tuple[Within, Within]:
+    return (
+        Within("interval_ms", at, series, INTERVAL_LOW, INTERVAL_HIGH),
+        Within("sd_ms", at, series, 0, JITTER_SD_MS),
+    )
+
+
+COMMON: dict[str, Any] = {"quick": QUICK, "full": FULL, "precision": PRECISION, "open": OPEN}
+VIDEO: dict[str, Any] = {"plots": VIDEO_PLOTS} | COMMON
+SCHEDULERS = (("FGVC", "fgvc"), ("FIFO", "fcfs"))
+MIXES = {"20:80": 0.2, "50:50": 0.5, "80:20": 0.8, "90:10": 0.9}
+
+
+def fifo_against_fgvc(id_: str, title: str, paper: str, **how: Any) -> Experiment:
+    return Experiment(
+        id=id_, title=title, paper=paper, **VIDEO,
+        points=tuple(
+            Point(name, load, router(0.8, load, scheduler, **how), quick=load in (0.8, 0.96))
+            for name, scheduler in SCHEDULERS
+            for load in LOADS
+        ),
+        claims=(
+            *jitter_free("FGVC", LOADS),
+            *jitter_free("FIFO", (0.6, 0.7, 0.8)),
+            Below("sd_ms", (0.9, 0.96), "FGVC", "FIFO"),
+            Above("interval_ms", (0.96,), "FIFO", INTERVAL_HIGH),
+        ),
+    )  # fmt: skip
+
+
+def mixed(**how: Any) -> tuple[Point, ...]:
+    return tuple(
+        Point(name, load, router(mix, load, **how),
+              quick=name in ("20:80", "90:10") and load in (0.6, 0.8, 0.96))
+        for name, mix in MIXES.items()
+        for load in LOADS
+    )  # fmt: skip
+
+
+def mixed_claims() -> tuple[Claim, ...]:
+    low = (0.6, 0.7, 0.8)
+    return (
+        *(claim for name in MIXES for claim in jitter_free(name, low)),
+        *(claim for name in ("20:80", "50:50") for claim in jitter_free(name, LOADS)),
+        Below("sd_ms", (0.96,), "20:80", "90:10"),
+    )
+
+
+FIG5 = fifo_against_fgvc(
+    "mw.fig5", "FIFO against Fine-Grained VirtualClock, 80:20",
+    "FIFO jitters beyond 0.8 load; FGVC is jitter-free to 0.96.",
+)  # fmt: skip
+FIG6 = Experiment(
+    id="mw.fig6", title="CBR against VBR, all real time", **VIDEO,
+    paper="CBR is slightly better than VBR, otherwise alike.",
+    points=tuple(
+        Point(name, load, router(1.0, load, streams=name.lower()), quick=load in (0.6, 0.9))
+        for name in ("VBR", "CBR")
+        for load in LOADS
+    ),
+    claims=(
+        *jitter_free("CBR", (0.6, 0.7, 0.8)),
+        *jitter_free("VBR", (0.6, 0.7, 0.8)),
+        Below("sd_ms", (0.6, 0.7, 0.8, 0.9), "CBR", "VBR"),
+        Alike("interval_ms", (0.6, 0.7, 0.8, 0.9), "CBR", "VBR", 0.01),
+    ),
+)  # fmt: skip
+FIG7 = Experiment(
+    id="mw.fig7", title="Mixed traffic: frame intervals", points=mixed(), **VIDEO,
+    paper="No jitter to 0.80 whatever the mix; beyond, only where real time dominates.",
+    claims=mixed_claims(),
+)  # fmt: skip
+T5_ROWS = {
+    "20:80": (6.3, 9.0, 16.2, 36.9, 43.6), "50:50": (7.7, 11.4, 25.5, 56.1, 64.6),
+    "80:20": (10.3, 15.8, 39.7, 106.9), "90:10": (11.9, 19.3, 106.2),
+}  # fmt: skip
+T5 = Experiment(
+    id="mw.t5", title="Mixed traffic: latency of best effort", points=mixed(), **COMMON,
+    paper="Best-effort latency grows with load and with the share of real time; beyond 0.9 at "
+    "80:20 and 0.8 at 90:10 it is saturated.",
+    plots=(BEST_EFFORT_PLOT, Plot("best_effort_accepted", "best effort: delivered / offered")),
+    numbers={
+        (name, load, "best_effort_network_us"): value
+        for name, row in T5_ROWS.items()
+        for load, value in zip(LOADS, row)
+    },
+    claims=(
+        *(Rising("best_effort_network_us", LOADS[: len(row)], name)
+          for name, row in T5_ROWS.items()),
+        *(Below("best_effort_network_us", (0.6, 0.7, 0.8), a, b)
+          for a, b in (("20:80", "50:50"), ("50:50", "80:20"), ("80:20", "90:10"))),
+        Within("best_effort_accepted", (0.96,), "80:20", 0, 0.97),
+        Within("best_effort_accepted", (0.9, 0.96), "90:10", 0, 0.97),
+    ),
+)  # fmt: skip
+SIZES = (2, 5, 10, 20, 40, 80)
+FIG9 = Experiment(
+    id="mw.fig9", title="Message size, all real time", x_label="flits a message", **VIDEO,
+    paper="Message size has little effect unless very small (header overhead).",
+    points=tuple(
+        Point(f"load {load:g}", size, router(1.0, load, message_flits=size),
+              quick=size in (2, 20, 80) and load == 0.8)
+        for load in (0.64, 0.8)
+        for size in SIZES
+    ),
+    claims=(
+        *jitter_free("load 0.64", (20, 40, 80)),
+        *jitter_free("load 0.8", (20, 40, 80)),
+        Rising("sd_ms", (20, 2), "load 0.8"),
+        Rising("interval_ms", (20, 2), "load 0.8"),
+    ),
+)  # fmt: skip
+FIG11 = fifo_against_fgvc(
+    "mw.fig11", "FIFO against FGVC, MPEG-2, 80:20",
+    "As with synthetic VBR: FIFO jitters beyond 0.8, FGVC is jitter-free to 0.96.",
+    fast=True, streams="mpeg2",
+)  # fmt: skip
+FIG12 = Experiment(
+    id="mw.fig12", title="Mixed traffic, MPEG-2", points=mixed(fast=True, streams="mpeg2"),
+    paper="As with synthetic VBR: no jitter to 0.80 whatever the mix.", claims=mixed_claims(),
+    **VIDEO,
+)  # fmt: skip
+
+FAT_MESH = {"topology": "fat_mesh:2x2", "nodes_per_router": 4, "routing": "dor_by_load"}
+FAT_LOADS = (0.7, 0.8, 0.9)
+FIG13 = Experiment(
+    id="mw.fig13", title="A 2×2 fat mesh of 8-port routers, two links between neighbours",
+    paper="Good to 0.9 with 40 and 60 % real time, degrades at 0.9 with 80 %; below one switch.",
+    plots=(*VIDEO_PLOTS, BEST_EFFORT_PLOT), **COMMON,
+    points=(
+        *(Point(name, load, router(mix, load, network=FAT_MESH), quick=load == 0.9)
+          for name, mix in (("40:60", 0.4), ("60:40", 0.6), ("80:20", 0.8))
+          for load in FAT_LOADS),
+        *(Point("one switch 80:20", load, router(0.8, load), quick=load == 0.9)
+          for load in FAT_LOADS),
+    ),
+    claims=(
+        *jitter_free("40:60", FAT_LOADS),
+        *jitter_free("60:40", FAT_LOADS),
+        Below("sd_ms", (0.9,), "60:40", "80:20"),
+        Above("sd_ms", (0.9,), "80:20", JITTER_SD_MS),
+        Below("sd_ms", (0.9,), "one switch 80:20", "80:20"),
+        Rising("best_effort_network_us", FAT_LOADS, "60:40"),
+        Below("best_effort_network_us", (0.7, 0.8), "40:60", "80:20"),
+    ),
+)  # fmt: skip
+
+
+def missing(id_: str, title: str, paper: str, what: str) -> Experiment:
+    return Experiment(id=id_, title=title, paper=paper, missing=what)
+
+
+EXPERIMENTS = (
+    missing("mw.t2", "VirtualClock against Fair Queueing", "Both are alike at 60, 70, 80 %.",
+            "Fair Queueing in the engine"),
+    FIG5, FIG6, FIG7, T5,
+    missing("mw.fig8", "Lanes and crossbar", "16 lanes are better than 8, 8 than 4 (multiplexed); "
+            "4 with a full crossbar beat 8 multiplexed and come near 16.", "the full crossbar"),
+    FIG9,
+    missing("mw.fig10", "MediaWorm against pipelined circuit switching",
+            "MediaWorm is jitter-free to 0.7, PCS to 0.8.", "the PCS router"),
+    missing("mw.t6", "Connections of pipelined circuit switching",
+            "Attempted, established and dropped connections at eight loads.", "the PCS router"),
+    FIG11, FIG12, FIG13,
+)  # fmt: skip

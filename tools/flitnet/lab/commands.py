@@ -1,0 +1,77 @@
+"""`flitnet lab ...`: list, run, report."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import List, Optional
+
+import typer
+
+from tools.flitnet import build, paths
+
+app = typer.Typer(
+    help="Reproduces the papers: every table and figure is one named experiment.",
+    no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+PROGRAM = "flitnet-point"
+
+
+def store_dir() -> Path:
+    override = os.environ.get("FLITNET_LAB")
+    return Path(override).resolve() if override else paths.ROOT / "build" / "lab"
+
+
+@app.command("list")
+def list_() -> None:
+    """Every result of the papers by its id, and what is missing for those that cannot run yet."""
+    from tools.flitnet.lab.catalog import ALL
+
+    for one in ALL.values():
+        state = f"not built: {one.missing}" if one.missing else one.title
+        print(f"{one.id:10} {state}")
+
+
+@app.command("run")
+def run(
+    ids: List[str] = typer.Argument(..., metavar="ID...", help="mw.fig5, a paper (mw), or all."),
+    quick: bool = typer.Option(False, "--quick", help="Few points, short runs."),
+    workers: int = typer.Option(0, min=0, help="Runs at a time; 0: as many as cores."),
+    scheduler: Optional[str] = typer.Option(
+        None, metavar="ADDRESS", help="An existing Dask scheduler, tcp://host:port."
+    ),
+    json_file: Optional[Path] = typer.Option(None, "--json", metavar="FILE"),
+) -> None:
+    """Simulates what is not there yet, judges it, prints the verdicts."""
+    from tools.flitnet.lab import catalog, environment
+
+    chosen = catalog.choose(ids)
+    environment.enter()
+    build.ready((PROGRAM,))
+    from tools.flitnet.lab import driver
+
+    count = workers or len(os.sched_getaffinity(0))
+    verdicts = driver.run(chosen, quick, store_dir(), count, scheduler)
+    if json_file:
+        json_file.write_text(json.dumps({"results": verdicts}, indent=1, ensure_ascii=False))
+
+
+@app.command("report")
+def report(
+    quick: bool = typer.Option(False, "--quick", help="Of the quick runs."),
+    directory: Path = typer.Option(
+        paths.ROOT / "docs" / "results", "--dir", metavar="DIR", help="Where it is written."
+    ),
+) -> None:
+    """One HTML and one Markdown page of every id: paper beside ours, plots, verdict."""
+    from tools.flitnet.lab import catalog, environment
+
+    environment.enter()
+    from tools.flitnet.lab import report as report_module
+    from tools.flitnet.lab.store import Store
+
+    page = report_module.write(list(catalog.ALL.values()), Store(store_dir()), quick, directory)
+    print(page, file=sys.stderr)

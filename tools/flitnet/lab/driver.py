@@ -1,0 +1,63 @@
+"""A sweep from the command line: progress while it runs, Parquet and verdicts at the end."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from tools.flitnet.lab.experiment import Experiment
+from tools.flitnet.lab.report import entry, ours
+from tools.flitnet.lab.store import Store, rows, write_parquet
+from tools.flitnet.lab.sweep import cluster, sweep
+
+
+@contextmanager
+def progress() -> Iterator[Callable[[int, int], None]]:
+    """A bar on a terminal; elsewhere a line every tenth of the way."""
+    if not sys.stderr.isatty():
+        yield _tenths()
+        return
+    columns = (TextColumn("simulating"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True)) as bar:
+        task = bar.add_task("runs", total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+def _tenths() -> Callable[[int, int], None]:
+    last = 0
+
+    def tell(done: int, total: int) -> None:
+        nonlocal last
+        tenth = done * 10 // total
+        if tenth > last:
+            print(f"flitnet: {done} of {total} runs", file=sys.stderr, flush=True)
+        last = max(last, tenth)
+
+    return tell
+
+
+def run(
+    chosen: Sequence[Experiment], quick: bool, directory: Path, workers: int, scheduler: str | None
+) -> list[dict]:
+    store = Store(directory)
+    built = [experiment for experiment in chosen if not experiment.missing]
+    with cluster(workers, scheduler) as client, progress() as tell:
+        outputs = sweep(built, quick, store, client, tell)
+    for experiment in built:
+        write_parquet(store.parquet(experiment.id, quick), rows(experiment, outputs[experiment.id]))
+    verdicts = []
+    for experiment in chosen:
+        one = entry(experiment, store, quick)
+        print(f"{experiment.id:10} {one.verdict.word:11} {experiment.paper}")
+        for check in one.verdict.checks:
+            print(f"           {'+' if check.holds else '-'} {check.text}")
+        verdicts.append(
+            {"id": experiment.id, "verdict": one.verdict.word, "paper": experiment.paper,
+             "ours": ours(one), "note": one.verdict.note}
+        )  # fmt: skip
+    return verdicts

@@ -1,0 +1,116 @@
+"""An experiment is data: points to simulate, what to draw, what the paper says, how to judge."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tools.flitnet.lab.claims import Check, Claim, Table
+
+Tables = Mapping[str, Mapping[str, Any]]  # sections of a point: network, qos, workload, run ...
+SEEDS = (1, 2, 3, 4, 5)
+
+
+@dataclass(frozen=True)
+class Point:
+    """One place of one curve. `config` is complete but for the seed and the length."""
+
+    series: str
+    x: float
+    config: Tables
+    quick: bool = True  # part of --quick
+
+
+@dataclass(frozen=True)
+class Length:
+    """How long a run is: batches at first, and at most when precision asks for more."""
+
+    batches: int
+    most: int
+
+
+@dataclass(frozen=True)
+class Plot:
+    measure: str
+    label: str
+    log: bool = False
+
+
+@dataclass(frozen=True)
+class Experiment:
+    id: str
+    title: str
+    paper: str  # what it says, in a sentence
+    x_label: str = "load"
+    points: tuple[Point, ...] = ()
+    plots: tuple[Plot, ...] = ()
+    claims: tuple[Claim, ...] = ()
+    # The paper's numbers, by series, x and measure.
+    numbers: Mapping[tuple[str, float, str], float] = field(default_factory=dict)
+    ratio_most: float = 0.0  # numbers: largest factor between ours and the paper's; 0: not judged
+    quick: Length = Length(8, 8)
+    full: Length = Length(16, 64)
+    # Precision at which a run is long enough: of these measures, relative and absolute half width.
+    precision: Mapping[str, float] = field(default_factory=dict)
+    relative: float = 0.05
+    missing: str = ""  # what has to be built first; then there are no points
+    open: str = ""  # what the paper leaves open here, and what was chosen
+
+    def chosen(self, quick: bool) -> tuple[Point, ...]:
+        return tuple(p for p in self.points if p.quick or not quick)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    word: str  # reproduced, differs, not built, not run
+    checks: tuple[Check, ...] = ()
+    note: str = ""
+
+
+def judge(experiment: Experiment, table: Table) -> Verdict:
+    """Holds every claim, point by point, against the results that there are."""
+    if experiment.missing:
+        return Verdict("not built", note=experiment.missing)
+    if not table:
+        return Verdict("not run")
+    seeds = min(value.count for value in table.values())
+    checks = [claim.check(table) for claim in _asked(experiment, table)]
+    if experiment.ratio_most:
+        checks.append(ratio_check(experiment, table))
+    if seeds < len(SEEDS):
+        return Verdict("differs", tuple(checks), f"only {seeds} seeds: nothing is decided")
+    holds = bool(checks) and all(check.holds for check in checks)
+    note = "" if holds else "; ".join(c.text for c in checks if not c.holds)
+    return Verdict("reproduced" if holds else "differs", tuple(checks), note)
+
+
+def _asked(experiment: Experiment, table: Table) -> list[Claim]:
+    """Claims at the places that were run: what --quick leaves out is not asked for."""
+    ran = {(series, x) for series, x, _ in table}
+    left_out = {(p.series, p.x) for p in experiment.points if not p.quick} - ran
+    asked = []
+    for claim in experiment.claims:
+        names = claim.series_names()
+        places = tuple(x for x in claim.at if not any((name, x) in left_out for name in names))
+        if len(places) >= claim.places_least:
+            asked.append(type(claim)(**{**vars(claim), "at": places}))
+    return asked
+
+
+def ratios(experiment: Experiment, table: Table) -> dict[tuple[str, float, str], float]:
+    """Ours over the paper's, where both are."""
+    found = {}
+    for key, theirs in experiment.numbers.items():
+        if key in table and theirs:
+            found[key] = table[key].mean / theirs
+    return found
+
+
+def ratio_check(experiment: Experiment, table: Table) -> Check:
+    found = ratios(experiment, table)
+    most = experiment.ratio_most
+    outside = {k: r for k, r in found.items() if not 1 / most <= r <= most}
+    worst = ", ".join(f"{s} at {x:g}: {r:.2f}×" for (s, x, _), r in sorted(outside.items()))
+    text = f"{len(found) - len(outside)} of {len(found)} numbers within {most:g}×"
+    return Check(bool(found) and not outside, f"{text}{'; outside: ' + worst if worst else ''}")

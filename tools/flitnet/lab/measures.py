@@ -1,0 +1,83 @@
+"""From the batches that `flitnet-point` prints to the papers' measures of one run.
+
+Latencies in microseconds, intervals in milliseconds, loads in flits a cycle and node, power in
+watts. A measure without a sample (no frame came) is nan.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from tools.flitnet.lab.statistics import warm_up
+
+CLASSES = ("control", "real_time", "best_effort")
+NAN = math.nan
+
+
+def _sum(output: dict[str, Any], key: str, cut: int) -> float:
+    return math.fsum(output[key][cut:])
+
+
+def _ratio(a: float, b: float) -> float:
+    return a / b if b else NAN
+
+
+def _latency_series(output: dict[str, Any]) -> list[float]:
+    """Mean time in the network of all messages, a value for each batch that has any."""
+    cycles = [math.fsum(c) for c in zip(*(output[f"{c}_network_cycles"] for c in CLASSES))]
+    counts = [math.fsum(c) for c in zip(*(output[f"{c}_messages"] for c in CLASSES))]
+    return [_ratio(a, b) if b else 0.0 for a, b in zip(cycles, counts)]
+
+
+def cut_of(output: dict[str, Any]) -> tuple[int, bool]:
+    """The warm-up in batches: the longer of that of latency and that of frames."""
+    cut, steady = warm_up(_latency_series(output))
+    frames = output["frames"]
+    if any(frames):
+        # Frame intervals need two frames of every stream: what comes before is no sample.
+        full = max(frames)
+        first = next(i for i, count in enumerate(frames) if count > full / 2)
+        cut = max(cut, min(first, len(frames) - 1))
+    return cut, steady
+
+
+def measures(output: dict[str, Any], frame_ms: float = 1000 / 30) -> dict[str, float]:
+    cut, steady = cut_of(output)
+    batches = len(output["frames"]) - cut
+    cycles = batches * output["batch_cycles"]
+    node_cycles = cycles * output["nodes"]
+    cycle_us = output["cycle_ps"] / 1e6
+    found: dict[str, float] = {"warm_up_batches": cut, "steady": float(steady)}
+    for name in CLASSES:
+        messages = _sum(output, f"{name}_messages", cut)
+        network = _sum(output, f"{name}_network_cycles", cut) * cycle_us
+        queue = _sum(output, f"{name}_queue_cycles", cut) * cycle_us
+        flits = _sum(output, f"{name}_flits", cut)
+        offered = _sum(output, f"{name}_offered_flits", cut)
+        found[f"{name}_network_us"] = _ratio(network, messages)
+        found[f"{name}_queue_us"] = _ratio(queue, messages)
+        found[f"{name}_message_us"] = _ratio(network + queue, messages)
+        found[f"{name}_load"] = flits / node_cycles
+        found[f"{name}_offered"] = offered / node_cycles
+        found[f"{name}_accepted"] = _ratio(flits, offered)
+    found |= _frames(output, cut, frame_ms)
+    found["load"] = math.fsum(found[f"{name}_load"] for name in CLASSES)
+    found["power_w"] = _sum(output, "energy_pj", cut) / (cycles * output["cycle_ps"])
+    return found
+
+
+def _frames(output: dict[str, Any], cut: int, frame_ms: float) -> dict[str, float]:
+    intervals = _sum(output, "intervals", cut)
+    mean = _ratio(_sum(output, "deviation_ms", cut), intervals)
+    square = _ratio(_sum(output, "deviation_sq", cut), intervals)
+    missed = _sum(output, "missed", cut)
+    return {
+        "interval_ms": frame_ms + mean,
+        "sd_ms": math.sqrt(max(0.0, square - mean * mean)) if intervals else NAN,
+        "dmp": _ratio(missed, _sum(output, "frames", cut)),
+        "dmt_ms": _ratio(_sum(output, "late_ms", cut), missed) if missed else 0.0,
+        "frames": _sum(output, "frames", cut),
+    }
+
+

@@ -1,0 +1,174 @@
+"""The report: one page in HTML, one in Markdown, summary.json; from the Parquet files."""
+
+from __future__ import annotations
+
+import html
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tools.flitnet.lab.claims import shown
+from tools.flitnet.lab.experiment import Experiment, Verdict, judge, ratios
+from tools.flitnet.lab.figures import draw
+from tools.flitnet.lab.store import Store, estimates, read_parquet
+
+WORDS = ("reproduced", "differs", "not run", "not built")
+STYLE = (
+    "body{font:14px sans-serif;max-width:70em;margin:2em auto;padding:0 1em}"
+    "table{border-collapse:collapse}td,th{border:1px solid #bbb;padding:2px 6px;text-align:left}"
+    ".reproduced{color:#060}.differs{color:#a00}img{max-width:32em}"
+)
+
+
+@dataclass
+class Entry:
+    experiment: Experiment
+    table: dict
+    verdict: Verdict
+    version: str
+    pictures: list[str]
+
+
+def entry(experiment: Experiment, store: Store, quick: bool) -> Entry:
+    path = store.parquet(experiment.id, quick)
+    rows = read_parquet(path) if path.exists() and not experiment.missing else []
+    table = estimates(rows)
+    version = rows[0]["version"] if rows else ""
+    return Entry(experiment, table, judge(experiment, table), version, [])
+
+
+def ours(one: Entry) -> str:
+    """What we found, in a few figures: every plotted measure at its first and last place."""
+    parts = []
+    for plot in one.experiment.plots:
+        for series in dict.fromkeys(point.series for point in one.experiment.points):
+            places = sorted(x for s, x, m in one.table if s == series and m == plot.measure)
+            values = [f"{x:g}: {shown(one.table[series, x, plot.measure])}" for x in places]
+            if values:
+                parts.append(f"{plot.measure} {series} {', '.join(values)}")
+    return "; ".join(parts)
+
+
+def write(experiments: Sequence[Experiment], store: Store, quick: bool, directory: Path) -> Path:
+    directory.mkdir(parents=True, exist_ok=True)
+    entries = [entry(experiment, store, quick) for experiment in experiments]
+    for one in entries:
+        if one.table:
+            one.pictures = draw(one.experiment, one.table, directory)
+    results = [
+        {"id": one.experiment.id, "verdict": one.verdict.word, "paper": one.experiment.paper,
+         "ours": ours(one), "note": one.verdict.note}
+        for one in entries
+    ]  # fmt: skip
+    summary = json.dumps({"results": results}, indent=1, ensure_ascii=False)
+    (directory / "summary.json").write_text(summary + "\n")
+    (directory / "README.md").write_text(markdown(entries, quick))
+    page = directory / "index.html"
+    page.write_text(as_html(entries, quick))
+    return page
+
+
+def heading(entries: Sequence[Entry], quick: bool) -> str:
+    counts = {word: sum(e.verdict.word == word for e in entries) for word in WORDS}
+    said = ", ".join(f"{count} {word}" for word, count in counts.items() if count)
+    kind = "quick runs: few points, short" if quick else "full runs"
+    return f"{len(entries)} results of the papers: {said} ({kind})."
+
+
+def number_rows(one: Entry) -> list[tuple[str, ...]]:
+    """Series, place, measure, paper, ours, ratio: tables point by point."""
+    found = ratios(one.experiment, one.table)
+    rows = []
+    for (series, x, measure), theirs in one.experiment.numbers.items():
+        key = (series, x, measure)
+        if key in found:
+            rows.append((series, f"{x:g}", measure, f"{theirs:g}", shown(one.table[key]),
+                         f"{found[key]:.2f}"))  # fmt: skip
+    return rows
+
+
+def value_rows(one: Entry) -> list[tuple[str, ...]]:
+    measures = [plot.measure for plot in one.experiment.plots]
+    places = list(dict.fromkeys((point.series, point.x) for point in one.experiment.points))
+    rows = []
+    for series, x in places:
+        if any((series, x, m) in one.table for m in measures):
+            values = [shown(one.table[series, x, m]) for m in measures]
+            rows.append((series, f"{x:g}", *values))
+    return rows
+
+
+NUMBER_HEAD = ("series", "at", "measure", "paper", "ours", "ours / paper")
+
+
+def _md_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = ["| " + " | ".join(row) + " |" for row in (head, ["---"] * len(head), *rows)]
+    return "\n".join(lines) + "\n\n"
+
+
+def markdown(entries: Sequence[Entry], quick: bool) -> str:
+    text = f"# Results\n\n{heading(entries, quick)}\n\n"
+    text += _md_table(("id", "verdict", "paper"), [
+        (f"[{e.experiment.id}](#{e.experiment.id.replace('.', '')})", e.verdict.word,
+         e.experiment.paper) for e in entries
+    ])  # fmt: skip
+    for one in entries:
+        e = one.experiment
+        text += f"## {e.id}\n\n{e.title}. **{one.verdict.word}**\n\nPaper: {e.paper}\n\n"
+        if one.verdict.note and not one.verdict.checks:
+            text += f"{one.verdict.note}\n\n"
+        text += "".join(f"- {'✓' if c.holds else '✗'} {c.text}\n" for c in one.verdict.checks)
+        text += "\n" if one.verdict.checks else ""
+        if rows := number_rows(one):
+            text += _md_table(NUMBER_HEAD, rows)
+        if rows := value_rows(one):
+            text += _md_table(("series", e.x_label, *(p.measure for p in e.plots)), rows)
+        text += "".join(f"![{name}]({name})\n" for name in one.pictures)
+        if one.version:
+            text += f"\nSimulator {one.version}.\n\n"
+        if e.open and one.table:
+            text += f"Left open by the paper: {e.open}\n\n"
+    return text
+
+
+def _html_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    def line(cells: Sequence[str], tag: str) -> str:
+        return "<tr>" + "".join(f"<{tag}>{html.escape(c)}</{tag}>" for c in cells) + "</tr>\n"
+
+    return "<table>" + line(head, "th") + "".join(line(r, "td") for r in rows) + "</table>\n"
+
+
+def as_html(entries: Sequence[Entry], quick: bool) -> str:
+    text = (
+        f"<!doctype html><meta charset=utf-8><title>flitnet results</title>"
+        f"<style>{STYLE}</style><h1>Results</h1><p>{heading(entries, quick)}</p>\n<table>"
+    )
+    for one in entries:
+        e, word = one.experiment, one.verdict.word
+        text += (f"<tr><td><a href='#{e.id}'>{e.id}</a><td class='{word}'>{word}"
+                 f"<td>{html.escape(e.paper)}</tr>\n")  # fmt: skip
+    text += "</table>\n"
+    for one in entries:
+        text += _html_entry(one)
+    return text
+
+
+def _html_entry(one: Entry) -> str:
+    e, word = one.experiment, one.verdict.word
+    text = f"<h2 id='{e.id}'>{e.id}: {html.escape(e.title)}</h2><p class='{word}'>{word}</p>"
+    text += f"<p>Paper: {html.escape(e.paper)}</p>\n"
+    if one.verdict.note and not one.verdict.checks:
+        text += f"<p>{html.escape(one.verdict.note)}</p>\n"
+    checks = "".join(
+        f"<li>{'✓' if c.holds else '✗'} {html.escape(c.text)}</li>" for c in one.verdict.checks
+    )
+    text += f"<ul>{checks}</ul>\n" if checks else ""
+    text += "".join(f"<img src='{name}' alt='{name}'>\n" for name in one.pictures)
+    if rows := number_rows(one):
+        text += _html_table(NUMBER_HEAD, rows)
+    if rows := value_rows(one):
+        text += _html_table(("series", e.x_label, *(p.measure for p in e.plots)), rows)
+    if e.open and one.table:
+        text += f"<p>Left open by the paper: {html.escape(e.open)}</p>\n"
+    return text

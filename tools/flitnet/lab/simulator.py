@@ -1,0 +1,70 @@
+"""Runs one point: tables become TOML, `flitnet-point` runs it, its line of JSON comes back."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import subprocess
+from collections.abc import Mapping
+from typing import Any
+
+from tools.flitnet import paths
+from tools.flitnet.errors import FlitnetError
+
+TIMEOUT_S = 3600
+
+
+def to_toml(tables: Mapping[str, Mapping[str, Any]]) -> str:
+    """Flat tables of scalars and lists of them; JSON's spelling of these is TOML's."""
+    lines = []
+    for section in sorted(tables):
+        lines.append(f"[{section}]")
+        for key in sorted(tables[section]):
+            lines.append(f"{key} = {json.dumps(tables[section][key])}")
+    return "\n".join(lines) + "\n"
+
+
+def run_text(toml: str) -> dict[str, Any]:
+    program = paths.program("flitnet-point")
+    done = subprocess.run(
+        [str(program)], input=toml, capture_output=True, text=True, timeout=TIMEOUT_S
+    )
+    if done.returncode != 0:
+        raise FlitnetError(done.stderr.strip() or f"{program.name}: exit code {done.returncode}")
+    return json.loads(done.stdout)
+
+
+# What a result depends on; a change elsewhere leaves results valid.
+SOURCES = (
+    "emu/base", "emu/config", "emu/energy", "emu/lane", "emu/packet", "emu/wire", "hca/abi",
+    "hca/host", "hca/wire", "fabric/admit", "fabric/daemon/arbitration.cc",
+    "fabric/daemon/power.cc", "fabric/daemon/spec.cc", "fabric/link", "fabric/route",
+    "fabric/router", "fabric/topo", "tools/replay/deadline.h", "tools/sim",
+)  # fmt: skip
+
+
+@functools.cache
+def version() -> str:
+    """Names what computed a result: a hash of the simulator's sources."""
+    digest = hashlib.sha256()
+    for place in SOURCES:
+        root = paths.ROOT / place
+        files = [root] if root.is_file() else sorted(root.rglob("*"))
+        for file in files:
+            if file.suffix in (".h", ".cc", ".inc", ".json"):
+                digest.update(str(file.relative_to(paths.ROOT)).encode() + b"\0")
+                digest.update(file.read_bytes() + b"\0")
+    return digest.hexdigest()[:12]
+
+
+def complete(config: Mapping[str, Mapping[str, Any]], seed: int, batches: int) -> dict[str, Any]:
+    tables = {name: dict(table) for name, table in config.items()}
+    tables.setdefault("run", {}).update(seed=seed, batches=batches)
+    return tables
+
+
+def key_of(tables: Mapping[str, Mapping[str, Any]]) -> str:
+    """Names a run by what it is: equal keys are equal results."""
+    text = version() + "\n" + to_toml(tables)
+    return hashlib.sha256(text.encode()).hexdigest()[:32]

@@ -1,0 +1,105 @@
+"""Where results are kept: a file a run, so that nothing is computed twice; Parquet a result.
+
+Runs are named by a hash of everything that decides them (configuration, seed, length, version).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tools.flitnet.lab.experiment import Experiment, Point
+from tools.flitnet.lab.measures import measures
+from tools.flitnet.lab.simulator import complete, key_of, to_toml, version
+from tools.flitnet.lab.statistics import Estimate, estimate
+
+
+@dataclass(frozen=True)
+class Run:
+    point: Point
+    seed: int
+    batches: int
+
+    @property
+    def tables(self) -> dict[str, Any]:
+        return complete(self.point.config, self.seed, self.batches)
+
+    @property
+    def toml(self) -> str:
+        return to_toml(self.tables)
+
+    @property
+    def key(self) -> str:
+        return key_of(self.tables)
+
+
+class Store:
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.runs = directory / "runs"
+        self.runs.mkdir(parents=True, exist_ok=True)
+
+    def get(self, key: str) -> dict[str, Any] | None:
+        path = self.runs / f"{key}.json"
+        return json.loads(path.read_text()) if path.exists() else None
+
+    def put(self, key: str, output: dict[str, Any]) -> None:
+        """All or nothing: a kill leaves no half-written result."""
+        path = self.runs / f"{key}.json"
+        part = path.with_suffix(f".{os.getpid()}.part")
+        part.write_text(json.dumps(output))
+        part.replace(path)
+
+    def parquet(self, experiment_id: str, quick: bool) -> Path:
+        return self.directory / f"{experiment_id}{'.quick' if quick else ''}.parquet"
+
+
+def frame_ms(run: Run) -> float:
+    return run.tables.get("workload", {}).get("frame_ms", 1000 / 30)
+
+
+def rows(experiment: Experiment, done: Sequence[tuple[Run, dict[str, Any]]]) -> list[dict]:
+    """A row a run, ordered by curve, place and seed."""
+    found = []
+    for run, output in done:
+        row = {
+            "id": experiment.id, "series": run.point.series, "x": float(run.point.x),
+            "seed": run.seed, "batches": run.batches, "version": version(), "point": run.toml,
+        }  # fmt: skip
+        found.append(row | measures(output, frame_ms(run)))
+    return sorted(found, key=lambda row: (row["series"], row["x"], row["seed"]))
+
+
+FIXED = ("id", "series", "x", "seed", "batches", "version", "point")
+
+
+def write_parquet(path: Path, table_rows: list[dict]) -> None:
+    """The same rows give the same bytes."""
+    import pyarrow
+    import pyarrow.parquet
+
+    names = [*FIXED, *sorted(set(table_rows[0]) - set(FIXED))]
+    columns = {name: [row[name] for row in table_rows] for name in names}
+    part = path.with_suffix(".part")
+    pyarrow.parquet.write_table(pyarrow.table(columns), part, compression="zstd")
+    part.replace(path)
+
+
+def read_parquet(path: Path) -> list[dict]:
+    import pyarrow.parquet
+
+    return pyarrow.parquet.read_table(path).to_pylist()
+
+
+def estimates(table_rows: Sequence[dict]) -> dict[tuple[str, float, str], Estimate]:
+    """Over the seeds of each place."""
+    values: dict[tuple[str, float, str], list[float]] = {}
+    for row in table_rows:
+        for name, value in row.items():
+            if name not in FIXED:
+                values.setdefault((row["series"], row["x"], name), []).append(value)
+    return {key: estimate(found) for key, found in values.items()}

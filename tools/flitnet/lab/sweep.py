@@ -1,0 +1,147 @@
+"""Runs everything that experiments need: on a Dask cluster, nothing twice, longer where imprecise.
+
+The driver asks for five seeds of each point at the first length. When all are there and the
+confidence interval is wider than the experiment wants, it asks for twice the length, up to the
+largest. Simulations are processes of their own, so the local cluster needs threads only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from tools.flitnet.lab.experiment import SEEDS, Experiment, Length, Point
+from tools.flitnet.lab.measures import measures
+from tools.flitnet.lab.simulator import run_text
+from tools.flitnet.lab.statistics import estimate
+from tools.flitnet.lab.store import Run, Store, frame_ms
+
+Outputs = list[tuple[Run, dict[str, Any]]]
+
+
+@contextmanager
+def cluster(workers: int, scheduler: str | None) -> Iterator[Any]:
+    """A Dask client: of an existing scheduler, or of a cluster in this process."""
+    import dask
+    from distributed import Client, LocalCluster
+
+    if scheduler:
+        with Client(scheduler, timeout="10s") as client:
+            yield client
+        return
+    with dask.config.set({"distributed.admin.log-length": 0}):
+        with LocalCluster(
+            n_workers=1, threads_per_worker=workers, processes=False, dashboard_address=None,
+            memory_limit=0, silence_logs=50,
+        ) as local, Client(local) as client:  # fmt: skip
+            yield client
+
+
+@dataclass
+class Place:
+    """One point of one experiment on its way to enough precision."""
+
+    experiment: Experiment
+    point: Point
+    length: Length
+    batches: int
+    outputs: dict[int, dict[str, Any]] = field(default_factory=dict)
+
+    def runs(self) -> list[Run]:
+        return [Run(self.point, seed, self.batches) for seed in SEEDS]
+
+    def next_batches(self) -> int:
+        """0: precise, or as long as it may be."""
+        longer = min(2 * self.batches, self.length.most)
+        if longer == self.batches or self.precise():
+            return 0
+        return longer
+
+    def precise(self) -> bool:
+        runs = {run.seed: run for run in self.runs()}
+        found = [measures(out, frame_ms(runs[seed])) for seed, out in self.outputs.items()]
+        for name, absolute in self.experiment.precision.items():
+            value = estimate([one[name] for one in found])
+            # What never came (a class without traffic) asks for nothing.
+            if value.mean == value.mean and not value.precise(self.experiment.relative, absolute):
+                return False
+        return True
+
+
+def sweep(
+    experiments: Sequence[Experiment],
+    quick: bool,
+    store: Store,
+    client: Any,
+    tell: Callable[[int, int], None] = lambda done, total: None,
+) -> dict[str, Outputs]:
+    """Results of each experiment by id. `tell(done, total)` is called after every run."""
+    return _Sweep(store, client, tell).go(experiments, quick)
+
+
+class _Sweep:
+    def __init__(self, store: Store, client: Any, tell: Callable[[int, int], None]) -> None:
+        from distributed import as_completed
+
+        self.store, self.client, self.tell = store, client, tell
+        self.waiting: dict[str, list[tuple[Place, Run]]] = {}  # by key of the run
+        self.futures = as_completed()
+        self.done = self.total = 0
+
+    def go(self, experiments: Sequence[Experiment], quick: bool) -> dict[str, Outputs]:
+        places = []
+        for experiment in experiments:
+            length = experiment.quick if quick else experiment.full
+            for point in experiment.chosen(quick):
+                places.append(Place(experiment, point, length, length.batches))
+        for place in places:
+            self.ask(place)
+        for future in self.futures:
+            self.arrived(future.key, future.result())
+        found: dict[str, Outputs] = {experiment.id: [] for experiment in experiments}
+        for place in places:
+            for run in place.runs():
+                found[place.experiment.id].append((run, place.outputs[run.seed]))
+        return found
+
+    def ask(self, place: Place) -> None:
+        while True:
+            place.outputs = {}
+            missing = []
+            for run in place.runs():
+                output = self.store.get(run.key)
+                if output is None:
+                    missing.append(run)
+                else:
+                    place.outputs[run.seed] = output
+            self.total += len(missing)
+            for run in missing:
+                self.submit(place, run)
+            if missing:
+                return
+            longer = place.next_batches()
+            if longer == 0:
+                return
+            place.batches = longer
+
+    def submit(self, place: Place, run: Run) -> None:
+        """Equal runs of several experiments are one."""
+        key = run.key
+        others = self.waiting.setdefault(key, [])
+        others.append((place, run))
+        if len(others) == 1:
+            self.futures.add(self.client.submit(run_text, run.toml, key=key))
+
+    def arrived(self, key: str, output: dict[str, Any]) -> None:
+        self.store.put(key, output)
+        for place, run in self.waiting.pop(key):
+            self.done += 1
+            self.tell(self.done, self.total)
+            place.outputs[run.seed] = output
+            if len(place.outputs) == len(SEEDS):
+                longer = place.next_batches()
+                if longer:
+                    place.batches = longer
+                    self.ask(place)
