@@ -22,7 +22,7 @@ Isa best_isa(Isa most);
 #if defined(__x86_64__)
 #define FLITNET_AVX2 [[gnu::target("avx2,bmi,bmi2,lzcnt,popcnt")]]
 #define FLITNET_AVX512 \
-  [[gnu::target("avx2,bmi,bmi2,lzcnt,popcnt,avx512f,avx512bw,avx512dq,avx512vl")]]
+  [[gnu::target("avx2,bmi,bmi2,lzcnt,popcnt,avx512f,avx512bw,avx512cd,avx512dq,avx512vl")]]
 #endif
 
 }  // namespace emu

@@ -51,9 +51,6 @@ inline Lanes8 before_yielding(Lanes8 lanes, Lanes8 yields) {
 // The keys by which every pick of a lane that yields is less urgent than any other.
 inline constexpr std::uint16_t kYieldingKey = kNoStamp - 1;
 
-// Stamps of all lanes of eight ports: [lane][port].
-using StampRows = std::array<std::uint16_t, kLaneSlots>;
-
 inline Lanes8 smaller(Lanes8 a, Lanes8 b) {
 #if defined(__SSE4_1__)
   return reinterpret_cast<Lanes8>(
@@ -62,25 +59,6 @@ inline Lanes8 smaller(Lanes8 a, Lanes8 b) {
   return a < b ? a : b;
 #endif
 }
-inline Lanes8 larger(Lanes8 a, Lanes8 b) {
-#if defined(__SSE4_1__)
-  return reinterpret_cast<Lanes8>(
-      _mm_max_epu16(reinterpret_cast<__m128i>(a), reinterpret_cast<__m128i>(b)));
-#else
-  return a < b ? b : a;
-#endif
-}
-// Sum, or 65535 where it does not fit.
-inline Lanes8 add_saturated(Lanes8 a, Lanes8 b) {
-#if defined(__SSE2__)
-  return reinterpret_cast<Lanes8>(
-      _mm_adds_epu16(reinterpret_cast<__m128i>(a), reinterpret_cast<__m128i>(b)));
-#else
-  const Lanes8 sum = a + b;
-  return sum | reinterpret_cast<Lanes8>(sum < a);
-#endif
-}
-
 inline Picks let_yield(Picks picks, Lanes8 yields) {
   const Lanes8 firm = zero_words(picks.lanes & yields);
   const Lanes8 none = zero_words(picks.lanes);
@@ -88,56 +66,4 @@ inline Picks let_yield(Picks picks, Lanes8 yields) {
   return {(keys & firm) | (spread(kYieldingKey) & ~firm) | none, picks.lanes};
 }
 
-// Of each port the eligible lane with the smallest stamp, the lowest lane of equals.
-template <Isa kIsa>
-inline Picks smallest_stamps(const StampRows& stamps, Lanes8 eligible) {
-  const auto* row = reinterpret_cast<const Lanes8*>(stamps.data());
-  Lanes8 keys = ~kNoLanes8;
-#pragma GCC unroll 16
-  for (unsigned v = 0; v < kVlCount; ++v)
-    keys = smaller(keys, row[v] | zero_words(eligible & kLaneBits.of[v]));
-  Lanes8 lanes = kNoLanes8;
-#pragma GCC unroll 16
-  for (unsigned v = 0; v < kVlCount; ++v)
-    lanes |= reinterpret_cast<Lanes8>(row[v] == keys) & kLaneBits.of[v];
-  return {keys, lowest_lanes(lanes & eligible)};
-}
-
-// Flits arrive on `lanes`: aux <- next_stamp(now, aux, vtick), which is also the stamp at the head
-// of those lanes that are in `fresh`.
-template <Isa kIsa>
-inline void stamp_arrivals(StampRows& aux, StampRows& heads, const StampRows& vticks, Lanes8 lanes,
-                           Lanes8 fresh, std::uint32_t now) {
-  const Lanes8 now8 = spread(now);
-  const Lanes8 limit = spread(now + kStampHorizon);
-  auto* a = reinterpret_cast<Lanes8*>(aux.data());
-  auto* h = reinterpret_cast<Lanes8*>(heads.data());
-  const auto* tick = reinterpret_cast<const Lanes8*>(vticks.data());
-#pragma GCC unroll 16
-  for (unsigned v = 0; v < kVlCount; ++v) {
-    const Lanes8 stamp = smaller(add_saturated(larger(a[v], now8), tick[v]), limit);
-    const Lanes8 others = zero_words(lanes & kLaneBits.of[v]);
-    const Lanes8 behind = zero_words(fresh & kLaneBits.of[v]);
-    a[v] = (a[v] & others) | (stamp & ~others);
-    h[v] = (h[v] & behind) | (stamp & ~behind);
-  }
-}
-
-// stamps <- min(stamps + vticks, limits) on `lanes`.
-template <Isa kIsa>
-inline void advance_stamps(StampRows& stamps, const StampRows& vticks, const StampRows& limits,
-                           Lanes8 lanes) {
-  auto* s = reinterpret_cast<Lanes8*>(stamps.data());
-  const auto* tick = reinterpret_cast<const Lanes8*>(vticks.data());
-  const auto* limit = reinterpret_cast<const Lanes8*>(limits.data());
-#pragma GCC unroll 16
-  for (unsigned v = 0; v < kVlCount; ++v) {
-    const Lanes8 next = smaller(add_saturated(s[v], tick[v]), limit[v]);
-    const Lanes8 others = zero_words(lanes & kLaneBits.of[v]);
-    s[v] = (s[v] & others) | (next & ~others);
-  }
-}
-
 }  // namespace emu
-
-#include "emu/lane/stamp_wide.h"

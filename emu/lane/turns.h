@@ -8,7 +8,8 @@
 #include <array>
 #include <cstdint>
 
-#include "emu/lane/stamps.h"
+#include "emu/lane/bid.h"
+#include "emu/lane/stamp.h"
 
 namespace emu {
 
@@ -20,18 +21,27 @@ inline Lanes8 next_lanes(Lanes8 lanes, Lanes8 above) {
   return lowest_lanes(ahead | (lanes & zero_words(ahead)));
 }
 
+// Lanes of control go strictly before all others.
+inline Picks control_first(Picks picks, Lanes8 eligible, Lanes8 control) {
+  const Lanes8 urgent = lowest_lanes(eligible & control);
+  if (!any(urgent)) [[likely]]
+    return picks;
+  const Lanes8 others = zero_words(urgent);
+  return {picks.keys & others, urgent | (picks.lanes & others)};
+}
+
 // The parts of a scheduler that only stamps need.
 struct Unstamped {
+  static constexpr bool kTakesTurns = true;
   void set_vtick(unsigned, unsigned, Vtick) {}
   void head(unsigned, unsigned, Vtick) {}
-  template <Isa>
-  void arrive(Lanes8, Lanes8, std::uint32_t) {}
-  template <Isa>
-  void come_first(Lanes8, std::uint32_t) {}
-  void leave(unsigned) {}
+  void arrive(BidRows&, Lanes8, std::uint32_t) {}
+  void come_first(BidRows&, Lanes8, std::uint32_t) {}
+  void leave(BidRows&, unsigned) {}
   void front(unsigned, unsigned, Cycle, Cycle, Vtick) {}
   void tails(Lanes8) {}
   void age(std::uint64_t) {}
+  void age(BidRows&, std::uint64_t) {}
 };
 
 class RoundRobin : public Unstamped {
@@ -42,24 +52,20 @@ class RoundRobin : public Unstamped {
   }
   void set_weights(unsigned, const VlWeights&) {}
 
-  template <Isa>
   Picks pick(Lanes8 eligible) const {
     const Lanes8 none = zero_words(eligible);
     return control_first({none | spread(1), next_lanes(eligible, above_)}, eligible, control_);
   }
-  template <Isa kIsa>
+  template <Isa>
   Lanes8 pick_lanes(Lanes8 eligible) const {
-    return pick<kIsa>(eligible).lanes;
+    return pick(eligible).lanes;
   }
   void granted(Lanes8 lanes) {
     const Lanes8 moves = lanes & ~control_;
     const Lanes8 stay = zero_words(moves);
     above_ = (above_ & stay) | (lanes_above(moves) & ~stay);
   }
-  template <Isa>
-  void sent(Lanes8 lanes, Lanes8 /*ended*/, Cycle /*now*/) {
-    granted(lanes);
-  }
+  void sent(Lanes8 lanes, Lanes8 /*ended*/, Cycle /*now*/) { granted(lanes); }
 
  private:
   Lanes8 above_{};
@@ -135,7 +141,6 @@ class TwoLevel : public Unstamped {
     streak_[port] = 0;
   }
 
-  template <Isa>
   Picks pick(Lanes8 eligible) {
     const Lanes8 high = eligible & high_.member();
     const Lanes8 low = eligible & low_.member();
@@ -156,9 +161,9 @@ class TwoLevel : public Unstamped {
                         (no_table & spread(3)) | zero_words(eligible);
     return control_first({keys, lanes}, eligible, control_);
   }
-  template <Isa kIsa>
+  template <Isa>
   Lanes8 pick_lanes(Lanes8 eligible) {
-    return pick<kIsa>(eligible).lanes;
+    return pick(eligible).lanes;
   }
   void granted(Lanes8 lanes) {
     high_.spend(lanes & take_high_, slow_);
@@ -167,10 +172,7 @@ class TwoLevel : public Unstamped {
     const Lanes8 longer = smaller(streak_ + spread(1), spread(kLongStreak));
     streak_ = (streak_ & stay) | (longer & take_high_ & low_waits_ & ~stay);
   }
-  template <Isa>
-  void sent(Lanes8 lanes, Lanes8 /*ended*/, Cycle /*now*/) {
-    granted(lanes);
-  }
+  void sent(Lanes8 lanes, Lanes8 /*ended*/, Cycle /*now*/) { granted(lanes); }
 
  private:
   static constexpr unsigned kLongStreak = 0xfffe;  // longer than any limit, shorter than none

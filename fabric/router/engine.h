@@ -47,7 +47,7 @@ class Engine final : public Network::Impl {
   }
   void age(std::uint64_t moved) override {
     for (auto& router : routers_) {
-      router.scheduler.age(moved);
+      router.scheduler.age(router.state.bids, moved);
       State& r = router.state;
       for (unsigned p = 0; p < emu::kPortsMax; ++p) r.wait_cycles[p] += r.recent_wait[p];
       r.recent_wait = emu::kNoLanes8;

@@ -1,77 +1,117 @@
-// One round of the separable allocator of stage 4: of the proposals for one output port the most
-// urgent wins, ties by this cycle's ranks. Eight inputs and eight outputs at once, without a
-// branch.
+// The separable allocator of stage 4. Rounds: every input port without a grant proposes the most
+// urgent of its lanes that lead to an output port without a grant; of the proposals for one output
+// the most urgent wins, ties by this cycle's ranks. A round ends with every output for which
+// somebody has proposed taken. The loops over ports exist for each instruction set (match_wide.h);
+// results are the same.
 #pragma once
 
+#include "emu/lane/bid.h"
 #include "emu/lane/stamp.h"
 #include "fabric/router/rank.h"
 
 namespace fabric {
 
-struct Matched {
-  emu::Lanes8 won;      // picks that won
-  emu::Lanes8 blocked;  // lanes that lead to an output port that is now taken, if kMore
+// What crosses: at most one flit an input and one an output port.
+struct alignas(32) Crossing {
+  std::array<std::uint32_t, emu::kPortsMax> in_slot;   // [input port], the dummy slot if none
+  std::array<std::uint32_t, emu::kPortsMax> out_slot;  // [input port], the dummy slot if none
+  emu::Lanes8 in;                                      // the same input lanes as bits
+  unsigned ports;                                      // inputs with a grant
 };
 
-#if defined(__SSE4_1__)
-
-inline const __m128i* rank_shuffle(const RankShuffles::Bytes& bytes) {
-  return reinterpret_cast<const __m128i*>(&bytes);
-}
-inline __m128i vector_of(emu::Lanes8 lanes) { return reinterpret_cast<__m128i>(lanes); }
-
-// `from`: [output port] lanes that lead to it. `kMore`: another round may follow.
-template <emu::Isa kIsa, bool kMore>
-inline Matched match(const emu::Picks& picks, const emu::Lanes8* from, emu::Cycle now) {
-  const __m128i into = _mm_load_si128(rank_shuffle(kRankShuffles.into[now % 64]));
-  const __m128i zero = _mm_setzero_si128();
-  const __m128i ranks = _mm_setr_epi16(0, 1, 2, 3, 4, 5, 6, 7);
-  // Ports in the order of their ranks: the first of equal keys is the one that minpos finds.
-  const __m128i keys = _mm_shuffle_epi8(vector_of(picks.keys), into);
-  __m128i won = zero;
-  __m128i taken = zero;
-#pragma GCC unroll 8
-  for (int out = 0; out < emu::kPortsMax; ++out) {
-    const __m128i leading = vector_of(from[out]);
-    const __m128i others = _mm_cmpeq_epi16(_mm_and_si128(vector_of(picks.lanes), leading), zero);
-    const __m128i rest = _mm_shuffle_epi8(others, into);
-    const __m128i best = _mm_minpos_epu16(_mm_or_si128(keys, rest));
-    const __m128i winner = _mm_cmpeq_epi16(_mm_shuffle_epi8(best, _mm_set1_epi16(0x0302)), ranks);
-    won = _mm_or_si128(won, _mm_andnot_si128(rest, winner));
-    if constexpr (kMore) {
-      const __m128i key = _mm_shuffle_epi8(best, _mm_set1_epi16(0x0100));
-      const __m128i nobody = _mm_cmpeq_epi16(key, _mm_set1_epi16(-1));
-      taken = _mm_or_si128(taken, _mm_andnot_si128(nobody, leading));
-    }
+// Input ports, a bit each, whose bid wins the output port that it names. `ports`: those that bid.
+template <emu::Isa kIsa>
+inline unsigned winners(const emu::Bids8& bids, unsigned ports, emu::Cycle now) {
+  const auto& ranks = kPortRanks.of[now % kPortRanks.of.size()];
+  std::array<unsigned, emu::kPortsMax> best;
+  best.fill(~0U);
+  for (unsigned rest = ports; rest != 0; rest &= rest - 1) {
+    const unsigned port = emu::first_bit(rest);
+    const unsigned out = emu::first_bit(bids.of[port] & emu::kBidPorts);
+    best[out] = std::min(
+        best[out], (bids.of[port] >> emu::kStampShift) * emu::kPortsMax + unsigned{ranks[port]});
   }
-  won = _mm_shuffle_epi8(won, _mm_load_si128(rank_shuffle(kRankShuffles.back[now % 64])));
-  return {picks.lanes & reinterpret_cast<emu::Lanes8>(won), reinterpret_cast<emu::Lanes8>(taken)};
-}
-
-#else
-
-template <emu::Isa kIsa, bool kMore>
-inline Matched match(const emu::Picks& picks, const emu::Lanes8* from, emu::Cycle now) {
-  const auto& ranks = kPortRanks.of[now % 64];
-  Matched matched = {emu::kNoLanes8, emu::kNoLanes8};
-  for (int out = 0; out < emu::kPortsMax; ++out) {
-    unsigned best = ~0U;
-    unsigned winner = emu::kPortsMax;
-    for (unsigned port = 0; port < emu::kPortsMax; ++port) {
-      if ((picks.lanes[port] & from[out][port]) == 0) continue;
-      const unsigned proposal = unsigned{picks.keys[port]} * emu::kPortsMax + ranks[port];
-      if (proposal >= best) continue;
-      best = proposal;
-      winner = port;
-    }
-    if (winner == emu::kPortsMax) continue;
-    matched.won[winner] = picks.lanes[winner];
-    matched.blocked |= from[out];
+  unsigned won = 0;
+  for (const unsigned claim : best) {
+    if (claim == ~0U) continue;
+    for (unsigned port = 0; port < emu::kPortsMax; ++port)
+      won |= static_cast<unsigned>(ranks[port] == claim % emu::kPortsMax) << port;
   }
-  return matched;
+  return won;
 }
 
-#endif
+// Who yields and who goes first, if anybody.
+struct Precedence {
+  emu::Lanes8 control{};  // lanes that go strictly before all others
+  emu::Lanes8 yields{};   // lanes that go only where no other can
+};
+
+// The bid of one port for an output port that is not in `taken`.
+inline emu::Bid bid_of(const emu::BidRows& rows, unsigned port, unsigned lanes, unsigned taken,
+                       const Precedence& precedence) {
+  unsigned open = 0;
+  for (unsigned rest = lanes; rest != 0; rest &= rest - 1) {
+    const unsigned slot = emu::lane_slot(port, emu::first_bit(rest));
+    if ((rows.of[slot] & taken) == 0) open |= rest & (0U - rest);
+  }
+  const unsigned yields = precedence.yields[port];
+  if ((open & ~yields) != 0) open &= ~yields;
+  const unsigned urgent = open & precedence.control[port];
+  const emu::Bid bid = emu::smallest_bid(rows, port, urgent != 0 ? urgent & (0U - urgent) : open);
+  if (bid == emu::kNoBid || yields == 0) return urgent != 0 ? bid & 0xffffU : bid;
+  std::uint32_t stamp = urgent != 0 ? 0 : bid >> emu::kStampShift;
+  stamp = (open & yields) != 0 ? emu::kYieldingKey : std::min(stamp, emu::kYieldingKey - 1U);
+  return (bid & 0xffffU) | stamp << emu::kStampShift;
+}
+
+inline Crossing crossing_of(const emu::Bids8& bids, unsigned ports) {
+  Crossing crossing;
+  crossing.in_slot.fill(emu::kDummySlot);
+  crossing.out_slot.fill(emu::kDummySlot);
+  crossing.in = emu::kNoLanes8;
+  crossing.ports = ports;
+  for (unsigned rest = ports; rest != 0; rest &= rest - 1) {
+    const unsigned port = emu::first_bit(rest);
+    const unsigned lane = emu::lane_of_bid(bids.of[port]);
+    crossing.in_slot[port] = emu::lane_slot(port, lane);
+    crossing.out_slot[port] = emu::out_slot_of_bid(bids.of[port]);
+    crossing.in[port] = static_cast<std::uint16_t>(1U << lane);
+  }
+  return crossing;
+}
+
+// All rounds for schedulers whose urgency is in the bids.
+inline Crossing allocate_in_order(const emu::BidRows& rows, emu::Lanes8 eligible, int rounds,
+                                  const Precedence& precedence, emu::Cycle now) {
+  emu::Bids8 granted;
+  unsigned won = 0;
+  unsigned taken = 0;
+  for (int round = 0; round < rounds; ++round) {
+    emu::Bids8 bids;
+    unsigned ports = 0;
+    unsigned wanted = 0;
+    for (unsigned rest = emu::ports_of(eligible) & ~won; rest != 0; rest &= rest - 1) {
+      const unsigned port = emu::first_bit(rest);
+      bids.of[port] = bid_of(rows, port, eligible[port], taken, precedence);
+      if (bids.of[port] == emu::kNoBid) continue;
+      ports |= 1U << port;
+      wanted |= bids.of[port] & emu::kBidPorts;
+    }
+    if (ports == 0) break;
+    const unsigned winning = winners<emu::Isa::base>(bids, ports, now);
+    for (unsigned rest = winning; rest != 0; rest &= rest - 1)
+      granted.of[emu::first_bit(rest)] = bids.of[emu::first_bit(rest)];
+    won |= winning;
+    taken |= wanted;
+  }
+  return crossing_of(granted, won);
+}
+
+template <emu::Isa kIsa>
+inline Crossing allocate_bids(const emu::BidRows& rows, emu::Lanes8 eligible, int rounds,
+                              emu::Cycle now) {
+  return allocate_in_order(rows, eligible, rounds, {}, now);
+}
 
 }  // namespace fabric
 

@@ -1,105 +1,230 @@
-// match() with two outputs a vector by AVX2 and four by AVX-512. Included by match.h only.
+// allocate_bids() and winners() with vectors of eight ports by AVX2, twice eight by AVX-512,
+// without a branch within a round. Two inputs claim the same output when their claims differ by
+// less than 2^19:
+//   claim = output port, one bit (8 bits) | 0 | stamp (16) | rank (3)
+// so the smaller of two such is found by one subtraction. Included by match.h only.
 #pragma once
 
 #include "fabric/router/match.h"
 
-#if defined(__x86_64__) && defined(__SSE4_1__)
+#if defined(__x86_64__)
 
 namespace fabric {
 
-template <bool kMore>
-FLITNET_AVX2 inline Matched match_avx2(const emu::Picks& picks, const emu::Lanes8* from,
-                                       emu::Cycle now) {
-  const __m128i order = _mm_load_si128(rank_shuffle(kRankShuffles.into[now % 64]));
-  const __m256i into = _mm256_broadcastsi128_si256(order);
-  const __m256i lanes = _mm256_broadcastsi128_si256(vector_of(picks.lanes));
-  const __m256i keys = _mm256_broadcastsi128_si256(_mm_shuffle_epi8(vector_of(picks.keys), order));
-  const __m256i ranks = _mm256_broadcastsi128_si256(_mm_setr_epi16(0, 1, 2, 3, 4, 5, 6, 7));
-  __m256i won = _mm256_setzero_si256();
-  __m256i taken = _mm256_setzero_si256();
+inline constexpr unsigned kClaimBits = 19;
+inline constexpr unsigned kRankBits = 3;
+
+// [n - 1][port]: the port that stands n further, once and twice eight.
+struct Rotations {
+  alignas(64) std::array<std::array<std::uint32_t, emu::kPortsMax>, 8> of;
+  constexpr Rotations() : of{} {
+    for (unsigned n = 1; n <= 8; ++n)
+      for (unsigned port = 0; port < emu::kPortsMax; ++port)
+        of[n - 1][port] = (port + n) % emu::kPortsMax;
+  }
+};
+inline constexpr Rotations kRotations;
+// In one vector of sixteen: rotations by n and by n + 4.
+struct PairedRotations {
+  alignas(64) std::array<std::array<std::uint32_t, 16>, 4> of;
+  constexpr PairedRotations() : of{} {
+    for (unsigned n = 1; n <= 4; ++n) {
+      for (unsigned port = 0; port < 16; ++port)
+        of[n - 1][port] = (port + n + (port / 8) * 4) % emu::kPortsMax;
+    }
+  }
+};
+inline constexpr PairedRotations kPairedRotations;
+
+FLITNET_AVX2 inline __m256i ranks256(emu::Cycle now) {
+  const auto& ranks = kPortRanks.of[now % kPortRanks.of.size()];
+  return _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(ranks.data())));
+}
+FLITNET_AVX2 inline __m256i outputs256(__m256i bids) {
+  return _mm256_and_si256(bids, _mm256_set1_epi32(emu::kBidPorts));
+}
+FLITNET_AVX2 inline __m256i claims256(__m256i bids, __m256i outputs, __m256i ranks) {
+  const __m256i urgency = _mm256_slli_epi32(_mm256_srli_epi32(bids, emu::kStampShift), kRankBits);
+  return _mm256_or_si256(_mm256_or_si256(urgency, ranks),
+                         _mm256_slli_epi32(outputs, kClaimBits + 1));
+}
+// The bits of all words in every word.
+FLITNET_AVX2 inline __m256i united256(__m256i a) {
+  a = _mm256_or_si256(a, _mm256_permute4x64_epi64(a, 0x4e));
+  a = _mm256_or_si256(a, _mm256_shuffle_epi32(a, 0x4e));
+  return _mm256_or_si256(a, _mm256_shuffle_epi32(a, 0xb1));
+}
+// Sixteen bits that say which of eight words have their highest bit set.
+FLITNET_AVX2 inline unsigned ports256(__m256i words) {
+  return static_cast<unsigned>(_mm256_movemask_ps(_mm256_castsi256_ps(words)));
+}
+FLITNET_AVX2 inline __m256i losers256(__m256i claims) {
+  const __m256i zero = _mm256_setzero_si256();
+  const __m256i below = _mm256_sub_epi32(claims, _mm256_set1_epi32(1));
+  __m256i lost = zero;
+#pragma GCC unroll 7
+  for (unsigned n = 0; n < 7; ++n) {
+    const auto turn = _mm256_load_si256(reinterpret_cast<const __m256i*>(&kRotations.of[n]));
+    const __m256i ahead = _mm256_sub_epi32(below, _mm256_permutevar8x32_epi32(claims, turn));
+    lost = _mm256_or_si256(lost, _mm256_cmpeq_epi32(_mm256_srli_epi32(ahead, kClaimBits), zero));
+  }
+  return lost;
+}
+
+template <>
+FLITNET_AVX2 inline unsigned winners<emu::Isa::avx2>(const emu::Bids8& bids, unsigned ports,
+                                                     emu::Cycle now) {
+  const auto all = _mm256_load_si256(reinterpret_cast<const __m256i*>(bids.of.data()));
+  const __m256i bits = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
+  const __m256i bid =
+      _mm256_cmpeq_epi32(_mm256_and_si256(_mm256_set1_epi32(static_cast<int>(ports)), bits), bits);
+  const __m256i claims = claims256(all, outputs256(all), ranks256(now));
+  return ports & ~ports256(losers256(_mm256_and_si256(claims, bid)));
+}
+
+// `won`: bids that were granted, kNoBid where none; `valid`: all ones where one was.
+FLITNET_AVX2 inline Crossing crossing256(__m256i won, __m256i valid) {
+  const __m256i mask = _mm256_set1_epi32(0x78);
+  const __m256i dummy = _mm256_set1_epi32(emu::kDummySlot);
+  const __m256i port = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+  const __m256i in = _mm256_or_si256(_mm256_and_si256(_mm256_srli_epi32(won, 9), mask), port);
+  // The exponent of a power of two is the number of its bit.
+  const __m256i power = _mm256_castps_si256(_mm256_cvtepi32_ps(outputs256(won)));
+  const __m256i out_port = _mm256_sub_epi32(_mm256_srli_epi32(power, 23), _mm256_set1_epi32(127));
+  const __m256i out = _mm256_or_si256(_mm256_and_si256(_mm256_srli_epi32(won, 5), mask), out_port);
+  Crossing crossing;
+  _mm256_store_si256(reinterpret_cast<__m256i*>(crossing.in_slot.data()),
+                     _mm256_blendv_epi8(dummy, in, valid));
+  _mm256_store_si256(reinterpret_cast<__m256i*>(crossing.out_slot.data()),
+                     _mm256_blendv_epi8(dummy, out, valid));
+  crossing.in = emu::lanes_of_bids(won, valid);
+  crossing.ports = ports256(valid);
+  return crossing;
+}
+
+template <>
+FLITNET_AVX2 inline Crossing allocate_bids<emu::Isa::avx2>(const emu::BidRows& rows,
+                                                           emu::Lanes8 eligible, int rounds,
+                                                           emu::Cycle now) {
+  const __m256i zero = _mm256_setzero_si256();
+  const __m256i none = _mm256_set1_epi32(-1);
+  const __m256i wanted = emu::words32(eligible);
+  const __m256i ranks = ranks256(now);
+  __m256i row[emu::kRowsAvx2];
+  __m256i least[2] = {none, none};
+#pragma GCC unroll 16
+  for (unsigned v = 0; v < emu::kRowsAvx2; ++v) {
+    const __m256i out = emu::none256(emu::row256(emu::kLaneBits32.of.data(), v), wanted);
+    row[v] = _mm256_or_si256(emu::row256(rows.of.data(), v), out);
+    least[v % 2] = _mm256_min_epu32(least[v % 2], row[v]);
+  }
+  __m256i won = none;
+  __m256i valid_won = zero;
+  __m256i taken = zero;
+  for (int round = 1;; ++round) {
+    const __m256i best = _mm256_min_epu32(least[0], least[1]);
+    const __m256i valid = _mm256_andnot_si256(valid_won, emu::valid256(best));
+    const __m256i outputs = _mm256_and_si256(outputs256(best), valid);
+    const __m256i claims = _mm256_and_si256(claims256(best, outputs, ranks), valid);
+    const __m256i lost = _mm256_and_si256(losers256(claims), valid);
+    const __m256i wins = _mm256_andnot_si256(lost, valid);
+    won = _mm256_blendv_epi8(won, best, wins);
+    valid_won = _mm256_or_si256(valid_won, wins);
+    // Without a loser nobody is left who could propose.
+    if (round == rounds || _mm256_testz_si256(lost, lost) != 0) break;
+    taken = _mm256_or_si256(taken, united256(outputs));
+    least[0] = least[1] = none;
+#pragma GCC unroll 16
+    for (unsigned v = 0; v < emu::kRowsAvx2; ++v) {
+      const __m256i closed = _mm256_cmpgt_epi32(_mm256_and_si256(row[v], taken), zero);
+      least[v % 2] = _mm256_min_epu32(least[v % 2], _mm256_or_si256(row[v], closed));
+    }
+  }
+  return crossing256(won, valid_won);
+}
+
+FLITNET_AVX512 inline __mmask8 losers512(__m256i claims) {
+  const __m512i twice = _mm512_broadcast_i64x4(claims);
+  const __m512i below = _mm512_sub_epi32(twice, _mm512_set1_epi32(1));
+  const __m512i far = _mm512_set1_epi32(-(1 << kClaimBits));
+  unsigned lost = 0;
 #pragma GCC unroll 4
-  for (int out = 0; out < emu::kPortsMax; out += 2) {
-    const __m256i leading = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(&from[out]));
-    const __m256i others =
-        _mm256_cmpeq_epi16(_mm256_and_si256(lanes, leading), _mm256_setzero_si256());
-    const __m256i rest = _mm256_shuffle_epi8(others, into);
-    const __m256i proposals = _mm256_or_si256(keys, rest);
-    const __m256i best = _mm256_set_m128i(_mm_minpos_epu16(_mm256_extracti128_si256(proposals, 1)),
-                                          _mm_minpos_epu16(_mm256_castsi256_si128(proposals)));
-    const __m256i place = _mm256_shuffle_epi8(best, _mm256_set1_epi16(0x0302));
-    won = _mm256_or_si256(won, _mm256_andnot_si256(rest, _mm256_cmpeq_epi16(place, ranks)));
-    if constexpr (kMore) {
-      const __m256i key = _mm256_shuffle_epi8(best, _mm256_set1_epi16(0x0100));
-      const __m256i nobody = _mm256_cmpeq_epi16(key, _mm256_set1_epi16(-1));
-      taken = _mm256_or_si256(taken, _mm256_andnot_si256(nobody, leading));
-    }
+  for (unsigned n = 0; n < 4; ++n) {
+    const __m512i turn = _mm512_load_si512(&kPairedRotations.of[n]);
+    const __m512i ahead = _mm512_sub_epi32(below, _mm512_permutexvar_epi32(turn, twice));
+    lost |= _mm512_testn_epi32_mask(ahead, far);
   }
-  const __m128i winners = _mm_shuffle_epi8(
-      emu::fold256(won), _mm_load_si128(rank_shuffle(kRankShuffles.back[now % 64])));
-  return {picks.lanes & reinterpret_cast<emu::Lanes8>(winners),
-          reinterpret_cast<emu::Lanes8>(emu::fold256(taken))};
-}
-
-template <bool kMore>
-FLITNET_AVX512 inline Matched match_avx512(const emu::Picks& picks, const emu::Lanes8* from,
-                                           emu::Cycle now) {
-  const __m128i order = _mm_load_si128(rank_shuffle(kRankShuffles.into[now % 64]));
-  const __m512i into = _mm512_broadcast_i32x4(order);
-  const __m512i lanes = _mm512_broadcast_i32x4(vector_of(picks.lanes));
-  const __m512i keys = _mm512_broadcast_i32x4(_mm_shuffle_epi8(vector_of(picks.keys), order));
-  const __m512i ranks = _mm512_broadcast_i32x4(_mm_setr_epi16(0, 1, 2, 3, 4, 5, 6, 7));
-  const __m512i ones = _mm512_set1_epi16(-1);
-  __m512i won = _mm512_setzero_si512();
-  __m512i taken = _mm512_setzero_si512();
-#pragma GCC unroll 2
-  for (int out = 0; out < emu::kPortsMax; out += 4) {
-    const __m512i leading = _mm512_loadu_si512(&from[out]);
-    const __m512i others = _mm512_movm_epi16(_mm512_testn_epi16_mask(lanes, leading));
-    const __m512i rest = _mm512_shuffle_epi8(others, into);
-    const __m512i proposals = _mm512_or_si512(keys, rest);
-    __m512i best = _mm512_castsi128_si512(_mm_minpos_epu16(_mm512_castsi512_si128(proposals)));
-    best = _mm512_inserti32x4(best, _mm_minpos_epu16(_mm512_extracti32x4_epi32(proposals, 1)), 1);
-    best = _mm512_inserti32x4(best, _mm_minpos_epu16(_mm512_extracti32x4_epi32(proposals, 2)), 2);
-    best = _mm512_inserti32x4(best, _mm_minpos_epu16(_mm512_extracti32x4_epi32(proposals, 3)), 3);
-    const __m512i place = _mm512_shuffle_epi8(best, _mm512_set1_epi16(0x0302));
-    // ones - rest: of the winner's word all ones, unless nobody proposed.
-    won = _mm512_or_si512(
-        won, _mm512_maskz_sub_epi16(_mm512_cmpeq_epi16_mask(place, ranks), ones, rest));
-    if constexpr (kMore) {
-      const __m512i key = _mm512_shuffle_epi8(best, _mm512_set1_epi16(0x0100));
-      taken = _mm512_or_si512(taken,
-                              _mm512_maskz_mov_epi16(_mm512_cmpneq_epi16_mask(key, ones), leading));
-    }
-  }
-  const __m256i won_half = _mm256_or_si256(emu::lower_half(won), emu::upper_half(won));
-  const __m256i taken_half = _mm256_or_si256(emu::lower_half(taken), emu::upper_half(taken));
-  const __m128i winners = _mm_shuffle_epi8(
-      emu::fold256(won_half), _mm_load_si128(rank_shuffle(kRankShuffles.back[now % 64])));
-  return {picks.lanes & reinterpret_cast<emu::Lanes8>(winners),
-          reinterpret_cast<emu::Lanes8>(emu::fold256(taken_half))};
+  return static_cast<__mmask8>(lost | lost >> 8);
 }
 
 template <>
-FLITNET_AVX2 inline Matched match<emu::Isa::avx2, true>(const emu::Picks& picks,
-                                                        const emu::Lanes8* from, emu::Cycle now) {
-  return match_avx2<true>(picks, from, now);
+FLITNET_AVX512 inline unsigned winners<emu::Isa::avx512>(const emu::Bids8& bids, unsigned ports,
+                                                         emu::Cycle now) {
+  const auto all = _mm256_load_si256(reinterpret_cast<const __m256i*>(bids.of.data()));
+  const __m256i claims = claims256(all, outputs256(all), ranks256(now));
+  return ports & ~unsigned{losers512(_mm256_maskz_mov_epi32(static_cast<__mmask8>(ports), claims))};
 }
-template <>
-FLITNET_AVX2 inline Matched match<emu::Isa::avx2, false>(const emu::Picks& picks,
-                                                         const emu::Lanes8* from, emu::Cycle now) {
-  return match_avx2<false>(picks, from, now);
+
+FLITNET_AVX512 inline Crossing crossing512(__m256i won, __mmask8 valid) {
+  const __m256i mask = _mm256_set1_epi32(0x78);
+  const __m256i dummy = _mm256_set1_epi32(emu::kDummySlot);
+  const __m256i port = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+  const __m256i out_port =
+      _mm256_sub_epi32(_mm256_set1_epi32(31), _mm256_lzcnt_epi32(outputs256(won)));
+  Crossing crossing;
+  _mm256_store_si256(
+      reinterpret_cast<__m256i*>(crossing.in_slot.data()),
+      _mm256_mask_or_epi32(dummy, valid, _mm256_and_si256(_mm256_srli_epi32(won, 9), mask), port));
+  _mm256_store_si256(
+      reinterpret_cast<__m256i*>(crossing.out_slot.data()),
+      _mm256_mask_or_epi32(dummy, valid, _mm256_and_si256(_mm256_srli_epi32(won, 5), mask),
+                           out_port));
+  crossing.in = emu::lanes_of_bids(won, valid);
+  crossing.ports = valid;
+  return crossing;
 }
+
 template <>
-FLITNET_AVX512 inline Matched match<emu::Isa::avx512, true>(const emu::Picks& picks,
-                                                            const emu::Lanes8* from,
-                                                            emu::Cycle now) {
-  return match_avx512<true>(picks, from, now);
-}
-template <>
-FLITNET_AVX512 inline Matched match<emu::Isa::avx512, false>(const emu::Picks& picks,
-                                                             const emu::Lanes8* from,
-                                                             emu::Cycle now) {
-  return match_avx512<false>(picks, from, now);
+FLITNET_AVX512 inline Crossing allocate_bids<emu::Isa::avx512>(const emu::BidRows& rows,
+                                                               emu::Lanes8 eligible, int rounds,
+                                                               emu::Cycle now) {
+  const __m512i none = _mm512_set1_epi32(-1);
+  const __m512i wanted = emu::words512(eligible);
+  const __m256i ranks = ranks256(now);
+  __mmask16 open[emu::kRowsAvx512];
+  __m512i row[emu::kRowsAvx512];
+  __m512i least[2] = {none, none};
+#pragma GCC unroll 8
+  for (unsigned i = 0; i < emu::kRowsAvx512; ++i) {
+    row[i] = emu::row512(rows.of.data(), i);
+    open[i] = _mm512_test_epi32_mask(wanted, emu::row512(emu::kLaneBits32.of.data(), i));
+    least[i % 2] = _mm512_mask_min_epu32(least[i % 2], open[i], least[i % 2], row[i]);
+  }
+  __m256i won = _mm512_castsi512_si256(none);
+  __mmask8 ports_won = 0;
+  __m256i taken = _mm256_setzero_si256();
+  for (int round = 1;; ++round) {
+    const __m256i best = emu::fold_least(_mm512_min_epu32(least[0], least[1]));
+    const auto valid = static_cast<__mmask8>(
+        _mm256_cmpneq_epu32_mask(best, _mm512_castsi512_si256(none)) & ~ports_won);
+    const __m256i outputs = _mm256_maskz_and_epi32(valid, best, _mm256_set1_epi32(emu::kBidPorts));
+    const __m256i claims = _mm256_maskz_mov_epi32(valid, claims256(best, outputs, ranks));
+    const auto lost = static_cast<__mmask8>(losers512(claims) & valid);
+    const auto wins = static_cast<__mmask8>(valid & ~lost);
+    won = _mm256_mask_mov_epi32(won, wins, best);
+    ports_won |= wins;
+    // Without a loser nobody is left who could propose.
+    if (round == rounds || lost == 0) break;
+    taken = _mm256_or_si256(taken, united256(outputs));
+    const __m512i closed = _mm512_broadcast_i64x4(taken);
+    least[0] = least[1] = none;
+#pragma GCC unroll 8
+    for (unsigned i = 0; i < emu::kRowsAvx512; ++i) {
+      const __mmask16 still = _mm512_mask_testn_epi32_mask(open[i], row[i], closed);
+      least[i % 2] = _mm512_mask_min_epu32(least[i % 2], still, least[i % 2], row[i]);
+    }
+  }
+  return crossing512(won, ports_won);
 }
 
 }  // namespace fabric

@@ -26,7 +26,7 @@ bool step_router(Router& router, emu::Box& box, emu::Box* next_row, const emu::O
   const emu::Lanes8 credits = stage4_cross<kIsa>(r, router.scheduler, sent, world, now);
   if (emu::any(r.arbitrating)) stage3_arbitrate(r);
   if (emu::any(r.routing)) stage2_route(r, world, now);
-  const bool busy = stage1_decode<kIsa>(r, router.scheduler, box, credits, now, world.messages);
+  const bool busy = stage1_decode(r, router.scheduler, box, credits, now, world.messages);
   box.flits = emu::kNoLanes8;
   box.credits = emu::kNoLanes8;
   emu::emit(next_row, outlet, sent, credits);

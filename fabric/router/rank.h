@@ -34,25 +34,4 @@ struct PortRanks {
 };
 inline constexpr PortRanks kPortRanks;
 
-// The same as byte shuffles of a vector of ports: into the order of their ranks, and back.
-struct RankShuffles {
-  struct alignas(16) Bytes {
-    std::array<std::uint8_t, 16> of;
-  };
-  std::array<Bytes, 64> into;
-  std::array<Bytes, 64> back;
-  constexpr RankShuffles() : into{}, back{} {
-    for (unsigned i = 0; i < 64; ++i) {
-      for (unsigned port = 0; port < 8; ++port) {
-        const unsigned rank = kPortRanks.of[i][port];
-        for (unsigned byte = 0; byte < 2; ++byte) {
-          into[i].of[2 * rank + byte] = static_cast<std::uint8_t>(2 * port + byte);
-          back[i].of[2 * port + byte] = static_cast<std::uint8_t>(2 * rank + byte);
-        }
-      }
-    }
-  }
-};
-inline constexpr RankShuffles kRankShuffles;
-
 }  // namespace fabric

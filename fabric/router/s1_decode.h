@@ -31,7 +31,7 @@ void decode_heads(State& r, Scheduler& scheduler, emu::Box& box,
 }
 
 // False when no flit is in the router's buffers.
-template <emu::Isa kIsa, class State, class Scheduler>
+template <class State, class Scheduler>
 bool stage1_decode(State& r, Scheduler& scheduler, emu::Box& box, emu::Lanes8 gone, emu::Cycle now,
                    const hca::MessageTable& messages) {
   const emu::Lanes8 flits = box.flits;
@@ -40,9 +40,9 @@ bool stage1_decode(State& r, Scheduler& scheduler, emu::Box& box, emu::Lanes8 go
   if (emu::any(flits)) {
     if (box.heads != 0) decode_heads(r, scheduler, box, messages);
     r.arrived += static_cast<unsigned>(std::popcount(emu::ports_of(flits)));
-    scheduler.template arrive<kIsa>(flits, flits & ~occupied, emu::stamp_now(now));
+    scheduler.arrive(r.bids, flits, emu::stamp_now(now));
   }
-  scheduler.template come_first<kIsa>((flits & ~occupied) | (gone & occupied), emu::stamp_now(now));
+  scheduler.come_first(r.bids, (flits & ~occupied) | (gone & occupied), emu::stamp_now(now));
   return emu::any(flits | occupied | r.out_count.nonzero());
 }
 

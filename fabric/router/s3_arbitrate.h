@@ -16,6 +16,7 @@ void take_output_lane(State& r, unsigned in_lane) {
   const std::uint16_t in_bit = vl_bit(in_lane);
   const std::uint16_t out_bit = vl_bit(out_lane);
   r.owner[out_lane] = static_cast<LaneIndex>(in_lane);
+  r.bids.set_way(in_lane, out_lane);
   r.active[in_port] |= in_bit;
   r.from[out_port][in_port] |= in_bit;
   if ((r.out_full[out_port] & out_bit) == 0) r.ready[in_port] |= in_bit;

@@ -12,32 +12,73 @@
 
 namespace fabric {
 
-// Returns the input lanes that may give a flit; calls scheduler.granted() round by round.
+// Every flit that crosses, by its input and output lane, and a few times none by two dummies: a
+// loop whose length cannot be predicted costs more.
+template <class Visit>
+[[gnu::always_inline]] inline void visit_crossing(const Crossing& crossing, const Visit& visit) {
+  const unsigned rest = crossing.ports & (crossing.ports - 1);
+  if ((rest & (rest - 1)) == 0) {
+    const unsigned first = emu::first_bit(crossing.ports);
+    visit(crossing.in_slot[first], crossing.out_slot[first]);
+    const bool two = rest != 0;
+    const unsigned second = emu::first_bit(rest | 1U << (emu::kPortsMax - 1));
+    visit(two ? crossing.in_slot[second] : emu::kDummySlot,
+          two ? crossing.out_slot[second] : emu::kDummySlot);
+    return;
+  }
+#pragma GCC unroll 8
+  for (unsigned port = 0; port < emu::kPortsMax; ++port)
+    visit(crossing.in_slot[port], crossing.out_slot[port]);
+}
+
+// Schedulers that take turns: each round asks them, and tells them which proposals were granted.
 template <emu::Isa kIsa, class State, class Scheduler>
-emu::Lanes8 allocate(State& r, Scheduler& scheduler, emu::Lanes8 wishes, emu::Cycle now,
-                     const Surroundings& world) {
-  const bool strict = emu::any(world.yields);
-  emu::Lanes8 in = emu::kNoLanes8;
+Crossing allocate_turns(const State& r, Scheduler& scheduler, emu::Lanes8 wishes,
+                        const Surroundings& world, emu::Cycle now) {
+  emu::Bids8 granted;
+  unsigned won = 0;
   for (int round = 1;; ++round) {
-    const emu::Lanes8 able = strict ? emu::before_yielding(wishes, world.yields) : wishes;
-    const unsigned ports = emu::ports_of(able);
-    if ((ports & (ports - 1)) == 0) {  // nobody contends
-      const emu::Lanes8 picked = scheduler.template pick_lanes<kIsa>(able);
-      scheduler.granted(picked);
-      return in | picked;
+    const emu::Lanes8 able = emu::before_yielding(wishes, world.yields);
+    emu::Picks picks = scheduler.pick(able);
+    if (emu::any(world.yields)) picks = emu::let_yield(picks, world.yields);
+    const unsigned ports = emu::ports_of(picks.lanes);
+    emu::Bids8 bids;
+    unsigned taken = 0;
+    for (unsigned rest = ports; rest != 0; rest &= rest - 1) {
+      const unsigned port = emu::first_bit(rest);
+      const unsigned slot = lane_slot(port, emu::first_bit(picks.lanes[port]));
+      bids.of[port] = r.bids.of[slot] | static_cast<emu::Bid>(picks.keys[port]) << emu::kStampShift;
+      taken |= bids.of[port] & emu::kBidPorts;
     }
-    emu::Picks picks = scheduler.template pick<kIsa>(able);
-    if (strict) picks = emu::let_yield(picks, world.yields);
-    if (round == world.alloc_iters) {
-      const emu::Lanes8 won = match<kIsa, false>(picks, r.from, now).won;
-      scheduler.granted(won);
-      return in | won;
+    const unsigned winning = (ports & (ports - 1)) == 0 ? ports : winners<kIsa>(bids, ports, now);
+    emu::Lanes8 lanes = emu::kNoLanes8;
+    for (unsigned rest = winning; rest != 0; rest &= rest - 1) {
+      const unsigned port = emu::first_bit(rest);
+      granted.of[port] = bids.of[port];
+      lanes[port] = picks.lanes[port];
     }
-    const Matched matched = match<kIsa, true>(picks, r.from, now);
-    scheduler.granted(matched.won);
-    in |= matched.won;
-    wishes &= ~matched.blocked & emu::zero_words(matched.won);
-    if (!emu::any(wishes)) return in;
+    scheduler.granted(lanes);
+    won |= winning;
+    if (round == world.alloc_iters || winning == ports) return crossing_of(granted, won);
+    for (unsigned rest = taken; rest != 0; rest &= rest - 1)
+      wishes &= ~r.from[emu::first_bit(rest)];
+    wishes &= emu::zero_words(lanes);
+  }
+}
+
+// The input lanes that may give a flit, and where to.
+template <emu::Isa kIsa, class State, class Scheduler>
+Crossing allocate(const State& r, Scheduler& scheduler, emu::Lanes8 wishes,
+                  const Surroundings& world, emu::Cycle now) {
+  if constexpr (Scheduler::kTakesTurns) {
+    return allocate_turns<kIsa>(r, scheduler, wishes, world, now);
+  } else {
+    const emu::Lanes8 precedes = (wishes & scheduler.control()) | world.yields;
+    if (emu::any(precedes)) [[unlikely]] {
+      return allocate_in_order(r.bids, wishes, world.alloc_iters,
+                               {scheduler.control(), world.yields}, now);
+    }
+    return allocate_bids<kIsa>(r.bids, wishes, world.alloc_iters, now);
   }
 }
 
@@ -65,11 +106,12 @@ emu::Lanes8 stage4_cross(State& r, Scheduler& scheduler, emu::Lanes8 sent,
     r.out_count.take_one(sent);
     return emu::kNoLanes8;
   }
-  const emu::Lanes8 in = allocate<kIsa>(r, scheduler, wishes, now, world);
+  const Crossing crossing = allocate<kIsa>(r, scheduler, wishes, world, now);
+  const emu::Lanes8 in = crossing.in;
   emu::Lanes8 out = emu::kNoLanes8;
-  emu::FlitSlots(in).visit([&](unsigned in_lane) {
-    scheduler.leave(in_lane);
-    out |= emu::kOneLane.of[r.target[in_lane]];
+  visit_crossing(crossing, [&](unsigned in_lane, unsigned out_lane) {
+    scheduler.leave(r.bids, in_lane);
+    out |= emu::kOneLane.of[out_lane];
   });
   r.out_count.change(out, sent);
   r.out_full = r.is_full(r.out_count);

@@ -7,6 +7,7 @@
 #include <bit>
 #include <cstdint>
 
+#include "emu/lane/bid.h"
 #include "emu/lane/box.h"
 #include "emu/lane/planes.h"
 #include "fabric/router/choose.h"
@@ -68,6 +69,7 @@ struct alignas(64) RouterState {
   emu::Lanes8 recent_wait{};
   std::uint32_t arrived = 0;  // of the running energy window
   std::uint32_t heads = 0;
+  emu::BidRows bids;  // of the flit at the head of each input lane; its way, once it owns a lane
   // Of the front message of an input lane.
   std::array<LaneIndex, emu::kLaneSlots> target{};  // its output lane
   emu::Countdown left;                              // its flits that have not crossed

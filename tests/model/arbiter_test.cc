@@ -6,6 +6,7 @@
 #include "emu/base/prng.h"
 #include "emu/lane/stamps.h"
 #include "emu/lane/turns.h"
+#include "fabric/router/match.h"
 #include "tests/model/plain_scheduler.h"
 
 namespace model {
@@ -48,7 +49,7 @@ void compare_turns(SchedulerKind kind, std::uint64_t seed) {
   for (int i = 0; i < 4000; ++i) {
     emu::Lanes8 eligible{};
     for (unsigned port = 0; port < emu::kPortsMax; ++port) eligible[port] = random_mask(random);
-    const emu::Picks picks = fast.template pick<emu::Isa::base>(eligible);
+    const emu::Picks picks = fast.pick(eligible);
     emu::Lanes8 granted{};
     for (unsigned port = 0; port < emu::kPortsMax; ++port) {
       if (eligible[port] == 0) {
@@ -94,6 +95,7 @@ void compare_stamps(SchedulerKind kind, std::uint64_t seed) {
   for (auto& v : vticks)
     v = static_cast<emu::Vtick>(random.below(2) == 0 ? random.below(50) : random.below(32768));
   emu::Cycle now = 16384 * 5 - 3000;
+  emu::BidRows bids;
   emu::InputStamps<kPlanes> fast;
   fast.configure(kind, vticks, kControl);
   const auto plain = make_plain_scheduler(kind, {}, kControl);
@@ -110,8 +112,7 @@ void compare_stamps(SchedulerKind kind, std::uint64_t seed) {
         clock->head(lane, vtick);
       }
       const emu::Lanes8 flit = one_lane(kPort, lane);
-      fast.template arrive<emu::Isa::base>(flit, queued[lane].empty() ? flit : emu::kNoLanes8,
-                                           emu::stamp_now(now));
+      fast.arrive(bids, flit, emu::stamp_now(now));
       queued[lane].push_back(clock->stamp(lane, now, now));
     }
     const emu::LaneMask may = random_mask(random);
@@ -124,15 +125,13 @@ void compare_stamps(SchedulerKind kind, std::uint64_t seed) {
     }
     if (!waiting.empty()) {
       const Choice choice = plain->choose(waiting);
-      emu::Lanes8 eligible{};
-      eligible[kPort] = mask;
-      ASSERT_EQ(fast.template pick<emu::Isa::base>(eligible).lanes[kPort], 1 << choice.lane)
-          << "event " << i;
-      fast.leave(emu::lane_slot(kPort, choice.lane));
+      const emu::Bid bid = fabric::bid_of(bids, kPort, mask, 0, {fast.control(), emu::kNoLanes8});
+      ASSERT_EQ(emu::lane_of_bid(bid), choice.lane) << "event " << i;
+      fast.leave(bids, emu::lane_slot(kPort, choice.lane));
       queued[choice.lane].pop_front();
     }
     if (++now % emu::kStampPeriod != 0) continue;
-    fast.age(emu::kStampPeriod);
+    fast.age(bids, emu::kStampPeriod);
     clock->tick(now);
     for (auto& stamps : queued)
       for (Stamp& stamp : stamps) stamp = clock->reread(stamp);

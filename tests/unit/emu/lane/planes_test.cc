@@ -1,9 +1,10 @@
-// Bit planes against plain numbers, and the vector loops over stamps against plain ones.
+// Bit planes against plain numbers, and the vector loops over bids against plain ones.
 #include "emu/lane/planes.h"
 
 #include <gtest/gtest.h>
 
 #include "emu/base/prng.h"
+#include "emu/lane/bid.h"
 #include "emu/lane/box.h"
 #include "emu/lane/stamp.h"
 
@@ -96,71 +97,46 @@ TEST(Planes, CountdownTellsTails) {
   }
 }
 
-// The plain loops of the three vector functions, lane by lane.
-Picks plain_smallest(const StampRows& stamps, Lanes8 eligible) {
-  Picks picks = {~kNoLanes8, kNoLanes8};
-  for (unsigned p = 0; p < kPortsMax; ++p) {
-    for (unsigned v = 0; v < kVlCount; ++v) {
-      const std::uint16_t stamp = stamps[lane_slot(p, v)];
-      if (((eligible[p] >> v) & 1U) == 0 || stamp >= picks.keys[p]) continue;
-      picks.keys[p] = stamp;
-      picks.lanes[p] = static_cast<std::uint16_t>(1U << v);
-    }
-  }
-  return picks;
-}
-
 template <Isa kIsa>
-void compare_stamp_loops() {
+void compare_bids() {
   Prng random(3);
-  alignas(64) StampRows heads{};
-  alignas(64) StampRows aux{};
-  alignas(64) StampRows vticks{};
-  alignas(64) StampRows limits{};
+  BidRows rows;
   for (int i = 0; i < 4000; ++i) {
-    const unsigned spread_of = i % 2 == 0 ? 4 : 65535;
-    Lanes8 lanes{};
-    Lanes8 fresh{};
-    for (unsigned slot = 0; slot < kPortsMax * kVlCount; ++slot) {
-      heads[slot] = static_cast<std::uint16_t>(random.below(spread_of));
-      aux[slot] = static_cast<std::uint16_t>(random.below(65535));
-      vticks[slot] = static_cast<std::uint16_t>(random.below(kVtickMax + 1));
-      limits[slot] = static_cast<std::uint16_t>(random.below(65535));
-    }
+    for (unsigned slot = 0; slot < kDummySlot; ++slot)
+      rows.set_stamp(slot, static_cast<std::uint16_t>(random.below(i % 2 == 0 ? 4 : 65535)));
+    Lanes8 eligible{};
+    for (unsigned p = 0; p < kPortsMax; ++p)
+      eligible[p] = static_cast<std::uint16_t>(random() & random());
+    const Lanes8 picked = smallest_lanes<kIsa>(rows, eligible);
     for (unsigned p = 0; p < kPortsMax; ++p) {
-      lanes[p] = static_cast<std::uint16_t>(random() & random());
-      fresh[p] = static_cast<std::uint16_t>(lanes[p] & random());
-    }
-    const Picks picks = smallest_stamps<kIsa>(heads, lanes);
-    const Picks plain = plain_smallest(heads, lanes);
-    ASSERT_FALSE(any(picks.keys ^ plain.keys));
-    ASSERT_FALSE(any(picks.lanes ^ plain.lanes));
-    const std::uint32_t now = kStampPeriod + random.below(kStampPeriod);
-    const StampRows old_aux = aux;
-    StampRows expected_heads = heads;
-    stamp_arrivals<kIsa>(aux, heads, vticks, lanes, fresh, now);
-    for (unsigned slot = 0; slot < kPortsMax * kVlCount; ++slot) {
-      const unsigned p = port_of_slot(slot);
-      const unsigned v = vl_of_slot(slot);
-      const std::uint16_t stamp = next_stamp(now, old_aux[slot], vticks[slot]);
-      ASSERT_EQ(aux[slot], (lanes[p] >> v) & 1U ? stamp : old_aux[slot]);
-      if ((fresh[p] >> v) & 1U) expected_heads[slot] = stamp;
-    }
-    ASSERT_EQ(heads, expected_heads);
-    advance_stamps<kIsa>(heads, vticks, limits, lanes);
-    for (unsigned slot = 0; slot < kPortsMax * kVlCount; ++slot) {
-      const unsigned sum = unsigned{expected_heads[slot]} + vticks[slot];
-      const auto next = static_cast<std::uint16_t>(std::min<unsigned>(sum, limits[slot]));
-      const bool sent = (lanes[port_of_slot(slot)] >> vl_of_slot(slot)) & 1U;
-      ASSERT_EQ(heads[slot], sent ? next : expected_heads[slot]);
+      unsigned lane = kVlCount;
+      for (unsigned v = 0; v < kVlCount; ++v) {
+        if (((eligible[p] >> v) & 1U) == 0) continue;
+        if (lane == kVlCount || rows.stamp(lane_slot(p, v)) < rows.stamp(lane_slot(p, lane)))
+          lane = v;
+      }
+      ASSERT_EQ(picked[p], lane == kVlCount ? 0U : 1U << lane) << i;
     }
   }
 }
 
-TEST(Stamp, LoopsOfEveryInstructionSetAgreeWithPlainOnes) {
-  compare_stamp_loops<Isa::base>();
-  if (best_isa(Isa::avx512) >= Isa::avx2) compare_stamp_loops<Isa::avx2>();
-  if (best_isa(Isa::avx512) >= Isa::avx512) compare_stamp_loops<Isa::avx512>();
+TEST(Bid, EveryInstructionSetFindsTheSmallest) {
+  compare_bids<Isa::base>();
+  if (best_isa(Isa::avx512) >= Isa::avx2) compare_bids<Isa::avx2>();
+  if (best_isa(Isa::avx512) >= Isa::avx512) compare_bids<Isa::avx512>();
+}
+
+TEST(Bid, NamesItsLaneAndItsWay) {
+  BidRows rows;
+  for (unsigned slot = 0; slot < kDummySlot; ++slot) {
+    const unsigned out = (slot * 37 + 5) % kDummySlot;
+    rows.set_way(slot, out);
+    rows.set_stamp(slot, 0xfffe);
+    ASSERT_EQ(lane_of_bid(rows.of[slot]), vl_of_slot(slot));
+    ASSERT_EQ(out_slot_of_bid(rows.of[slot]), out);
+    ASSERT_EQ(rows.stamp(slot), 0xfffe);
+    ASSERT_NE(rows.of[slot], kNoBid);
+  }
 }
 
 TEST(Stamp, StaysWithinSixteenBits) {

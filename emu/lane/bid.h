@@ -1,0 +1,85 @@
+// Bids: for each lane of eight ports one number that says how urgent the flit at its head is and
+// where it wants to go, so that the smallest of a port's bids names its lane and its way at once:
+//   stamp (16 bits) | lane (4) | output lane (4) | output port, one bit (8)
+// Of equal stamps the lower lane is smaller. Written by the schedulers (stamp) and by fabric/router
+// stage 3 (way); read by its stage 4 and, without a way, by hca/wire. The loops over all lanes
+// exist for each instruction set (bid_wide.h); results are the same.
+#pragma once
+
+#include <array>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "emu/lane/planes.h"
+
+namespace emu {
+
+static_assert(std::endian::native == std::endian::little, "the halves of a bid are written alone");
+
+using Bid = std::uint32_t;
+inline constexpr Bid kNoBid = ~Bid{0};
+inline constexpr unsigned kStampShift = 16;
+inline constexpr unsigned kBidLaneShift = 12;
+inline constexpr unsigned kBidOutLaneShift = 8;
+inline constexpr Bid kBidPorts = 0xff;
+
+constexpr unsigned lane_of_bid(Bid bid) { return bid >> kBidLaneShift & 0xf; }
+// Output lane and port as a slot; the bid has a way.
+constexpr unsigned out_slot_of_bid(Bid bid) {
+  return lane_slot(static_cast<unsigned>(std::countr_zero(bid & kBidPorts)),
+                   bid >> kBidOutLaneShift & 0xf);
+}
+
+// [lane][port], as slots.
+struct alignas(64) BidRows {
+  std::array<Bid, kLaneSlots> of;
+
+  constexpr BidRows() : of{} {
+    for (unsigned slot = 0; slot < kDummySlot; ++slot)
+      of[slot] = static_cast<Bid>(vl_of_slot(slot)) << kBidLaneShift;
+  }
+  std::uint16_t stamp(unsigned slot) const {
+    return static_cast<std::uint16_t>(of[slot] >> kStampShift);
+  }
+  // A dummy slot takes a stamp as well; nobody reads it.
+  void set_stamp(unsigned slot, std::uint16_t stamp) {
+    std::memcpy(reinterpret_cast<std::byte*>(&of[slot]) + sizeof stamp, &stamp, sizeof stamp);
+  }
+  void set_way(unsigned slot, unsigned out_slot) {
+    const auto way = static_cast<std::uint16_t>(vl_of_slot(slot) << kBidLaneShift |
+                                                vl_of_slot(out_slot) << kBidOutLaneShift |
+                                                1U << port_of_slot(out_slot));
+    std::memcpy(&of[slot], &way, sizeof way);
+  }
+};
+
+// One bid a port, or kNoBid.
+struct alignas(32) Bids8 {
+  std::array<Bid, kPortsMax> of;
+};
+
+// Of one port.
+inline Bid smallest_bid(const BidRows& rows, unsigned port, unsigned lanes) {
+  Bid least = kNoBid;
+  for (; lanes != 0; lanes &= lanes - 1)
+    least = std::min(least, rows.of[lane_slot(port, first_bit(lanes))]);
+  return least;
+}
+
+// Of each port the eligible lane with the smallest bid; at most one lane a word.
+template <Isa kIsa>
+inline Lanes8 smallest_lanes(const BidRows& rows, Lanes8 eligible) {
+  Lanes8 lanes = kNoLanes8;
+  for (unsigned ports = ports_of(eligible); ports != 0; ports &= ports - 1) {
+    const unsigned port = first_bit(ports);
+    lanes[port] =
+        static_cast<std::uint16_t>(1U << lane_of_bid(smallest_bid(rows, port, eligible[port])));
+  }
+  return lanes;
+}
+
+}  // namespace emu
+
+#include "emu/lane/bid_wide.h"

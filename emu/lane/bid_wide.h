@@ -1,0 +1,91 @@
+// The loops of bid.h with vectors: one lane of eight ports at a time by AVX2, two by AVX-512, where
+// a mask replaces the blend. Included by bid.h only.
+#pragma once
+
+#include "emu/lane/bid.h"
+
+#if defined(__x86_64__)
+
+namespace emu {
+
+// For every lane its bit, once a port.
+struct LaneBits32 {
+  alignas(64) std::array<Bid, kVlCount * kPortsMax> of;
+  constexpr LaneBits32() : of{} {
+    for (unsigned slot = 0; slot < of.size(); ++slot) of[slot] = 1U << vl_of_slot(slot);
+  }
+};
+inline constexpr LaneBits32 kLaneBits32;
+
+inline constexpr unsigned kRowsAvx2 = kVlCount;
+inline constexpr unsigned kRowsAvx512 = kVlCount / 2;
+
+FLITNET_AVX2 inline __m256i row256(const Bid* words, unsigned row) {
+  return _mm256_load_si256(reinterpret_cast<const __m256i*>(words + row * kPortsMax));
+}
+FLITNET_AVX2 inline __m256i words32(Lanes8 lanes) {
+  return _mm256_cvtepu16_epi32(reinterpret_cast<__m128i>(lanes));
+}
+// All ones where `bits` has none of the bits of `of`.
+FLITNET_AVX2 inline __m256i none256(__m256i of, __m256i bits) {
+  return _mm256_cmpeq_epi32(_mm256_and_si256(of, bits), _mm256_setzero_si256());
+}
+// 1 << lane of each bid, as words of 16 bits; 0 in words where `valid` is 0.
+FLITNET_AVX2 inline Lanes8 lanes_of_bids(__m256i bids, __m256i valid) {
+  const __m256i lane =
+      _mm256_and_si256(_mm256_srli_epi32(bids, kBidLaneShift), _mm256_set1_epi32(0xf));
+  const __m256i bit = _mm256_and_si256(_mm256_sllv_epi32(_mm256_set1_epi32(1), lane), valid);
+  return reinterpret_cast<Lanes8>(
+      _mm_packus_epi32(_mm256_castsi256_si128(bit), _mm256_extracti128_si256(bit, 1)));
+}
+FLITNET_AVX2 inline __m256i valid256(__m256i bids) {
+  const __m256i ones = _mm256_set1_epi32(-1);
+  return _mm256_xor_si256(_mm256_cmpeq_epi32(bids, ones), ones);
+}
+
+template <>
+FLITNET_AVX2 inline Lanes8 smallest_lanes<Isa::avx2>(const BidRows& rows, Lanes8 eligible) {
+  const __m256i wanted = words32(eligible);
+  __m256i least[2] = {_mm256_set1_epi32(-1), _mm256_set1_epi32(-1)};
+#pragma GCC unroll 16
+  for (unsigned v = 0; v < kRowsAvx2; ++v) {
+    const __m256i out = none256(row256(kLaneBits32.of.data(), v), wanted);
+    least[v % 2] = _mm256_min_epu32(least[v % 2], _mm256_or_si256(row256(rows.of.data(), v), out));
+  }
+  const __m256i best = _mm256_min_epu32(least[0], least[1]);
+  return lanes_of_bids(best, valid256(best));
+}
+
+FLITNET_AVX512 inline __m512i row512(const Bid* words, unsigned row) {
+  return _mm512_load_si512(words + row * 2 * kPortsMax);
+}
+FLITNET_AVX512 inline __m512i words512(Lanes8 lanes) {
+  return _mm512_broadcast_i64x4(_mm256_cvtepu16_epi32(reinterpret_cast<__m128i>(lanes)));
+}
+// The smaller of what two lanes bid.
+FLITNET_AVX512 inline __m256i fold_least(__m512i a) {
+  return _mm256_min_epu32(_mm512_castsi512_si256(a), _mm512_extracti64x4_epi64(a, 1));
+}
+FLITNET_AVX512 inline Lanes8 lanes_of_bids(__m256i bids, __mmask8 valid) {
+  const __m256i lane =
+      _mm256_and_si256(_mm256_srli_epi32(bids, kBidLaneShift), _mm256_set1_epi32(0xf));
+  const __m256i bit = _mm256_maskz_sllv_epi32(valid, _mm256_set1_epi32(1), lane);
+  return reinterpret_cast<Lanes8>(_mm256_cvtepi32_epi16(bit));
+}
+
+template <>
+FLITNET_AVX512 inline Lanes8 smallest_lanes<Isa::avx512>(const BidRows& rows, Lanes8 eligible) {
+  const __m512i wanted = words512(eligible);
+  __m512i least[2] = {_mm512_set1_epi32(-1), _mm512_set1_epi32(-1)};
+#pragma GCC unroll 8
+  for (unsigned i = 0; i < kRowsAvx512; ++i) {
+    const __mmask16 in = _mm512_test_epi32_mask(wanted, row512(kLaneBits32.of.data(), i));
+    least[i % 2] = _mm512_mask_min_epu32(least[i % 2], in, least[i % 2], row512(rows.of.data(), i));
+  }
+  const __m256i best = fold_least(_mm512_min_epu32(least[0], least[1]));
+  return lanes_of_bids(best, _mm256_cmpneq_epu32_mask(best, _mm256_set1_epi32(-1)));
+}
+
+}  // namespace emu
+
+#endif
