@@ -15,9 +15,10 @@ namespace emu {
 struct alignas(64) Box {
   Lanes8 flits;    // at most one lane a port
   Lanes8 credits;  // at most one lane a port
-  // Message whose head is the flit of this port, where `heads` has its bit.
-  std::uint32_t head[kPortsMax];
-  std::uint32_t heads;
+  // The message that is named with the flit of a port, where `names` has its bit: a router learns
+  // it from the head, an HCA from the tail.
+  std::uint32_t name[kPortsMax];
+  std::uint32_t names;
 };
 
 // Where the ports of a unit lead: peer unit and its port. A unit is a router or a group of HCAs.
@@ -27,7 +28,8 @@ struct Outlet {
   std::uint16_t unit[kPortsMax];
   std::uint8_t port[kPortsMax];
   std::uint8_t connected;  // bit p: port p leads somewhere
-  bool aligned;  // port p leads to port p of one and the same unit, which hears nobody else
+  bool aligned;   // port p leads to port p of one and the same unit, which hears nobody else
+  Lanes8 to_hca;  // all ones in the words of ports that lead to an HCA
 };
 
 // Nothing arrives.
@@ -58,10 +60,10 @@ inline void emit(Box* slot, const Outlet& out, Lanes8 flits, Lanes8 credits) {
   }
 }
 
-inline void emit_head(Box* slot, const Outlet& out, unsigned port, std::uint32_t message) {
+inline void emit_name(Box* slot, const Outlet& out, unsigned port, std::uint32_t message) {
   Box& box = slot[out.unit[port]];
-  box.head[out.port[port]] = message;
-  box.heads |= 1U << out.port[port];
+  box.name[out.port[port]] = message;
+  box.names |= 1U << out.port[port];
 }
 
 }  // namespace emu

@@ -38,6 +38,7 @@ Wiring make_wiring(const Graph& graph) {
         const std::size_t group = first_group + end.node / emu::kPortsMax;
         const std::size_t word = end.node % emu::kPortsMax;
         connect(wiring.outlets[r], p, group, word);
+        wiring.outlets[r].to_hca[p] = 0xffff;
         connect(wiring.outlets[group], word, r, p);
       } else if (end.router != kNobody) {
         connect(wiring.outlets[r], p, end.router, end.port);

@@ -202,7 +202,8 @@ class Engine final : public Network::Impl {
   void cycles_until(emu::Cycle end) {
     const Units units = {routers_.data(),       groups_.data(),  busy_.data(),  order.data(),
                          wiring.outlets.data(), routers_.size(), groups_.size()};
-    const Surroundings world = {messages, hook, spec.alloc_iters, yields_};
+    const Surroundings world = {messages, hook, spec.alloc_iters, !routes.table.has_choices(),
+                                yields_};
     const emu::Lanes8 control = control_;
     const auto delay = static_cast<emu::Cycle>(wheel.delay());
     emu::Cycle cycle = now;
@@ -227,6 +228,12 @@ class Engine final : public Network::Impl {
   template <emu::Isa kIsa>
   void step_routers(const Units& units, emu::Box* here, emu::Box* there, emu::Lanes8 control,
                     const Surroundings& world, emu::Cycle cycle) {
+    if (units.router_count == 1) {
+      if (units.busy[0] == 0 && emu::quiet(here[0])) return;
+      units.busy[0] = step_router<kIsa>(units.routers[0], here[0], there, units.outlets[0], control,
+                                        world, cycle);
+      return;
+    }
     for (std::size_t first = 0; first < units.router_count; first += kBitsOfWord) {
       const std::size_t end = std::min(units.router_count, first + kBitsOfWord);
       std::uint64_t active = 0;  // first which, then one by one: each branch would be missed

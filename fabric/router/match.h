@@ -46,6 +46,13 @@ struct Precedence {
   emu::Lanes8 yields{};   // lanes that go only where no other can
 };
 
+// The most urgent of these lanes of one port.
+inline emu::Bid bid_of_lanes(const emu::BidRows& rows, unsigned port, unsigned lanes,
+                             unsigned control) {
+  const unsigned urgent = lanes & control;
+  return emu::smallest_bid(rows, port, urgent != 0 ? urgent & (0U - urgent) : lanes);
+}
+
 // The bid of one port for an output port that is not in `taken`.
 inline emu::Bid bid_of(const emu::BidRows& rows, unsigned port, unsigned lanes, unsigned taken,
                        const Precedence& precedence) {
@@ -56,10 +63,12 @@ inline emu::Bid bid_of(const emu::BidRows& rows, unsigned port, unsigned lanes, 
   }
   const unsigned yields = precedence.yields[port];
   if ((open & ~yields) != 0) open &= ~yields;
-  const unsigned urgent = open & precedence.control[port];
-  const emu::Bid bid = emu::smallest_bid(rows, port, urgent != 0 ? urgent & (0U - urgent) : open);
-  if (bid == emu::kNoBid || yields == 0) return urgent != 0 ? bid & 0xffffU : bid;
-  std::uint32_t stamp = urgent != 0 ? 0 : bid >> emu::kStampShift;
+  const unsigned control = precedence.control[port];
+  const emu::Bid bid = bid_of_lanes(rows, port, open, control);
+  if (bid == emu::kNoBid) return bid;
+  const bool urgent = (open & control) != 0;
+  if (yields == 0) return urgent ? bid & 0xffffU : bid;
+  std::uint32_t stamp = urgent ? 0 : bid >> emu::kStampShift;
   stamp = (open & yields) != 0 ? emu::kYieldingKey : std::min(stamp, emu::kYieldingKey - 1U);
   return (bid & 0xffffU) | stamp << emu::kStampShift;
 }
@@ -77,6 +86,17 @@ inline Crossing crossing_of(const emu::Bids8& bids, unsigned ports) {
     crossing.out_slot[port] = emu::out_slot_of_bid(bids.of[port]);
     crossing.in[port] = static_cast<std::uint16_t>(1U << lane);
   }
+  return crossing;
+}
+
+inline Crossing one_crosses(unsigned port, emu::Bid bid) {
+  const unsigned lane = emu::lane_of_bid(bid);
+  const unsigned slot = emu::lane_slot(port, lane);
+  Crossing crossing;
+  crossing.in_slot[port] = slot;
+  crossing.out_slot[port] = emu::out_slot_of_bid(bid);
+  crossing.in = emu::kOneLane.of[slot];
+  crossing.ports = 1U << port;
   return crossing;
 }
 

@@ -24,9 +24,11 @@ bool step_router(Router& router, emu::Box& box, emu::Box* next_row, const emu::O
   auto& r = router.state;
   const emu::Lanes8 sent = stage5_output(r, box.credits, control, world.messages, next_row, outlet);
   const emu::Lanes8 credits = stage4_cross<kIsa>(r, router.scheduler, sent, world, now);
-  if (emu::any(r.arbitrating)) stage3_arbitrate(r);
+  if (emu::any(r.arbitrating)) stage3_arbitrate(r, world.messages);
+  r.arbitrating = r.routed;
+  r.routed = emu::kNoLanes8;
   if (emu::any(r.routing)) stage2_route(r, world, now);
-  const bool busy = stage1_decode(r, router.scheduler, box, credits, now, world.messages);
+  const bool busy = stage1_decode(r, router.scheduler, box, credits, now, world);
   box.flits = emu::kNoLanes8;
   box.credits = emu::kNoLanes8;
   emu::emit(next_row, outlet, sent, credits);

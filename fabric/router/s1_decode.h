@@ -8,42 +8,50 @@
 
 namespace fabric {
 
-// The message is now first in its input lane and has to be routed.
+// The message is now first in its input lane and has to be routed. Where there is no choice and
+// nobody to ask, that needs no work in stage 2, only its cycle.
 template <class State>
-void bring_to_front(State& r, unsigned in_lane, const hca::MessageTable& messages) {
-  r.left.set(in_lane, messages[r.in_messages.front(in_lane)].flits);
-  r.routing[port_of_slot(in_lane)] |= vl_bit(in_lane);
+void bring_to_front(State& r, unsigned in_lane, const Surroundings& world) {
+  const hca::Message& message = world.messages[r.in_messages.front(in_lane)];
+  r.left.set(in_lane, message.flits);
+  if (!world.fixed_ways || asks_admission(message, world)) {
+    r.routing[port_of_slot(in_lane)] |= vl_bit(in_lane);
+    return;
+  }
+  r.target[in_lane] =
+      static_cast<LaneIndex>(r.ways.out_lane(r.ways.to(message.dest).front(), message));
+  r.routed[port_of_slot(in_lane)] |= vl_bit(in_lane);
 }
 
 template <class State, class Scheduler>
-void decode_heads(State& r, Scheduler& scheduler, emu::Box& box,
-                  const hca::MessageTable& messages) {
-  for (unsigned bits = box.heads; bits != 0; bits &= bits - 1) {
+void decode_heads(State& r, Scheduler& scheduler, emu::Box& box, const Surroundings& world) {
+  for (unsigned bits = box.names; bits != 0; bits &= bits - 1) {
     const unsigned port = emu::first_bit(bits);
     const unsigned vl = emu::first_bit(box.flits[port]);
     const unsigned in_lane = lane_slot(port, vl);
-    const hca::MessageId id = box.head[port];
-    scheduler.head(port, vl, messages[id].vtick);
+    const hca::MessageId id = box.name[port];
+    scheduler.head(port, vl, world.messages[id].vtick);
     r.in_messages.push(in_lane, id);
-    if (r.in_messages.count[in_lane] == 1) bring_to_front(r, in_lane, messages);
+    if (r.in_messages.count[in_lane] == 1) bring_to_front(r, in_lane, world);
   }
-  box.heads = 0;
+  box.names = 0;
 }
 
 // False when no flit is in the router's buffers.
 template <class State, class Scheduler>
 bool stage1_decode(State& r, Scheduler& scheduler, emu::Box& box, emu::Lanes8 gone, emu::Cycle now,
-                   const hca::MessageTable& messages) {
+                   const Surroundings& world) {
   const emu::Lanes8 flits = box.flits;
-  const emu::Lanes8 occupied = r.in_count.nonzero() & ~(gone & r.in_count.is_one());
+  const emu::Lanes8 occupied = r.in_occupied & ~(gone & r.in_count.is_one());
   r.in_count.change(flits, gone);
+  r.in_occupied = occupied | flits;
   if (emu::any(flits)) {
-    if (box.heads != 0) decode_heads(r, scheduler, box, messages);
+    if (box.names != 0) decode_heads(r, scheduler, box, world);
     r.arrived += static_cast<unsigned>(std::popcount(emu::ports_of(flits)));
     scheduler.arrive(r.bids, flits, emu::stamp_now(now));
   }
   scheduler.come_first(r.bids, (flits & ~occupied) | (gone & occupied), emu::stamp_now(now));
-  return emu::any(flits | occupied | r.out_count.nonzero());
+  return emu::any(r.in_occupied | r.out_occupied);
 }
 
 }  // namespace fabric

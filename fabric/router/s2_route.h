@@ -35,9 +35,8 @@ void stage2_route(State& r, const Surroundings& world, emu::Cycle now) {
       const unsigned out_lane = choose_output(r, message, claimed);
       const unsigned out_port = port_of_slot(out_lane);
       r.target[in_lane] = static_cast<LaneIndex>(out_lane);
-      if (message.kind != emu::PacketKind::data && !message.is_answer && world.hook != nullptr) {
+      if (asks_admission(message, world))
         ask_admission(r, in_lane, out_port, message, *world.hook, now);
-      }
     }
   }
   r.arbitrating |= r.routing;

@@ -9,7 +9,7 @@
 namespace fabric {
 
 template <class State>
-void take_output_lane(State& r, unsigned in_lane) {
+void take_output_lane(State& r, unsigned in_lane, const hca::MessageTable& messages) {
   const unsigned out_lane = r.target[in_lane];
   const unsigned in_port = port_of_slot(in_lane);
   const unsigned out_port = port_of_slot(out_lane);
@@ -20,21 +20,18 @@ void take_output_lane(State& r, unsigned in_lane) {
   r.active[in_port] |= in_bit;
   r.from[out_port][in_port] |= in_bit;
   if ((r.out_full[out_port] & out_bit) == 0) r.ready[in_port] |= in_bit;
-  // The whole of the lane's earlier messages has crossed, so the head will stand behind what is
-  // there.
-  r.out_messages.push(out_lane, r.in_messages.front(in_lane));
-  if ((r.head_waits[out_port] & out_bit) == 0) {
-    r.head_waits[out_port] |= out_bit;
-    r.head_dist.set(out_port, vl_of_slot(out_lane),
-                    r.out_count.get(out_port, vl_of_slot(out_lane)));
-  }
+  // The whole of the lane's earlier messages has crossed.
+  const hca::MessageId id = r.in_messages.front(in_lane);
+  r.out_messages.push(out_lane, id);
+  if (r.out_messages.count[out_lane] == 1) r.leaving.set(out_lane, messages[id].flits);
   ++r.heads;
 }
 
 // The tail of the front message of `in_lane` has crossed: its output lane goes to the first in
 // line, the next message of the input lane comes to the front.
 template <class State>
-void release_output_lane(State& r, unsigned in_lane, const hca::MessageTable& messages) {
+void release_output_lane(State& r, unsigned in_lane, const Surroundings& world) {
+  const hca::MessageTable& messages = world.messages;
   const unsigned out_lane = r.target[in_lane];
   const unsigned in_port = port_of_slot(in_lane);
   const auto others = static_cast<std::uint16_t>(~vl_bit(in_lane));
@@ -48,22 +45,22 @@ void release_output_lane(State& r, unsigned in_lane, const hca::MessageTable& me
   r.from[port_of_slot(out_lane)][in_port] &= others;
   r.owner[out_lane] = kNoLane;
   r.in_messages.pop(in_lane);
-  if (r.in_messages.count[in_lane] != 0) bring_to_front(r, in_lane, messages);
+  if (r.in_messages.count[in_lane] != 0) bring_to_front(r, in_lane, world);
   const LaneIndex waiter = r.wait_first[out_lane];
   if (waiter == kNoLane) return;
   r.wait_first[out_lane] = r.wait_next[waiter];
-  take_output_lane(r, waiter);
+  take_output_lane(r, waiter, messages);
 }
 
 template <class State>
-void stage3_arbitrate(State& r) {
+void stage3_arbitrate(State& r, const hca::MessageTable& messages) {
   for (unsigned ports = emu::ports_of(r.arbitrating); ports != 0; ports &= ports - 1) {
     const unsigned port = emu::first_bit(ports);
     for (unsigned lanes = r.arbitrating[port]; lanes != 0; lanes &= lanes - 1) {
       const unsigned in_lane = lane_slot(port, emu::first_bit(lanes));
       const unsigned out_lane = r.target[in_lane];
       if (r.owner[out_lane] == kNoLane) {
-        take_output_lane(r, in_lane);
+        take_output_lane(r, in_lane, messages);
         continue;
       }
       const auto me = static_cast<LaneIndex>(in_lane);
@@ -76,7 +73,6 @@ void stage3_arbitrate(State& r) {
       r.wait_last[out_lane] = me;
     }
   }
-  r.arbitrating = emu::kNoLanes8;
 }
 
 }  // namespace fabric

@@ -73,6 +73,12 @@ Crossing allocate(const State& r, Scheduler& scheduler, emu::Lanes8 wishes,
   if constexpr (Scheduler::kTakesTurns) {
     return allocate_turns<kIsa>(r, scheduler, wishes, world, now);
   } else {
+    const unsigned ports = emu::ports_of(wishes);
+    if ((ports & (ports - 1)) == 0) {  // nobody contends; who yields, and how urgent, is no matter
+      const unsigned port = emu::first_bit(ports);
+      const emu::Lanes8 able = emu::before_yielding(wishes, world.yields);
+      return one_crosses(port, bid_of_lanes(r.bids, port, able[port], scheduler.control()[port]));
+    }
     const emu::Lanes8 precedes = (wishes & scheduler.control()) | world.yields;
     if (emu::any(precedes)) [[unlikely]] {
       return allocate_in_order(r.bids, wishes, world.alloc_iters,
@@ -101,9 +107,10 @@ void set_ready(State& r, emu::Lanes8 out_lanes, bool ready) {
 template <emu::Isa kIsa, class State, class Scheduler>
 emu::Lanes8 stage4_cross(State& r, Scheduler& scheduler, emu::Lanes8 sent,
                          const Surroundings& world, emu::Cycle now) {
-  const emu::Lanes8 wishes = r.in_count.nonzero() & r.active & r.ready;
+  const emu::Lanes8 wishes = r.in_occupied & r.active & r.ready;
   if (!emu::any(wishes)) {
     r.out_count.take_one(sent);
+    r.out_occupied = r.out_count.nonzero();
     return emu::kNoLanes8;
   }
   const Crossing crossing = allocate<kIsa>(r, scheduler, wishes, world, now);
@@ -114,6 +121,7 @@ emu::Lanes8 stage4_cross(State& r, Scheduler& scheduler, emu::Lanes8 sent,
     out |= emu::kOneLane.of[out_lane];
   });
   r.out_count.change(out, sent);
+  r.out_occupied = r.out_count.nonzero();
   r.out_full = r.is_full(r.out_count);
   const emu::Lanes8 filled = r.out_full & out;
   if (emu::any(filled)) set_ready(r, filled, false);
@@ -121,7 +129,7 @@ emu::Lanes8 stage4_cross(State& r, Scheduler& scheduler, emu::Lanes8 sent,
   if (emu::any(tails)) {
     for (unsigned ports = emu::ports_of(tails); ports != 0; ports &= ports - 1) {
       const unsigned port = emu::first_bit(ports);
-      release_output_lane(r, lane_slot(port, emu::first_bit(tails[port])), world.messages);
+      release_output_lane(r, lane_slot(port, emu::first_bit(tails[port])), world);
     }
   }
   return in;

@@ -1,8 +1,8 @@
 // Stage 5: the VC multiplexer. Of the output lanes with a flit and a credit one puts a flit on each
 // link: lanes of control first, the others in turn. Also the account of credits. In: out_count,
 // credits, and those that are `returned` in this cycle. Out: the flits for the boxes of the next
-// units, with the names of the messages whose heads leave; stage 4 takes them out of out_count
-// together with what it adds.
+// units, with the names of the messages whose heads (to a router) or tails (to an HCA) leave; stage
+// 4 takes them out of out_count together with what it adds.
 #pragma once
 
 #include "fabric/router/s4_cross.h"
@@ -25,21 +25,26 @@ emu::Lanes8 multiplex(State& r, emu::Lanes8 able, emu::Lanes8 control) {
 }
 
 template <class State>
-void heads_leave(State& r, emu::Lanes8 leaving, const hca::MessageTable& messages,
-                 emu::Box* next_row, const emu::Outlet& outlet) {
-  for (unsigned ports = emu::ports_of(leaving); ports != 0; ports &= ports - 1) {
+void heads_leave(const State& r, emu::Lanes8 heads, emu::Box* next_row, const emu::Outlet& outlet) {
+  for (unsigned ports = emu::ports_of(heads); ports != 0; ports &= ports - 1) {
     const unsigned port = emu::first_bit(ports);
-    const unsigned vl = emu::first_bit(leaving[port]);
-    const unsigned out_lane = lane_slot(port, vl);
-    const hca::MessageId id = r.out_messages.front(out_lane);
-    emu::emit_head(next_row, outlet, port, id);
+    const unsigned out_lane = lane_slot(port, emu::first_bit(heads[port]));
+    emu::emit_name(next_row, outlet, port, r.out_messages.front(out_lane));
+  }
+}
+
+template <class State>
+void tails_leave(State& r, emu::Lanes8 tails, const hca::MessageTable& messages, emu::Box* next_row,
+                 const emu::Outlet& outlet) {
+  r.at_head |= tails;
+  for (unsigned ports = emu::ports_of(tails); ports != 0; ports &= ports - 1) {
+    const unsigned port = emu::first_bit(ports);
+    const unsigned out_lane = lane_slot(port, emu::first_bit(tails[port]));
+    if (outlet.to_hca[port] != 0)
+      emu::emit_name(next_row, outlet, port, r.out_messages.front(out_lane));
     r.out_messages.pop(out_lane);
-    if (r.out_messages.count[out_lane] == 0) {
-      r.head_waits[port] &= static_cast<std::uint16_t>(~leaving[port]);
-    } else {
-      // The rest of this message stands before the next head; all of it has crossed.
-      r.head_dist.set(port, vl, messages[id].flits - 1U);
-    }
+    if (r.out_messages.count[out_lane] == 0) continue;
+    r.leaving.set(out_lane, messages[r.out_messages.front(out_lane)].flits);
   }
 }
 
@@ -47,7 +52,7 @@ template <class State>
 emu::Lanes8 stage5_output(State& r, emu::Lanes8 returned, emu::Lanes8 control,
                           const hca::MessageTable& messages, emu::Box* next_row,
                           const emu::Outlet& outlet) {
-  const emu::Lanes8 occupied = r.out_count.nonzero();
+  const emu::Lanes8 occupied = r.out_occupied;
   const emu::Lanes8 able = occupied & (r.credits.nonzero() | returned);
   r.recent_wait -= emu::zero_words(able) & ~emu::zero_words(occupied);
   const emu::Lanes8 sent = multiplex(r, able, control);
@@ -58,11 +63,11 @@ emu::Lanes8 stage5_output(State& r, emu::Lanes8 returned, emu::Lanes8 control,
     r.out_full ^= unfilled;
     set_ready(r, unfilled, true);
   }
-  const emu::Lanes8 with_head = sent & r.head_waits;
-  const emu::Lanes8 behind = r.head_dist.nonzero();
-  const emu::Lanes8 leaving = with_head & ~behind;
-  r.head_dist.take_one(with_head & behind);
-  if (emu::any(leaving)) heads_leave(r, leaving, messages, next_row, outlet);
+  const emu::Lanes8 heads = sent & r.at_head & ~outlet.to_hca;
+  r.at_head &= ~sent;
+  if (emu::any(heads)) heads_leave(r, heads, next_row, outlet);
+  const emu::Lanes8 tails = r.leaving.take(sent);
+  if (emu::any(tails)) tails_leave(r, tails, messages, next_row, outlet);
   return sent;
 }
 

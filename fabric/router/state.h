@@ -52,17 +52,20 @@ template <int kPlanes>
 struct alignas(64) RouterState {
   using Counts = emu::Counts<kPlanes>;
   // Output side, one bit per output lane.
-  Counts credits;    // free flits of the next buffer
-  Counts out_count;  // flits in the output buffer
+  Counts credits;              // free flits of the next buffer
+  Counts out_count;            // flits in the output buffer ...
+  emu::Lanes8 out_occupied{};  // ... of the lanes that have any
   emu::Lanes8 out_full{};
-  Counts head_dist;          // flits in front of the first head in the output lane ...
-  emu::Lanes8 head_waits{};  // ... where there is one, or one that will cross next
-  emu::Lanes8 turn{};        // round robin of stage 5: lanes above the last one served
+  emu::Lanes8 at_head = ~emu::kNoLanes8;  // the next flit that leaves is a head
+  emu::Countdown leaving;                 // flits of the leaving message that have not left
+  emu::Lanes8 turn{};                     // round robin of stage 5: lanes above the last one served
   // Input side, one bit per input lane.
-  Counts in_count;                     // flits in the input buffer
+  Counts in_count;                     // flits in the input buffer ...
+  emu::Lanes8 in_occupied{};           // ... of the lanes that have any
   emu::Lanes8 active{};                // the front message owns an output lane
   emu::Lanes8 ready{};                 // and that output lane has room
-  emu::Lanes8 routing{};               // a head is due in stage 2
+  emu::Lanes8 routing{};               // a head is due in stage 2 ...
+  emu::Lanes8 routed{};                // ... and has nothing to ask there
   emu::Lanes8 arbitrating{};           // a head is due in stage 3
   emu::Lanes8 from[emu::kPortsMax]{};  // [output port] input lanes that own a lane of it
   emu::CountIs<kPlanes> is_full;
@@ -82,7 +85,7 @@ struct alignas(64) RouterState {
   std::array<LaneIndex, emu::kLaneSlots> wait_last{};
   std::array<LaneIndex, emu::kLaneSlots> wait_next{};
   MessageFifos<kPlanes> in_messages;   // arrived heads whose tail has not crossed
-  MessageFifos<kPlanes> out_messages;  // owners whose head has not left
+  MessageFifos<kPlanes> out_messages;  // owners, and those whose tail has not left
   // Cold.
   Ways ways;
   emu::RouterId id = 0;
@@ -96,9 +99,14 @@ struct alignas(64) RouterState {
 // What the stages of all routers share.
 struct Surroundings {
   hca::MessageTable& messages;
-  ControlHook* hook;     // may be null
-  int alloc_iters = 1;   // rounds of stage 4
-  emu::Lanes8 yields{};  // lanes of best effort, if classes have strict priority; else none
+  ControlHook* hook;        // may be null
+  int alloc_iters = 1;      // rounds of stage 4
+  bool fixed_ways = false;  // no destination has a choice of ways
+  emu::Lanes8 yields{};     // lanes of best effort, if classes have strict priority; else none
 };
+
+inline bool asks_admission(const hca::Message& message, const Surroundings& world) {
+  return message.kind != emu::PacketKind::data && !message.is_answer && world.hook != nullptr;
+}
 
 }  // namespace fabric

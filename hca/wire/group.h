@@ -47,8 +47,7 @@ class WireGroup {
 
   template <emu::Isa kIsa>
   void step(emu::Box& box, emu::Box* next_row, const emu::Outlet& outlet, emu::Cycle now) {
-    credits_.add_one(box.credits);
-    const emu::Lanes8 sent = send<kIsa>(next_row, outlet, now);
+    const emu::Lanes8 sent = send<kIsa>(box.credits, next_row, outlet, now);
     const emu::Lanes8 arrived = box.flits;
     receive(box, now);
     box.flits = emu::kNoLanes8;
@@ -89,14 +88,17 @@ class WireGroup {
   }
 
   template <emu::Isa kIsa>
-  emu::Lanes8 send(emu::Box* next_row, const emu::Outlet& outlet, emu::Cycle now) {
-    const emu::Lanes8 free = credits_.nonzero();
-    const emu::Lanes8 able = waiting_ & free;
+  emu::Lanes8 send(emu::Lanes8 returned, emu::Box* next_row, const emu::Outlet& outlet,
+                   emu::Cycle now) {
+    const emu::Lanes8 able = waiting_ & (credits_.nonzero() | returned);
     recent_wait_ -= emu::zero_words(able) & ~emu::zero_words(waiting_);
-    if (!emu::any(able)) return emu::kNoLanes8;
+    if (!emu::any(able)) {
+      credits_.add_one(returned);
+      return emu::kNoLanes8;
+    }
     const emu::Lanes8 sent =
         scheduler_.template pick_lanes<kIsa>(emu::before_yielding(able, yields_));
-    credits_.take_one(sent);
+    credits_.change(returned, sent);
     const emu::Lanes8 tails = left_.take(sent);
     if (emu::any(tails)) scheduler_.tails(tails);
     scheduler_.sent(sent, tails, now);
@@ -118,7 +120,7 @@ class WireGroup {
       const unsigned node = emu::first_bit(bits);
       const MessageId id = front_[at(node, emu::first_bit(heads[node]))];
       messages_[id].head_cycle = now;
-      emu::emit_head(next_row, outlet, node, id);
+      emu::emit_name(next_row, outlet, node, id);
     }
   }
 
@@ -146,23 +148,14 @@ class WireGroup {
   }
 
   void receive(emu::Box& box, emu::Cycle now) {
-    for (unsigned bits = box.heads; bits != 0; bits &= bits - 1) {
+    for (unsigned bits = box.names; bits != 0; bits &= bits - 1) {
       const unsigned node = emu::first_bit(bits);
-      const unsigned i = at(node, emu::first_bit(box.flits[node]));
-      arriving_[i] = box.head[node];
-      missing_.set(i, messages_[box.head[node]].flits);
+      tail_arrived(at(node, emu::first_bit(box.flits[node])), box.name[node], now);
     }
-    box.heads = 0;
-    const emu::Lanes8 tails = missing_.take(box.flits);
-    if (!emu::any(tails)) return;
-    for (unsigned bits = emu::ports_of(tails); bits != 0; bits &= bits - 1) {
-      const unsigned node = emu::first_bit(bits);
-      tail_arrived(at(node, emu::first_bit(tails[node])), now);
-    }
+    box.names = 0;
   }
 
-  void tail_arrived(unsigned i, emu::Cycle now) {
-    const MessageId id = arriving_[i];
+  void tail_arrived(unsigned i, MessageId id, emu::Cycle now) {
     Message& message = messages_[id];
     received_[i].flits += message.flits;
     ++received_[i].packets;
@@ -213,10 +206,8 @@ class WireGroup {
   emu::Lanes8 recent_wait_ = emu::kNoLanes8;
   emu::Lanes8 yields_;  // lanes of best effort, if classes have strict priority; else none
   Scheduler scheduler_;
-  emu::Countdown left_;     // flits of the front message to send
-  emu::Countdown missing_;  // flits of the arriving message to come
+  emu::Countdown left_;  // flits of the front message to send
   std::array<MessageId, kLanes> front_{};
-  std::array<MessageId, kLanes> arriving_{};
   std::array<MessageId, kLanes> last_{};
   MessageTable& messages_;
   Events& events_;

@@ -1,8 +1,12 @@
-// Messages that wait for their launch cycle, earliest first, submission order among equals: a
-// binary heap of fixed capacity. Filled by Network::submit, emptied at the start of every cycle.
+// Messages that wait for their launch cycle, earliest first, submission order among equals. Filled
+// by Network::submit, emptied at the start of every cycle. A calendar of the cycles of one window,
+// and a binary heap for what lies outside; both of fixed capacity. Most messages are handed in
+// shortly before they leave and never see the heap.
 #pragma once
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <cstdint>
 #include <vector>
 
@@ -13,30 +17,92 @@ namespace hca {
 
 class LaunchQueue {
  public:
-  explicit LaunchQueue(std::size_t capacity) { heap_.reserve(capacity); }
-
-  emu::Cycle next() const { return heap_.empty() ? emu::kNever : heap_.front().launch; }
-  void push(emu::Cycle launch, MessageId id) {
-    heap_.push_back({launch, sequence_++, id});
-    std::push_heap(heap_.begin(), heap_.end(), later);
+  // Ids are less than `capacity`.
+  explicit LaunchQueue(std::size_t capacity) : after_(capacity, kNoMessage) {
+    far_.reserve(capacity);
   }
+
+  emu::Cycle next() const {
+    return far_.empty() ? near_next_ : std::min(near_next_, far_.front().launch);
+  }
+  void push(emu::Cycle launch, MessageId id) {
+    if (near_next_ == emu::kNever && far_.empty()) window_ = launch / kWindow;
+    if (launch / kWindow == window_) return push_near(launch, id);
+    far_.push_back({launch, sequence_++, id});
+    std::push_heap(far_.begin(), far_.end(), later);
+  }
+  // Of next().
   MessageId pop() {
-    std::pop_heap(heap_.begin(), heap_.end(), later);
-    const MessageId id = heap_.back().id;
-    heap_.pop_back();
+    // What is in the heap lies in other windows: no launch is in both.
+    if (!far_.empty() && far_.front().launch < near_next_) {
+      const MessageId id = pop_far();
+      if (near_next_ == emu::kNever) open_window();
+      return id;
+    }
+    Day& day = days_[near_next_ % kWindow];
+    const MessageId id = day.first;
+    day.first = after_[id];
+    if (day.first == kNoMessage) {
+      busy_[near_next_ % kWindow / 64] &= ~(std::uint64_t{1} << near_next_ % 64);
+      near_next_ = next_day();
+      if (near_next_ == emu::kNever) open_window();
+    }
     return id;
   }
 
  private:
+  static constexpr emu::Cycle kWindow = 512;
   struct Entry {
     emu::Cycle launch;
     std::uint64_t sequence;
     MessageId id;
   };
+  struct Day {  // of one cycle, a list through after_
+    MessageId first = kNoMessage;
+    MessageId last = kNoMessage;
+  };
+
   static bool later(const Entry& a, const Entry& b) {
     return a.launch != b.launch ? a.launch > b.launch : a.sequence > b.sequence;
   }
-  std::vector<Entry> heap_;
+  MessageId pop_far() {
+    std::pop_heap(far_.begin(), far_.end(), later);
+    const MessageId id = far_.back().id;
+    far_.pop_back();
+    return id;
+  }
+  void push_near(emu::Cycle launch, MessageId id) {
+    Day& day = days_[launch % kWindow];
+    after_[id] = kNoMessage;
+    (day.first == kNoMessage ? day.first : after_[day.last]) = id;
+    day.last = id;
+    busy_[launch % kWindow / 64] |= std::uint64_t{1} << launch % 64;
+    near_next_ = std::min(near_next_, launch);
+  }
+  // The first cycle of the window with a message.
+  emu::Cycle next_day() const {
+    for (std::size_t w = 0; w < busy_.size(); ++w) {
+      if (busy_[w] == 0) continue;
+      return window_ * kWindow + w * 64 + static_cast<unsigned>(std::countr_zero(busy_[w]));
+    }
+    return emu::kNever;
+  }
+  // The calendar is empty: it takes the earliest window of the heap, in order.
+  void open_window() {
+    if (far_.empty()) return;
+    window_ = far_.front().launch / kWindow;
+    while (!far_.empty() && far_.front().launch / kWindow == window_) {
+      const emu::Cycle launch = far_.front().launch;
+      push_near(launch, pop_far());
+    }
+  }
+
+  emu::Cycle window_ = 0;  // number of the calendar's window
+  emu::Cycle near_next_ = emu::kNever;
+  std::array<std::uint64_t, kWindow / 64> busy_{};
+  std::array<Day, kWindow> days_{};
+  std::vector<MessageId> after_;
+  std::vector<Entry> far_;
   std::uint64_t sequence_ = 0;
 };
 

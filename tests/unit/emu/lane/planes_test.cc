@@ -160,13 +160,13 @@ TEST(Box, EmitScattersOverUnits) {
   Lanes8 credits{};
   credits[0] = 1;
   emit(row, outlet, flits, credits);
-  emit_head(row, outlet, 5, 77);
+  emit_name(row, outlet, 5, 77);
   EXPECT_EQ(row[1].flits[5], 0x10);
   EXPECT_EQ(row[2].flits[2], 0x8000);
   EXPECT_EQ(row[1].credits[7], 1);
-  EXPECT_EQ(row[2].head[2], 77U);
-  EXPECT_EQ(row[2].heads, 1U << 2);
-  EXPECT_EQ(row[1].heads, 0U);
+  EXPECT_EQ(row[2].name[2], 77U);
+  EXPECT_EQ(row[2].names, 1U << 2);
+  EXPECT_EQ(row[1].names, 0U);
 }
 
 }  // namespace

@@ -43,9 +43,9 @@ TEST(BoxWheel, RowsComeRoundAfterTheDelay) {
     const auto ahead = static_cast<emu::Cycle>(delay);
     for (emu::Cycle t = 1000; t < 1040; ++t) {
       for (emu::Cycle d = 1; d <= ahead; ++d) EXPECT_NE(wheel.row(t), wheel.row(t + d));
-      wheel.row(t + ahead)[1].head[3] = static_cast<std::uint32_t>(t);
+      wheel.row(t + ahead)[1].name[3] = static_cast<std::uint32_t>(t);
     }
-    EXPECT_EQ(wheel.row(1039 + ahead)[1].head[3], 1039U);
+    EXPECT_EQ(wheel.row(1039 + ahead)[1].name[3], 1039U);
   }
 }
 

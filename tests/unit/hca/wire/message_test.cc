@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
 #include <set>
 
 #include "emu/base/prng.h"
@@ -43,6 +44,40 @@ TEST(LaunchQueue, EarliestFirstThenInOrderOfSubmission) {
     ASSERT_EQ(queue.pop(), id);
   }
   EXPECT_EQ(queue.next(), emu::kNever);
+}
+
+// Launches near and far, handed in while others leave, against a sorted list.
+TEST(LaunchQueue, AgreesWithASortedList) {
+  constexpr MessageId kMessages = 3000;
+  emu::Prng random(5);
+  LaunchQueue queue(kMessages);
+  std::multimap<emu::Cycle, MessageId> expected;  // equal keys in the order of insertion
+  std::vector<MessageId> idle;
+  for (MessageId id = 0; id < kMessages; ++id) idle.push_back(id);
+  emu::Cycle now = 100;
+  for (int i = 0; i < 100'000; ++i) {
+    if (!idle.empty() && random.below(2) == 0) {
+      const std::uint32_t spread = random.below(3) == 0 ? 5000 : 60;
+      const emu::Cycle launch = now + 1 + random.below(spread);
+      queue.push(launch, idle.back());
+      expected.emplace(launch, idle.back());
+      idle.pop_back();
+    } else if (!expected.empty()) {
+      ASSERT_EQ(queue.next(), expected.begin()->first) << i;
+      now = std::max(now, queue.next());
+      ASSERT_EQ(queue.pop(), expected.begin()->second) << i;
+      idle.push_back(expected.begin()->second);
+      expected.erase(expected.begin());
+    }
+    // Sometimes everything leaves, and time jumps.
+    if (random.below(500) != 0) continue;
+    for (; !expected.empty(); expected.erase(expected.begin())) {
+      ASSERT_EQ(queue.pop(), expected.begin()->second) << i;
+      idle.push_back(expected.begin()->second);
+    }
+    ASSERT_EQ(queue.next(), emu::kNever);
+    now += random.below(100'000);
+  }
 }
 
 }  // namespace
