@@ -139,7 +139,9 @@ struct AttachConfig {
 // [[node]]
 struct NodeConfig {
   std::string name;
-  std::string ip;  // udp, ethdev: where its hcad is; empty: learned when it says hello
+  // Its address for rdma_cm (empty: 127.1.0.1 and up); udp, ethdev: where its hcad is (empty:
+  // learned when it says hello).
+  std::string ip;
   // A digit of base 36 for each node: links between routers on the way there. Empty: by the
   // topology's sizes.
   std::string links_to;

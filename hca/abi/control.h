@@ -27,6 +27,11 @@
 //   query_qp         number = QPN                modify.attributes
 //   destroy_qp       number = QPN
 //   set_rate         number = QPN, rate          rate; sent when the fabric has answered
+//   open_cm          hello                       number = file          sent: a pipe; first on a
+//                                                                       connection of its own
+//
+// After open_cm the connection carries commands of <rdma/rdma_user_cm.h> as they are (hca/cm/cm.h),
+// each answered by a CmReply and what the command asked for. The pipe gets a byte for each event.
 // clang-format on
 #pragma once
 
@@ -39,7 +44,7 @@
 
 namespace hca {
 
-inline constexpr std::uint32_t kControlVersion = 2;
+inline constexpr std::uint32_t kControlVersion = 3;
 inline constexpr std::uint32_t kControlMagic = 0x54434c46;  // "FLCT"
 // Environment of a program on a node: the socket of its hcad.
 inline constexpr char kNodeSocketVariable[] = "FLITNET_NODE_SOCKET";
@@ -65,6 +70,7 @@ enum class ControlOp : std::uint32_t {
   modify_srq,
   query_srq,
   destroy_srq,
+  open_cm,
 };
 
 struct ControlHello {
@@ -172,6 +178,13 @@ static_assert(sizeof(ControlReply) == 104 && std::is_trivially_copyable_v<Contro
 static_assert(offsetof(ControlRequest, mr) == 8 && offsetof(ControlReply, mr) == 16);
 static_assert(sizeof(ControlMr) == 48 && sizeof(ControlQp) == 36 && sizeof(ControlModify) == 80 &&
               sizeof(ControlRate) == 24 && sizeof(ControlSrq) == 16);
+
+// Before the bytes that answer a command of rdma_cm.
+struct CmReply {
+  std::int32_t error;  // 0 or an errno
+  std::uint32_t bytes;
+};
+inline constexpr std::size_t kCmBytesMax = 1024;  // of a command or an answer, all included
 
 // In the pipe of a completion channel: one record per event, written whole.
 struct ChannelRecord {

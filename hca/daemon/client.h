@@ -19,6 +19,7 @@ struct Client {
   emu::UniqueFd socket;
   pid_t pid = 0;
   bool said_hello = false;
+  std::uint32_t cm_file = 0;  // not 0: this connection is an open rdma_cm, no device
   ClientId id = 0;
   emu::UniqueFd events;  // write end of the program's pipe for asynchronous events
   emu::Region doorbells;

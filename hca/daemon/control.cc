@@ -24,8 +24,9 @@
 namespace hca {
 
 namespace {
-// A program opens a device once or twice; more connections than this are a leak of its own.
-constexpr std::size_t kConnectionsMax = 256;
+// A program opens a device once or twice, and rdma_cm once for each blocking id; more connections
+// than this are a leak of its own.
+constexpr std::size_t kConnectionsMax = 1024;
 constexpr int kRequestsPerTurn = 64;  // of one program, so that it cannot starve the datapath
 
 bool watch(int epoll, int fd) {
@@ -103,8 +104,9 @@ void Control::accept_all() {
 
 // Whoever connects and says nothing does not lock others out.
 bool Control::evict_silent() {
-  const auto silent = std::find_if(clients_.begin(), clients_.end(),
-                                   [](const auto& client) { return !client->said_hello; });
+  const auto silent = std::find_if(clients_.begin(), clients_.end(), [](const auto& client) {
+    return !client->said_hello && client->cm_file == 0;
+  });
   if (silent == clients_.end()) return false;
   clients_.erase(silent);
   return true;
@@ -113,7 +115,7 @@ bool Control::evict_silent() {
 bool Control::serve(Client& client, emu::Cycle now) {
   for (int i = 0; i < kRequestsPerTurn; ++i) {
     Incoming in;
-    std::array<std::byte, sizeof(ControlRequest)> buffer;
+    alignas(ControlRequest) std::array<std::byte, kCmBytesMax> buffer;
     auto message = emu::receive_message(client.socket.get(), buffer);
     if (!message) {
       complain(fmt::format("program {}: {}", client.pid, message.error().message));
@@ -122,6 +124,10 @@ bool Control::serve(Client& client, emu::Cycle now) {
     using State = emu::ReceivedMessage::State;
     if (message->state == State::nothing_yet) return true;
     if (message->state == State::closed) return false;
+    if (client.cm_file != 0) {
+      if (!serve_cm(client, std::span(buffer).first(message->bytes), now)) return false;
+      continue;
+    }
     if (message->bytes != sizeof(ControlRequest)) {
       complain(
           fmt::format("program {}: a request of {} bytes: another version of the verbs "
@@ -131,7 +137,8 @@ bool Control::serve(Client& client, emu::Cycle now) {
     }
     std::memcpy(&in.request, buffer.data(), sizeof in.request);
     if (message->fd_count > 0) in.fd = std::move(message->fds[0]);
-    if (!client.said_hello && in.request.op != ControlOp::hello) return false;
+    const bool first = in.request.op == ControlOp::hello || in.request.op == ControlOp::open_cm;
+    if (!client.said_hello && !first) return false;
     ControlReply reply{};
     reply.op = in.request.op;
     reply_fds_.clear();
@@ -160,6 +167,7 @@ bool Control::send_reply(Client& client, const ControlReply& reply) {
 }
 
 void Control::close(Client& client) {
+  if (client.cm_file != 0) cm_->close(client.cm_file);
   if (!client.said_hello) return;
   host_->close_client(client.id);
   memory_.detach(client.id);
@@ -235,6 +243,23 @@ void Control::admission(ClientId id, std::uint32_t qpn, const AdmissionOutcome& 
   }
   // If it cannot be sent the program is gone or broken; its socket tells soon.
   (void)send_reply(*client, reply);
+}
+
+void Control::mad(emu::NodeId source, const Mad& bytes) {
+  if (cm_ != nullptr) cm_->arrived(source, bytes);
+}
+
+bool Control::serve_cm(Client& client, std::span<const std::byte> command, emu::Cycle now) {
+  std::array<std::byte, kCmBytesMax> bytes;
+  const auto to = std::span(bytes).subspan(sizeof(CmReply));
+  const Cm::Answer answer = cm_->command(
+      client.cm_file, {reinterpret_cast<const std::uint8_t*>(command.data()), command.size()},
+      {reinterpret_cast<std::uint8_t*>(to.data()), to.size()}, now);
+  const CmReply reply{answer.error, static_cast<std::uint32_t>(answer.bytes)};
+  std::memcpy(bytes.data(), &reply, sizeof reply);
+  const auto sent =
+      emu::send_message(client.socket.get(), std::span(bytes).first(sizeof reply + answer.bytes));
+  return sent && *sent;
 }
 
 }  // namespace hca

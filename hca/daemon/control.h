@@ -13,6 +13,7 @@
 #include "emu/ring/fd.h"
 #include "emu/ring/region.h"
 #include "hca/daemon/client.h"
+#include "hca/daemon/cm_service.h"
 #include "hca/daemon/memory.h"
 #include "hca/host/events.h"
 #include "hca/host/host.h"
@@ -28,6 +29,7 @@ class Control : public HostEvents {
 
   // The host that the requests go to; before the first service().
   void set_host(Host& host) { host_ = &host; }
+  void set_cm(CmService& cm) { cm_ = &cm; }  // without one, rdma_cm is refused
 
   // Readable when there is something to service: new programs, requests, ends.
   int fd() const { return epoll_.get(); }
@@ -47,6 +49,7 @@ class Control : public HostEvents {
   void wake_cq(ClientId client, std::uint32_t cq) override;
   void async(ClientId client, AsyncEvent event, std::uint32_t number) override;
   void admission(ClientId client, std::uint32_t qpn, const AdmissionOutcome& outcome) override;
+  void mad(emu::NodeId source, const Mad& bytes) override;
 
  private:
   Control(std::string path, const emu::Region& node_page, ProcessMemory& memory);
@@ -72,6 +75,9 @@ class Control : public HostEvents {
   int create_srq(Client& client, const ControlRequest& request, ControlReply& reply);
   int destroy_srq(Client& client, const ControlRequest& request);
   int set_rate(Client& client, const ControlRequest& request, emu::Cycle now);
+  bool speaks_our_version(const Client& client, const ControlHello& hello);
+  int open_cm(Client& client, Incoming& in, ControlReply& reply);
+  bool serve_cm(Client& client, std::span<const std::byte> command, emu::Cycle now);
   bool send_reply(Client& client, const ControlReply& reply);
   void complain(const std::string& line);  // in the log, but not for ever
 
@@ -79,6 +85,7 @@ class Control : public HostEvents {
   const emu::Region& node_page_;
   ProcessMemory& memory_;
   Host* host_ = nullptr;
+  CmService* cm_ = nullptr;
   emu::UniqueFd listener_;
   emu::UniqueFd epoll_;
   emu::UniqueFd doorbell_fd_;

@@ -44,6 +44,7 @@ void Node::service(std::uint64_t host_ns) {
   attachment_->service(host_ns);
   notice_session();
   control_->service(now_);
+  cm_->service(now_);
   ctl_->service();
   if (host_ns - published_ns_ >= kPublishNs) {
     published_ns_ = host_ns;
@@ -88,6 +89,7 @@ std::size_t Node::receive() {
     }
     host_->receive(arrivals_, now_);
     for (std::size_t i = 0; i < packets; ++i) attachment_->release(received_[i].desc.buffer);
+    if (cm_->waiting()) cm_->service(now_);
   }
   naps_.count(packets);
   return packets + injected + answers;

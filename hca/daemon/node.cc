@@ -53,6 +53,9 @@ emu::Result<void> Node::open(const std::string& run_dir) {
   control_ = std::move(*control);
   host_ = std::make_unique<Host>(options_, memory_, *port_, *control_);
   control_->set_host(*host_);
+  cm_ = std::make_unique<CmService>(config_, options_);
+  cm_->set_host(*host_);
+  control_->set_cm(*cm_);
   auto publisher = Publisher::open(run_dir, config_, options_.node);
   if (!publisher) return std::unexpected(publisher.error());
   publisher_ = std::make_unique<Publisher>(std::move(*publisher));
@@ -122,6 +125,9 @@ std::string Node::status() const {
   j.field("node", config_.nodes[options_.node].name).field("attached", up);
   j.field("state", up ? "attached" : "down").field("reason", attachment_->reason());
   j.field("sessions", session_).field("lid", static_cast<int>(emu::lid_of(options_.node)));
+  j.field("address", address_text(node_addresses(config_)[options_.node]));
+  j.field("cm_ids", static_cast<std::uint64_t>(cm_->cm().ids()));
+  j.field("cm_listeners", static_cast<std::uint64_t>(cm_->cm().listeners()));
   j.field("emulated_ns", options_.cycle_time.ns(now_));
   j.field("clients", static_cast<std::uint64_t>(control_->client_count()));
   j.field("reserved_bps", counters.reserved_bps);

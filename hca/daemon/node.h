@@ -14,6 +14,7 @@
 #include "emu/ring/region.h"
 #include "hca/abi/node.h"
 #include "hca/attach/attach.h"
+#include "hca/daemon/cm_service.h"
 #include "hca/daemon/control.h"
 #include "hca/daemon/memory.h"
 #include "hca/daemon/nap.h"
@@ -57,6 +58,7 @@ class Node {
   ProcessMemory memory_;
   std::unique_ptr<Attachment> attachment_;
   std::unique_ptr<AttachmentPort> port_;
+  std::unique_ptr<CmService> cm_;  // outlives the control socket
   std::unique_ptr<Control> control_;
   std::unique_ptr<Host> host_;
   std::unique_ptr<Publisher> publisher_;

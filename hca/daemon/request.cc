@@ -116,20 +116,35 @@ int Control::handle(Client& client, Incoming& in, emu::Cycle now, ControlReply& 
     }
     case ControlOp::destroy_srq:
       return destroy_srq(client, request);
+    case ControlOp::open_cm:
+      return open_cm(client, in, reply);
   }
   return EOPNOTSUPP;
 }
 
-int Control::hello(Client& client, Incoming& in, ControlReply& reply) {
-  const ControlHello& hello = in.request.hello;
-  if (client.said_hello) return EALREADY;
-  if (hello.magic != kControlMagic || hello.version != kControlVersion ||
-      hello.abi_version != kAbiVersion) {
-    complain(fmt::format("program {} speaks version {}.{}, this hcad {}.{}: rebuild one",
-                         client.pid, hello.version, hello.abi_version, kControlVersion,
-                         kAbiVersion));
-    return EPROTO;
+int Control::open_cm(Client& client, Incoming& in, ControlReply& reply) {
+  if (client.said_hello || client.cm_file != 0) return EALREADY;
+  if (cm_ == nullptr) return EOPNOTSUPP;
+  if (!speaks_our_version(client, in.request.hello)) return EPROTO;
+  if (!in.fd || !is_pipe(in.fd.get()) || !make_nonblocking(in.fd.get())) return EBADF;
+  client.cm_file = cm_->open(std::move(in.fd));
+  reply.number = client.cm_file;
+  return 0;
+}
+
+bool Control::speaks_our_version(const Client& client, const ControlHello& hello) {
+  if (hello.magic == kControlMagic && hello.version == kControlVersion &&
+      hello.abi_version == kAbiVersion) {
+    return true;
   }
+  complain(fmt::format("program {} speaks version {}.{}, this hcad {}.{}: rebuild one", client.pid,
+                       hello.version, hello.abi_version, kControlVersion, kAbiVersion));
+  return false;
+}
+
+int Control::hello(Client& client, Incoming& in, ControlReply& reply) {
+  if (client.said_hello) return EALREADY;
+  if (!speaks_our_version(client, in.request.hello)) return EPROTO;
   if (!in.fd || !is_pipe(in.fd.get()) || !make_nonblocking(in.fd.get())) return EBADF;
   auto doorbells = emu::Region::create("flitnet-doorbells", sizeof(DoorbellPage));
   auto node_page = node_page_.reopen_read_only();

@@ -57,6 +57,10 @@ void receive_one(HostState& s, const Arrival& arrival, bool check_crc) {
     return;
   }
   const emu::PacketHeaders& headers = packet.headers;
+  if (headers.bth.dest_qp == kGeneralServicesQp && packet.info->service == emu::Service::ud) {
+    receive_mad(s, arrival, packet);
+    return;
+  }
   Qp* qp = s.find_qp(headers.bth.dest_qp);
   if (qp == nullptr || !may_receive(*qp) || !service_matches(*qp, packet.info->service) ||
       headers.lrh.dlid != emu::lid_of(s.options_.node)) {

@@ -7,6 +7,7 @@
 #include "emu/base/units.h"
 #include "emu/wire/message.h"
 #include "hca/abi/attributes.h"
+#include "hca/host/mad.h"
 #include "hca/host/memory.h"
 
 namespace hca {
@@ -35,6 +36,8 @@ class HostEvents {
   virtual void async(ClientId client, AsyncEvent event,
                      std::uint32_t number) = 0;  // QP or CQ number
   virtual void admission(ClientId client, std::uint32_t qpn, const AdmissionOutcome& outcome) = 0;
+  // A management datagram for QP1 arrived from that node.
+  virtual void mad(emu::NodeId /*source*/, const Mad& /*bytes*/) {}
 };
 
 }  // namespace hca

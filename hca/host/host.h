@@ -23,6 +23,7 @@
 #include "hca/abi/rings.h"
 #include "hca/host/counters.h"
 #include "hca/host/events.h"
+#include "hca/host/mad.h"
 #include "hca/host/memory.h"
 #include "hca/host/options.h"
 #include "hca/host/port.h"
@@ -109,6 +110,10 @@ class Host {
   // before this returns. rate 0 gives back what was booked. One request per QP at a time (EBUSY).
   int request_rate(ClientId client, std::uint32_t qpn, std::uint64_t rate_bps,
                    std::uint64_t peak_bps, emu::Cycle now);
+
+  // Queues a management datagram to QP1 of a node; false: too many wait. Those that arrive come by
+  // HostEvents::mad.
+  bool send_mad(emu::NodeId dest, const Mad& mad);
 
   // Switches and budgets may change while running (`flitnet` control commands).
   void set_controls(const HostControls& controls);

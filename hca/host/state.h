@@ -19,6 +19,7 @@
 #include "hca/host/heap.h"
 #include "hca/host/host.h"
 #include "hca/host/key.h"
+#include "hca/host/mad.h"
 #include "hca/host/power.h"
 #include "hca/host/qp.h"
 #include "hca/host/srq.h"
@@ -84,6 +85,7 @@ class HostState {
   Settlement settlement_;
   std::vector<Cq> cqs_;
   std::vector<Srq> srqs_;
+  MadQueue mads_;
 
   // Own packet memory for traffic within the node.
   std::vector<std::uint8_t> loop_bytes_;
@@ -187,6 +189,10 @@ WcStatus scatter_payload(HostState& s, Qp& qp, std::uint32_t pd, const Sge* sges
                          std::uint32_t num_sge, SgeCursor& cursor, const std::uint8_t* bytes,
                          std::uint32_t length, std::uint32_t psn);
 void complete_recv(HostState& s, Qp& qp, WcStatus status, const Cqe& cqe, bool solicited);
+
+// ---- mad.cc: management datagrams, QP1 ----
+std::size_t send_mads(HostState& s);
+void receive_mad(HostState& s, const Arrival& arrival, const emu::ParsedPacket& packet);
 
 // ---- arrival.cc ----
 void receive_all(HostState& s, std::span<const Arrival> arrivals);

@@ -98,6 +98,17 @@ int Link::ask(const ControlRequest& request, Answered& answered, int fd) {
   return answered.reply.error;
 }
 
+int Link::talk(std::span<const std::byte> bytes, std::span<std::byte> reply, std::size_t& got) {
+  const std::lock_guard lock(turn_);
+  if (dead()) return EIO;
+  const auto sent = emu::send_message(socket_.get(), bytes);
+  if (!sent || !*sent) return fail();
+  auto message = emu::receive_message(socket_.get(), reply);
+  if (!message || message->state != emu::ReceivedMessage::State::message) return fail();
+  got = message->bytes;
+  return 0;
+}
+
 bool Link::look_dead() {
   if (dead()) return true;
   pollfd wait{socket_.get(), POLLRDHUP, 0};

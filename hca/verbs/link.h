@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <memory>
 #include <mutex>
+#include <span>
 
 #include "emu/ring/fd.h"
 #include "hca/abi/control.h"
@@ -38,6 +39,9 @@ class Link {
     Answered ignored;
     return ask(request, ignored);
   }
+
+  // One message of bytes there, one back (rdma_cm's commands); `got`: how many. 0 or an errno.
+  int talk(std::span<const std::byte> bytes, std::span<std::byte> reply, std::size_t& got);
 
   // In a forked child: the rings belong to the parent still.
   bool abandoned() const { return abandoned_.load(std::memory_order_relaxed); }

@@ -34,9 +34,10 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "hca/abi": ("emu",),
     "hca/verbs": ("emu", "hca/abi"),
     "hca/host": ("emu", "hca/abi"),
+    "hca/cm": ("emu", "hca/abi", "hca/host"),
     "hca/wire": ("emu",),
     "hca/attach": ("emu",),
-    "hca/daemon": ("emu", "hca/abi", "hca/host", "hca/attach"),
+    "hca/daemon": ("emu", "hca/abi", "hca/host", "hca/cm", "hca/attach"),
     "fabric/topo": ("emu",),
     "fabric/route": ("emu", "fabric/topo"),
     "fabric/link": ("emu", "fabric/topo"),
@@ -71,7 +72,7 @@ THIRD_PARTY: dict[str, tuple[str, ...]] = {
     r"infiniband/.*": (
         "hca/verbs/", "tools/replay/", "tools/load/", "tests/abi/", "tests/bench/verbs/",
     ),
-    r"rdma/.*": ("hca/verbs/", "tests/abi/"),
+    r"rdma/.*": ("hca/verbs/", "hca/cm/", "tests/abi/"),
     r"sodium.*": ("emu/wire/",),
     r"toml\+\+/.*|toml\.hpp": ("emu/config/", "fabric/topo/toml", "tools/sim/point"),
     r"CLI/.*": ("hca/daemon/", "fabric/daemon/", "tools/", "tests/"),
@@ -82,7 +83,8 @@ THIRD_PARTY: dict[str, tuple[str, ...]] = {
 # Libraries hold no wall clock: time is handed in.
 # (emu/ring waits for a dying process's lock in pid_file, at start only.)
 LIBRARIES = ("emu/base/", "emu/clock/", "emu/config/", "emu/energy/", "emu/lane/", "emu/metrics/",
-             "emu/packet/", "emu/wire/", "hca/abi/", "hca/host/", "hca/wire/", "fabric/topo/",
+             "emu/packet/", "emu/wire/", "hca/abi/", "hca/cm/", "hca/host/", "hca/wire/",
+             "fabric/topo/",
              "fabric/route/", "fabric/link/", "fabric/admit/", "fabric/router/")  # fmt: skip
 PRODUCT = tuple(f"{top}/" for top in TOPS)
 BANNED: tuple[tuple[str, str, tuple[str, ...]], ...] = (

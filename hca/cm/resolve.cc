@@ -1,0 +1,242 @@
+// Addresses and routes: bind, resolve, listen, and what a QP has to be told for a connection.
+// Addresses resolve by the configuration, routes are computed: every node reaches every other.
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "hca/abi/attributes.h"
+#include "hca/cm/state.h"
+
+namespace hca {
+
+namespace {
+
+constexpr std::uint8_t kAckTimeout = 16;   // 268 ms: longer than any queue of a loaded fabric
+constexpr std::uint8_t kMinRnrTimer = 12;  // 0.64 ms, as perftest sets it by itself
+constexpr std::uint16_t kFirstEphemeral = 0xc000;
+
+void put_gid(const CmState& s, emu::NodeId node, std::uint8_t (&gid)[16]) {
+  const std::uint64_t guid = s.options.guid_base + node + 1;
+  for (std::size_t i = 0; i < 8; ++i) {
+    gid[i] = static_cast<std::uint8_t>(s.options.gid_prefix >> (56 - 8 * i));
+    gid[8 + i] = static_cast<std::uint8_t>(guid >> (56 - 8 * i));
+  }
+}
+
+bool port_taken(const CmState& s, const Id& mine, std::uint16_t port) {
+  return std::any_of(s.ids.begin(), s.ids.end(), [&](const auto& entry) {
+    const Id& other = entry.second;
+    const bool shared =
+        mine.reuse_address && other.reuse_address && other.state != IdState::listening;
+    return &other != &mine && other.has_port && other.port_space == mine.port_space &&
+           other.local.port == port && !shared;
+  });
+}
+
+}  // namespace
+
+int take_port(CmState& s, Id& id) {
+  if (id.has_port) return 0;
+  if (id.local.port != 0) {
+    if (port_taken(s, id, id.local.port)) return EADDRINUSE;
+    id.has_port = true;
+    return 0;
+  }
+  constexpr std::uint32_t kPorts = 0x10000 - kFirstEphemeral;
+  const std::uint32_t start = s.prng.below(kPorts);
+  for (std::uint32_t i = 0; i < kPorts; ++i) {
+    const auto port = static_cast<std::uint16_t>(kFirstEphemeral + (start + i) % kPorts);
+    if (port_taken(s, id, port)) continue;
+    id.local.port = port;
+    id.has_port = true;
+    return 0;
+  }
+  return EADDRNOTAVAIL;
+}
+
+int bind_ip(CmState& s, Id& id, const sockaddr_in6& from) {
+  if (id.state != IdState::idle) return EINVAL;
+  const auto address = from_sockaddr(from);
+  if (!address) return from.sin6_family == AF_INET6 ? EADDRNOTAVAIL : EAFNOSUPPORT;
+  if (!address->given) return EAFNOSUPPORT;
+  if (!s.addresses.is_own(address->v4)) return EADDRNOTAVAIL;
+  id.local = *address;
+  if (const int error = take_port(s, id)) {
+    id.local = {};
+    return error;
+  }
+  id.state = IdState::bound;
+  return 0;
+}
+
+int resolve_ip(CmState& s, Id& id, const rdma_ucm_resolve_ip& command) {
+  if (id.state != IdState::idle && id.state != IdState::bound) return EINVAL;
+  const auto source = from_sockaddr(command.src_addr);
+  const auto remote = from_sockaddr(command.dst_addr);
+  if (!source || !remote || !remote->given) return EINVAL;
+  if (id.state == IdState::idle) {
+    id.local = *source;
+    if (source->given && !s.addresses.is_own(source->v4)) return EADDRNOTAVAIL;
+    if (!source->given) id.local = {true, remote->six, 0, 0};
+    if (const int error = take_port(s, id)) return error;
+    id.state = IdState::bound;
+  }
+  // A group of hosts: there is nobody to find, the route is the port itself.
+  const bool group = remote->v4 >> 28 == 0xe;
+  const auto node = group ? std::optional(s.addresses.self()) : s.addresses.node_at(remote->v4);
+  if (!node) {
+    push_simple(s, id, CmEvent::addr_error, -EHOSTUNREACH);
+    return 0;
+  }
+  id.remote = *remote;
+  if (id.remote.any()) id.remote.v4 = s.addresses.own();
+  if (id.local.any()) id.local.v4 = s.addresses.own();
+  id.peer = *node;
+  id.has_peer = true;
+  id.path_mtu = s.options.path_mtu;
+  id.state = IdState::addr_resolved;
+  push_simple(s, id, CmEvent::addr_resolved);
+  return 0;
+}
+
+int resolve_route(CmState& s, Id& id) {
+  if (id.state != IdState::addr_resolved) return EINVAL;
+  id.state = IdState::route_resolved;
+  push_simple(s, id, CmEvent::route_resolved);
+  return 0;
+}
+
+int listen_on(CmState& s, Id& id, std::uint32_t backlog) {
+  constexpr std::uint32_t kBacklogMax = 1024;
+  if (id.state == IdState::idle) {
+    id.local = {true, false, 0, 0};
+    if (const int error = take_port(s, id)) return error;
+    id.state = IdState::bound;
+  }
+  if (id.state != IdState::bound) return EINVAL;
+  if (id.reuse_address && port_taken(s, id, id.local.port)) return EADDRINUSE;
+  id.backlog = backlog == 0 || backlog > kBacklogMax ? kBacklogMax : backlog;
+  id.state = IdState::listening;
+  serve_parked(s);
+  return 0;
+}
+
+Id* listener_for(CmState& s, std::uint16_t port_space, std::uint16_t port, std::uint32_t v4) {
+  for (auto& [number, id] : s.ids) {
+    if (id.state == IdState::listening && id.port_space == port_space && id.local.port == port &&
+        (id.local.any() || id.local.v4 == v4 || s.addresses.is_own(v4))) {
+      return &id;
+    }
+  }
+  return nullptr;
+}
+
+// The upper three bits of the type of service (IP precedence) are the service level.
+std::uint8_t sl_of(const Id& id) { return id.passive ? id.sl : id.tos >> 5; }
+
+rdma_ucm_query_route_resp query_route(const CmState& s, const Id& id) {
+  rdma_ucm_query_route_resp to{};
+  to.src_addr = to_sockaddr(id.local);
+  to.dst_addr = to_sockaddr(id.remote);
+  to.ibdev_index = 0xffffffff;
+  const bool has_device = id.has_peer || (id.local.given && !id.local.any());
+  if (!has_device) return to;
+  to.node_guid = __builtin_bswap64(s.options.guid_base + s.addresses.self() + 1);
+  to.port_num = 1;
+  ib_user_path_rec& path = to.ib_route[0];
+  put_gid(s, s.addresses.self(), path.sgid);
+  path.pkey = 0xffff;
+  if (!id.has_peer) return to;
+  put_gid(s, id.peer, path.dgid);
+  if (id.state == IdState::addr_resolved) return to;
+  to.num_paths = 1;
+  path.dlid = __builtin_bswap16(emu::lid_of(id.peer));
+  path.slid = __builtin_bswap16(emu::lid_of(s.addresses.self()));
+  path.traffic_class = id.tos;
+  path.reversible = 1;
+  path.numb_path = 1;
+  path.sl = sl_of(id);
+  constexpr std::uint8_t kExactly = 2;
+  path.mtu_selector = path.rate_selector = path.packet_life_time_selector = kExactly;
+  path.mtu = s.options.path_mtu;
+  path.rate = s.options.rate;
+  path.packet_life_time = kAckTimeout - 1;
+  return to;
+}
+
+void fill_ah(const Id& id, ib_uverbs_ah_attr& to) {
+  to.dlid = emu::lid_of(id.peer);
+  to.sl = sl_of(id);
+  to.port_num = 1;
+}
+
+int init_qp_attr(const CmState&, const Id& id, std::uint32_t qp_state, ib_uverbs_qp_attr& to) {
+  to = {};
+  to.qp_state = qp_state;
+  to.qp_attr_mask = kQpState;
+  const auto state = static_cast<QpState>(qp_state);
+  if (state == QpState::init) {
+    to.port_num = 1;
+    to.qp_attr_mask |= kQpPkeyIndex | kQpPort;
+    if (is_datagram(id)) {
+      to.qkey = id.qkey != 0 ? id.qkey : kUdpQkey;
+      to.qp_attr_mask |= kQpQkey;
+    } else {
+      to.qp_access_flags = kAccessRemoteWrite;
+      if (id.responder_resources != 0)
+        to.qp_access_flags |= kAccessRemoteRead | kAccessRemoteAtomic;
+      to.qp_attr_mask |= kQpAccessFlags;
+    }
+    return 0;
+  }
+  if (is_datagram(id) || id.remote_qpn == 0) return EINVAL;
+  const auto type = static_cast<QpType>(id.qp_type);
+  if (state == QpState::rtr) {
+    fill_ah(id, to.ah_attr);
+    to.path_mtu = id.path_mtu;
+    to.dest_qp_num = id.remote_qpn;
+    to.rq_psn = id.remote_psn;
+    to.qp_attr_mask |= kQpAv | kQpPathMtu | kQpDestQpn | kQpRqPsn;
+    if (type == QpType::rc || type == QpType::xrc_recv) {
+      to.max_dest_rd_atomic = id.responder_resources;
+      to.min_rnr_timer = kMinRnrTimer;
+      to.qp_attr_mask |= kQpMaxDestRdAtomic | kQpMinRnrTimer;
+    }
+    return 0;
+  }
+  if (state != QpState::rts) return EINVAL;
+  to.sq_psn = id.psn;
+  to.qp_attr_mask |= kQpSqPsn;
+  if (type == QpType::rc || type == QpType::xrc_send) {
+    to.retry_cnt = id.retry_count;
+    to.rnr_retry = id.rnr_retry_count;
+    to.max_rd_atomic = id.initiator_depth;
+    to.qp_attr_mask |= kQpRetryCnt | kQpRnrRetry | kQpMaxQpRdAtomic;
+  }
+  if (type != QpType::uc) {
+    to.timeout = id.ack_timeout != 0 ? id.ack_timeout : kAckTimeout;
+    to.qp_attr_mask |= kQpTimeout;
+  }
+  return 0;
+}
+
+int set_option(Id& id, const rdma_ucm_set_option& command, std::span<const std::uint8_t> value) {
+  if (command.level != RDMA_OPTION_ID) return ENOSYS;  // routes are computed here
+  if (command.optname == RDMA_OPTION_ID_TOS || command.optname == RDMA_OPTION_ID_ACK_TIMEOUT) {
+    if (value.size() != 1) return EINVAL;
+    if (command.optname == RDMA_OPTION_ID_TOS) id.tos = value[0];
+    if (command.optname == RDMA_OPTION_ID_ACK_TIMEOUT) id.ack_timeout = value[0] & 31;
+    return 0;
+  }
+  int number = 0;
+  if (value.size() != sizeof number) return EINVAL;
+  std::memcpy(&number, value.data(), sizeof number);
+  if (command.optname == RDMA_OPTION_ID_REUSEADDR) {
+    if (id.state != IdState::idle) return EINVAL;
+    id.reuse_address = number != 0;
+    return 0;
+  }
+  return command.optname == RDMA_OPTION_ID_AFONLY ? 0 : ENOSYS;
+}
+
+}  // namespace hca

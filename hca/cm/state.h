@@ -1,0 +1,218 @@
+// The state of the communication manager, and what its files offer one another:
+//   command.cc (the ABI) -> resolve.cc (addresses, routes, QP attributes), connection.cc (RC, XRC),
+//   datagram.cc (UD), multicast.cc;  receive.cc: messages of other nodes;  events.cc: to programs
+#pragma once
+
+#include <rdma/rdma_user_cm.h>
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <unordered_map>
+#include <vector>
+
+#include "emu/base/prng.h"
+#include "hca/cm/cm.h"
+#include "hca/cm/mad.h"
+
+namespace hca {
+
+enum class IdState : std::uint8_t {
+  idle,
+  bound,
+  addr_resolved,
+  route_resolved,
+  listening,
+  req_sent,
+  req_received,  // or a SIDR request
+  rep_sent,
+  rep_received,
+  established,
+  dreq_sent,
+  dreq_received,
+  timewait,
+  sidr_sent,
+  ended,
+};
+
+// Numbers of <rdma/rdma_cma.h>: enum rdma_cm_event_type.
+enum class CmEvent : std::uint32_t {
+  addr_resolved = 0,
+  addr_error,
+  route_resolved,
+  route_error,
+  connect_request,
+  connect_response,
+  connect_error,
+  unreachable,
+  rejected,
+  established,
+  disconnected,
+  device_removal,
+  multicast_join,
+  multicast_error,
+  addr_change,
+  timewait_exit,
+};
+
+inline constexpr std::uint32_t kNobody = 0xffffffff;
+
+// What the ABI calls an id: a listener, or one end of a connection.
+struct Id {
+  std::uint32_t number = 0;  // the communication id on the wire, too
+  CmFileId file = 0;
+  std::uint64_t uid = 0;  // the program's name for it; 0: a request not accepted yet
+  std::uint16_t port_space = 0;
+  std::uint8_t qp_type = 0;
+  IdState state = IdState::idle;
+  bool passive = false;
+  bool reuse_address = false;
+  bool has_port = false;  // it holds local.port in its port space
+  std::uint8_t tos = 0;
+  std::uint8_t ack_timeout = 0;  // 0: the default
+  IpAddress local;
+  IpAddress remote;
+  emu::NodeId peer = 0;
+  bool has_peer = false;
+
+  std::uint32_t remote_id = 0;
+  std::uint32_t qpn = 0;
+  std::uint32_t qkey = 0;
+  std::uint32_t psn = 0;
+  std::uint32_t remote_qpn = 0;
+  std::uint32_t remote_psn = 0;
+  std::uint8_t responder_resources = 0;
+  std::uint8_t initiator_depth = 0;
+  std::uint8_t retry_count = 0;
+  std::uint8_t rnr_retry_count = 0;
+  std::uint8_t path_mtu = 0;
+  std::uint8_t sl = 0;
+
+  std::uint32_t backlog = 0;           // listeners: requests that may wait
+  std::uint32_t requests_waiting = 0;  // not yet seen by the program
+  std::uint32_t listener = kNobody;    // of a request that the program has not seen
+  std::uint32_t events_reported = 0;
+
+  // The message that waits for an answer.
+  Mad unanswered{};
+  emu::EmuNs again_at = emu::kNever;
+  std::uint8_t attempts_left = 0;
+};
+
+struct Multicast {
+  std::uint32_t number = 0;
+  std::uint32_t id = 0;
+  std::uint64_t uid = 0;
+  std::uint32_t events_reported = 0;
+};
+
+struct WaitingEvent {
+  std::uint32_t id = 0;             // whose acknowledgement counts: the listener of a request
+  std::uint32_t request = kNobody;  // connect_request: the new id
+  std::uint32_t multicast = kNobody;
+  rdma_ucm_event_resp body{};
+};
+
+struct CmFile {
+  std::deque<WaitingEvent> events;
+};
+
+// A request for a service that nobody offers just now. Servers that listen anew for each client
+// (perftest) are often there a moment later, so it waits before it is refused.
+struct ParkedRequest {
+  emu::NodeId source = 0;
+  CmMessage message;
+  emu::EmuNs until_ns = 0;
+};
+inline constexpr std::size_t kParkedMax = 256;
+inline constexpr emu::EmuNs kParkedNs = 250'000'000;
+
+struct CmState {
+  CmState(const CmOptions& o, AddressBook book, CmOut& to)
+      : options(o), addresses(std::move(book)), out(to), prng(o.seed) {}
+  CmOptions options;
+  AddressBook addresses;
+  CmOut& out;
+  emu::Prng prng;
+  emu::EmuNs now_ns = 0;
+  std::uint32_t next_number = 1;
+  CmFileId next_file = 1;
+  std::unordered_map<CmFileId, CmFile> files;
+  std::unordered_map<std::uint32_t, Id> ids;
+  std::unordered_map<std::uint32_t, Multicast> multicasts;
+  std::vector<ParkedRequest> parked;
+  // Who asked: a request that comes again is known by its sender and its id there.
+  std::map<std::pair<emu::NodeId, std::uint32_t>, std::uint32_t> requests;
+};
+
+using CmAnswer = Cm::Answer;
+
+// ---- events.cc ----
+void push_event(CmState& s, Id& id, CmEvent event, const rdma_ucm_event_resp& body);
+void push_simple(CmState& s, Id& id, CmEvent event, int status = 0);
+CmAnswer take_event(CmState& s, CmFileId file, std::span<std::uint8_t> to);
+void drop_events(CmState& s, std::uint32_t id);     // of an id that ends
+void destroy_id(CmState& s, std::uint32_t number);  // tells the peer what it must know
+Id* new_id(CmState& s, CmFileId file);
+Id* find_id(CmState& s, CmFileId file, std::uint32_t number);
+
+// ---- resolve.cc ----
+int bind_ip(CmState& s, Id& id, const sockaddr_in6& address);
+int take_port(CmState& s, Id& id);
+int resolve_ip(CmState& s, Id& id, const rdma_ucm_resolve_ip& command);
+int resolve_route(CmState& s, Id& id);
+int listen_on(CmState& s, Id& id, std::uint32_t backlog);
+rdma_ucm_query_route_resp query_route(const CmState& s, const Id& id);
+int init_qp_attr(const CmState& s, const Id& id, std::uint32_t qp_state, ib_uverbs_qp_attr& to);
+int set_option(Id& id, const rdma_ucm_set_option& command, std::span<const std::uint8_t> value);
+Id* listener_for(CmState& s, std::uint16_t port_space, std::uint16_t port, std::uint32_t v4);
+void fill_ah(const Id& id, ib_uverbs_ah_attr& to);
+std::uint8_t sl_of(const Id& id);
+
+// ---- connection.cc ----
+int connect(CmState& s, Id& id, const rdma_ucm_conn_param& param);
+int accept(CmState& s, Id& id, const rdma_ucm_accept& command);
+int reject(CmState& s, Id& id, const rdma_ucm_reject& command);
+int disconnect(CmState& s, Id& id);
+int notify(CmState& s, Id& id, std::uint32_t event);
+void end_connection(CmState& s, Id& id);  // the id goes: what does its peer have to hear?
+void send_asked(CmState& s, Id& id, const CmMessage& message, std::uint8_t attempts);
+void send_once(CmState& s, emu::NodeId peer, const CmMessage& message);
+void answered(Id& id);
+void timer_fired(CmState& s, Id& id);
+// rdma_cm's own header, then the program's data; false: too long.
+bool fill_private(const Id& id, CmMessage& message, const std::uint8_t* data, std::size_t bytes);
+
+// ---- datagram.cc ----
+int resolve_service(CmState& s, Id& id, const rdma_ucm_conn_param& param);
+int answer_service(CmState& s, Id& id, std::uint8_t status, const rdma_ucm_conn_param& param);
+void on_sidr_req(CmState& s, emu::NodeId source, const CmMessage& m);
+void on_sidr_rep(CmState& s, emu::NodeId source, const CmMessage& m);
+
+// ---- receive.cc ----
+void receive_message(CmState& s, emu::NodeId source, const CmMessage& m);
+// Nobody offers the service of a request: it waits, or is refused if it may not any more.
+void park(CmState& s, emu::NodeId source, const CmMessage& m);
+void refuse_service(CmState& s, emu::NodeId source, const CmMessage& m);
+void serve_parked(CmState& s);  // somebody listens now, or time has passed
+// A new id for a request that arrived at a listener, its event told; null: nobody listens there
+// (the peer was told), or no room (it will ask again).
+Id* new_request(CmState& s, emu::NodeId source, const CmMessage& m, Id& listener);
+
+// ---- multicast.cc ----
+CmAnswer join(CmState& s, Id& id, std::uint64_t uid, const sockaddr_in6& group,
+              std::span<std::uint8_t> to);
+CmAnswer leave(CmState& s, CmFileId file, std::uint32_t number, std::span<std::uint8_t> to);
+
+inline bool is_datagram(const Id& id) { return id.qp_type == 4; }  // IBV_QPT_UD
+inline constexpr std::uint32_t kUdpQkey = 0x01234567;              // RDMA_UDP_QKEY
+
+// The answer of a command, cut to what its caller has room for.
+template <class T>
+CmAnswer answer_with(const T& value, std::span<std::uint8_t> to) {
+  const std::size_t bytes = std::min(sizeof value, to.size());
+  std::memcpy(to.data(), &value, bytes);
+  return {0, bytes};
+}
+
+}  // namespace hca

@@ -1,0 +1,52 @@
+// The communication manager in hcad: programs' open rdma_cm files, the datagrams between nodes.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "emu/config/config.h"
+#include "emu/ring/fd.h"
+#include "hca/cm/cm.h"
+#include "hca/host/host.h"
+
+namespace hca {
+
+// The IP addresses of the nodes, host order: `ip` of the configuration, or 127.1.0.(n + 1).
+std::vector<std::uint32_t> node_addresses(const emu::Config& config);
+std::string address_text(std::uint32_t v4);
+
+class CmService : public CmOut {
+ public:
+  CmService(const emu::Config& config, const HostOptions& options);
+  void set_host(Host& host) { host_ = &host; }
+
+  // `events`: write end of a pipe; a byte in it for each event.
+  CmFileId open(emu::UniqueFd events);
+  void close(CmFileId file);
+  Cm::Answer command(CmFileId file, std::span<const std::uint8_t> command,
+                     std::span<std::uint8_t> to, emu::Cycle now) {
+    return cm_.command(file, command, to, cycle_time_.ns(now));
+  }
+  // A datagram came while the host was busy; it is read in the next service().
+  void arrived(emu::NodeId source, const Mad& mad) { arrived_.push_back({source, mad}); }
+  void service(emu::Cycle now);
+  const Cm& cm() const { return cm_; }
+  bool waiting() const { return !arrived_.empty(); }
+
+  // CmOut
+  void send(emu::NodeId dest, const Mad& mad) override { (void)host_->send_mad(dest, mad); }
+  void event_waits(CmFileId file) override;
+
+ private:
+  emu::CycleTime cycle_time_;
+  Cm cm_;
+  Host* host_ = nullptr;
+  std::unordered_map<CmFileId, emu::UniqueFd> files_;
+  std::vector<WaitingMad> arrived_;
+  std::vector<WaitingMad> serving_;
+};
+
+}  // namespace hca

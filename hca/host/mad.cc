@@ -1,0 +1,75 @@
+// QP1: management datagrams leave when the port has room, and are handed up when they arrive. No
+// program can send to them: the Q_Key is privileged, and a QP number 1 is never given out.
+#include "hca/host/mad.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include "emu/packet/build.h"
+#include "hca/host/state.h"
+
+namespace hca {
+
+namespace {
+
+// The service level of control traffic; without one in the configuration, SL 0.
+std::uint8_t management_sl(const HostState& s) {
+  const auto& classes = s.options_.class_of_sl;
+  const auto found = std::find(classes.rbegin(), classes.rend(), emu::TrafficClass::control);
+  return static_cast<std::uint8_t>(found == classes.rend() ? 0 : classes.rend() - found - 1);
+}
+
+bool send_one(HostState& s, const WaitingMad& mad) {
+  if (!s.burst_.room()) dispatch(s);
+  BurstPacket* packet = open_packet(s, kGeneralServicesQp, mad.dest);
+  if (packet == nullptr) return false;
+  const std::uint8_t sl = management_sl(s);
+  const std::uint16_t lanes = s.options_.lanes_of_sl[sl];
+  const emu::Vl vl =
+      nth_lane(lanes, s.prng_.below(static_cast<std::uint32_t>(std::popcount(lanes))));
+  emu::PacketHeaders headers;
+  headers.lrh = {vl, sl, emu::lid_of(mad.dest), emu::lid_of(s.options_.node)};
+  headers.bth.opcode = emu::Opcode::ud_send_only;
+  headers.bth.dest_qp = kGeneralServicesQp;
+  headers.bth.psn = s.mads_.psn;
+  s.mads_.psn = add24(s.mads_.psn, 1);
+  headers.deth = {kGeneralServicesQkey, kGeneralServicesQp};
+  std::uint8_t* payload = close_packet(s, *packet, nullptr, headers, kMadBytes,
+                                       {0, vl, vl, 0, s.options_.class_of_sl[sl], false});
+  std::memcpy(payload, mad.bytes.data(), kMadBytes);
+  return true;
+}
+
+}  // namespace
+
+std::size_t send_mads(HostState& s) {
+  std::size_t sent = 0;
+  while (!s.mads_.empty() && !s.slots_blocked_) {
+    if (!send_one(s, s.mads_.waiting[s.mads_.first % kMadsWaitingMax])) break;
+    ++s.mads_.first;
+    ++sent;
+  }
+  return sent;
+}
+
+void receive_mad(HostState& s, const Arrival& arrival, const emu::ParsedPacket& packet) {
+  const emu::PacketHeaders& headers = packet.headers;
+  if (headers.deth.qkey != kGeneralServicesQkey || packet.payload_bytes != kMadBytes ||
+      headers.lrh.slid != emu::lid_of(arrival.desc.src)) {
+    ++s.counters_.dropped_bad_key;
+    return;
+  }
+  Mad bytes;  // the sender may scribble over its packet meanwhile
+  std::memcpy(bytes.data(), arrival.bytes + packet.payload_offset, kMadBytes);
+  s.events_.mad(arrival.desc.src, bytes);
+}
+
+bool Host::send_mad(emu::NodeId dest, const Mad& mad) {
+  MadQueue& mads = state_->mads_;
+  if (mads.last - mads.first == kMadsWaitingMax || dest >= state_->options_.nodes) return false;
+  mads.waiting[mads.last++ % kMadsWaitingMax] = {dest, mad};
+  return true;
+}
+
+}  // namespace hca

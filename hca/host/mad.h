@@ -1,0 +1,35 @@
+// Management datagrams (IBA 13.4): 256 bytes from QP1 to QP1, unreliable, on the control class's
+// lanes. hca/cm and the multicast of this room speak by them.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "emu/base/units.h"
+
+namespace hca {
+
+inline constexpr std::uint32_t kMadBytes = 256;
+inline constexpr std::uint32_t kGeneralServicesQp = 1;
+inline constexpr std::uint32_t kGeneralServicesQkey = 0x80010000;  // IBA 10.2.5.3
+// Many times what a node's connections say at once; whoever needs an answer asks again.
+inline constexpr std::uint32_t kMadsWaitingMax = 1024;
+
+using Mad = std::array<std::uint8_t, kMadBytes>;
+
+struct WaitingMad {
+  emu::NodeId dest = 0;
+  Mad bytes{};
+};
+
+// A ring: free-running indexes.
+struct MadQueue {
+  std::vector<WaitingMad> waiting = std::vector<WaitingMad>(kMadsWaitingMax);
+  std::uint32_t first = 0;
+  std::uint32_t last = 0;
+  std::uint32_t psn = 0;
+  bool empty() const { return first == last; }
+};
+
+}  // namespace hca

@@ -1,0 +1,264 @@
+// /dev/infiniband/rdma_cm for a stock librdmacm: the calls that open, write, look at and close it,
+// in front of the C library's. What a program writes goes to hcad as it is (hca/cm answers it), and
+// the descriptor that it holds is the read end of a pipe with a byte for each event, so that poll,
+// epoll and O_NONBLOCK mean what they should. Every other file costs one test of a bit.
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <rdma/rdma_user_cm.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <cstdarg>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <mutex>
+#include <new>
+#include <span>
+#include <unordered_map>
+
+#include "hca/verbs/link.h"
+#include "hca/verbs/objects.h"
+
+namespace hca {
+
+namespace {
+
+constexpr char kCmPath[] = "/dev/infiniband/rdma_cm";
+constexpr int kFdsMax = 65536;  // descriptors above are refused: the bitmap ends
+
+struct CmFile {
+  std::unique_ptr<Link> link;
+  std::uint32_t number = 0;  // hcad's name for it
+};
+
+std::array<std::atomic<std::uint64_t>, kFdsMax / 64> g_is_cm;
+std::mutex g_files_lock;
+
+// Never destroyed: programs write while they exit.
+std::unordered_map<int, std::shared_ptr<CmFile>>& files() {
+  static auto* const all = new std::unordered_map<int, std::shared_ptr<CmFile>>;
+  return *all;
+}
+
+bool is_cm(int fd) {
+  if (fd < 0 || fd >= kFdsMax) return false;
+  const auto word = g_is_cm[static_cast<std::size_t>(fd) / 64].load(std::memory_order_relaxed);
+  return (word >> (fd % 64) & 1) != 0;
+}
+
+void mark(int fd, bool cm) {
+  auto& word = g_is_cm[static_cast<std::size_t>(fd) / 64];
+  const std::uint64_t bit = std::uint64_t{1} << (fd % 64);
+  if (cm) {
+    word.fetch_or(bit, std::memory_order_relaxed);
+  } else {
+    word.fetch_and(~bit, std::memory_order_relaxed);
+  }
+}
+
+std::shared_ptr<CmFile> find(int fd) {
+  const std::lock_guard lock(g_files_lock);
+  const auto it = files().find(fd);
+  return it == files().end() ? nullptr : it->second;
+}
+
+// The next definition behind ours: the C library's, or another preloaded library's.
+template <class Function>
+Function next(const char* name) {
+  return reinterpret_cast<Function>(::dlsym(RTLD_NEXT, name));
+}
+
+int fail_with(int error) {
+  errno = error;
+  return -1;
+}
+
+// A descriptor like the one of the character device, or -1.
+int open_cm(const char* socket_path, int flags) {
+  int fds[2];
+  if (::pipe2(fds, O_CLOEXEC | (flags & O_NONBLOCK)) != 0) return -1;
+  emu::UniqueFd read_end(fds[0]);
+  const emu::UniqueFd write_end(fds[1]);  // hcad gets a copy; ours closes
+  if (read_end.get() >= kFdsMax) return fail_with(EMFILE);
+  auto file = std::make_shared<CmFile>();
+  file->link = Link::open(socket_path);
+  if (!file->link) return -1;
+  ControlRequest request{};
+  request.op = ControlOp::open_cm;
+  request.hello = {kControlMagic, kControlVersion, kAbiVersion, 0};
+  Answered answered;
+  if (const int error = file->link->ask(request, answered, write_end.get())) {
+    return fail_with(error);
+  }
+  file->number = answered.reply.number;
+  const std::lock_guard lock(g_files_lock);
+  const int fd = read_end.release();
+  files()[fd] = std::move(file);
+  mark(fd, true);
+  return fd;
+}
+
+// Sends a command and brings its answer to where the command says. 0 or an errno.
+int run(const CmFile& file, std::span<const std::byte> command, std::uint64_t response) {
+  std::array<std::byte, kCmBytesMax> bytes;
+  std::size_t got = 0;
+  if (const int error = file.link->talk(command, bytes, got)) return error;
+  CmReply reply;
+  if (got < sizeof reply) return EIO;
+  std::memcpy(&reply, bytes.data(), sizeof reply);
+  if (reply.error != 0) return reply.error;
+  if (reply.bytes > got - sizeof reply) return EIO;
+  if (reply.bytes != 0) {
+    std::memcpy(reinterpret_cast<void*>(response), bytes.data() + sizeof reply, reply.bytes);
+  }
+  return 0;
+}
+
+// Waits for a token as the descriptor's flags say, then fetches an event. An event can be taken
+// back when its id ends; then its token means nothing.
+int next_event(int fd, const CmFile& file, std::span<const std::byte> command,
+               std::uint64_t response) {
+  while (true) {
+    char token = 0;
+    const ssize_t got = ::read(fd, &token, 1);
+    if (got < 0) return errno;
+    if (got == 0) return EIO;  // hcad has gone
+    const int error = run(file, command, response);
+    if (error != EAGAIN) return error;
+  }
+}
+
+// Where the answer goes: the first word of every command that has one, but for two.
+std::uint64_t response_of(const rdma_ucm_cmd_hdr& header, std::span<const std::byte> in) {
+  std::uint64_t response = 0;
+  const std::size_t at = header.cmd == RDMA_USER_CM_CMD_CREATE_ID ? 8 : 0;
+  if (header.out == 0 || in.size() < at + sizeof response) return 0;
+  std::memcpy(&response, in.data() + at, sizeof response);
+  return response;
+}
+
+// What hcad cannot know: the bytes behind a pointer, the file behind a descriptor. Returns how many
+// bytes were added; -1: there is no such file, or it is too long.
+int add_meaning(const rdma_ucm_cmd_hdr& header, std::span<const std::byte> in,
+                std::span<std::byte> to) {
+  if (header.cmd == RDMA_USER_CM_CMD_SET_OPTION && in.size() >= sizeof(rdma_ucm_set_option)) {
+    rdma_ucm_set_option option;
+    std::memcpy(&option, in.data(), sizeof option);
+    if (option.optlen > to.size()) return -1;
+    std::memcpy(to.data(), reinterpret_cast<const void*>(option.optval), option.optlen);
+    return static_cast<int>(option.optlen);
+  }
+  if (header.cmd == RDMA_USER_CM_CMD_MIGRATE_ID && in.size() >= sizeof(rdma_ucm_migrate_id)) {
+    rdma_ucm_migrate_id migrate;
+    std::memcpy(&migrate, in.data(), sizeof migrate);
+    const auto old = find(static_cast<int>(migrate.fd));
+    if (old == nullptr) return -1;
+    std::memcpy(to.data(), &old->number, sizeof old->number);
+    return sizeof old->number;
+  }
+  return 0;
+}
+
+ssize_t command(int fd, const void* bytes, std::size_t count) {
+  const auto file = find(fd);
+  rdma_ucm_cmd_hdr header;
+  std::array<std::byte, kCmBytesMax> whole;
+  if (file == nullptr || count < sizeof header || count > whole.size()) return fail_with(EINVAL);
+  std::memcpy(&header, bytes, sizeof header);
+  if (header.in > count - sizeof header) return fail_with(EINVAL);
+  std::memcpy(whole.data(), bytes, count);
+  const auto in = std::span(whole).subspan(sizeof header, header.in);
+  const int more = add_meaning(header, in, std::span(whole).subspan(sizeof header + header.in));
+  if (more < 0) return fail_with(EINVAL);
+  const auto sent = std::span(whole).first(sizeof header + header.in + static_cast<unsigned>(more));
+  const std::uint64_t response = response_of(header, in);
+  if (header.out != 0 && response == 0) return fail_with(EFAULT);
+  const int error = header.cmd == RDMA_USER_CM_CMD_GET_EVENT ? next_event(fd, *file, sent, response)
+                                                             : run(*file, sent, response);
+  return error == 0 ? static_cast<ssize_t>(count) : fail_with(error);
+}
+
+void forget(int fd) {
+  std::shared_ptr<CmFile> file;
+  const std::lock_guard lock(g_files_lock);
+  const auto it = files().find(fd);
+  if (it == files().end()) return;
+  file = std::move(it->second);
+  files().erase(it);
+  mark(fd, false);
+}
+
+// The path and whether it is ours; programs not on a node see the kernel's.
+bool opens_cm(const char* path) {
+  return path != nullptr && path[0] == '/' && std::strcmp(path, kCmPath) == 0 &&
+         std::getenv(kNodeSocketVariable) != nullptr;
+}
+
+template <class Function>
+int open_file(Function real, const char* path, int flags, mode_t mode) {
+  if (opens_cm(path)) return open_cm(std::getenv(kNodeSocketVariable), flags);
+  return real(path, flags, mode);
+}
+
+int looked_at(int result, int fd, struct stat* info) {
+  if (result == 0 && is_cm(fd)) info->st_mode = S_IFCHR | 0600;
+  return result;
+}
+
+}  // namespace
+
+}  // namespace hca
+
+using namespace hca;
+
+// By their names for the linker: the headers rename open and fstat where files may be large.
+extern "C" {
+
+int flitnet_open(const char* path, int flags, ...) __asm__("open");
+int flitnet_open64(const char* path, int flags, ...) __asm__("open64");
+ssize_t flitnet_write(int fd, const void* bytes, std::size_t count) __asm__("write");
+int flitnet_close(int fd) __asm__("close");
+int flitnet_fstat(int fd, struct stat* info) __asm__("fstat");
+
+int flitnet_open(const char* path, int flags, ...) {
+  std::va_list rest;
+  va_start(rest, flags);
+  const auto mode = static_cast<mode_t>(va_arg(rest, unsigned));
+  va_end(rest);
+  static const auto real = next<int (*)(const char*, int, ...)>("open");
+  return open_file(real, path, flags, mode);
+}
+
+int flitnet_open64(const char* path, int flags, ...) {
+  std::va_list rest;
+  va_start(rest, flags);
+  const auto mode = static_cast<mode_t>(va_arg(rest, unsigned));
+  va_end(rest);
+  static const auto real = next<int (*)(const char*, int, ...)>("open64");
+  return open_file(real, path, flags, mode);
+}
+
+ssize_t flitnet_write(int fd, const void* bytes, std::size_t count) {
+  if (is_cm(fd)) return command(fd, bytes, count);
+  static const auto real = next<ssize_t (*)(int, const void*, std::size_t)>("write");
+  return real(fd, bytes, count);
+}
+
+int flitnet_close(int fd) {
+  if (is_cm(fd)) forget(fd);
+  static const auto real = next<int (*)(int)>("close");
+  return real(fd);
+}
+
+int flitnet_fstat(int fd, struct stat* info) {
+  static const auto real = next<int (*)(int, struct stat*)>("fstat");
+  return looked_at(real(fd, info), fd, info);
+}
+
+}  // extern "C"

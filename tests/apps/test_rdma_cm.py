@@ -1,0 +1,154 @@
+"""rdma_cm: stock librdmacm and Debian's programs over it, between two nodes."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Callable
+
+import pytest
+
+from tools.flitnet.cluster import Cluster
+
+PORTS = iter(range(19200, 19400))
+
+
+def listens(cluster: Cluster, node: str, before: int) -> bool:
+    return int(cluster.node_status(node)["cm_listeners"]) > before
+
+
+def run_pair(
+    cluster: Cluster, server_argv: list[str], client_argv: list[str]
+) -> tuple[subprocess.CompletedProcess[str], str, int | None]:
+    """The server on n0, the client on n1 once a new listener is there."""
+    before = int(cluster.node_status("n0")["cm_listeners"])
+    server = cluster.popen("n0", server_argv)
+    try:
+        for _ in range(500):
+            if listens(cluster, "n0", before):
+                break
+            assert server.poll() is None, server.stdout.read()
+            time.sleep(0.02)
+        client = cluster.exec("n1", client_argv, timeout=60)
+        try:
+            said, _ = server.communicate(timeout=20)
+            code: int | None = server.returncode
+        except subprocess.TimeoutExpired:
+            server.kill()
+            said, _ = server.communicate()
+            code = None
+    finally:
+        server.kill()
+    return client, said, code
+
+
+def address(cluster: Cluster, node: str) -> str:
+    return cluster.node_status(node)["address"]
+
+
+def assert_good(pair: tuple[subprocess.CompletedProcess[str], str, int | None]) -> str:
+    client, said, code = pair
+    assert client.returncode == 0 and code == 0, client.stdout + client.stderr + said
+    return client.stdout
+
+
+def test_rping(cluster2: Cluster) -> None:
+    port = str(next(PORTS))
+    to = ["-a", address(cluster2, "n0"), "-p", port, "-C", "20", "-v", "-V"]
+    said = assert_good(
+        run_pair(cluster2, ["rping", "-s", "-p", port, "-C", "20", "-V"], ["rping", "-c", *to])
+    )
+    assert said.count("ping data: rdma-ping-") == 20
+
+
+@pytest.mark.parametrize("program", ["ucmatose", "udaddy"])
+def test_data_transfers(cluster2: Cluster, program: str) -> None:
+    # The port of udaddy is its own; -p says the port space there.
+    port = ["-p", str(next(PORTS))] if program == "ucmatose" else []
+    flags = [*port, "-c", "5", "-C", "20", "-S", "1000"]
+    said = assert_good(
+        run_pair(cluster2, [program, *flags], [program, "-s", address(cluster2, "n0"), *flags])
+    )
+    assert "data transfers complete" in said and "return status 0" in said
+
+
+def test_a_migrated_id(cluster2: Cluster) -> None:
+    """ucmatose -m moves its ids to another channel."""
+    flags = ["-p", str(next(PORTS)), "-m"]
+    to = ["-s", address(cluster2, "n0")]
+    assert_good(run_pair(cluster2, ["ucmatose", *flags], ["ucmatose", *to, *flags]))
+
+
+def test_blocking_calls(cluster2: Cluster) -> None:
+    port = str(next(PORTS))
+    said = assert_good(
+        run_pair(
+            cluster2,
+            ["rdma_server", "-p", port],
+            ["rdma_client", "-s", address(cluster2, "n0"), "-p", port],
+        )
+    )
+    assert "rdma_client: end 0" in said
+
+
+@pytest.mark.parametrize("flags", [[], ["-T", "a"], ["-T", "b"]], ids="_".join)
+@pytest.mark.parametrize("program", ["rstream", "riostream"])
+def test_rsockets(cluster2: Cluster, program: str, flags: list[str]) -> None:
+    flags = ["-p", str(next(PORTS)), "-S", "4096", "-C", "20", "-I", "10", *flags]
+    to = ["-s", address(cluster2, "n0"), *flags]
+    client, said, code = run_pair(cluster2, [program, *flags], [program, *to])
+    # 16 is POLLHUP: polling, they take it for an error that the last bytes and the end of the
+    # stream are there together.
+    assert client.returncode in (0, 16) and code == 0, client.stdout + client.stderr + said
+    assert "custom" in said
+
+
+@pytest.mark.parametrize("argv", [
+    ["ib_send_bw"], ["ib_send_lat"], ["ib_write_bw"], ["ib_read_lat"], ["ib_send_bw", "-c", "UD"],
+], ids="_".join)  # fmt: skip
+def test_perftest_by_rdma_cm(cluster2: Cluster, argv: list[str]) -> None:
+    argv = [*argv, "-R", "-F", "-n", "100", "-s", "1024", "-p", str(next(PORTS))]
+    said = assert_good(run_pair(cluster2, argv, [*argv, address(cluster2, "n0")]))
+    assert "rdma_cm QPs" in said
+
+
+def test_many_connections(cluster2: Cluster) -> None:
+    """cmtime's server serves for ever."""
+    port = str(next(PORTS))
+    to = ["-s", address(cluster2, "n0"), "-p", port, "-c", "50"]
+    server = cluster2.popen("n0", ["cmtime", "-p", port, "-c", "50"])
+    while not listens(cluster2, "n0", 0):
+        time.sleep(0.02)
+    client = cluster2.exec("n1", ["cmtime", *to], timeout=60)
+    server.kill()
+    server.communicate(timeout=10)
+    assert client.returncode == 0 and "disconnect" in client.stdout, client.stdout + client.stderr
+
+
+def test_nobody_listens(cluster2: Cluster) -> None:
+    to = ["-a", address(cluster2, "n0"), "-p", str(next(PORTS)), "-C", "1"]
+    done = cluster2.exec("n1", ["rping", "-c", *to], timeout=30)
+    assert done.returncode != 0 and "REJECTED" in done.stdout + done.stderr
+    done = cluster2.exec("n1", ["rping", "-c", "-a", "10.255.255.1", "-C", "1"], timeout=30)
+    assert done.returncode != 0 and "ADDR_ERROR" in done.stdout + done.stderr
+
+
+def test_a_killed_peer_is_a_disconnect(make_cluster: Callable[..., Cluster]) -> None:
+    cluster = make_cluster()
+    port = str(next(PORTS))
+    server = cluster.popen("n0", ["rping", "-s", "-p", port])
+    while not listens(cluster, "n0", 0):
+        time.sleep(0.02)
+    client = cluster.popen("n1", ["rping", "-c", "-a", address(cluster, "n0"), "-p", port, "-v"])
+    assert "ping data" in client.stdout.readline()
+    client.kill()
+    client.communicate(timeout=10)
+    said, _ = server.communicate(timeout=30)
+    assert "DISCONNECT" in said, said
+    for node in ("n0", "n1"):
+        for _ in range(100):
+            status = cluster.node_status(node)
+            if status["cm_ids"] == 0 and status["clients"] == 0:
+                break
+            time.sleep(0.05)
+        assert status["cm_ids"] == 0 and status["clients"] == 0
