@@ -19,8 +19,16 @@ struct alignas(32) Crossing {
   unsigned ports;                                      // inputs with a grant
 };
 
+// What the rounds have granted so far, and what the last one did.
+struct Granted {
+  emu::Bids8 bids;           // [input port], where `ports` has its bit
+  unsigned ports = 0;        // inputs with a grant
+  unsigned taken = 0;        // outputs for which somebody has proposed
+  emu::Lanes8 last{};        // the input lanes that the last round granted
+  bool nobody_lost = false;  // in the last round: no other could gain anything
+};
+
 // Input ports, a bit each, whose bid wins the output port that it names. `ports`: those that bid.
-template <emu::Isa kIsa>
 inline unsigned winners(const emu::Bids8& bids, unsigned ports, emu::Cycle now) {
   const auto& ranks = kPortRanks.of[now % kPortRanks.of.size()];
   std::array<unsigned, emu::kPortsMax> best;
@@ -28,8 +36,8 @@ inline unsigned winners(const emu::Bids8& bids, unsigned ports, emu::Cycle now) 
   for (unsigned rest = ports; rest != 0; rest &= rest - 1) {
     const unsigned port = emu::first_bit(rest);
     const unsigned out = emu::first_bit(bids.of[port] & emu::kBidPorts);
-    best[out] = std::min(
-        best[out], (bids.of[port] >> emu::kStampShift) * emu::kPortsMax + unsigned{ranks[port]});
+    const unsigned urgency = bids.of[port] >> emu::kStampShift;
+    best[out] = std::min(best[out], urgency * emu::kPortsMax + ranks[port]);
   }
   unsigned won = 0;
   for (const unsigned claim : best) {
@@ -38,6 +46,30 @@ inline unsigned winners(const emu::Bids8& bids, unsigned ports, emu::Cycle now) 
       won |= static_cast<unsigned>(ranks[port] == claim % emu::kPortsMax) << port;
   }
   return won;
+}
+
+// One round of what a scheduler has picked.
+template <emu::Isa kIsa>
+inline void grant_picks(Granted& granted, const emu::BidRows& rows, const emu::Picks& picks,
+                        emu::Cycle now) {
+  const unsigned ports = emu::ports_of(picks.lanes);
+  emu::Bids8 bids;
+  for (unsigned rest = ports; rest != 0; rest &= rest - 1) {
+    const unsigned port = emu::first_bit(rest);
+    const unsigned slot = emu::lane_slot(port, emu::first_bit(picks.lanes[port]));
+    bids.of[port] = (rows.of[slot] & 0xffffU) | static_cast<emu::Bid>(picks.keys[port])
+                                                    << emu::kStampShift;
+    granted.taken |= bids.of[port] & emu::kBidPorts;
+  }
+  const unsigned won = winners(bids, ports, now);
+  granted.last = emu::kNoLanes8;
+  for (unsigned rest = won; rest != 0; rest &= rest - 1) {
+    const unsigned port = emu::first_bit(rest);
+    granted.bids.of[port] = bids.of[port];
+    granted.last[port] = picks.lanes[port];
+  }
+  granted.ports |= won;
+  granted.nobody_lost = won == ports;
 }
 
 // Who yields and who goes first, if anybody.
@@ -73,6 +105,8 @@ inline emu::Bid bid_of(const emu::BidRows& rows, unsigned port, unsigned lanes, 
   return (bid & 0xffffU) | stamp << emu::kStampShift;
 }
 
+// What the grants are as lanes.
+template <emu::Isa kIsa>
 inline Crossing crossing_of(const emu::Bids8& bids, unsigned ports) {
   Crossing crossing;
   crossing.in_slot.fill(emu::kDummySlot);
@@ -118,13 +152,13 @@ inline Crossing allocate_in_order(const emu::BidRows& rows, emu::Lanes8 eligible
       wanted |= bids.of[port] & emu::kBidPorts;
     }
     if (ports == 0) break;
-    const unsigned winning = winners<emu::Isa::base>(bids, ports, now);
+    const unsigned winning = winners(bids, ports, now);
     for (unsigned rest = winning; rest != 0; rest &= rest - 1)
       granted.of[emu::first_bit(rest)] = bids.of[emu::first_bit(rest)];
     won |= winning;
     taken |= wanted;
   }
-  return crossing_of(granted, won);
+  return crossing_of<emu::Isa::base>(granted, won);
 }
 
 template <emu::Isa kIsa>

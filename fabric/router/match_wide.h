@@ -1,4 +1,4 @@
-// allocate_bids() and winners() with vectors of eight ports by AVX2, twice eight by AVX-512,
+// allocate_bids() and grant_picks() with vectors of eight ports by AVX2, twice eight by AVX-512,
 // without a branch within a round. Two inputs claim the same output when their claims differ by
 // less than 2^19:
 //   claim = output port, one bit (8 bits) | 0 | stamp (16) | rank (3)
@@ -71,15 +71,37 @@ FLITNET_AVX2 inline __m256i losers256(__m256i claims) {
   return lost;
 }
 
+// The bids of what a scheduler has picked; of no meaning where it has picked nothing.
+FLITNET_AVX2 inline __m256i bids_of_picks(const emu::BidRows& rows, const emu::Picks& picks) {
+  const auto slots = _mm256_cvtepu16_epi32(reinterpret_cast<__m128i>(emu::slots_of(picks.lanes)));
+  const __m256i ways =
+      _mm256_i32gather_epi32(reinterpret_cast<const int*>(rows.of.data()), slots, sizeof(emu::Bid));
+  const __m256i keys = _mm256_cvtepu16_epi32(reinterpret_cast<__m128i>(picks.keys));
+  return _mm256_blend_epi16(ways, _mm256_slli_epi32(keys, emu::kStampShift), 0xaa);
+}
+FLITNET_AVX2 inline unsigned low_bits(__m256i a) {
+  return static_cast<unsigned>(_mm_cvtsi128_si32(_mm256_castsi256_si128(a)));
+}
+
 template <>
-FLITNET_AVX2 inline unsigned winners<emu::Isa::avx2>(const emu::Bids8& bids, unsigned ports,
-                                                     emu::Cycle now) {
-  const auto all = _mm256_load_si256(reinterpret_cast<const __m256i*>(bids.of.data()));
-  const __m256i bits = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
-  const __m256i bid =
-      _mm256_cmpeq_epi32(_mm256_and_si256(_mm256_set1_epi32(static_cast<int>(ports)), bits), bits);
-  const __m256i claims = claims256(all, outputs256(all), ranks256(now));
-  return ports & ~ports256(losers256(_mm256_and_si256(claims, bid)));
+FLITNET_AVX2 inline void grant_picks<emu::Isa::avx2>(Granted& granted, const emu::BidRows& rows,
+                                                     const emu::Picks& picks, emu::Cycle now) {
+  const __m256i bids = bids_of_picks(rows, picks);
+  const __m256i zero = _mm256_setzero_si256();
+  const __m256i picked = emu::words32(picks.lanes);
+  const __m256i valid = _mm256_cmpgt_epi32(picked, zero);
+  const __m256i outputs = _mm256_and_si256(outputs256(bids), valid);
+  const __m256i claims = _mm256_and_si256(claims256(bids, outputs, ranks256(now)), valid);
+  const __m256i lost = _mm256_and_si256(losers256(claims), valid);
+  const __m256i wins = _mm256_andnot_si256(lost, valid);
+  auto* all = reinterpret_cast<__m256i*>(granted.bids.of.data());
+  _mm256_store_si256(all, _mm256_blendv_epi8(_mm256_load_si256(all), bids, wins));
+  const __m256i lanes = _mm256_and_si256(picked, wins);
+  granted.last = reinterpret_cast<emu::Lanes8>(
+      _mm_packus_epi32(_mm256_castsi256_si128(lanes), _mm256_extracti128_si256(lanes, 1)));
+  granted.ports |= ports256(wins);
+  granted.taken |= low_bits(united256(outputs));
+  granted.nobody_lost = _mm256_testz_si256(lost, lost) != 0;
 }
 
 // `won`: bids that were granted, kNoBid where none; `valid`: all ones where one was.
@@ -100,6 +122,14 @@ FLITNET_AVX2 inline Crossing crossing256(__m256i won, __m256i valid) {
   crossing.in = emu::lanes_of_bids(won, valid);
   crossing.ports = ports256(valid);
   return crossing;
+}
+
+template <>
+FLITNET_AVX2 inline Crossing crossing_of<emu::Isa::avx2>(const emu::Bids8& bids, unsigned ports) {
+  const __m256i bits = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
+  const __m256i valid =
+      _mm256_cmpeq_epi32(_mm256_and_si256(_mm256_set1_epi32(static_cast<int>(ports)), bits), bits);
+  return crossing256(_mm256_load_si256(reinterpret_cast<const __m256i*>(bids.of.data())), valid);
 }
 
 template <>
@@ -158,11 +188,22 @@ FLITNET_AVX512 inline __mmask8 losers512(__m256i claims) {
 }
 
 template <>
-FLITNET_AVX512 inline unsigned winners<emu::Isa::avx512>(const emu::Bids8& bids, unsigned ports,
-                                                         emu::Cycle now) {
-  const auto all = _mm256_load_si256(reinterpret_cast<const __m256i*>(bids.of.data()));
-  const __m256i claims = claims256(all, outputs256(all), ranks256(now));
-  return ports & ~unsigned{losers512(_mm256_maskz_mov_epi32(static_cast<__mmask8>(ports), claims))};
+FLITNET_AVX512 inline void grant_picks<emu::Isa::avx512>(Granted& granted, const emu::BidRows& rows,
+                                                         const emu::Picks& picks, emu::Cycle now) {
+  const __m256i bids = bids_of_picks(rows, picks);
+  const __m256i picked = emu::words32(picks.lanes);
+  const __mmask8 valid = _mm256_test_epi32_mask(picked, picked);
+  const __m256i outputs = _mm256_maskz_and_epi32(valid, bids, _mm256_set1_epi32(emu::kBidPorts));
+  const __m256i claims = _mm256_maskz_mov_epi32(valid, claims256(bids, outputs, ranks256(now)));
+  const auto lost = static_cast<__mmask8>(losers512(claims) & valid);
+  const auto wins = static_cast<__mmask8>(valid & ~lost);
+  auto* all = reinterpret_cast<__m256i*>(granted.bids.of.data());
+  _mm256_store_si256(all, _mm256_mask_mov_epi32(_mm256_load_si256(all), wins, bids));
+  granted.last =
+      reinterpret_cast<emu::Lanes8>(_mm256_cvtepi32_epi16(_mm256_maskz_mov_epi32(wins, picked)));
+  granted.ports |= wins;
+  granted.taken |= low_bits(united256(outputs));
+  granted.nobody_lost = lost == 0;
 }
 
 FLITNET_AVX512 inline Crossing crossing512(__m256i won, __mmask8 valid) {
@@ -182,6 +223,13 @@ FLITNET_AVX512 inline Crossing crossing512(__m256i won, __mmask8 valid) {
   crossing.in = emu::lanes_of_bids(won, valid);
   crossing.ports = valid;
   return crossing;
+}
+
+template <>
+FLITNET_AVX512 inline Crossing crossing_of<emu::Isa::avx512>(const emu::Bids8& bids,
+                                                             unsigned ports) {
+  return crossing512(_mm256_load_si256(reinterpret_cast<const __m256i*>(bids.of.data())),
+                     static_cast<__mmask8>(ports));
 }
 
 template <>

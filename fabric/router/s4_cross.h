@@ -31,38 +31,30 @@ template <class Visit>
     visit(crossing.in_slot[port], crossing.out_slot[port]);
 }
 
+// The input lanes that lead to any of these output ports.
+inline emu::Lanes8 lanes_to(const emu::Lanes8* from, unsigned outputs) {
+  constexpr emu::Lanes8 kBits = {1, 2, 4, 8, 16, 32, 64, 128};
+  const auto chosen = reinterpret_cast<emu::Lanes8>((emu::spread(outputs) & kBits) == kBits);
+  emu::Lanes8 lanes = emu::kNoLanes8;
+#pragma GCC unroll 8
+  for (unsigned out = 0; out < emu::kPortsMax; ++out) lanes |= from[out] & emu::spread(chosen[out]);
+  return lanes;
+}
+
 // Schedulers that take turns: each round asks them, and tells them which proposals were granted.
 template <emu::Isa kIsa, class State, class Scheduler>
 Crossing allocate_turns(const State& r, Scheduler& scheduler, emu::Lanes8 wishes,
                         const Surroundings& world, emu::Cycle now) {
-  emu::Bids8 granted;
-  unsigned won = 0;
+  Granted granted;
   for (int round = 1;; ++round) {
     const emu::Lanes8 able = emu::before_yielding(wishes, world.yields);
     emu::Picks picks = scheduler.pick(able);
     if (emu::any(world.yields)) picks = emu::let_yield(picks, world.yields);
-    const unsigned ports = emu::ports_of(picks.lanes);
-    emu::Bids8 bids;
-    unsigned taken = 0;
-    for (unsigned rest = ports; rest != 0; rest &= rest - 1) {
-      const unsigned port = emu::first_bit(rest);
-      const unsigned slot = lane_slot(port, emu::first_bit(picks.lanes[port]));
-      bids.of[port] = r.bids.of[slot] | static_cast<emu::Bid>(picks.keys[port]) << emu::kStampShift;
-      taken |= bids.of[port] & emu::kBidPorts;
-    }
-    const unsigned winning = (ports & (ports - 1)) == 0 ? ports : winners<kIsa>(bids, ports, now);
-    emu::Lanes8 lanes = emu::kNoLanes8;
-    for (unsigned rest = winning; rest != 0; rest &= rest - 1) {
-      const unsigned port = emu::first_bit(rest);
-      granted.of[port] = bids.of[port];
-      lanes[port] = picks.lanes[port];
-    }
-    scheduler.granted(lanes);
-    won |= winning;
-    if (round == world.alloc_iters || winning == ports) return crossing_of(granted, won);
-    for (unsigned rest = taken; rest != 0; rest &= rest - 1)
-      wishes &= ~r.from[emu::first_bit(rest)];
-    wishes &= emu::zero_words(lanes);
+    grant_picks<kIsa>(granted, r.bids, picks, now);
+    scheduler.granted(granted.last);
+    if (round == world.alloc_iters || granted.nobody_lost)
+      return crossing_of<kIsa>(granted.bids, granted.ports);
+    wishes &= emu::zero_words(granted.last) & ~lanes_to(r.from, granted.taken);
   }
 }
 

@@ -106,31 +106,47 @@ void compare_allocation() {
 }
 
 template <emu::Isa kIsa>
-void compare_winners() {
+void compare_picks() {
   emu::Prng random(12);
   for (int i = 0; i < 6000; ++i) {
     std::vector<Flit> flits;
-    emu::Bids8 bids{};
-    unsigned ports = 0;
+    emu::BidRows rows;
+    emu::Picks picks = {~emu::kNoLanes8, emu::kNoLanes8};
+    unsigned taken = 0;
     for (unsigned port = 0; port < emu::kPortsMax; ++port) {
       if (random.below(3) == 0) continue;
-      const Flit f = {port, 0, static_cast<unsigned>(random.below(3)),
-                      static_cast<unsigned>(random.below(emu::kPortsMax))};
+      const Flit f = {port, static_cast<unsigned>(random.below(emu::kVlCount)),
+                      static_cast<unsigned>(random.below(3)),
+                      static_cast<unsigned>(random.below(emu::kDummySlot))};
       flits.push_back(f);
-      bids.of[port] = f.stamp << emu::kStampShift | 1U << f.out_slot;
-      ports |= 1U << port;
+      rows.set_way(emu::lane_slot(port, f.lane), f.out_slot);
+      picks.lanes[port] = static_cast<std::uint16_t>(1U << f.lane);
+      picks.keys[port] = static_cast<std::uint16_t>(f.stamp);
+      taken |= 1U << emu::port_of_slot(f.out_slot);
     }
     const emu::Cycle now = random.below(1000);
-    unsigned expected = 0;
-    for (const Flit& f : plain_allocate(flits, 1, now)) expected |= 1U << f.port;
-    ASSERT_EQ(winners<kIsa>(bids, ports, now), expected) << i;
+    Granted granted;
+    grant_picks<kIsa>(granted, rows, picks, now);
+    const Crossing crossing = crossing_of<kIsa>(granted.bids, granted.ports);
+    const std::vector<Flit> expected = plain_allocate(flits, 1, now);
+    unsigned won = 0;
+    for (const Flit& f : expected) {
+      won |= 1U << f.port;
+      ASSERT_EQ(crossing.in_slot[f.port], emu::lane_slot(f.port, f.lane)) << i;
+      ASSERT_EQ(crossing.out_slot[f.port], f.out_slot) << i;
+      ASSERT_EQ(granted.last[f.port], 1U << f.lane) << i;
+    }
+    ASSERT_EQ(granted.ports, won) << i;
+    ASSERT_EQ(emu::ports_of(granted.last), won) << i;
+    ASSERT_EQ(granted.taken, taken) << i;
+    ASSERT_EQ(granted.nobody_lost, expected.size() == flits.size()) << i;
   }
 }
 
 template <emu::Isa kIsa>
 void compare_both() {
   compare_allocation<kIsa>();
-  compare_winners<kIsa>();
+  compare_picks<kIsa>();
 }
 
 TEST(Match, EveryInstructionSetAgreesWithPlainRounds) {
