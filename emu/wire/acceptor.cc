@@ -105,6 +105,7 @@ Handshake Acceptor::offer(NodeId node, const Handshake& hello) const {
   body.boot = boot_;
   body.frame_bytes = static_cast<std::uint32_t>(limits_.frame_bytes);
   body.message_version = kMessageVersion;
+  body.seals = best_seal(hello.seals & seals_here());
   return body;
 }
 
@@ -172,9 +173,9 @@ Arrival Acceptor::on_confirm(const FrameView& frame, std::uint64_t now_ns) {
     return {};
   }
   const Handshake expected = offer(node, *body);
-  const bool fits = body->server_nonce == expected.server_nonce &&
-                    body->session == expected.session && !goes_on(seat, *body) &&
-                    body->frame_bytes >= kFrameBytesMin &&
+  const bool fits = body->server_nonce == expected.server_nonce && body->seals != 0 &&
+                    body->seals == expected.seals && body->session == expected.session &&
+                    !goes_on(seat, *body) && body->frame_bytes >= kFrameBytesMin &&
                     body->frame_bytes <= limits_.frame_bytes && !busy(node, *body);
   if (!fits ||
       !opens_handshake(frame.bytes, session_key(cluster_key_, *body, node, KeyUse::confirm))) {
@@ -187,8 +188,9 @@ Arrival Acceptor::on_confirm(const FrameView& frame, std::uint64_t now_ns) {
 
 void Acceptor::open(NodeId node, const Handshake& confirm, std::uint64_t now_ns) {
   Seat& seat = seats_[node];
-  const Key send = session_key(cluster_key_, confirm, node, KeyUse::to_node);
-  const Key receive = session_key(cluster_key_, confirm, node, KeyUse::to_fabric);
+  const DataKey send = {session_key(cluster_key_, confirm, node, KeyUse::to_node), confirm.seals};
+  const DataKey receive = {session_key(cluster_key_, confirm, node, KeyUse::to_fabric),
+                           confirm.seals};
   Channel& channel = *seat.channel;
   const SendWindow& out = channel.out();
   seat.epoch = Epoch{.number = seat.epoch.number + 1,

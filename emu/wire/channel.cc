@@ -40,8 +40,8 @@ Channel::Channel(const ChannelLimits& limits)
       in_(limits.window_frames, limits.frame_bytes),
       heartbeat_ns_(limits.heartbeat_ns) {}
 
-void Channel::open(std::uint64_t session, NodeId node, std::size_t frame_bytes, const Key& send_key,
-                   const Key& receive_key, std::uint64_t now_ns) {
+void Channel::open(std::uint64_t session, NodeId node, std::size_t frame_bytes,
+                   const DataKey& send_key, const DataKey& receive_key, std::uint64_t now_ns) {
   session_ = session;
   node_ = node;
   send_key_ = send_key;
@@ -62,7 +62,7 @@ void Channel::open(std::uint64_t session, NodeId node, std::size_t frame_bytes, 
 bool Channel::receive(const FrameView& frame, std::uint64_t now_ns) {
   const FrameHeader& header = frame.header;
   if (header.type != FrameType::data || header.session != session_ || header.node != node_ ||
-      !guard_.fresh(header.number) || !opens_data(frame.bytes, receive_key_, header.number)) {
+      !guard_.fresh(header.number) || !receive_key_.opens(frame.bytes, header.number)) {
     ++counters_.frames_refused;
     return false;
   }
@@ -119,7 +119,7 @@ FrameHeader Channel::header(std::uint64_t sequence, std::size_t length, std::uin
 void Channel::finish(std::span<std::byte> frame, FrameHeader header) {
   header.number = number_++;
   std::memcpy(frame.data(), &header, sizeof header);
-  seal_data(frame, send_key_, header.number);
+  send_key_.seal(frame, header.number);
   ++counters_.frames_out;
 }
 

@@ -61,8 +61,8 @@ class Channel {
   explicit Channel(const ChannelLimits& limits);
 
   // A fresh epoch: both streams begin at 0.
-  void open(std::uint64_t session, NodeId node, std::size_t frame_bytes, const Key& send_key,
-            const Key& receive_key, std::uint64_t now_ns);
+  void open(std::uint64_t session, NodeId node, std::size_t frame_bytes, const DataKey& send_key,
+            const DataKey& receive_key, std::uint64_t now_ns);
   // Records out: whole or not at all; false means no room now. They leave with transmit().
   bool send(RecordKind kind, std::span<const std::byte> head, std::span<const std::byte> body) {
     return out_.append(kind, head, body);
@@ -110,8 +110,8 @@ class Channel {
   std::uint64_t session_ = 0;
   std::uint64_t number_ = 0;  // of the next transmission
   NodeId node_ = 0;
-  Key send_key_{};
-  Key receive_key_{};
+  DataKey send_key_;
+  DataKey receive_key_;
   std::uint64_t heartbeat_ns_;
   std::uint64_t last_sent_ns_ = 0;
   std::uint64_t last_heard_ns_ = 0;

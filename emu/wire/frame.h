@@ -21,7 +21,7 @@
 namespace emu {
 
 inline constexpr std::uint32_t kFrameMagic = 0x54494c46;  // "FLIT"
-inline constexpr std::uint8_t kFrameVersion = 1;
+inline constexpr std::uint8_t kFrameVersion = 2;
 
 enum class FrameType : std::uint8_t {
   hello = 1,    // hcad: let me in (handshake body, tag by the cluster key)
@@ -78,9 +78,9 @@ struct Handshake {
   std::uint64_t boot;                // welcome: changes when fabricd restarts
   std::uint32_t frame_bytes;         // largest datagram the writer can take
   std::uint32_t message_version;     // kMessageVersion of emu/wire/message.h
-  std::uint32_t reserved;            // 0
-  std::uint32_t refusal;             // refuse: a Refusal
-  std::array<char, 32> name;         // of the node, zero-filled
+  std::uint32_t seals;    // hello: bits of Seal that the writer can; then the one of the session
+  std::uint32_t refusal;  // refuse: a Refusal
+  std::array<char, 32> name;  // of the node, zero-filled
 };
 static_assert(sizeof(Handshake) == 128 && std::has_unique_object_representations_v<Handshake>);
 static_assert(offsetof(Handshake, instance) == 32 && offsetof(Handshake, frame_bytes) == 80 &&

@@ -45,6 +45,7 @@ void Initiator::ask() {
   handshake_.boot = 0;
   handshake_.frame_bytes = static_cast<std::uint32_t>(limits_.frame_bytes);
   handshake_.message_version = kMessageVersion;
+  handshake_.seals = seals_here();
   handshake_.refusal = 0;
   next_attempt_ns_ = 0;
   attempts_ = 0;
@@ -89,7 +90,8 @@ void Initiator::on_welcome(const FrameView& frame, std::uint64_t now_ns) {
     return;  // asked again at the next attempt: busy passes, and a configuration can change
   }
   if (frame.header.node >= kNodesMax || body->frame_bytes < kFrameBytesMin ||
-      body->frame_bytes > kFrameBytesMax) {
+      body->frame_bytes > kFrameBytesMax || (body->seals & seals_here()) == 0 ||
+      best_seal(body->seals) != body->seals) {
     return;
   }
   refusal_ = Refusal::none;
@@ -102,8 +104,8 @@ void Initiator::on_welcome(const FrameView& frame, std::uint64_t now_ns) {
   // Kept for the report: what the fabric took. The confirm carries what we took.
   epoch_peer_delivered_ = body->previous_delivered;
   handshake_.previous_delivered = delivered_by_us;
-  send_key_ = session_key(cluster_key_, handshake_, node_, KeyUse::to_fabric);
-  receive_key_ = session_key(cluster_key_, handshake_, node_, KeyUse::to_node);
+  send_key_ = {session_key(cluster_key_, handshake_, node_, KeyUse::to_fabric), handshake_.seals};
+  receive_key_ = {session_key(cluster_key_, handshake_, node_, KeyUse::to_node), handshake_.seals};
   state_ = State::proving;
   attempts_ = 0;
   next_attempt_ns_ = now_ns;
@@ -113,7 +115,7 @@ void Initiator::on_welcome(const FrameView& frame, std::uint64_t now_ns) {
 void Initiator::on_pending_data(const FrameView& frame, std::uint64_t now_ns) {
   const FrameHeader& header = frame.header;
   if (header.session != handshake_.session || header.node != node_ ||
-      !opens_data(frame.bytes, receive_key_, header.number)) {
+      !receive_key_.opens(frame.bytes, header.number)) {
     return;
   }
   begin_epoch(now_ns);

@@ -7,6 +7,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <type_traits>
 
 #include "emu/base/check.h"
 
@@ -26,6 +27,18 @@ const unsigned char* raw(std::span<const std::byte> bytes) {
 void hash(std::span<unsigned char> out, std::span<const std::byte> in, const Key& key) {
   CHECK(crypto_generichash(out.data(), out.size(), raw(in), in.size(), key.data(), key.size()) ==
         0);
+}
+
+static_assert(kTagBytes == crypto_aead_aes256gcm_ABYTES);
+static_assert(sizeof(Key) == crypto_aead_aes256gcm_KEYBYTES);
+static_assert(crypto_aead_aes256gcm_NPUBBYTES == crypto_aead_chacha20poly1305_ietf_NPUBBYTES);
+static_assert(sizeof(crypto_aead_aes256gcm_state) == 512);
+
+template <class Bytes>
+auto* aes(Bytes& expanded) {
+  using State = std::conditional_t<std::is_const_v<Bytes>, const crypto_aead_aes256gcm_state,
+                                   crypto_aead_aes256gcm_state>;
+  return reinterpret_cast<State*>(expanded.data());
 }
 
 using DataNonce = std::array<unsigned char, crypto_aead_chacha20poly1305_ietf_NPUBBYTES>;
@@ -140,24 +153,58 @@ bool opens_handshake(std::span<const std::byte> frame, const Key& key) {
   return sodium_memcmp(tag.data(), frame.last(kTagBytes).data(), kTagBytes) == 0;
 }
 
-void seal_data(std::span<std::byte> frame, const Key& key, std::uint64_t number) {
+std::uint32_t seals_here() {
+  CHECK(sodium_init() >= 0);
+  const auto everywhere = static_cast<std::uint32_t>(Seal::chacha20_poly1305);
+  const auto aes = static_cast<std::uint32_t>(Seal::aes256_gcm);
+  return crypto_aead_aes256gcm_is_available() != 0 ? everywhere | aes : everywhere;
+}
+
+std::uint32_t best_seal(std::uint32_t seals) {
+  for (const Seal seal : {Seal::aes256_gcm, Seal::chacha20_poly1305}) {
+    const auto bit = static_cast<std::uint32_t>(seal);
+    if ((seals & bit) != 0) return bit;
+  }
+  return 0;
+}
+
+DataKey::DataKey(const Key& key, std::uint32_t seal) : seal_(static_cast<Seal>(seal)), key_(key) {
+  CHECK((seals_here() & seal) != 0 && best_seal(seal) == seal);
+  if (seal_ == Seal::aes256_gcm)
+    CHECK(crypto_aead_aes256gcm_beforenm(aes(expanded_), key.data()) == 0);
+}
+
+void DataKey::seal(std::span<std::byte> frame, std::uint64_t number) const {
   CHECK(frame.size() >= kFrameOverhead);
   const auto covered = frame.first(frame.size() - kTagBytes);
   auto* tag = reinterpret_cast<unsigned char*>(frame.last(kTagBytes).data());
+  const DataNonce nonce = nonce_of(number);
   unsigned char nothing = 0;
-  crypto_aead_chacha20poly1305_ietf_encrypt_detached(&nothing, tag, nullptr, &nothing, 0,
-                                                     raw(covered), covered.size(), nullptr,
-                                                     nonce_of(number).data(), key.data());
+  if (seal_ == Seal::aes256_gcm) {
+    crypto_aead_aes256gcm_encrypt_detached_afternm(&nothing, tag, nullptr, &nothing, 0,
+                                                   raw(covered), covered.size(), nullptr,
+                                                   nonce.data(), aes(expanded_));
+  } else {
+    crypto_aead_chacha20poly1305_ietf_encrypt_detached(&nothing, tag, nullptr, &nothing, 0,
+                                                       raw(covered), covered.size(), nullptr,
+                                                       nonce.data(), key_.data());
+  }
 }
 
-bool opens_data(std::span<const std::byte> frame, const Key& key, std::uint64_t number) {
+bool DataKey::opens(std::span<const std::byte> frame, std::uint64_t number) const {
   CHECK(frame.size() >= kFrameOverhead);
   const auto covered = frame.first(frame.size() - kTagBytes);
   const auto tag = frame.last(kTagBytes);
+  const DataNonce nonce = nonce_of(number);
   unsigned char nothing = 0;
-  return crypto_aead_chacha20poly1305_ietf_decrypt_detached(
-             &nothing, nullptr, &nothing, 0, raw(tag), raw(covered), covered.size(),
-             nonce_of(number).data(), key.data()) == 0;
+  if (seal_ == Seal::aes256_gcm) {
+    return crypto_aead_aes256gcm_decrypt_detached_afternm(&nothing, nullptr, &nothing, 0, raw(tag),
+                                                          raw(covered), covered.size(),
+                                                          nonce.data(), aes(expanded_)) == 0;
+  }
+  return crypto_aead_chacha20poly1305_ietf_decrypt_detached(&nothing, nullptr, &nothing, 0,
+                                                            raw(tag), raw(covered), covered.size(),
+                                                            nonce.data(), key_.data()) == 0;
 }
 
 }  // namespace emu

@@ -103,8 +103,8 @@ class Initiator {
   bool have_epoch_ = false;  // channel_ holds one that may go on, or be told of
   NodeId node_ = 0;
   Handshake handshake_{};  // ours, as it was last sent; after welcome: what both agreed
-  Key send_key_{};         // of the session being proved
-  Key receive_key_{};
+  DataKey send_key_;       // of the session being proved
+  DataKey receive_key_;
   std::uint64_t drawn_ = 0;  // nonces so far
   std::uint64_t next_attempt_ns_ = 0;
   int attempts_ = 0;

@@ -136,8 +136,8 @@ class Harness {
     const auto body = emu::parse_handshake(*frame);
     if (!body) return;
     session_ = body->session;
-    up_key_ = emu::session_key(key_, *body, 0, emu::KeyUse::to_fabric);
-    down_key_ = emu::session_key(key_, *body, 0, emu::KeyUse::to_node);
+    up_key_ = {emu::session_key(key_, *body, 0, emu::KeyUse::to_fabric), body->seals};
+    down_key_ = {emu::session_key(key_, *body, 0, emu::KeyUse::to_node), body->seals};
     last_handshake_ = *body;
   }
 
@@ -175,7 +175,7 @@ class Harness {
     std::vector<std::byte> frame(emu::kFrameOverhead + header.length);
     std::memcpy(frame.data(), &header, sizeof header);
     std::copy_n(payload.begin(), header.length, frame.begin() + sizeof header);
-    emu::seal_data(frame, up ? up_key_ : down_key_, header.number);
+    (up ? up_key_ : down_key_).seal(frame, header.number);
     if (up) {
       (void)fabric_.receive(frame, now_ns_);
     } else {
@@ -263,8 +263,8 @@ class Harness {
   emu::Initiator node_;
   std::uint64_t now_ns_ = 1'000'000'000;
   std::uint64_t session_ = 0;
-  emu::Key up_key_{};
-  emu::Key down_key_{};
+  emu::DataKey up_key_;
+  emu::DataKey down_key_;
   Handshake last_handshake_{};
   volatile std::uint64_t sink_ = 0;
 };

@@ -19,7 +19,11 @@
 namespace emu {
 namespace {
 
-std::vector<std::byte> data_frame(std::size_t payload, const Key& key, std::uint64_t number) {
+DataKey data_key(Seal seal = Seal::chacha20_poly1305) {
+  return {random_key(), static_cast<std::uint32_t>(seal)};
+}
+
+std::vector<std::byte> data_frame(std::size_t payload, const DataKey& key, std::uint64_t number) {
   std::vector<std::byte> bytes(kFrameOverhead + payload, std::byte{0x5a});
   FrameHeader header{};
   header.magic = kFrameMagic;
@@ -28,12 +32,12 @@ std::vector<std::byte> data_frame(std::size_t payload, const Key& key, std::uint
   header.number = number;
   header.length = static_cast<std::uint16_t>(payload);
   std::memcpy(bytes.data(), &header, sizeof header);
-  seal_data(bytes, key, number);
+  key.seal(bytes, number);
   return bytes;
 }
 
 TEST(Frame, WellFormedPasses) {
-  const auto bytes = data_frame(100, random_key(), 7);
+  const auto bytes = data_frame(100, data_key(), 7);
   const auto frame = parse_frame(bytes);
   ASSERT_TRUE(frame);
   EXPECT_EQ(frame->header.number, 7u);
@@ -42,14 +46,14 @@ TEST(Frame, WellFormedPasses) {
 }
 
 TEST(Frame, EveryTruncationIsRefused) {
-  const auto bytes = data_frame(100, random_key(), 7);
+  const auto bytes = data_frame(100, data_key(), 7);
   for (std::size_t n = 0; n < bytes.size(); ++n) {
     EXPECT_FALSE(parse_frame(std::span(bytes).first(n))) << n;
   }
 }
 
 TEST(Frame, LengthsAndTypesAreChecked) {
-  auto bytes = data_frame(100, random_key(), 7);
+  auto bytes = data_frame(100, data_key(), 7);
   const auto with = [&](std::size_t offset, int value) {
     auto changed = bytes;
     changed[offset] = static_cast<std::byte>(value);
@@ -66,17 +70,35 @@ TEST(Frame, LengthsAndTypesAreChecked) {
   EXPECT_TRUE(with(6, kFlagBye));
 }
 
-TEST(Frame, TagCoversEveryBitAndTheNumber) {
-  const Key key = random_key();
+void tag_covers_every_bit(Seal seal) {
+  const DataKey key = data_key(seal);
   auto bytes = data_frame(40, key, 7);
-  EXPECT_TRUE(opens_data(bytes, key, 7));
-  EXPECT_FALSE(opens_data(bytes, key, 8));
-  EXPECT_FALSE(opens_data(bytes, random_key(), 7));
+  EXPECT_TRUE(key.opens(bytes, 7));
+  EXPECT_FALSE(key.opens(bytes, 8));
+  EXPECT_FALSE(data_key(seal).opens(bytes, 7));
   for (std::size_t bit = 0; bit < bytes.size() * 8; ++bit) {
     bytes[bit / 8] ^= static_cast<std::byte>(1 << (bit % 8));
-    EXPECT_FALSE(opens_data(bytes, key, 7)) << bit;
+    EXPECT_FALSE(key.opens(bytes, 7)) << bit;
     bytes[bit / 8] ^= static_cast<std::byte>(1 << (bit % 8));
   }
+}
+
+TEST(Frame, TagCoversEveryBitAndTheNumber) {
+  tag_covers_every_bit(Seal::chacha20_poly1305);
+  if ((seals_here() & static_cast<std::uint32_t>(Seal::aes256_gcm)) != 0)
+    tag_covers_every_bit(Seal::aes256_gcm);
+}
+
+TEST(Frame, TheBestSealOfBothIsTaken) {
+  EXPECT_EQ(best_seal(3), 2U);
+  EXPECT_EQ(best_seal(1), 1U);
+  EXPECT_EQ(best_seal(4), 0U);
+  EXPECT_EQ(seals_here() & 1U, 1U);
+}
+
+TEST(Frame, HandshakeTagCoversTheFrame) {
+  const Key key = random_key();
+  auto bytes = data_frame(40, data_key(), 7);
   seal_handshake(bytes, key);
   EXPECT_TRUE(opens_handshake(bytes, key));
   bytes[70] ^= std::byte{1};
