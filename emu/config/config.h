@@ -26,7 +26,11 @@ enum class Routing : std::uint8_t {
   up_by_load,
   adaptive
 };
-enum class Scheduler : std::uint8_t { vclk, fgvc, fcfs, rr, wrr, two_level, vclk_hol };
+enum class Router : std::uint8_t { np, tr, p };
+enum class Crossbar : std::uint8_t { multiplexed, full };
+enum class Engine : std::uint8_t { automatic, general };
+enum class Counters : std::uint8_t { epoch, wide, overflow };
+enum class Scheduler : std::uint8_t { vclk, fgvc, fcfs, rr, wrr, two_level, vclk_hol, fq, fgfq };
 enum class Frame : std::uint8_t { small, large };
 enum class Pointer : std::uint8_t { fast, slow };
 enum class AttachKind : std::uint8_t { shm, udp, ethdev };
@@ -47,6 +51,10 @@ struct TopologyChoice {
 struct NetworkConfig {
   TopologyChoice topology;
   Routing routing = Routing::automatic;
+  Router router = Router::np;
+  bool accelerate = true;  // router p: flits in a higher class's way go first
+  Crossbar crossbar = Crossbar::multiplexed;
+  Engine engine = Engine::automatic;
   std::uint32_t k = 4;                   // a mesh without sides is k x k
   std::uint32_t nodes = 8;               // attached HCAs; [[node]] tables, if any, must be as many
   std::uint32_t nodes_per_router = 1;    // grids: HCAs at each router
@@ -76,6 +84,8 @@ struct VlWeight {
 // [qos], in opensm's words where it has them.
 struct QosConfig {
   Scheduler scheduler = Scheduler::fgvc;
+  std::uint32_t block_flits = 1;
+  Counters counters = Counters::epoch;
   bool strict_classes = false;  // best effort goes where nobody else can
   Frame frame = Frame::small;
   Pointer pointer = Pointer::fast;
@@ -182,6 +192,10 @@ std::string_view schema_json();  // schema.json as it is in the source
 std::string_view name_of(Topology value);
 std::string_view name_of(Routing value);
 std::string_view name_of(Scheduler value);
+std::string_view name_of(Router value);
+std::string_view name_of(Crossbar value);
+std::string_view name_of(Engine value);
+std::string_view name_of(Counters value);
 std::string_view name_of(Frame value);
 std::string_view name_of(Pointer value);
 std::string_view name_of(AttachKind value);

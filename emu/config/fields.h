@@ -16,6 +16,10 @@ template <class C, class Visitor>
 void visit_fields(C& c, Visitor&& visit) {
   visit("network", "topology", c.network.topology);
   visit("network", "routing", c.network.routing);
+  visit("network", "router", c.network.router);
+  visit("network", "accelerate", c.network.accelerate);
+  visit("network", "crossbar", c.network.crossbar);
+  visit("network", "engine", c.network.engine);
   visit("network", "k", c.network.k);
   visit("network", "nodes", c.network.nodes);
   visit("network", "nodes_per_router", c.network.nodes_per_router);
@@ -30,6 +34,8 @@ void visit_fields(C& c, Visitor&& visit) {
   visit("network", "link_delay", c.network.link_delay);
   visit("network", "seed", c.network.seed);
   visit("qos", "scheduler", c.qos.scheduler);
+  visit("qos", "block_flits", c.qos.block_flits);
+  visit("qos", "counters", c.qos.counters);
   visit("qos", "strict_classes", c.qos.strict_classes);
   visit("qos", "frame", c.qos.frame);
   visit("qos", "pointer", c.qos.pointer);
@@ -87,8 +93,12 @@ inline constexpr std::array<std::string_view, 7> kTopologyNames = {
     "single", "mesh", "torus", "fat_mesh", "fat_tree", "tree", "file"};
 inline constexpr std::array<std::string_view, 7> kRoutingNames = {
     "auto", "dor", "dor_by_load", "dateline", "up_down", "up_by_load", "adaptive"};
-inline constexpr std::array<std::string_view, 7> kSchedulerNames = {
-    "vclk", "fgvc", "fcfs", "rr", "wrr", "two_level", "vclk_hol"};
+inline constexpr std::array<std::string_view, 9> kSchedulerNames = {
+    "vclk", "fgvc", "fcfs", "rr", "wrr", "two_level", "vclk_hol", "fq", "fgfq"};
+inline constexpr std::array<std::string_view, 3> kRouterNames = {"np", "tr", "p"};
+inline constexpr std::array<std::string_view, 2> kCrossbarNames = {"multiplexed", "full"};
+inline constexpr std::array<std::string_view, 2> kEngineNames = {"auto", "general"};
+inline constexpr std::array<std::string_view, 3> kCounterNames = {"epoch", "wide", "overflow"};
 inline constexpr std::array<std::string_view, 2> kFrameNames = {"small", "large"};
 inline constexpr std::array<std::string_view, 2> kPointerNames = {"fast", "slow"};
 inline constexpr std::array<std::string_view, 3> kAttachNames = {"shm", "udp", "ethdev"};
@@ -96,6 +106,10 @@ inline constexpr std::array<std::string_view, 3> kAttachNames = {"shm", "udp", "
 constexpr std::span<const std::string_view> names_of(Topology) { return kTopologyNames; }
 constexpr std::span<const std::string_view> names_of(Routing) { return kRoutingNames; }
 constexpr std::span<const std::string_view> names_of(Scheduler) { return kSchedulerNames; }
+constexpr std::span<const std::string_view> names_of(Router) { return kRouterNames; }
+constexpr std::span<const std::string_view> names_of(Crossbar) { return kCrossbarNames; }
+constexpr std::span<const std::string_view> names_of(Engine) { return kEngineNames; }
+constexpr std::span<const std::string_view> names_of(Counters) { return kCounterNames; }
 constexpr std::span<const std::string_view> names_of(Frame) { return kFrameNames; }
 constexpr std::span<const std::string_view> names_of(Pointer) { return kPointerNames; }
 constexpr std::span<const std::string_view> names_of(AttachKind) { return kAttachNames; }

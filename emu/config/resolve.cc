@@ -110,6 +110,8 @@ Result<void> check_lanes(const Config& config) {
   std::uint16_t taken = 0;
   for (std::size_t c = 0; c < kClassCount; ++c) {
     const std::uint16_t lanes = qos.class_vls[c];
+    // Preemption lets any class be on any lane.
+    if (config.network.router == Router::p) taken = 0;
     if (lanes == 0 || (lanes & ~there) != 0 || (lanes & taken) != 0) {
       return fail("qos.vls_{} = \"{}\": must be lanes among \"{}\" that no other class has",
                   kClassNames[c], print_lanes(lanes),
@@ -147,6 +149,9 @@ Result<void> share_lanes(Config& config) {
   config.qos.class_vls[1] =
       static_cast<std::uint16_t>(((1u << data) - 1) & ~((1u << best_effort) - 1));
   config.qos.class_vls[2] = static_cast<std::uint16_t>((1u << best_effort) - 1);
+  if (config.network.router == Router::p)
+    config.qos.class_vls[1] = config.qos.class_vls[2] =
+        static_cast<std::uint16_t>((1u << data) - 1);
   return {};
 }
 

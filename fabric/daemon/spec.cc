@@ -27,6 +27,10 @@ emu::SchedulerKind scheduler_kind(emu::Scheduler scheduler) {
       return emu::SchedulerKind::two_level;
     case emu::Scheduler::vclk_hol:
       return emu::SchedulerKind::head_of_line;
+    case emu::Scheduler::fq:
+      return emu::SchedulerKind::fair_queueing;
+    case emu::Scheduler::fgfq:
+      return emu::SchedulerKind::fgfq;
   }
   return emu::SchedulerKind::fgvc;
 }
@@ -77,6 +81,9 @@ void set_shape(NetworkSpec& spec, const emu::NetworkConfig& network) {
   }
 }
 
+static_assert(static_cast<int>(RouterKind::preemptive) == static_cast<int>(emu::Router::p) &&
+              static_cast<int>(CrossbarKind::full) == static_cast<int>(emu::Crossbar::full) &&
+              static_cast<int>(CounterKind::overflow) == static_cast<int>(emu::Counters::overflow));
 static_assert(std::size(kRoutingNames) == 7 &&
               static_cast<int>(RoutingKind::adaptive) == static_cast<int>(emu::Routing::adaptive));
 
@@ -97,6 +104,12 @@ NetworkSpec network_spec(const emu::Config& config, emu::Cycle start) {
   spec.routing = static_cast<RoutingKind>(network.routing);
   // What admission has booked must be what real-time packets use: they keep to the probe's way.
   spec.fixed_classes = config.controls.admission ? 0b011 : 0;
+  spec.router = static_cast<RouterKind>(network.router);
+  spec.accelerate = network.accelerate;
+  spec.crossbar = static_cast<CrossbarKind>(network.crossbar);
+  spec.counters = static_cast<CounterKind>(config.qos.counters);
+  spec.block_flits = static_cast<int>(config.qos.block_flits);
+  spec.general_engine = network.engine == emu::Engine::general;
   spec.vc_buf_size = static_cast<int>(network.vc_buf_size);
   spec.alloc_iters = static_cast<int>(network.alloc_iters);
   spec.link_delay = static_cast<int>(network.link_delay);

@@ -21,11 +21,24 @@ struct Chosen {
   Stamp urgency;
 };
 
-// The lanes of one port that could send a flit now. `first` and `accelerated` are among `able`.
+// The lanes of one port that could send a flit now; the others are among `able`.
 struct Able {
   LaneBits able = 0;
   LaneBits first = 0;        // of control: before all others, the lowest of them
   LaneBits accelerated = 0;  // then these, in turn
+  LaneBits yielding = 0;     // only when no other can: strict class priority
+
+  void add(unsigned lane, LaneBits control, LaneBits yields) {
+    able |= LaneBits{1} << lane;
+    first |= control;
+    yielding |= yields;
+  }
+  // Those of `lanes`, without the yielding ones where there are others.
+  Able among(LaneBits lanes) const {
+    LaneBits some = able & lanes;
+    if ((some & ~yielding) != 0) some &= ~yielding;
+    return {some, first & some, accelerated & some, yielding};
+  }
 };
 
 // The first lane of `lanes` behind `last`, going round; `lanes` is not empty.

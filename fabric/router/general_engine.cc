@@ -17,7 +17,7 @@ std::uint32_t ring_room(const NetworkSpec& spec) {
 
 Engine::Engine(const NetworkSpec& network_spec, Graph network_graph, ControlHook* control_hook)
     : Impl(network_spec, std::move(network_graph), control_hook, Boxes::none),
-      world_(spec, graph, routes, messages, control_hook),
+      world_(spec, graph, routes, messages, control_hook, design),
       routers_(graph.routers.size()),
       hcas_(graph.nodes.size()) {
   std::size_t ports = 0;
@@ -46,7 +46,7 @@ void Engine::set_up_router(std::size_t index) {
       take(lane.flits);
       lane.credits.fill(static_cast<std::uint16_t>(spec.vc_buf_size));
     }
-    configure_port_schedulers(port.clock, port.arbiter, world_);
+    configure_schedulers(port.clock, port.arbiter, world_, world_.stamped_levels());
   }
 }
 
@@ -92,7 +92,10 @@ void Engine::age(std::uint64_t) {
       if (world_.full_crossbar()) {
         for (OutputLane& lane : port.out) refresh(lane.flits);
       } else {
-        for (InputQueue& queue : port.in) refresh(queue.flits);
+        for (InputQueue& queue : port.in) {
+          refresh(queue.flits);
+          queue.dummy_stamp = port.clock.aged(queue.dummy_stamp);
+        }
       }
     }
   }
@@ -121,8 +124,9 @@ void Engine::set_wire_weights(emu::NodeId node, const emu::VlWeights& w) {
 }
 void Engine::set_vtick(emu::RouterId router, emu::PortId port, emu::Vl vl, emu::Vtick vtick) {
   if (!emu::has_lane_vticks(world_.rules.kind)) return;
-  for (unsigned level = 0; level < world_.levels; ++level)
-    routers_[router].ports[port].clock.set_vtick(world_.queue_of(vl, level), vtick, now);
+  const unsigned levels = world_.stamped_levels();
+  for (unsigned level = 0; level < levels; ++level)
+    routers_[router].ports[port].clock.set_vtick(vl * levels + level, vtick, now);
 }
 void Engine::set_wire_vtick(emu::NodeId node, emu::Vl vl, emu::Vtick vtick) {
   if (!emu::has_lane_vticks(world_.rules.kind)) return;

@@ -16,25 +16,31 @@ void Hca::configure(unsigned node, unsigned unit, const World& world) {
   for (unsigned v = 0; v < world.lanes; ++v)
     for (unsigned level = 0; level < world.levels; ++level)
       lanes_[v].credits[level] = static_cast<std::uint16_t>(world.spec.vc_buf_size);
-  configure_port_schedulers(clock_, arbiter_, world);
+  configure_schedulers(clock_, arbiter_, world, 1);
 }
 
 void Hca::ready(World& world, hca::MessageId id, emu::Cycle now) {
   hca::Message& message = world.messages[id];
   message.next = hca::kNoMessage;
   Lane& lane = lanes_[message.vl_in];
+  Queue& queue = lane.queue[world.level_of(message)];
   ++backlog_;
-  const bool alone = lane.first == hca::kNoMessage;
-  (alone ? lane.first : world.messages[lane.last].next) = id;
-  lane.last = id;
-  if (alone) bring_to_front(world, message.vl_in, now);
+  (queue.first == hca::kNoMessage ? queue.first : world.messages[queue.last].next) = id;
+  queue.last = id;
+  if (lane.current == hca::kNoMessage) bring_to_front(world, message.vl_in, now);
 }
 
 void Hca::bring_to_front(World& world, unsigned l, emu::Cycle now) {
   Lane& lane = lanes_[l];
+  unsigned level = world.levels;
+  while (level > 0 && lane.queue[level - 1].first == hca::kNoMessage) --level;
+  if (level == 0) return;
+  Queue& queue = lane.queue[level - 1];
+  lane.current = queue.first;
+  queue.first = world.messages[lane.current].next;
   lane.sent = 0;
   waiting_ |= lane_bit(l);
-  clock_.head(l, world.messages[lane.first].vtick, now);
+  clock_.head(l, world.messages[lane.current].vtick, now);
   lane.stamp = stamp_next(world, l, now);
 }
 
@@ -42,8 +48,19 @@ void Hca::bring_to_front(World& world, unsigned l, emu::Cycle now) {
 // a flit arrives when it gets there.
 Stamp Hca::stamp_next(World& world, unsigned lane, emu::Cycle now) {
   const emu::Cycle arrival =
-      world.rules.head_of_line() ? now : world.messages[lanes_[lane].first].launch;
+      world.rules.head_of_line() ? now : world.messages[lanes_[lane].current].launch;
   return clock_.stamp(lane, arrival, now);
+}
+
+Able Hca::able(const World& world) const {
+  Able lanes;
+  for (LaneBits bits = waiting_; bits != 0; bits &= bits - 1) {
+    const unsigned l = first_of(bits);
+    const unsigned level = world.level_of(world.messages[lanes_[l].current]);
+    if (lanes_[l].credits[level] > 0)
+      lanes.add(l, world.control_lane(l, level), world.yielding_lane(l, level));
+  }
+  return lanes;
 }
 
 void Hca::send(World& world, hca::Events& events, emu::Cycle now) {
@@ -54,25 +71,19 @@ void Hca::send(World& world, hca::Events& events, emu::Cycle now) {
         ++lanes_[first_of(bits)].credits[level];
   }
   if (waiting_ == 0) return;
-  LaneBits able = 0;
-  for (LaneBits bits = waiting_; bits != 0; bits &= bits - 1) {
-    const Lane& lane = lanes_[first_of(bits)];
-    if (lane.credits[world.level_of(world.messages[lane.first])] > 0) able |= bits & -bits;
-  }
-  if (able == 0) {
+  const Able lanes = able(world);
+  if (lanes.able == 0) {
     ++wait_cycles_;
     return;
   }
-  const LaneBits others = able & ~world.yielding_lanes();
-  if (others != 0) able = others;
   const auto stamp = [&](unsigned lane) { return clock_.urgency(lanes_[lane].stamp, now); };
-  const Chosen chosen = arbiter_.choose({able, able & world.control_lanes(), 0}, stamp);
+  const Chosen chosen = arbiter_.choose(lanes.among(lanes.able), stamp);
   Lane& lane = lanes_[chosen.lane];
-  hca::Message& message = world.messages[lane.first];
+  hca::Message& message = world.messages[lane.current];
   const bool head = lane.sent == 0;
   const bool tail = ++lane.sent == message.flits;
   arbiter_.granted(chosen, tail);
-  Flit flit = {lane.first, 0, static_cast<std::uint8_t>(world.level_of(message)), 0};
+  Flit flit = {lane.current, 0, static_cast<std::uint8_t>(world.level_of(message)), 0};
   if (head) flit.marks |= Flit::head;
   if (tail) flit.marks |= Flit::tail | Flit::last;
   --lane.credits[flit.level];
@@ -87,7 +98,7 @@ void Hca::send(World& world, hca::Events& events, emu::Cycle now) {
 
 void Hca::tail_left(World& world, hca::Events& events, unsigned l, emu::Cycle now) {
   Lane& lane = lanes_[l];
-  const hca::Message& message = world.messages[lane.first];
+  const hca::Message& message = world.messages[lane.current];
   --backlog_;
   sent_[l].flits += message.flits;
   ++sent_[l].packets;
@@ -102,9 +113,9 @@ void Hca::tail_left(World& world, hca::Events& events, unsigned l, emu::Cycle no
                                .kind = message.kind});
     events.mix(now << 16 ^ message.src ^ message.cookie << 8);
   }
-  lane.first = message.next;
+  lane.current = hca::kNoMessage;
   waiting_ &= ~lane_bit(l);
-  if (lane.first != hca::kNoMessage) bring_to_front(world, l, now);
+  bring_to_front(world, l, now);
 }
 
 void Hca::receive(World& world, hca::Events& events, emu::Cycle now) {

@@ -28,14 +28,20 @@ class Hca {
   PortCounters counters() const;
 
  private:
-  struct Lane {
-    hca::MessageId first = hca::kNoMessage;  // of the queue; the next in Message::next
+  struct Queue {  // the next in Message::next
+    hca::MessageId first = hca::kNoMessage;
     hca::MessageId last = hca::kNoMessage;
-    std::uint16_t sent = 0;  // flits of the first
+  };
+  struct Lane {
+    hca::MessageId current = hca::kNoMessage;
+    std::uint16_t sent = 0;  // flits of it
     Stamp stamp = 0;         // of its next flit
+    // Messages behind it; preemptive: those of a higher level go first.
+    std::array<Queue, kLevelsMax> queue;
     std::array<std::uint16_t, kLevelsMax> credits{};
   };
   void bring_to_front(World& world, unsigned lane, emu::Cycle now);
+  Able able(const World& world) const;
   Stamp stamp_next(World& world, unsigned lane, emu::Cycle now);
   void tail_left(World& world, hca::Events& events, unsigned lane, emu::Cycle now);
   void tail_arrived(World& world, hca::Events& events, hca::MessageId id, unsigned lane,

@@ -23,6 +23,7 @@ enum class Front : std::uint8_t {
   arbitrating,  // in stage 3
   waiting,      // in line for its output lane
   active,       // has it
+  suspended,    // routed, interrupted by a higher level; needs its output lane again
 };
 
 // An input queue of a router: its port and its place among the queues of that port.
@@ -40,6 +41,12 @@ struct InputQueue {
   std::uint8_t out_lane = 0;
   QueueAt next_in_line = kNoQueue;
   std::uint16_t messages = 0;  // heads that came and whose tails have not crossed
+  // Preemption. Of the front message, which has been routed:
+  hca::MessageId message = hca::kNoMessage;
+  bool worm_open = false;   // its head crossed, its tail did not
+  bool closing = false;     // a dummy tail is due
+  bool needs_head = false;  // a dummy head is due before its next flit
+  Stamp dummy_stamp = 0;
 };
 
 struct OutputLane {
@@ -79,7 +86,8 @@ struct Router {
   PortBits active = 0;
   PortBits out_filled = 0;
   PortBits to_grant = 0;
-  std::uint32_t held = 0;  // flits in its buffers
+  std::uint32_t held = 0;     // flits in its buffers
+  std::uint32_t dummies = 0;  // queues with a dummy flit due
   // Of the running energy window.
   ActivityWindow window{};
 };
@@ -87,19 +95,22 @@ struct Router {
 // What the units share.
 struct World {
   World(const NetworkSpec& network_spec, const Graph& graph, const Routes& network_routes,
-        hca::MessageTable& table, ControlHook* control_hook)
+        hca::MessageTable& table, ControlHook* control_hook, DesignCounters& design_counters)
       : spec(network_spec),
         routes(network_routes),
         messages(table),
         hook(control_hook),
+        design(design_counters),
         links(graph, network_spec.link_delay),
         rules{network_spec.scheduler, network_spec.counters} {
     if (network_spec.router == RouterKind::traditional) rules = {};  // FCFS
+    if (preemptive()) levels = emu::kClassCount;
   }
   const NetworkSpec& spec;
   const Routes& routes;
   hca::MessageTable& messages;
   ControlHook* hook;
+  DesignCounters& design;
   Links links;
   ClockRules rules;
   unsigned lanes = emu::kVlCount;
@@ -107,15 +118,31 @@ struct World {
 
   bool traditional() const { return spec.router == RouterKind::traditional; }
   bool full_crossbar() const { return spec.crossbar == CrossbarKind::full; }
-  unsigned level_of(const hca::Message&) const { return 0; }
+  bool preemptive() const { return spec.router == RouterKind::preemptive; }
+  unsigned level_of(const hca::Message& message) const {
+    return levels == 1 ? 0 : levels - 1 - static_cast<unsigned>(message.traffic_class);
+  }
+  // At the input of a crossbar each queue has its stamps, at its output each lane.
+  unsigned stamped_levels() const { return full_crossbar() ? 1 : levels; }
   unsigned lane_of(unsigned queue) const { return levels == 1 ? queue : queue / levels; }
   unsigned queue_of(unsigned lane, unsigned level) const { return lane * levels + level; }
-  // Lanes that go before all others, and those that yield to them, by their number.
-  LaneBits control_lanes() const { return traditional() ? 0 : spec.lanes_of_class[0]; }
-  LaneBits yielding_lanes() const { return spec.strict_classes ? spec.lanes_of_class[2] : 0; }
+  // Whether a lane goes before all others, or yields to them: by its number, or, where any class
+  // may be on any lane, by the level of what it would send.
+  LaneBits control_lane(unsigned lane, unsigned level) const {
+    if (traditional()) return 0;
+    const bool first =
+        preemptive() ? level + 1 == levels : ((spec.lanes_of_class[0] >> lane) & 1) != 0;
+    return LaneBits{first} << lane;
+  }
+  LaneBits yielding_lane(unsigned lane, unsigned level) const {
+    if (!spec.strict_classes) return 0;
+    const bool yields = preemptive() ? level == 0 : ((spec.lanes_of_class[2] >> lane) & 1) != 0;
+    return LaneBits{yields} << lane;
+  }
 };
 
-void configure_port_schedulers(PortClock& clock, Arbiter& arbiter, const World& world);
+// `levels`: queues of a lane that have a stamp of their own.
+void configure_schedulers(PortClock& clock, Arbiter& arbiter, const World& world, unsigned levels);
 
 // One cycle of a router; nothing happens when it holds no flit and nothing comes.
 void step_router(Router& router, World& world, emu::Cycle now);

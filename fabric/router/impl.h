@@ -76,6 +76,7 @@ struct Network::Impl {
   emu::Cycle next_window;  // first cycle of the next energy window
   std::vector<ActivityWindow> windows;
   std::vector<emu::RouterId> order;
+  DesignCounters design;
   // The watchdog: when it looks next, what it saw, and the sentence it has to say.
   emu::Cycle next_watch = 0;
   emu::Cycle watch_done = 0;   // last delivery it knows of ...

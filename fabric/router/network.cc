@@ -250,6 +250,7 @@ PortCounters Network::wire_counters(emu::NodeId node) const { return impl_->wire
 Network::Occupancy Network::occupancy(emu::RouterId router, emu::PortId port) const {
   return impl_->occupancy(router, port);
 }
+DesignCounters Network::design_counters() const { return impl_->design; }
 int Network::wire_backlog(emu::NodeId node) const { return impl_->wire_backlog(node); }
 
 void Network::set_step_order(std::span<const emu::RouterId> order) {

@@ -46,6 +46,12 @@ struct ActivityWindow {
   std::uint32_t heads;
 };
 
+// What only some designs do; all routers, since construction.
+struct DesignCounters {
+  std::uint64_t interruptions = 0;  // preemptive: a message had to make way at an input lane ...
+  std::uint64_t dummy_flits = 0;    // ... and dummy tails and headers that came of it
+};
+
 class Network {
  public:
   // Fails with a message that names the field and its range. `hook` may be null: every probe is
@@ -122,6 +128,7 @@ class Network {
     std::array<std::uint8_t, emu::kVlCount> output{};
   };
   Occupancy occupancy(emu::RouterId router, emu::PortId port) const;
+  DesignCounters design_counters() const;
   // Packets ready and not yet wholly injected at a node's wire half.
   int wire_backlog(emu::NodeId node) const;
 

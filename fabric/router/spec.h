@@ -41,6 +41,8 @@ struct NetworkSpec {
   RouterKind router = RouterKind::non_preemptive;
   CrossbarKind crossbar = CrossbarKind::multiplexed;
   CounterKind counters = CounterKind::epoch;
+  // preemptive: flits that are in a higher class's way get the smallest stamp (RN 3.2.2).
+  bool accelerate = true;
   // Flits that a lane may send once its scheduler has chosen it: 1 ... 64.
   int block_flits = 1;
   // The general engine also where the fast one could do it: they must agree.

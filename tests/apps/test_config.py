@@ -41,6 +41,8 @@ GOOD = [
     "[network]\nlink_mbps = 1600\nflit_bits = 32\n",
     '[network]\ntopology = "mesh"\nk = 5\n',
     '[qos]\nscheduler = "two_level"\nqos_vlarb_high = "4:64,5:32"\n',
+    '[network]\nrouter = "tr"\ncrossbar = "full"\nengine = "general"\nvc_buf_size = 300\n',
+    '[qos]\nscheduler = "fgfq"\nblock_flits = 5\ncounters = "overflow"\n',
     "[controls]\npower_cap_w = 21\nadmission = false\n",
     '[[node]]\nname = "alpha"\nip = "10.0.0.1"\n[[node]]\nname = "beta"\n',
 ]
@@ -54,6 +56,8 @@ BAD = [
     "[controls]\npower_rt_share = -0.1\n",
     "[qos]\nqos_sl2vl = [1, 2, 3]\n",
     '[qos]\nqos_vlarb_low = "0:64,"\n',
+    '[network]\nrouter = "quick"\n',
+    "[qos]\nblock_flits = 0\n",
     '[[node]]\nname = "../evil"\n',
     '[[node]]\nip = "10.0.0.1"\n',
     'node = "n0"\n',

@@ -77,6 +77,7 @@ RunOptions draw_run(std::uint64_t seed) {
   spec.link_delay = draw.one_in(2) ? 1 : 1 + draw.below(5);
   spec.alloc_iters = 1 + draw.below(4);
   spec.strict_classes = draw.one_in(3);
+  spec.accelerate = draw.one_in(2);
   spec.lanes_of_class = {0xc000, 0x3ff0, 0x000f};
   spec.lane_vtick = fabric::default_lane_vticks(spec.lanes_of_class);
   spec.fixed_classes = draw.one_in(3) ? 0b011 : 0;
@@ -141,7 +142,9 @@ TEST(EveryDesign, Soak) {
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(std::atoll(seconds));
   std::uint64_t seed = first != nullptr ? std::strtoull(first, nullptr, 10) : 1'000'000;
   const std::uint64_t begin = seed;
-  for (; std::chrono::steady_clock::now() < end && !HasFatalFailure(); ++seed) run_seed(seed);
+  do {
+    run_seed(seed++);
+  } while (std::chrono::steady_clock::now() < end && !HasFailure());
   std::printf("seeds %llu ... %llu\n", static_cast<unsigned long long>(begin),
               static_cast<unsigned long long>(seed - 1));
 }

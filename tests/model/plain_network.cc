@@ -49,12 +49,13 @@ void PlainNetwork::connect_links() {
 }
 
 std::unique_ptr<PlainScheduler> PlainNetwork::new_scheduler(const emu::VlWeights& weights) const {
-  return make_plain_scheduler(scheduler_kind(), weights, control_lanes(), spec_.block_flits);
+  return make_plain_scheduler(scheduler_kind(), weights, 0, spec_.block_flits);
 }
-std::unique_ptr<PlainClock> PlainNetwork::new_clock() const {
+std::unique_ptr<PlainClock> PlainNetwork::new_clock(std::size_t slots) const {
   const auto counters = traditional() ? fabric::CounterKind::epoch : spec_.counters;
-  auto clock = make_plain_clock(scheduler_kind(), counters, emu::kVlCount, spec_.start);
-  for (std::size_t v = 0; v < emu::kVlCount; ++v) clock->set_vtick(v, spec_.lane_vtick[v]);
+  auto clock = make_plain_clock(scheduler_kind(), counters, slots, spec_.start);
+  const std::size_t each = slots / emu::kVlCount;
+  for (std::size_t i = 0; i < slots; ++i) clock->set_vtick(i, spec_.lane_vtick[i / each]);
   return clock;
 }
 
@@ -62,15 +63,15 @@ void PlainNetwork::set_up_lanes() {
   for (PlainRouter& router : routers_) {
     for (PlainPort& port : router.ports) {
       port.scheduler = new_scheduler(spec_.weights);
-      port.clock = new_clock();
-      for (OutputLane& lane : port.out) lane.credits = spec_.vc_buf_size;
+      port.clock = new_clock(full_crossbar() ? emu::kVlCount : emu::kVlCount * kLevels);
+      for (OutputLane& lane : port.out) lane.credits.fill(spec_.vc_buf_size);
     }
   }
   for (std::size_t n = 0; n < hcas_.size(); ++n) {
     hcas_[n].node = static_cast<emu::NodeId>(n);
     hcas_[n].scheduler = new_scheduler(spec_.weights);
-    hcas_[n].clock = new_clock();
-    for (SourceLane& lane : hcas_[n].lanes) lane.credits = spec_.vc_buf_size;
+    hcas_[n].clock = new_clock(emu::kVlCount);
+    for (SourceLane& lane : hcas_[n].lanes) lane.credits.fill(spec_.vc_buf_size);
   }
 }
 
@@ -83,7 +84,10 @@ void PlainNetwork::set_wire_weights(emu::NodeId node, const emu::VlWeights& weig
 }
 void PlainNetwork::set_lane_vtick(emu::RouterId router, emu::PortId port, emu::Vl lane,
                                   emu::Vtick vtick) {
-  routers_[router].ports[port].clock->set_vtick(lane, vtick);
+  PlainClock& clock = *routers_[router].ports[port].clock;
+  if (full_crossbar()) return clock.set_vtick(lane, vtick);
+  for (std::size_t level = 0; level < kLevels; ++level)
+    clock.set_vtick(slot({port, lane, level}), vtick);
 }
 void PlainNetwork::set_wire_vtick(emu::NodeId node, emu::Vl lane, emu::Vtick vtick) {
   hcas_[node].clock->set_vtick(lane, vtick);
@@ -109,16 +113,24 @@ void PlainNetwork::make_ready(const MessagePtr& message) {
   PlainHca& hca = hcas_[message->src];
   SourceLane& lane = hca.lanes[message->vl_in];
   lane.queue.push_back(message);
-  if (lane.queue.size() == 1) new_front(hca, message->vl_in);
+  if (!lane.current) new_front(hca, message->vl_in);
 }
 
+// The next message of the lane: of the highest level, in order.
 void PlainNetwork::new_front(PlainHca& hca, std::size_t v) {
   SourceLane& lane = hca.lanes[v];
   lane.sent = 0;
+  lane.current = nullptr;
   if (lane.queue.empty()) return;
-  const PlainMessage& message = *lane.queue.front();
-  hca.clock->head(v, message.packet.vtick);
-  lane.stamp = stamp(hca, v, stamps_at_head() ? now_ : message.launch);
+  auto next = lane.queue.begin();
+  if (preemptive())
+    next = std::max_element(
+        lane.queue.begin(), lane.queue.end(),
+        [&](const MessagePtr& a, const MessagePtr& b) { return level_of(*a) < level_of(*b); });
+  lane.current = *next;
+  lane.queue.erase(next);
+  hca.clock->head(v, lane.current->packet.vtick);
+  lane.stamp = stamp(hca, v, stamps_at_head() ? now_ : lane.current->launch);
 }
 
 void PlainNetwork::step() {
@@ -137,20 +149,21 @@ void PlainNetwork::step() {
 void PlainNetwork::step_hca_send(PlainHca& hca) {
   std::deque<LinkCredit>& credits = hca.from_me->credits;
   for (; !credits.empty() && credits.front().arrives <= now_; credits.pop_front())
-    ++hca.lanes[credits.front().lane].credits;
-  std::vector<Waiting> waiting;
+    ++hca.lanes[credits.front().lane].credits[credits.front().level];
+  std::vector<Waiting> able;
   for (emu::Vl v = 0; v < emu::kVlCount; ++v) {
     const SourceLane& lane = hca.lanes[v];
-    if (!lane.queue.empty() && lane.credits > 0)
-      waiting.push_back({v, hca.clock->urgency(lane.stamp)});
+    if (!lane.current || lane.credits[level_of(*lane.current)] == 0) continue;
+    able.push_back(
+        waiting(v, {lane.current, lane.sent, lane.stamp}, hca.clock->urgency(lane.stamp)));
   }
-  if (waiting.empty()) return;
-  const Choice choice = hca.scheduler->choose(first_class(waiting));
+  if (able.empty()) return;
+  const Choice choice = hca.scheduler->choose(first_class(able));
   SourceLane& lane = hca.lanes[choice.lane];
-  const MessagePtr message = lane.queue.front();
+  const MessagePtr message = lane.current;
   const Flit flit{message, lane.sent++, 0};
   hca.scheduler->granted(choice.lane, flit.is_tail());
-  --lane.credits;
+  --lane.credits[level_of(*message)];
   hca.from_me->flits.push_back({arrival(), choice.lane, flit});
   if (flit.is_head()) message->head_cycle = now_;
   if (!flit.is_tail()) {
@@ -167,7 +180,6 @@ void PlainNetwork::step_hca_send(PlainHca& hca) {
                         .traffic_class = message->packet.traffic_class,
                         .kind = message->packet.kind});
   }
-  lane.queue.pop_front();
   new_front(hca, choice.lane);
 }
 
@@ -176,10 +188,12 @@ void PlainNetwork::step_hca_receive(PlainHca& hca) {
   for (; !flits.empty() && flits.front().arrives <= now_; flits.pop_front()) {
     const auto [arrives, lane, flit] = flits.front();
     CHECK(arrives == now_);
-    CHECK(flit.number == hca.next_number[lane] && flit.message->dest == hca.node);
-    hca.next_number[lane] = flit.is_tail() ? 0 : flit.number + 1;
-    hca.to_me->credits.push_back({arrival(), lane});
-    if (flit.is_tail()) tail_arrived(hca, flit.message, lane);
+    CHECK(flit.message->dest == hca.node);
+    check_worm(hca.arriving[lane], flit);
+    hca.to_me->credits.push_back({arrival(), lane, level_of(*flit.message)});
+    if (flit.is_dummy()) continue;
+    CHECK(flit.number == flit.message->received++);
+    if (flit.is_last()) tail_arrived(hca, flit.message, lane);
   }
 }
 
@@ -198,6 +212,7 @@ void PlainNetwork::tail_arrived(PlainHca& hca, const MessagePtr& message, emu::V
     std::swap(answer->src, answer->dest);
     answer->flits = spec_.answer_flits;
     answer->vl_in = packet.vl_out;
+    answer->received = 0;
     answer->launch = now_ + 1;
     make_ready(answer);
     return;
@@ -234,49 +249,52 @@ void PlainNetwork::reread(PlainPort& port) {
   if (full_crossbar()) {
     for (OutputLane& lane : port.out) each(lane.buffer);
   } else {
-    for (InputLane& lane : port.in) each(lane.buffer);
+    for (auto& lane : port.in) {
+      for (InputBuffer& buffer : lane) {
+        each(buffer.flits);
+        if (buffer.dummy) buffer.dummy->stamp = port.clock->reread(buffer.dummy->stamp);
+      }
+    }
   }
 }
 void PlainNetwork::reread(PlainHca& hca) {
   for (SourceLane& lane : hca.lanes) lane.stamp = hca.clock->reread(lane.stamp);
 }
 
+void check_worm(MessagePtr& arriving, const Flit& flit) {
+  CHECK(flit.is_head() ? arriving == nullptr : arriving == flit.message);
+  arriving = flit.is_tail() ? nullptr : flit.message;
+}
+
 void PlainNetwork::check_invariants() const {
-  const auto check_link = [&](const Link* link, const std::array<int, emu::kVlCount>& credits,
-                              const std::array<int, emu::kVlCount>& buffered) {
-    for (std::size_t v = 0; v < emu::kVlCount; ++v) {
-      int sum = credits[v] + buffered[v];
-      for (const LinkFlit& f : link->flits) sum += f.lane == v;
-      for (const LinkCredit& c : link->credits) sum += c.lane == v;
-      CHECK(sum == spec_.vc_buf_size);
-    }
-  };
-  std::map<const Link*, std::array<int, emu::kVlCount>> buffered;  // at the link's end
-  for (const PlainRouter& router : routers_) {
-    for (const PlainPort& port : router.ports)
-      for (std::size_t v = 0; v < emu::kVlCount; ++v)
-        buffered[port.to_me][v] = static_cast<int>(port.in[v].buffer.size());
-  }
-  for (const PlainHca& hca : hcas_) {
-    std::array<int, emu::kVlCount> credits{};
-    for (std::size_t v = 0; v < emu::kVlCount; ++v) credits[v] = hca.lanes[v].credits;
-    check_link(hca.from_me, credits, buffered[hca.from_me]);
-  }
+  using Counts = std::array<std::array<int, kLevels>, emu::kVlCount>;
+  std::map<const Link*, Counts> sums;  // credits at the sender, flits at the receiver
   for (const PlainRouter& router : routers_) {
     for (std::size_t p = 0; p < router.ports.size(); ++p) {
       const PlainPort& port = router.ports[p];
-      std::array<int, emu::kVlCount> credits{};
       for (std::size_t v = 0; v < emu::kVlCount; ++v) {
-        credits[v] = port.out[v].credits;
+        for (std::size_t level = 0; level < kLevels; ++level) {
+          sums[port.to_me][v][level] += static_cast<int>(port.in[v][level].flits.size());
+          sums[port.from_me][v][level] += port.out[v].credits[level];
+        }
         CHECK(static_cast<int>(port.out[v].buffer.size()) <= spec_.vc_buf_size);
         if (!port.out[v].owner) continue;
-        const auto [in_port, in_lane] = *port.out[v].owner;
-        const InputLane& owner = router.ports[static_cast<std::size_t>(in_port)].in[in_lane];
-        CHECK(owner.state == InputLane::State::active);
+        const InputBuffer& owner = buffer_at(router, *port.out[v].owner);
+        CHECK(owner.state == InputBuffer::State::active);
         CHECK((owner.out == LaneAt{static_cast<int>(p), static_cast<emu::Vl>(v)}));
       }
-      if (port.from_me != nullptr) check_link(port.from_me, credits, buffered[port.from_me]);
     }
+  }
+  for (const PlainHca& hca : hcas_)
+    for (std::size_t v = 0; v < emu::kVlCount; ++v)
+      for (std::size_t level = 0; level < kLevels; ++level)
+        sums[hca.from_me][v][level] += hca.lanes[v].credits[level];
+  for (const Link& link : links_) {
+    Counts& sum = sums[&link];
+    for (const LinkFlit& f : link.flits) ++sum[f.lane][level_of(*f.flit.message)];
+    for (const LinkCredit& c : link.credits) ++sum[c.lane][c.level];
+    for (const auto& lane : sum)
+      for (const int all : lane) CHECK(all == spec_.vc_buf_size);
   }
 }
 

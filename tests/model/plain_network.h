@@ -31,15 +31,21 @@ struct PlainMessage {
   emu::Cycle head_cycle = 0;
   emu::RouterId rejected_by = emu::kNoRouter;
   bool is_answer = false;
+  int received = 0;  // flits
 };
 using MessagePtr = std::shared_ptr<PlainMessage>;
 
+// Dummies are heads and tails without payload: what preemption cuts a message into worms with.
 struct Flit {
+  enum class Kind { payload, dummy_head, dummy_tail };
   MessagePtr message;
-  int number = 0;  // 0: head; message->flits - 1: tail
+  int number = 0;  // of the payload: 0 ... message->flits - 1
   Stamp stamp = 0;
-  bool is_head() const { return number == 0; }
-  bool is_tail() const { return number == message->flits - 1; }
+  Kind kind = Kind::payload;
+  bool is_dummy() const { return kind != Kind::payload; }
+  bool is_last() const { return !is_dummy() && number == message->flits - 1; }
+  bool is_head() const { return kind == Kind::dummy_head || (!is_dummy() && number == 0); }
+  bool is_tail() const { return kind == Kind::dummy_tail || is_last(); }
 };
 
 struct LinkFlit {
@@ -50,6 +56,7 @@ struct LinkFlit {
 struct LinkCredit {
   emu::Cycle arrives;
   emu::Vl lane;
+  std::size_t level;
 };
 // One direction of a cable: flits one way, credits for them the other way.
 struct Link {
@@ -57,29 +64,40 @@ struct Link {
   std::deque<LinkCredit> credits;
 };
 
+inline constexpr std::size_t kLevels = 3;  // preemption: control, real time, best effort
+
+// An input buffer, or an output lane of level 0.
 struct LaneAt {
   int port;
   emu::Vl lane;
+  std::size_t level = 0;
   bool operator==(const LaneAt&) const = default;
 };
 
-struct InputLane {
-  enum class State { idle, arbitrating, waiting, active };
+// Of an input lane; preemption has one for each level.
+struct InputBuffer {
+  enum class State { idle, arbitrating, waiting, active, suspended };
   State state = State::idle;  // of the message at the front
   LaneAt out{};               // its output lane, once routed
-  std::deque<Flit> buffer;
-  int next_number = 0;  // of the flit that must arrive next
+  std::deque<Flit> flits;
+  std::deque<MessagePtr> messages;  // whose heads came and whose tails have not crossed
+  MessagePtr arriving;              // its tail has not come
+  bool worm_open = false;           // a head has crossed, its tail has not
+  std::optional<Flit> dummy;        // must cross before the flits do
+  bool is_closing() const { return dummy && dummy->is_tail(); }
+  const Flit& next() const { return dummy ? *dummy : flits.front(); }
+  bool has_next() const { return dummy || !flits.empty(); }
 };
 
 struct OutputLane {
   std::deque<Flit> buffer;
-  int credits = 0;
+  std::array<int, kLevels> credits{};
   std::optional<LaneAt> owner;
   std::deque<LaneAt> line;  // heads that wait for it
 };
 
 struct PlainPort {
-  std::array<InputLane, emu::kVlCount> in;
+  std::array<std::array<InputBuffer, kLevels>, emu::kVlCount> in;  // [lane][level]
   std::array<OutputLane, emu::kVlCount> out;
   // Of the inputs of a multiplexed crossbar, of the output of a full one.
   std::unique_ptr<PlainClock> clock;
@@ -95,21 +113,25 @@ struct PlainRouter {
 };
 
 struct SourceLane {
-  std::deque<MessagePtr> queue;
-  int sent = 0;     // flits of the first that have left
-  Stamp stamp = 0;  // of its next flit
-  int credits = 0;
+  MessagePtr current;
+  std::deque<MessagePtr> queue;  // behind it
+  int sent = 0;                  // flits of the current one that have left
+  Stamp stamp = 0;               // of its next flit
+  std::array<int, kLevels> credits{};
 };
 
 struct PlainHca {
   emu::NodeId node = 0;
   std::array<SourceLane, emu::kVlCount> lanes;
-  std::array<int, emu::kVlCount> next_number{};  // of the flit that must arrive next
+  std::array<MessagePtr, emu::kVlCount> arriving;
   std::unique_ptr<PlainClock> clock;
   std::unique_ptr<PlainScheduler> scheduler;
   Link* to_me = nullptr;
   Link* from_me = nullptr;
 };
+
+// A worm comes whole, head to tail, nothing between.
+void check_worm(MessagePtr& arriving, const Flit& flit);
 
 class PlainNetwork {
  public:
@@ -142,15 +164,25 @@ class PlainNetwork {
   void stage5(PlainRouter& router);
   emu::Vl next_to_send(PlainPort& port, const std::vector<Waiting>& able);
   void stage4(PlainRouter& router);
-  std::vector<Waiting> may_cross(PlainRouter& router, PlainPort& port) const;
+  std::vector<LaneAt> may_cross(PlainRouter& router, std::size_t port) const;
+  std::vector<Waiting> waiting_of(PlainRouter& router, const std::vector<LaneAt>& wishes) const;
   std::vector<LaneAt> allocate(PlainRouter& router);
   void cross(PlainRouter& router, LaneAt from);
+  void worm_crossed(PlainRouter& router, LaneAt from, const MessagePtr& interrupted);
+  void arrive(PlainRouter& router, PlainPort& port, emu::Vl lane, Flit flit);
+  void join_line(PlainRouter& router, LaneAt me);
+  // Preemption: a head of `level` came, lower ones of its lane make way.
+  void make_way(PlainRouter& router, PlainPort& port, emu::Vl lane, std::size_t level);
+  void interrupt(PlainRouter& router, PlainPort& port, LaneAt at);
+  bool is_accelerated(const PlainRouter& router, LaneAt at) const;
   void stage3(PlainRouter& router);
   void stage2(PlainRouter& router);
   // The output lane of a head, by what the router knows in this cycle; `claimed`: lanes that heads
   // before it in this cycle were given.
   LaneAt choose(const PlainRouter& router, const PlainMessage& message,
                 const std::vector<LaneAt>& claimed) const;
+  void ask_admission(const PlainRouter& router, std::size_t in_port, LaneAt out,
+                     PlainMessage& message);
   void stage1(PlainRouter& router);
   // Clocks move on; stamps that read otherwise now are read again.
   void tick();
@@ -163,20 +195,37 @@ class PlainNetwork {
     return given;
   }
   std::unique_ptr<PlainScheduler> new_scheduler(const emu::VlWeights& weights) const;
-  std::unique_ptr<PlainClock> new_clock() const;
+  std::unique_ptr<PlainClock> new_clock(std::size_t slots) const;
   // Strict class priority: without the lanes of best effort where there are others.
   std::vector<Waiting> first_class(std::vector<Waiting> waiting) const;
   // Against other inputs: all of best effort alike and after every other flit.
-  Stamp urgency_of(const Choice& choice) const;
+  Stamp urgency_of(const Choice& choice, bool yields) const;
+  // A lane that could send this flit.
+  Waiting waiting(emu::Vl lane, const Flit& flit, Stamp stamp) const;
+  std::size_t level_of(const PlainMessage& message) const {
+    return preemptive() ? 2 - static_cast<std::size_t>(message.packet.traffic_class) : 0;
+  }
+  bool preemptive() const { return spec_.router == fabric::RouterKind::preemptive; }
+  static InputBuffer& buffer_at(PlainRouter& router, LaneAt at) {
+    return router.ports[static_cast<std::size_t>(at.port)].in[at.lane][at.level];
+  }
+  static const InputBuffer& buffer_at(const PlainRouter& router, LaneAt at) {
+    return router.ports[static_cast<std::size_t>(at.port)].in[at.lane][at.level];
+  }
+  // Of the clock of an input port.
+  static std::size_t slot(LaneAt at) { return at.lane * kLevels + at.level; }
+  // The highest level of the lane that has a message.
+  static bool is_top(const PlainPort& port, LaneAt at) {
+    for (std::size_t above = at.level + 1; above < kLevels; ++above)
+      if (!port.in[at.lane][above].messages.empty()) return false;
+    return true;
+  }
   bool stamps_at_head() const { return scheduler_kind() == emu::SchedulerKind::head_of_line; }
-  bool is_best_effort(emu::Vl lane) const { return ((spec_.lanes_of_class[2] >> lane) & 1) != 0; }
   bool traditional() const { return spec_.router == fabric::RouterKind::traditional; }
   bool full_crossbar() const { return spec_.crossbar == fabric::CrossbarKind::full; }
   emu::SchedulerKind scheduler_kind() const {
     return traditional() ? emu::SchedulerKind::fcfs : spec_.scheduler;
   }
-  // Lanes that go before all others.
-  unsigned control_lanes() const { return traditional() ? 0 : spec_.lanes_of_class[0]; }
   emu::Cycle arrival() const { return now_ + static_cast<emu::Cycle>(spec_.link_delay); }
   // The first message of the lane changed.
   void new_front(PlainHca& hca, std::size_t lane);

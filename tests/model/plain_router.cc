@@ -40,16 +40,26 @@ LaneAt lane_at(std::size_t port, emu::Vl lane) { return {static_cast<int>(port),
 
 }  // namespace
 
+Waiting PlainNetwork::waiting(emu::Vl lane, const Flit& flit, Stamp stamp) const {
+  Waiting w = {lane, stamp};
+  const auto of_class = [&](std::size_t which) {
+    return preemptive() ? static_cast<std::size_t>(flit.message->packet.traffic_class) == which
+                        : ((spec_.lanes_of_class[which] >> lane) & 1) != 0;
+  };
+  w.first = !traditional() && of_class(0);
+  w.yields = spec_.strict_classes && of_class(2);
+  return w;
+}
+
 std::vector<Waiting> PlainNetwork::first_class(std::vector<Waiting> waiting) const {
-  const auto yields = [&](const Waiting& w) { return is_best_effort(w.lane); };
-  if (spec_.strict_classes && !std::all_of(waiting.begin(), waiting.end(), yields))
-    std::erase_if(waiting, yields);
+  const auto yields = [](const Waiting& w) { return w.yields; };
+  if (!std::all_of(waiting.begin(), waiting.end(), yields)) std::erase_if(waiting, yields);
   return waiting;
 }
 
-Stamp PlainNetwork::urgency_of(const Choice& choice) const {
+Stamp PlainNetwork::urgency_of(const Choice& choice, bool yields) const {
   if (!spec_.strict_classes) return choice.urgency;
-  if (is_best_effort(choice.lane)) return INT64_MAX;
+  if (yields) return INT64_MAX;
   const bool rounds = scheduler_kind() == emu::SchedulerKind::fair_queueing ||
                       scheduler_kind() == emu::SchedulerKind::fgfq;
   const bool epoch = traditional() || spec_.counters == fabric::CounterKind::epoch;
@@ -73,19 +83,21 @@ void PlainNetwork::stage5(PlainRouter& router) {
     if (port.from_me == nullptr) continue;
     std::deque<LinkCredit>& credits = port.from_me->credits;
     for (; !credits.empty() && credits.front().arrives <= now_; credits.pop_front())
-      ++port.out[credits.front().lane].credits;
+      ++port.out[credits.front().lane].credits[credits.front().level];
     std::vector<Waiting> able;
     for (emu::Vl v = 0; v < emu::kVlCount; ++v) {
       const OutputLane& lane = port.out[v];
-      if (!lane.buffer.empty() && lane.credits > 0)
-        able.push_back({v, port.clock->urgency(lane.buffer.front().stamp)});
+      if (lane.buffer.empty()) continue;
+      const Flit& flit = lane.buffer.front();
+      if (lane.credits[level_of(*flit.message)] == 0) continue;
+      able.push_back(waiting(v, flit, port.clock->urgency(flit.stamp)));
     }
     if (able.empty()) continue;
     const emu::Vl chosen = next_to_send(port, able);
     OutputLane& lane = port.out[chosen];
     port.from_me->flits.push_back({arrival(), chosen, lane.buffer.front()});
+    --lane.credits[level_of(*lane.buffer.front().message)];
     lane.buffer.pop_front();
-    --lane.credits;
     if (full_crossbar() && stamps_at_head() && !lane.buffer.empty())
       lane.buffer.front().stamp = stamp(port, chosen, now_);
   }
@@ -104,7 +116,7 @@ emu::Vl PlainNetwork::next_to_send(PlainPort& port, const std::vector<Waiting>& 
     return std::min_element(able.begin(), able.end(), earlier)->lane;
   }
   for (const Waiting& w : able)
-    if (((control_lanes() >> w.lane) & 1) != 0) return w.lane;
+    if (w.first) return w.lane;
   emu::Vl next = able.front().lane;
   for (std::size_t i = able.size(); i-- > 0;)
     if (able[i].lane > port.last_served) next = able[i].lane;
@@ -112,15 +124,35 @@ emu::Vl PlainNetwork::next_to_send(PlainPort& port, const std::vector<Waiting>& 
   return next;
 }
 
-// The lanes of an input port that could send a flit across.
-std::vector<Waiting> PlainNetwork::may_cross(PlainRouter& router, PlainPort& port) const {
-  std::vector<Waiting> able;
+// What an input port could send across, at most one flit of each lane: its dummy tail of the lowest
+// level, or else what comes next of the message that has the lane.
+std::vector<LaneAt> PlainNetwork::may_cross(PlainRouter& router, std::size_t p) const {
+  std::vector<LaneAt> wishes;
   for (emu::Vl v = 0; v < emu::kVlCount; ++v) {
-    const InputLane& lane = port.in[v];
-    if (lane.state != InputLane::State::active || lane.buffer.empty()) continue;
-    const PlainPort& target = router.ports[static_cast<std::size_t>(lane.out.port)];
-    if (static_cast<int>(target.out[lane.out.lane].buffer.size()) == spec_.vc_buf_size) continue;
-    able.push_back({v, port.clock->urgency(lane.buffer.front().stamp)});
+    std::optional<LaneAt> wish;
+    for (std::size_t level = 0; level < kLevels; ++level) {
+      const InputBuffer& buffer = router.ports[p].in[v][level];
+      if (buffer.state != InputBuffer::State::active || !buffer.has_next()) continue;
+      const PlainPort& target = router.ports[static_cast<std::size_t>(buffer.out.port)];
+      if (static_cast<int>(target.out[buffer.out.lane].buffer.size()) == spec_.vc_buf_size)
+        continue;
+      wish = {static_cast<int>(p), v, level};
+      if (buffer.is_closing()) break;
+    }
+    if (wish) wishes.push_back(*wish);
+  }
+  return wishes;
+}
+
+std::vector<Waiting> PlainNetwork::waiting_of(PlainRouter& router,
+                                              const std::vector<LaneAt>& wishes) const {
+  std::vector<Waiting> able;
+  for (const LaneAt& wish : wishes) {
+    const Flit& flit = buffer_at(router, wish).next();
+    const PlainPort& port = router.ports[static_cast<std::size_t>(wish.port)];
+    able.push_back(waiting(wish.lane, flit, port.clock->urgency(flit.stamp)));
+    able.back().accelerated = is_accelerated(router, wish);
+    if (able.back().accelerated) able.back().yields = false;
   }
   return able;
 }
@@ -131,8 +163,7 @@ void PlainNetwork::stage4(PlainRouter& router) {
   std::vector<LaneAt> grants;
   if (full_crossbar()) {
     for (std::size_t p = 0; p < router.ports.size(); ++p)
-      for (const Waiting& w : may_cross(router, router.ports[p]))
-        grants.push_back(lane_at(p, w.lane));
+      for (const LaneAt& wish : may_cross(router, p)) grants.push_back(wish);
   } else {
     grants = allocate(router);
   }
@@ -150,21 +181,24 @@ std::vector<LaneAt> PlainNetwork::allocate(PlainRouter& router) {
     unsigned rank;
   };
   const std::size_t ports = router.ports.size();
-  std::vector<std::vector<Waiting>> wishes;
-  for (PlainPort& port : router.ports) wishes.push_back(may_cross(router, port));
+  std::vector<std::vector<LaneAt>> wishes;
+  for (std::size_t p = 0; p < ports; ++p) wishes.push_back(may_cross(router, p));
   std::vector<LaneAt> grants;
   std::vector<bool> output_taken(ports, false);
   for (int round = 0; round < spec_.alloc_iters; ++round) {
     std::map<int, Proposal> best;  // by output port
     for (std::size_t p = 0; p < ports; ++p) {
-      PlainPort& port = router.ports[p];
-      std::erase_if(wishes[p], [&](const Waiting& w) {
-        return output_taken[static_cast<std::size_t>(port.in[w.lane].out.port)];
+      std::erase_if(wishes[p], [&](const LaneAt& wish) {
+        return output_taken[static_cast<std::size_t>(buffer_at(router, wish).out.port)];
       });
       if (wishes[p].empty()) continue;
-      const Choice choice = port.scheduler->choose(first_class(wishes[p]));
-      const Proposal mine = {lane_at(p, choice.lane), urgency_of(choice), rank_of(p, ports, now_)};
-      const int output = port.in[choice.lane].out.port;
+      const auto able = waiting_of(router, wishes[p]);
+      const Choice choice = router.ports[p].scheduler->choose(first_class(able));
+      std::size_t which = 0;
+      while (able[which].lane != choice.lane) ++which;
+      const Proposal mine = {wishes[p][which], urgency_of(choice, able[which].yields),
+                             rank_of(p, ports, now_)};
+      const int output = buffer_at(router, mine.from).out.port;
       const auto [other, first] = best.try_emplace(output, mine);
       if (!first && std::pair(mine.urgency, mine.rank) <
                         std::pair(other->second.urgency, other->second.rank)) {
@@ -174,9 +208,10 @@ std::vector<LaneAt> PlainNetwork::allocate(PlainRouter& router) {
     for (const auto& [output, winner] : best) {
       grants.push_back(winner.from);
       output_taken[static_cast<std::size_t>(output)] = true;
-      PlainPort& port = router.ports[static_cast<std::size_t>(winner.from.port)];
-      port.scheduler->granted(winner.from.lane, port.in[winner.from.lane].buffer.front().is_tail());
-      wishes[static_cast<std::size_t>(winner.from.port)].clear();
+      const auto p = static_cast<std::size_t>(winner.from.port);
+      router.ports[p].scheduler->granted(winner.from.lane,
+                                         buffer_at(router, winner.from).next().is_tail());
+      wishes[p].clear();
     }
   }
   return grants;
@@ -184,38 +219,67 @@ std::vector<LaneAt> PlainNetwork::allocate(PlainRouter& router) {
 
 void PlainNetwork::cross(PlainRouter& router, LaneAt from) {
   PlainPort& port = router.ports[static_cast<std::size_t>(from.port)];
-  InputLane& lane = port.in[from.lane];
-  OutputLane& target = router.ports[static_cast<std::size_t>(lane.out.port)].out[lane.out.lane];
-  Flit flit = lane.buffer.front();
+  InputBuffer& buffer = buffer_at(router, from);
+  PlainPort& out = router.ports[static_cast<std::size_t>(buffer.out.port)];
+  OutputLane& target = out.out[buffer.out.lane];
+  Flit flit = buffer.next();
   CHECK(target.owner == from);
   CHECK(flit.is_head() || target.buffer.empty() || target.buffer.back().message == flit.message);
-  lane.buffer.pop_front();
-  port.to_me->credits.push_back({arrival(), from.lane});
+  const bool made_here = buffer.dummy.has_value();
+  if (made_here) {
+    buffer.dummy.reset();
+  } else {
+    buffer.flits.pop_front();
+    port.to_me->credits.push_back({arrival(), from.lane, from.level});
+  }
   if (full_crossbar()) {
-    PlainPort& out = router.ports[static_cast<std::size_t>(lane.out.port)];
-    if (flit.is_head()) out.clock->head(lane.out.lane, flit.message->packet.vtick);
-    if (!stamps_at_head() || target.buffer.empty()) flit.stamp = stamp(out, lane.out.lane, now_);
+    if (flit.is_head()) out.clock->head(buffer.out.lane, flit.message->packet.vtick);
+    if (!stamps_at_head() || target.buffer.empty()) flit.stamp = stamp(out, buffer.out.lane, now_);
   } else {
     if (traditional()) flit.stamp = static_cast<Stamp>(now_);
-    if (stamps_at_head() && !lane.buffer.empty())
-      lane.buffer.front().stamp = stamp(port, from.lane, now_);
+    if (stamps_at_head() && !made_here && !buffer.flits.empty())
+      buffer.flits.front().stamp = stamp(port, slot(from), now_);
   }
   target.buffer.push_back(flit);
-  if (!flit.is_tail()) return;
-  target.owner.reset();
-  lane.state = InputLane::State::idle;
+  buffer.worm_open = !flit.is_tail();
+  if (flit.is_tail()) worm_crossed(router, from, made_here ? flit.message : nullptr);
+}
+
+// The output lane is free. A message that was interrupted waits for its turn, a dummy head before
+// it; of one that has crossed nothing is left.
+void PlainNetwork::worm_crossed(PlainRouter& router, LaneAt from, const MessagePtr& interrupted) {
+  InputBuffer& buffer = buffer_at(router, from);
+  router.ports[static_cast<std::size_t>(buffer.out.port)].out[buffer.out.lane].owner.reset();
+  if (interrupted) {
+    buffer.state = InputBuffer::State::suspended;
+    buffer.dummy = Flit{interrupted, 0, 0, Flit::Kind::dummy_head};
+  } else {
+    buffer.state = InputBuffer::State::idle;
+    buffer.messages.pop_front();
+  }
+}
+
+// RN 3.2.2: flits in a higher level's way, at the input or at the output lane.
+bool PlainNetwork::is_accelerated(const PlainRouter& router, LaneAt at) const {
+  if (!preemptive() || !spec_.accelerate) return false;
+  const InputBuffer& buffer = buffer_at(router, at);
+  const auto& line =
+      router.ports[static_cast<std::size_t>(buffer.out.port)].out[buffer.out.lane].line;
+  return buffer.is_closing() || (!line.empty() && line.front().level > at.level);
 }
 
 // Arbitration: routed heads join the line for their output lane; free lanes go to the first in
-// line.
+// line. So do messages that were interrupted and have nothing above them any more.
 void PlainNetwork::stage3(PlainRouter& router) {
   for (std::size_t p = 0; p < router.ports.size(); ++p) {
     for (emu::Vl v = 0; v < emu::kVlCount; ++v) {
-      InputLane& lane = router.ports[p].in[v];
-      if (lane.state != InputLane::State::arbitrating) continue;
-      lane.state = InputLane::State::waiting;
-      router.ports[static_cast<std::size_t>(lane.out.port)].out[lane.out.lane].line.push_back(
-          lane_at(p, v));
+      for (std::size_t level = 0; level < kLevels; ++level) {
+        const LaneAt me = {static_cast<int>(p), v, level};
+        const auto state = router.ports[p].in[v][level].state;
+        if (state == InputBuffer::State::arbitrating ||
+            (state == InputBuffer::State::suspended && is_top(router.ports[p], me)))
+          join_line(router, me);
+      }
     }
   }
   for (PlainPort& port : router.ports) {
@@ -224,10 +288,23 @@ void PlainNetwork::stage3(PlainRouter& router) {
       const LaneAt first = lane.line.front();
       lane.line.pop_front();
       lane.owner = first;
-      router.ports[static_cast<std::size_t>(first.port)].in[first.lane].state =
-          InputLane::State::active;
+      InputBuffer& buffer = buffer_at(router, first);
+      buffer.state = InputBuffer::State::active;
+      if (buffer.dummy && !full_crossbar()) {
+        PlainPort& in = router.ports[static_cast<std::size_t>(first.port)];
+        buffer.dummy->stamp = stamp(in, slot(first), now_);
+      }
     }
   }
+}
+
+// In order of coming; those of a higher level first.
+void PlainNetwork::join_line(PlainRouter& router, LaneAt me) {
+  InputBuffer& buffer = buffer_at(router, me);
+  buffer.state = InputBuffer::State::waiting;
+  auto& line = router.ports[static_cast<std::size_t>(buffer.out.port)].out[buffer.out.lane].line;
+  const auto lower = [&](const LaneAt& other) { return other.level < me.level; };
+  line.insert(std::find_if(line.begin(), line.end(), lower), me);
 }
 
 LaneAt PlainNetwork::choose(const PlainRouter& router, const PlainMessage& message,
@@ -238,7 +315,7 @@ LaneAt PlainNetwork::choose(const PlainRouter& router, const PlainMessage& messa
   const auto choices = routes_.table.choices(router.id, message.dest);
   const LaneAt fixed = lane_of(choices.front());
   const auto of_class = static_cast<unsigned>(message.packet.traffic_class);
-  if (message.packet.kind != emu::PacketKind::data || message.is_answer ||
+  if (preemptive() || message.packet.kind != emu::PacketKind::data || message.is_answer ||
       ((spec_.fixed_classes >> of_class) & 1) != 0) {
     return fixed;
   }
@@ -281,29 +358,36 @@ void PlainNetwork::stage2(PlainRouter& router) {
   std::vector<LaneAt> claimed;
   for (std::size_t p = 0; p < router.ports.size(); ++p) {
     for (emu::Vl v = 0; v < emu::kVlCount; ++v) {
-      InputLane& lane = router.ports[p].in[v];
-      if (lane.state != InputLane::State::idle || lane.buffer.empty()) continue;
-      CHECK(lane.buffer.front().is_head());
-      PlainMessage& message = *lane.buffer.front().message;
-      lane.out = choose(router, message, claimed);
-      claimed.push_back(lane.out);
-      lane.state = InputLane::State::arbitrating;
-      const bool asks = message.packet.kind != emu::PacketKind::data && !message.is_answer &&
-                        message.rejected_by == emu::kNoRouter;
-      if (!asks || hook_ == nullptr) continue;
-      const bool accepted = hook_->at_route({.router = router.id,
-                                             .in_port = static_cast<emu::PortId>(p),
-                                             .out_port = static_cast<emu::PortId>(lane.out.port),
-                                             .kind = message.packet.kind,
-                                             .src = message.src,
-                                             .dest = message.dest,
-                                             .cookie = message.packet.cookie,
-                                             .handle = message.packet.handle,
-                                             .cycle = now_});
-      if (!accepted && message.packet.kind == emu::PacketKind::probe)
-        message.rejected_by = router.id;
+      for (std::size_t level = 0; level < kLevels; ++level) {
+        InputBuffer& buffer = router.ports[p].in[v][level];
+        if (buffer.state != InputBuffer::State::idle || buffer.messages.empty()) continue;
+        if (!is_top(router.ports[p], {static_cast<int>(p), v, level})) continue;
+        CHECK(buffer.flits.front().is_head());
+        PlainMessage& message = *buffer.messages.front();
+        buffer.out = choose(router, message, claimed);
+        claimed.push_back(buffer.out);
+        buffer.state = InputBuffer::State::arbitrating;
+        ask_admission(router, p, buffer.out, message);
+      }
     }
   }
+}
+
+void PlainNetwork::ask_admission(const PlainRouter& router, std::size_t in_port, LaneAt out,
+                                 PlainMessage& message) {
+  const bool asks = message.packet.kind != emu::PacketKind::data && !message.is_answer &&
+                    message.rejected_by == emu::kNoRouter;
+  if (!asks || hook_ == nullptr) return;
+  const bool accepted = hook_->at_route({.router = router.id,
+                                         .in_port = static_cast<emu::PortId>(in_port),
+                                         .out_port = static_cast<emu::PortId>(out.port),
+                                         .kind = message.packet.kind,
+                                         .src = message.src,
+                                         .dest = message.dest,
+                                         .cookie = message.packet.cookie,
+                                         .handle = message.packet.handle,
+                                         .cycle = now_});
+  if (!accepted && message.packet.kind == emu::PacketKind::probe) message.rejected_by = router.id;
 }
 
 // Decode: flits come off the links into their lanes and get their stamps.
@@ -313,19 +397,44 @@ void PlainNetwork::stage1(PlainRouter& router) {
     std::deque<LinkFlit>& flits = port.to_me->flits;
     for (; !flits.empty() && flits.front().arrives <= now_; flits.pop_front()) {
       CHECK(flits.front().arrives == now_);
-      InputLane& lane = port.in[flits.front().lane];
-      Flit flit = flits.front().flit;
-      CHECK(flit.number == lane.next_number);
-      lane.next_number = flit.is_tail() ? 0 : flit.number + 1;
-      CHECK(static_cast<int>(lane.buffer.size()) < spec_.vc_buf_size);
-      if (!full_crossbar()) {
-        if (flit.is_head()) port.clock->head(flits.front().lane, flit.message->packet.vtick);
-        if (!stamps_at_head() || lane.buffer.empty())
-          flit.stamp = stamp(port, flits.front().lane, now_);
-      }
-      lane.buffer.push_back(flit);
+      arrive(router, port, flits.front().lane, flits.front().flit);
     }
   }
+}
+
+void PlainNetwork::arrive(PlainRouter& router, PlainPort& port, emu::Vl lane, Flit flit) {
+  const LaneAt at = {0, lane, level_of(*flit.message)};
+  InputBuffer& buffer = port.in[lane][at.level];
+  check_worm(buffer.arriving, flit);
+  CHECK(static_cast<int>(buffer.flits.size()) < spec_.vc_buf_size);
+  if (!full_crossbar()) {
+    if (flit.is_head()) port.clock->head(slot(at), flit.message->packet.vtick);
+    if (!stamps_at_head() || buffer.flits.empty()) flit.stamp = stamp(port, slot(at), now_);
+  }
+  buffer.flits.push_back(flit);
+  if (!flit.is_head()) return;
+  buffer.messages.push_back(flit.message);
+  if (preemptive()) make_way(router, port, lane, at.level);
+}
+
+void PlainNetwork::make_way(PlainRouter& router, PlainPort& port, emu::Vl lane, std::size_t level) {
+  const auto p = static_cast<int>(&port - router.ports.data());
+  for (std::size_t below = 0; below < level; ++below) interrupt(router, port, {p, lane, below});
+}
+
+// What has not begun to cross lets go of its output; what has, closes its worm with a dummy tail.
+void PlainNetwork::interrupt(PlainRouter& router, PlainPort& port, LaneAt at) {
+  InputBuffer& buffer = port.in[at.lane][at.level];
+  if (buffer.state == InputBuffer::State::idle || buffer.is_closing()) return;
+  OutputLane& lane = router.ports[static_cast<std::size_t>(buffer.out.port)].out[buffer.out.lane];
+  std::erase(lane.line, at);
+  if (buffer.state == InputBuffer::State::active && buffer.worm_open) {
+    buffer.dummy = Flit{buffer.messages.front(), 0, 0, Flit::Kind::dummy_tail};
+    if (!full_crossbar()) buffer.dummy->stamp = stamp(port, slot(at), now_);
+    return;
+  }
+  if (lane.owner == at) lane.owner.reset();
+  buffer.state = InputBuffer::State::suspended;
 }
 
 }  // namespace model

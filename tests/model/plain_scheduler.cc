@@ -31,7 +31,8 @@ class ControlFirst : public PlainScheduler {
   Choice choose(const std::vector<Waiting>& waiting) final {
     std::vector<emu::Vl> accelerated;
     for (const Waiting& w : waiting) {
-      if (((control_ >> w.lane) & 1) != 0) return chose(Kind::control, {w.lane, kMostUrgent});
+      if (w.first || ((control_ >> w.lane) & 1) != 0)
+        return chose(Kind::control, {w.lane, kMostUrgent});
       if (w.accelerated) accelerated.push_back(w.lane);
     }
     if (!accelerated.empty())

@@ -26,7 +26,9 @@ Stamp oldest_stamp(emu::Cycle now);
 struct Waiting {
   emu::Vl lane;
   Stamp stamp;
-  bool accelerated = false;
+  bool first = false;        // of control
+  bool accelerated = false;  // preemption: in the way of a higher level
+  bool yields = false;       // strict class priority: only when no other can
 };
 // The choice of a port and how urgent it is against other ports: smaller first.
 struct Choice {

@@ -37,6 +37,13 @@ ROUTING = typer.Option(
     None, metavar="KIND",
     help="dor, dor_by_load, dateline, up_down, up_by_load or adaptive; default by topology.",
 )  # fmt: skip
+ROUTER = typer.Option(
+    None, metavar="KIND", help="np (non-preemptive), tr (traditional) or p (preemptive)."
+)
+CROSSBAR = typer.Option(None, metavar="KIND", help="multiplexed or full.")
+SCHEDULER = typer.Option(
+    None, metavar="KIND", help="vclk, fgvc, fcfs, rr, wrr, two_level, vclk_hol, fq or fgfq."
+)
 # Options after NODE belong to the program.
 PASS_ON = {"ignore_unknown_options": True, "allow_interspersed_args": False}
 
@@ -59,6 +66,9 @@ def demo(
     nodes: int = typer.Option(8, min=2, max=64, help="Nodes on the switch."),
     topology: Optional[str] = TOPOLOGY,
     routing: Optional[str] = ROUTING,
+    router: Optional[str] = ROUTER,
+    crossbar: Optional[str] = CROSSBAR,
+    scheduler: Optional[str] = SCHEDULER,
     link_mbps: int = typer.Option(400, min=10, max=100_000, help="Speed of a link."),
     seed: int = typer.Option(1, min=0, help="Chooses streams, phases and arrivals."),
     clock: str = typer.Option("elastic", help="elastic, real or virtual."),
@@ -83,6 +93,7 @@ def demo(
         nodes = nodes_of(topology)
     request = Request(
         topology=topology or "single", routing=routing or "auto",
+        router=router or "np", crossbar=crossbar or "multiplexed", scheduler=scheduler or "fgvc",
         seconds=seconds, load=load, mix=mix, nodes=nodes, link_mbps=link_mbps, seed=seed,
         clock=clock, overload=overload, admission=not no_admission,
         congestion_control=not no_congestion_control, power_control=not no_power_control,
@@ -113,12 +124,18 @@ def up(
     ),
     topology: Optional[str] = TOPOLOGY,
     routing: Optional[str] = ROUTING,
+    router: Optional[str] = ROUTER,
+    crossbar: Optional[str] = CROSSBAR,
+    scheduler: Optional[str] = SCHEDULER,
 ) -> None:
     """Start a cluster; it stays until `down`."""
     from tools.flitnet import operate
 
     build.ready()
-    network = {"topology": topology, "routing": routing}
+    network = {
+        "topology": topology, "routing": routing, "router": router, "crossbar": crossbar,
+        "qos.scheduler": scheduler,
+    }  # fmt: skip
     operate.up(paths.default_run_dir(), file, metrics, network)
 
 

@@ -68,7 +68,8 @@ def read(path: Path) -> ClusterFile:
 
 
 def with_network(file: Path | None, choices: dict[str, str | None]) -> str:
-    """The text of a cluster file (None: the defaults) with some keys of [network] set anew."""
+    """The text of a cluster file (None: the defaults) with some keys set anew: those of [network]
+    by their name, others as "qos.scheduler"."""
     text = read(file).text if file else ""
     chosen = {key: value for key, value in choices.items() if value}
     if not chosen:
@@ -81,7 +82,9 @@ def with_network(file: Path | None, choices: dict[str, str | None]) -> str:
             path = Path(chosen["topology"].removeprefix("file:")).absolute()
             chosen["topology"] = f"file:{path}"
             network["nodes"] = topology.count_in_file(path)
-    network.update(chosen)
+    for key, value in chosen.items():
+        table, _, name = key.rpartition(".")
+        tables.setdefault(table or "network", {})[name] = value
     return to_toml(tables)
 
 

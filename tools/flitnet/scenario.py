@@ -52,6 +52,9 @@ class Request:
     power_control: bool = True
     topology: str = "single"
     routing: str = "auto"
+    router: str = "np"
+    crossbar: str = "multiplexed"
+    scheduler: str = "fgvc"
 
     def check(self) -> None:
         if self.clock not in CLOCKS:
@@ -203,8 +206,10 @@ def cluster_tables(request: Request) -> dict[str, Any]:
     return {
         "network": {
             "topology": request.topology, "routing": request.routing, "nodes": request.nodes,
-            "link_mbps": request.link_mbps,
+            "link_mbps": request.link_mbps, "router": request.router,
+            "crossbar": request.crossbar,
         },
+        "qos": {"scheduler": request.scheduler},
         "controls": {
             "admission": request.admission,
             "congestion_control": request.congestion_control,

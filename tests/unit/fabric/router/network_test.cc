@@ -56,10 +56,10 @@ TEST(Network, ZeroLoadLatencyIsThePipeline) {
 
 TEST(Network, SpecErrorsNameFieldAndRange) {
   NetworkSpec spec;
-  spec.vc_buf_size = 128;
+  spec.vc_buf_size = 4096;
   const auto result = Network::make(spec);
   ASSERT_FALSE(result);
-  EXPECT_EQ(result.error().message, "vc_buf_size: 128 is not in 1 ... 127");
+  EXPECT_EQ(result.error().message, "vc_buf_size: 4096 is not in 1 ... 4095");
 }
 
 TEST(Network, LaunchesWaitAndKeepTheirOrder) {

@@ -1,0 +1,99 @@
+// One cycle of one router of the general engine: five stages, called from back to front by
+// step_router. Stages 1, 2, 3, 5 in general_stages.cc, 4 in general_cross.cc, what interrupted
+// messages do in general_preempt.cc.
+#pragma once
+
+#include <bit>
+
+#include "fabric/router/general_state.h"
+
+namespace fabric::general {
+
+template <class Bits>
+unsigned first_of(Bits bits) {
+  return static_cast<unsigned>(std::countr_zero(bits));
+}
+constexpr LaneBits lane_bit(unsigned lane) { return LaneBits{1} << lane; }
+constexpr QueueBits queue_bit(unsigned queue) { return QueueBits{1} << queue; }
+constexpr PortBits port_bit(unsigned port) { return PortBits{1} << port; }
+
+// Sets or clears a bit of a port's mask, and the port's bit in the router's.
+template <class Bits>
+void set_bit(Bits& bits, unsigned i, PortBits& ports, unsigned port) {
+  bits |= Bits{1} << i;
+  ports |= port_bit(port);
+}
+template <class Bits>
+void clear_bit(Bits& bits, unsigned i, PortBits& ports, unsigned port) {
+  bits &= ~(Bits{1} << i);
+  if (bits == 0) ports &= ~port_bit(port);
+}
+
+class RouterCycle {
+ public:
+  RouterCycle(Router& router, World& world, emu::Cycle now) : r_(router), w_(world), now_(now) {}
+
+  void output();
+  void cross();
+  void arbitrate();
+  void route();
+  void decode();
+
+ private:
+  // What each input port could send across, and the queue of each such lane.
+  struct Wish {
+    Able lanes;
+    std::array<std::uint8_t, kLanesMax> queue;
+  };
+  struct Proposal {
+    unsigned in_port = 0;
+    Chosen chosen{};
+    Stamp urgency = 0;
+    unsigned rank = 0;
+  };
+  bool propose(unsigned p, Wish& wish, PortBits taken, Proposal& mine);
+  LaneBits open_lanes(const Port& port, const Wish& wish, PortBits taken) const;
+  void take_credits(unsigned p, const Inbox& box);
+  void send(unsigned p, unsigned lane);
+  unsigned next_to_send(unsigned p, const Able& able);
+  Able sendable(const Port& port) const;
+  void wishes_of(unsigned p, Wish& wish) const;
+  void allocate();
+  void cross_all_lanes();
+  void move(unsigned p, unsigned queue);
+  void worm_ended(unsigned p, unsigned queue);
+  void count_message(unsigned p, const InputQueue& q, unsigned lane, hca::MessageId id);
+  void join_line(unsigned p, unsigned queue);
+  void grant(unsigned p, unsigned lane);
+  void ask_admission(unsigned p, unsigned out_port, hca::Message& message);
+  void wake(unsigned p, unsigned lane);
+  void release(unsigned p, unsigned queue);
+
+  // Preemption (general_preempt.cc).
+  bool has_dummy(const InputQueue& q) const { return q.closing || q.needs_head; }
+  Stamp next_stamp(const InputQueue& q) const {
+    return has_dummy(q) ? q.dummy_stamp : q.flits.front().stamp;
+  }
+  bool ends_worm(const InputQueue& q) const {
+    return q.closing || (!q.needs_head && q.flits.front().is(Flit::tail));
+  }
+  Flit dummy_flit(const InputQueue& q, unsigned queue) const;
+  bool accelerated(unsigned p, unsigned queue) const;
+  void make_way(unsigned p, unsigned lane, unsigned level);
+  void interrupt(unsigned p, unsigned queue);
+  void dummy_crossed(unsigned p, unsigned queue);
+  void leave_line(QueueAt me);
+  void stamp_dummy(unsigned p, unsigned queue);
+  unsigned level_of(unsigned queue) const { return queue % w_.levels; }
+
+  InputQueue& at(QueueAt q) { return r_.ports[q.port].in[q.queue]; }
+  Stamp urgency(Port& port, const Flit& flit) { return port.clock.urgency(flit.stamp, now_); }
+  // Against other inputs: all of best effort alike, after every other flit.
+  Stamp between_inputs(const Chosen& chosen, LaneBits yielding) const;
+
+  Router& r_;
+  World& w_;
+  emu::Cycle now_;
+};
+
+}  // namespace fabric::general

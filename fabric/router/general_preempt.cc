@@ -1,0 +1,95 @@
+// Preemption in the input buffer (RN 3.2): each level of a lane has a buffer of its own. A head of
+// a higher level makes the messages below it let go of their output lanes: those of which flits
+// have crossed by a dummy tail. What is left of them goes on, behind a dummy head, when nothing of
+// a higher level is left in the lane. The history stack is what their queues remember of their
+// routes.
+#include "fabric/router/general_cycle.h"
+
+namespace fabric::general {
+
+void RouterCycle::make_way(unsigned p, unsigned lane, unsigned level) {
+  for (unsigned below = 0; below < level; ++below) interrupt(p, w_.queue_of(lane, below));
+}
+
+void RouterCycle::interrupt(unsigned p, unsigned queue) {
+  Port& port = r_.ports[p];
+  InputQueue& q = port.in[queue];
+  switch (q.front) {
+    case Front::idle:
+    case Front::suspended:
+      return;
+    case Front::routing:
+      clear_bit(port.routing, queue, r_.routing, p);
+      q.front = Front::idle;
+      return;
+    case Front::arbitrating:
+      clear_bit(port.arbitrating, queue, r_.arbitrating, p);
+      q.front = Front::suspended;
+      break;
+    case Front::waiting:
+      leave_line({static_cast<std::uint8_t>(p), static_cast<std::uint8_t>(queue)});
+      q.front = Front::suspended;
+      break;
+    case Front::active:
+      if (q.closing) return;
+      if (q.worm_open) {
+        q.closing = true;
+        stamp_dummy(p, queue);
+        ++r_.dummies;
+      } else {
+        release(p, queue);
+        q.front = Front::suspended;
+      }
+      break;
+  }
+  ++w_.design.interruptions;
+}
+
+void RouterCycle::leave_line(QueueAt me) {
+  InputQueue& q = at(me);
+  OutputLane& lane = r_.ports[q.out_port].out[q.out_lane];
+  QueueAt before = kNoQueue;
+  for (QueueAt i = lane.line_first; i != me; i = at(i).next_in_line) before = i;
+  (before == kNoQueue ? lane.line_first : at(before).next_in_line) = q.next_in_line;
+  if (lane.line_last == me) lane.line_last = before;
+}
+
+// A dummy flit is stamped like one that arrives now.
+void RouterCycle::stamp_dummy(unsigned p, unsigned queue) {
+  Port& port = r_.ports[p];
+  if (!w_.full_crossbar()) port.in[queue].dummy_stamp = port.clock.stamp(queue, now_, now_);
+}
+
+Flit RouterCycle::dummy_flit(const InputQueue& q, unsigned queue) const {
+  const int marks = Flit::dummy | (q.closing ? Flit::tail : Flit::head);
+  return {q.message, static_cast<std::uint8_t>(marks), static_cast<std::uint8_t>(level_of(queue)),
+          q.dummy_stamp};
+}
+
+void RouterCycle::dummy_crossed(unsigned p, unsigned queue) {
+  InputQueue& q = r_.ports[p].in[queue];
+  ++w_.design.dummy_flits;
+  ++r_.held;
+  if (!q.closing) {
+    q.needs_head = false;
+    q.worm_open = true;
+    --r_.dummies;
+    return;
+  }
+  q.closing = false;
+  q.needs_head = true;  // r_.dummies counts it on
+  release(p, queue);
+  q.front = Front::suspended;
+  wake(p, w_.lane_of(queue));
+}
+
+// RN 3.2.2: the rest of a message that was interrupted, and of one that holds the output lane that
+// a higher level waits for.
+bool RouterCycle::accelerated(unsigned p, unsigned queue) const {
+  if (!w_.spec.accelerate) return false;
+  const InputQueue& q = r_.ports[p].in[queue];
+  const QueueAt first = r_.ports[q.out_port].out[q.out_lane].line_first;
+  return q.closing || (first != kNoQueue && level_of(first.queue) > level_of(queue));
+}
+
+}  // namespace fabric::general

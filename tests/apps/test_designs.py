@@ -1,0 +1,47 @@
+"""Routers, crossbars and schedulers on the command line: each carries unmodified programs."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.apps.test_topology import flitnet, pingpong, run  # noqa: F401  (fixtures)
+from tools.flitnet import ctl
+
+Flitnet = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ["--router", "tr"],
+        ["--crossbar", "full", "--scheduler", "fgfq"],
+        ["--router", "p", "--scheduler", "fgvc"],
+        ["--router", "p", "--topology", "torus:3x3"],
+        ["--topology", "single:9"],
+    ],
+    ids=" ".join,
+)
+def test_up(flitnet: Flitnet, run: Path, flags: list[str]) -> None:  # noqa: F811
+    done = flitnet("up", *flags)
+    assert done.returncode == 0, done.stderr
+    status = ctl.ask(run / "fabricd.ctl", {"cmd": "status"})
+    assert status["stuck"] == ""
+    pingpong(run, f"n{len(status['nodes']) - 1}")
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (["--router", "fast"], "network.router"),
+        (["--crossbar", "half"], "network.crossbar"),
+        (["--scheduler", "random"], "qos.scheduler"),
+    ],
+)
+def test_refused(flitnet: Flitnet, flags: list[str], words: str) -> None:  # noqa: F811
+    done = flitnet("up", *flags)
+    assert done.returncode == 2 and done.stderr.count("\n") == 1
+    assert words in done.stderr
