@@ -2,39 +2,90 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from tools.flitnet import build, paths
 from tools.flitnet.cluster import Cluster
 from tools.flitnet.errors import FlitnetError, UsageError
+from tools.flitnet.lab import environment
 
 BENCHMARKS = ("engine", "verbs", "attach")
 
 
-def run(what: str, as_json: bool, quick: bool) -> int:
-    """With `as_json` the figures alone are on stdout, what people read goes to stderr."""
+@dataclass(frozen=True)
+class Options:
+    json_file: str = ""  # "-": print it
+    quick: bool = False
+    sweep: bool = False
+    plot: Path | None = None
+    reference: Path | None = None
+
+
+def run(what: str, options: Options) -> int:
+    """With JSON to print the figures alone are on stdout, what people read goes to stderr."""
     if what not in BENCHMARKS:
         raise UsageError(f"bench {what!r}: one of {', '.join(BENCHMARKS)}")
+    if what != "engine" and (options.sweep or options.plot or options.reference):
+        raise UsageError(f"bench {what}: --sweep, --plot and --reference are for engine")
+    if options.reference and not options.reference.is_file():
+        raise UsageError(f"--reference {options.reference}: no such file")
+    if options.plot:
+        environment.enter()  # has matplotlib
     name = f"{what}_bench"
     build.ready((*build.RUNTIME, name) if what == "verbs" else (name,))
     with tempfile.TemporaryDirectory(prefix="flitnet-bench-") as folder:
         report = Path(folder) / "figures.json"
-        argv = [str(paths.program(name)), "--json", str(report), *(["--quick"] if quick else [])]
+        argv = [str(paths.program(name)), "--json", str(report)]
+        argv += ["--quick"] if options.quick else []
+        argv += ["--sweep"] if options.sweep else []
+        argv += ["--reference", str(options.reference)] if options.reference else []
+        prints = options.json_file == "-"
         if what == "verbs":
             # A cluster of two nodes; the other end is a child of the benchmark itself.
             with Cluster({"network": {"nodes": 2}}) as cluster:
-                code = _measure(argv, cluster.env("n0"), as_json)
+                code = _measure(argv, cluster.env("n0"), prints)
         else:
-            code = _measure(argv, dict(os.environ), as_json)
-        if as_json:
-            if not report.exists():
-                raise FlitnetError(f"{name} wrote no figures (exit code {code})")
+            code = _measure(argv, dict(os.environ), prints)
+        if not report.exists():
+            raise FlitnetError(f"{name} wrote no figures (exit code {code})")
+        if prints:
             sys.stdout.write(report.read_text())
+        elif options.json_file:
+            Path(options.json_file).write_text(report.read_text())
+        if options.plot:
+            draw_sweep(json.loads(report.read_text())["results"], options.plot)
     return code
+
+
+def draw_sweep(results: list[dict[str, Any]], target: Path) -> None:
+    """Two panels: cost against load of one router, and against the number of routers."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    one = [(float(r["case"].split("/")[2]), r) for r in results if r["routers"] == 1]
+    many = [r for r in results if r["case"].endswith("/0.1")]
+    figure, (left, right) = pyplot.subplots(1, 2, figsize=(10, 4))
+    left.plot([load for load, _ in one], [r["ns_per_flit_hop"] for _, r in one], "o-")
+    left.set_xlabel("offered load of one 8-port router, VirtualClock")
+    right.plot([r["routers"] for r in many], [r["ns_per_flit_hop"] for r in many], "o-")
+    right.set_xscale("log", base=2)
+    right.set_xlabel("routers (switch, meshes, tori), offered load 0.1")
+    for axes in (left, right):
+        axes.set_ylabel("ns per flit-hop")
+        axes.set_ylim(bottom=0)
+        axes.grid(alpha=0.3)
+    figure.tight_layout()
+    figure.savefig(target)
+    pyplot.close(figure)
 
 
 def _measure(argv: list[str], env: dict[str, str], as_json: bool) -> int:

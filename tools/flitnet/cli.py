@@ -239,13 +239,26 @@ def doctor() -> None:
 @app.command()
 def bench(
     what: str = typer.Argument(..., metavar="engine|verbs|attach"),
-    as_json: bool = typer.Option(False, "--json", help="Print JSON."),
+    json_file: str = typer.Option(
+        "", "--json", is_flag=False, flag_value="-", metavar="[FILE]",
+        help="Write JSON to FILE; without FILE print it.",
+    ),
     quick: bool = typer.Option(False, "--quick", help="Fewer repetitions."),
+    sweep: bool = typer.Option(
+        False, "--sweep", help="engine: one router at many loads, and more and more routers."
+    ),
+    plot: Optional[Path] = typer.Option(
+        None, "--plot", help="engine: draw the sweep into this file (svg, png)."
+    ),
+    reference: Optional[Path] = typer.Option(
+        None, "--reference", help="engine: another simulator's cost, CSV; adds a column of ratios."
+    ),
 ) -> None:
     """Measure: flit engine, application to application, or the ways to attach."""
     from tools.flitnet import bench as bench_module
 
-    raise typer.Exit(bench_module.run(what, as_json, quick))
+    options = bench_module.Options(json_file, quick, sweep or plot is not None, plot, reference)
+    raise typer.Exit(bench_module.run(what, options))
 
 
 def run(argv: list[str]) -> int:

@@ -1,6 +1,9 @@
 // engine_bench: cost of a cycle of the engine, sources and sinks included, on one core.
-//   engine_bench [--quick] [--json FILE]
+//   engine_bench [--quick] [--sweep] [--reference FILE] [--json FILE]
+// FILE: what another simulator needs for a cycle, as CSV with a header:
+//   topology,offered_flits_per_node_cycle,us_per_cycle,...
 //   engine_bench --only CASE [--cycles N]     one run, prints ns per cycle; valgrind runs this
+//   engine_bench --instructions CASE...       instructions per cycle by valgrind, one case a line
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <spawn.h>
@@ -13,6 +16,8 @@
 #include <cstdlib>
 #include <ctime>
 #include <filesystem>
+#include <fstream>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -25,8 +30,11 @@ namespace {
 
 struct Options {
   bool quick = false;
+  bool sweep = false;
+  std::string reference;
   std::string json;
   std::string only;
+  std::vector<std::string> counted;
   emu::Cycle cycles = 200'000;
 };
 
@@ -34,6 +42,7 @@ struct Run {
   double ns_per_cycle = 0;
   double delivered = 0;  // flits per node and cycle
   double flit_hops_per_cycle = 0;
+  std::uint64_t routers = 0;
 };
 
 struct Result {
@@ -41,8 +50,10 @@ struct Result {
   double ns_per_cycle;
   double ns_per_flit_hop;
   double delivered;
+  std::uint64_t routers;
   std::optional<double> instructions_per_cycle;
   std::optional<double> plain_ratio;
+  std::optional<double> reference_ratio;
 };
 
 // Processor time of this thread: the engine never waits, and a shared machine takes turns.
@@ -87,7 +98,8 @@ Run run_fast(const Case& which, emu::Cycle cycles, std::uint64_t seed) {
   const auto ran = static_cast<double>(network->now() - from);
   return {.ns_per_cycle = ns / ran,
           .delivered = static_cast<double>(flits) / ran / network->nodes(),
-          .flit_hops_per_cycle = (hops_so_far(*network) - hops) / ran};
+          .flit_hops_per_cycle = (hops_so_far(*network) - hops) / ran,
+          .routers = static_cast<std::uint64_t>(network->routers())};
 }
 
 double plain_ns_per_cycle(const Case& which, emu::Cycle cycles) {
@@ -157,6 +169,8 @@ std::optional<double> instructions_per_cycle(const Case& which) {
 
 Result measure(const Case& which, const Options& options) {
   const bool large = which.scale > 1;
+  // The plain model and valgrind take a hundred times as long: not for every point of a curve.
+  const bool compared = !large && !options.sweep;
   const int repeats = (options.quick ? 3 : 9) / (large ? 3 : 1);
   const emu::Cycle cycles = (options.quick ? 50'000 : options.cycles) / which.scale;
   std::vector<double> ns;
@@ -167,50 +181,112 @@ Result measure(const Case& which, const Options& options) {
   }
   const double cycle_ns = median(ns);
   std::optional<double> plain_ratio;
-  if (!large) plain_ratio = plain_ns_per_cycle(which, options.quick ? 2'000 : 10'000) / cycle_ns;
+  if (compared) plain_ratio = plain_ns_per_cycle(which, options.quick ? 2'000 : 10'000) / cycle_ns;
   return {.name = which.name,
           .ns_per_cycle = cycle_ns,
           .ns_per_flit_hop = cycle_ns / run.flit_hops_per_cycle,
           .delivered = run.delivered,
-          .instructions_per_cycle = large ? std::nullopt : instructions_per_cycle(which),
-          .plain_ratio = plain_ratio};
+          .routers = run.routers,
+          .instructions_per_cycle = compared ? instructions_per_cycle(which) : std::nullopt,
+          .plain_ratio = plain_ratio,
+          .reference_ratio = std::nullopt};
 }
 
-std::string to_json(const std::vector<Result>& results) {
+// ns per cycle of the other simulator, by "topology,load".
+std::map<std::string, double> read_reference(const std::string& path) {
+  std::map<std::string, double> costs;
+  std::ifstream file(path);
+  std::string line;
+  std::getline(file, line);  // the header
+  while (std::getline(file, line)) {
+    const std::size_t load = line.find(',');
+    const std::size_t cost = line.find(',', load + 1);
+    if (cost == std::string::npos) continue;
+    std::string topology = line.substr(0, load);
+    if (topology == "fly8") topology = "single8";
+    const double offered = std::strtod(line.c_str() + load + 1, nullptr);
+    costs[fmt::format("{}/vclk/{}", topology, offered)] =
+        std::strtod(line.c_str() + cost + 1, nullptr) * 1000;
+  }
+  return costs;
+}
+
+// Host time to pass one emulated second (of 80 ns cycles) in an idle network of 512 nodes.
+double idle_second_ms() {
+  constexpr emu::Cycle kSecond = 12'500'000;
+  auto network = fabric::Network::make(idle_spec()).value();
+  const double start = cpu_ns();
+  network->run_until(kSecond);
+  return (cpu_ns() - start) / 1e6;
+}
+
+std::string ratio_text(const std::optional<double>& ratio) {
+  return ratio ? fmt::format("{:.1f}x", *ratio) : "-";
+}
+std::string ratio_json(const std::optional<double>& ratio) {
+  return ratio ? fmt::format("{:.1f}", *ratio) : "null";
+}
+
+std::string to_json(const std::vector<Result>& results, double idle_ms) {
   std::string text = "{\"results\":[";
   for (const Result& r : results) {
-    const std::string instructions =
-        r.instructions_per_cycle ? fmt::format("{:.1f}", *r.instructions_per_cycle) : "null";
     text += fmt::format(
-        "{}\n{{\"case\":\"{}\",\"ns_per_cycle\":{:.2f},\"ns_per_flit_hop\":{:.2f},"
-        "\"delivered\":{:.4f},\"instructions_per_cycle\":{},\"plain_ratio\":{}}}",
-        &r == results.data() ? "" : ",", r.name, r.ns_per_cycle, r.ns_per_flit_hop, r.delivered,
-        instructions, r.plain_ratio ? fmt::format("{:.1f}", *r.plain_ratio) : "null");
+        "{}\n{{\"case\":\"{}\",\"routers\":{},\"ns_per_cycle\":{:.2f},"
+        "\"ns_per_flit_hop\":{:.2f},\"delivered\":{:.4f},\"instructions_per_cycle\":{},"
+        "\"plain_ratio\":{},\"reference_ratio\":{}}}",
+        &r == results.data() ? "" : ",", r.name, r.routers, r.ns_per_cycle, r.ns_per_flit_hop,
+        r.delivered, ratio_json(r.instructions_per_cycle), ratio_json(r.plain_ratio),
+        ratio_json(r.reference_ratio));
   }
-  return text + "\n]}\n";
+  return text + fmt::format("\n],\"idle_second_ms\":{:.3f}}}\n", idle_ms);
+}
+
+int write_json(const std::string& path, const std::string& text) {
+  std::FILE* file = std::fopen(path.c_str(), "w");
+  if (file == nullptr) {
+    fmt::print(stderr, "engine_bench: cannot write {}\n", path);
+    return 1;
+  }
+  const bool written = std::fwrite(text.data(), 1, text.size(), file) == text.size();
+  return std::fclose(file) == 0 && written ? 0 : 1;
 }
 
 int run_all(const Options& options) {
   std::vector<Result> results;
-  fmt::print("{:<24}{:>10}{:>14}{:>11}{:>14}{:>13}\n", "case", "ns/cycle", "ns/flit-hop",
-             "delivered", "instr/cycle", "plain/fast");
-  for (const Case& which : all_cases()) {
-    const Result& r = results.emplace_back(measure(which, options));
-    fmt::print("{:<24}{:>10.1f}{:>14.2f}{:>11.3f}{:>14}{:>13}\n", r.name, r.ns_per_cycle,
+  const auto reference = read_reference(options.reference);
+  fmt::print("{:<24}{:>10}{:>14}{:>11}{:>13}{:>12}{:>16}\n", "case", "ns/cycle", "ns/flit-hop",
+             "delivered", "instr/cycle", "plain/fast", "reference/fast");
+  for (const Case& which : options.sweep ? sweep_cases() : all_cases()) {
+    Result& r = results.emplace_back(measure(which, options));
+    if (const auto other = reference.find(r.name); other != reference.end())
+      r.reference_ratio = other->second / r.ns_per_cycle;
+    fmt::print("{:<24}{:>10.1f}{:>14.2f}{:>11.3f}{:>13}{:>12}{:>16}\n", r.name, r.ns_per_cycle,
                r.ns_per_flit_hop, r.delivered,
                r.instructions_per_cycle ? fmt::format("{:.0f}", *r.instructions_per_cycle) : "-",
-               r.plain_ratio ? fmt::format("{:.1f}x", *r.plain_ratio) : "-");
+               ratio_text(r.plain_ratio), ratio_text(r.reference_ratio));
     std::fflush(stdout);
   }
-  if (options.json.empty()) return 0;
-  std::FILE* file = std::fopen(options.json.c_str(), "w");
-  if (file == nullptr) {
-    fmt::print(stderr, "engine_bench: cannot write {}\n", options.json);
-    return 1;
+  const double idle_ms = idle_second_ms();
+  fmt::print("an idle second of 512 nodes: {:.3f} ms\n", idle_ms);
+  return options.json.empty() ? 0 : write_json(options.json, to_json(results, idle_ms));
+}
+
+int count_instructions(const std::vector<std::string>& names) {
+  const std::vector<Case> cases = all_cases();
+  for (const std::string& name : names) {
+    const auto which = std::ranges::find(cases, name, &Case::name);
+    if (which == cases.end()) {
+      fmt::print(stderr, "engine_bench: no case {}\n", name);
+      return 2;
+    }
+    const auto count = instructions_per_cycle(*which);
+    if (!count) {
+      fmt::print(stderr, "engine_bench: valgrind does not run\n");
+      return 1;
+    }
+    fmt::print("{} {:.0f}\n", name, *count);
   }
-  const std::string text = to_json(results);
-  const bool written = std::fwrite(text.data(), 1, text.size(), file) == text.size();
-  return std::fclose(file) == 0 && written ? 0 : 1;
+  return 0;
 }
 
 int run_one(const Options& options) {
@@ -234,15 +310,23 @@ std::optional<Options> parse(int argc, char** argv) {
     const bool has_value = i + 1 < argc;
     if (word == "--quick") {
       options.quick = true;
+    } else if (word == "--sweep") {
+      options.sweep = true;
+    } else if (word == "--reference" && has_value) {
+      options.reference = argv[++i];
     } else if (word == "--json" && has_value) {
       options.json = argv[++i];
     } else if (word == "--only" && has_value) {
       options.only = argv[++i];
+    } else if (word == "--instructions" && has_value) {
+      options.counted.assign(argv + i + 1, argv + argc);
+      return options;
     } else if (word == "--cycles" && has_value) {
       options.cycles = std::strtoull(argv[++i], nullptr, 10);
     } else {
       fmt::print(stderr,
-                 "usage: engine_bench [--quick] [--json FILE] [--only CASE [--cycles N]]\n");
+                 "usage: engine_bench [--quick] [--sweep] [--reference FILE] [--json FILE] "
+                 "[--only CASE [--cycles N]] [--instructions CASE...]\n");
       return std::nullopt;
     }
   }
@@ -255,5 +339,6 @@ std::optional<Options> parse(int argc, char** argv) {
 int main(int argc, char** argv) {
   const auto options = bench::parse(argc, argv);
   if (!options) return 2;
+  if (!options->counted.empty()) return bench::count_instructions(options->counted);
   return options->only.empty() ? bench::run_all(*options) : bench::run_one(*options);
 }

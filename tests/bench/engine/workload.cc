@@ -24,51 +24,62 @@ fabric::NetworkSpec spec_of(emu::SchedulerKind scheduler) {
 
 }  // namespace
 
+namespace {
+
+struct Shape {
+  const char* name;
+  fabric::TopologyKind kind;
+  std::vector<int> sides;
+  unsigned scale;
+};
+const Shape kSingle = {"single8", fabric::TopologyKind::single, {}, 1};
+const Shape kMesh16 = {"mesh4x4", fabric::TopologyKind::mesh, {4, 4}, 1};
+const Shape kMesh64 = {"mesh8x8", fabric::TopologyKind::mesh, {8, 8}, 10};
+const Shape kFatTree = {"fattree64", fabric::TopologyKind::fat_tree, {}, 10};
+const Shape kTorus512 = {"torus8x8x8", fabric::TopologyKind::torus, {8, 8, 8}, 100};
+const Shape kTorus4096 = {"torus16x16x16", fabric::TopologyKind::torus, {16, 16, 16}, 500};
+
+Case case_of(const Shape& shape, double load, const char* scheduler = "vclk",
+             emu::SchedulerKind kind = emu::SchedulerKind::virtual_clock) {
+  Case made = {fmt::format("{}/{}/{}", shape.name, scheduler, load), spec_of(kind), load,
+               shape.scale};
+  made.spec.topology = shape.kind;
+  made.spec.sides = shape.sides;
+  // Datelines need two lanes of control.
+  if (shape.kind == fabric::TopologyKind::torus)
+    made.spec.lanes_of_class = {0xc000, 0x3ff0, 0x000f};
+  made.spec.lane_vtick = fabric::default_lane_vticks(made.spec.lanes_of_class);
+  if (shape.scale > 1) made.spec.packets_per_node = 256;  // a node has few under way
+  return made;
+}
+
+}  // namespace
+
 std::vector<Case> all_cases() {
-  struct Kind {
-    const char* name;
-    emu::SchedulerKind kind;
-  };
-  constexpr Kind kKinds[] = {{"vclk", emu::SchedulerKind::virtual_clock},
-                             {"fgvc", emu::SchedulerKind::fgvc},
-                             {"fcfs", emu::SchedulerKind::fcfs},
-                             {"rr", emu::SchedulerKind::round_robin},
-                             {"two_level", emu::SchedulerKind::two_level}};
-  std::vector<Case> cases;
-  for (const Kind& kind : kKinds)
-    cases.push_back({fmt::format("single8/{}/0.8", kind.name), spec_of(kind.kind), 0.8});
-  for (const double load : {0.02, 0.5})
-    cases.push_back({fmt::format("single8/vclk/{}", load), spec_of(kKinds[0].kind), load});
-  for (const double load : {0.02, 0.2, 0.4}) {
-    Case mesh = {fmt::format("mesh4x4/vclk/{}", load), spec_of(kKinds[0].kind), load};
-    mesh.spec.topology = fabric::TopologyKind::mesh;
-    mesh.spec.mesh_k = 4;
-    cases.push_back(mesh);
-  }
-  using fabric::TopologyKind;
-  struct Shape {
-    const char* name;
-    TopologyKind kind;
-    std::vector<int> sides;
-    double load;
-    unsigned scale;
-  };
-  const Shape shapes[] = {{"fattree64", TopologyKind::fat_tree, {}, 0.5, 10},
-                          {"torus8x8x8", TopologyKind::torus, {8, 8, 8}, 0.3, 100},
-                          {"torus16x16x16", TopologyKind::torus, {16, 16, 16}, 0.1, 500}};
-  for (const Shape& shape : shapes) {
-    Case large = {fmt::format("{}/vclk/{}", shape.name, shape.load), spec_of(kKinds[0].kind),
-                  shape.load, shape.scale};
-    large.spec.topology = shape.kind;
-    large.spec.sides = shape.sides;
-    // Datelines need two lanes of control; a node has few packets under way.
-    if (shape.kind == TopologyKind::torus) large.spec.lanes_of_class = {0xc000, 0x3ff0, 0x000f};
-    large.spec.lane_vtick = fabric::default_lane_vticks(large.spec.lanes_of_class);
-    large.spec.packets_per_node = 256;
-    cases.push_back(large);
-  }
+  std::vector<Case> cases = {case_of(kSingle, 0.8),
+                             case_of(kSingle, 0.8, "fgvc", emu::SchedulerKind::fgvc),
+                             case_of(kSingle, 0.8, "fcfs", emu::SchedulerKind::fcfs),
+                             case_of(kSingle, 0.8, "rr", emu::SchedulerKind::round_robin),
+                             case_of(kSingle, 0.8, "two_level", emu::SchedulerKind::two_level),
+                             case_of(kSingle, 0.02),
+                             case_of(kSingle, 0.5)};
+  for (const double load : {0.02, 0.1, 0.2, 0.4, 0.5, 0.8}) cases.push_back(case_of(kMesh16, load));
+  for (const double load : {0.4, 0.5}) cases.push_back(case_of(kFatTree, load));
+  for (const double load : {0.3, 0.4}) cases.push_back(case_of(kTorus512, load));
+  cases.push_back(case_of(kTorus4096, 0.1));
   return cases;
 }
+
+std::vector<Case> sweep_cases() {
+  std::vector<Case> cases;
+  for (const double load : {0.02, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9})
+    cases.push_back(case_of(kSingle, load));
+  for (const Shape* shape : {&kMesh16, &kMesh64, &kTorus512, &kTorus4096})
+    cases.push_back(case_of(*shape, 0.1));
+  return cases;
+}
+
+fabric::NetworkSpec idle_spec() { return case_of(kTorus512, 0).spec; }
 
 Workload::Workload(const Case& which, int nodes, std::uint64_t seed)
     : random_(seed),

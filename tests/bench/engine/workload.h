@@ -20,6 +20,10 @@ struct Case {
   unsigned scale = 1;
 };
 std::vector<Case> all_cases();
+// For the plots: one router at many loads, and more and more routers at one.
+std::vector<Case> sweep_cases();
+// 512 nodes that send nothing.
+fabric::NetworkSpec idle_spec();
 
 // Sources of one case; `submit` takes (node, packet).
 class Workload {

@@ -134,7 +134,7 @@ class Harness {
     const auto frame = emu::parse_frame(datagram);
     if (!frame || frame->header.type != FrameType::confirm) return;
     const auto body = emu::parse_handshake(*frame);
-    if (!body) return;
+    if (!body || emu::best_seal(body->seals & emu::seals_here()) != body->seals) return;  // forged
     session_ = body->session;
     up_key_ = {emu::session_key(key_, *body, 0, emu::KeyUse::to_fabric), body->seals};
     down_key_ = {emu::session_key(key_, *body, 0, emu::KeyUse::to_node), body->seals};
