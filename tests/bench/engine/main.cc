@@ -43,6 +43,7 @@ struct Run {
   double delivered = 0;  // flits per node and cycle
   double flit_hops_per_cycle = 0;
   std::uint64_t routers = 0;
+  std::uint64_t digest = 0;  // Network::digest
 };
 
 struct Result {
@@ -99,7 +100,8 @@ Run run_fast(const Case& which, emu::Cycle cycles, std::uint64_t seed) {
   return {.ns_per_cycle = ns / ran,
           .delivered = static_cast<double>(flits) / ran / network->nodes(),
           .flit_hops_per_cycle = (hops_so_far(*network) - hops) / ran,
-          .routers = static_cast<std::uint64_t>(network->routers())};
+          .routers = static_cast<std::uint64_t>(network->routers()),
+          .digest = network->digest()};
 }
 
 double plain_ns_per_cycle(const Case& which, emu::Cycle cycles) {
@@ -295,8 +297,8 @@ int run_one(const Options& options) {
     const Run run = run_fast(which, options.cycles, 1);
     rusage usage{};
     getrusage(RUSAGE_SELF, &usage);
-    fmt::print("{} {:.2f} ns per cycle, {:.4f} delivered, {} MiB at most\n", which.name,
-               run.ns_per_cycle, run.delivered, usage.ru_maxrss / 1024);
+    fmt::print("{} {:.2f} ns per cycle, {:.4f} delivered, {} MiB at most, digest {:016x}\n",
+               which.name, run.ns_per_cycle, run.delivered, usage.ru_maxrss / 1024, run.digest);
     return 0;
   }
   fmt::print(stderr, "engine_bench: no case {}\n", options.only);

@@ -1,0 +1,70 @@
+"""The engine without x86 vectors: compiled for aarch64, run by qemu, same deliveries."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from tools.flitnet import paths
+
+COMPILER = "aarch64-linux-gnu-g++-12"
+QEMU = "qemu-aarch64-static"
+FOLDERS = ("emu/lane", "hca/wire", "fabric/topo", "fabric/route", "fabric/link", "fabric/router",
+           "tests/bench/engine")  # fmt: skip
+CASES = ("single8/vclk/0.8", "single8/two_level/0.8", "single8/rr/0.8", "mesh4x4/vclk/0.4")
+
+
+def sources() -> list[Path]:
+    found = [source for folder in FOLDERS for source in sorted((paths.ROOT / folder).glob("*.cc"))]
+    found += sorted((paths.ROOT / "tests/model").glob("plain_*.cc"))
+    return [*found, paths.ROOT / "emu/base/check.cc"]
+
+
+def compile_all(folder: Path) -> Path:
+    include = folder / "include"  # two header-only libraries, and nothing else of this machine's
+    include.mkdir()
+    for library in ("fmt", "toml++"):
+        (include / library).symlink_to(Path("/usr/include") / library)
+    flags = ["-std=c++2b", "-O1", "-Wall", "-Wextra", "-Werror", "-DFMT_HEADER_ONLY",
+             "-I", str(paths.ROOT), "-isystem", str(include)]  # fmt: skip
+
+    def compile_one(source: Path) -> str:
+        target = folder / (str(source.relative_to(paths.ROOT)).replace("/", "_") + ".o")
+        done = subprocess.run(
+            [COMPILER, *flags, "-c", str(source), "-o", str(target)], capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stderr
+        return str(target)
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        objects = list(pool.map(compile_one, sources()))
+    program = folder / "engine_bench"
+    subprocess.run([COMPILER, "-static", *objects, "-o", str(program)], check=True)
+    return program
+
+
+def digest(command: list[str], case: str) -> str:
+    done = subprocess.run(
+        [*command, "--only", case, "--cycles", "3000"], capture_output=True, text=True, check=True,
+        timeout=120,
+    )  # fmt: skip
+    return done.stdout.split("digest ")[1].strip()
+
+
+@pytest.mark.skipif(
+    "FLITNET_AARCH64" not in os.environ, reason="compiles for two minutes: set FLITNET_AARCH64=1"
+)
+@pytest.mark.skipif(
+    shutil.which(COMPILER) is None or shutil.which(QEMU) is None,
+    reason="apt-get install g++-12-aarch64-linux-gnu qemu-user-static",
+)
+def test_an_aarch64_engine_delivers_the_same(tmp_path: Path) -> None:
+    program = compile_all(tmp_path)
+    for case in CASES:
+        there = digest([QEMU, str(program)], case)
+        assert there == digest([str(paths.program("engine_bench"))], case), case
