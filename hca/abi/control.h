@@ -13,6 +13,9 @@
 //   register_mr      number = PD, mr             number = lkey, mr.rkey sent: memfd (optional)
 //   reregister_mr    number = lkey, mr           number = lkey, mr.rkey sent: memfd (optional)
 //   deregister_mr    number = lkey
+//   alloc_mw         number = PD, mr.access = type  number = handle, mr.rkey
+//   dealloc_mw       number = handle
+//   may_advise       number = PD, mr.address, mr.length, mr.rkey = lkey
 //   create_channel   -                           number = channel       sent: write end of a pipe
 //   destroy_channel  number = channel
 //   create_cq        cq                          number = CQ            received: region
@@ -71,6 +74,9 @@ enum class ControlOp : std::uint32_t {
   query_srq,
   destroy_srq,
   open_cm,
+  alloc_mw,
+  dealloc_mw,
+  may_advise,
 };
 
 struct ControlHello {

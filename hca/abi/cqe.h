@@ -49,6 +49,7 @@ enum class WcOpcode : std::uint8_t {
 
 inline constexpr std::uint32_t kWcGrh = 1u << 0;
 inline constexpr std::uint32_t kWcWithImm = 1u << 1;
+inline constexpr std::uint32_t kWcWithInv = 1u << 3;  // imm: the key that ended, host order
 
 struct Cqe {
   std::uint64_t wr_id;

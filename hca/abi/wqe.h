@@ -20,9 +20,9 @@ enum class WrOpcode : std::uint8_t {
   rdma_read = 4,
   atomic_cas = 5,
   atomic_fadd = 6,
-  local_inv = 7,  // not served yet
-  bind_mw = 8,    // not served yet
-  send_inv = 9,   // not served yet
+  local_inv = 7,  // imm: the key, host order
+  bind_mw = 8,    // remote_addr: where it begins; rkey: the window's key as it is; an extension
+  send_inv = 9,   // imm: the key, host order
 };
 
 // IBV_SEND_*, and ours above them.
@@ -36,6 +36,11 @@ inline constexpr std::uint32_t kAtomicBytes = 8;
 
 constexpr bool is_atomic(WrOpcode opcode) {
   return opcode == WrOpcode::atomic_cas || opcode == WrOpcode::atomic_fadd;
+}
+
+// These do not leave the HCA; they take their turn in the send queue.
+constexpr bool is_local(WrOpcode opcode) {
+  return opcode == WrOpcode::bind_mw || opcode == WrOpcode::local_inv;
 }
 
 // ibv_sge.
@@ -69,7 +74,7 @@ struct SendWqe {
   std::uint32_t reserved1;  // 0
 };
 
-// Rare fields: GRH of a UD address handle, operands of atomics.
+// Rare fields: GRH of a UD address handle, operands of atomics, what a window is bound to.
 struct WqeExtension {
   std::uint8_t dgid[16];
   std::uint64_t compare_add;
@@ -79,7 +84,11 @@ struct WqeExtension {
   std::uint8_t sgid_index;
   std::uint8_t hop_limit;
   std::uint8_t traffic_class;
-  std::uint8_t reserved[24];  // 0
+  std::uint64_t bind_length;  // bytes; 0: to nothing
+  std::uint32_t bind_lkey;    // of the region
+  std::uint32_t bind_rkey;    // the window's key from now on
+  std::uint32_t bind_access;  // kAccess…
+  std::uint32_t reserved;     // 0
 };
 
 // First 16 bytes of a receive queue slot; num_sge Sge follow.
@@ -101,7 +110,8 @@ static_assert(offsetof(SendWqe, remote_addr) == 8 && offsetof(SendWqe, launch_ns
               offsetof(SendWqe, num_sge) == 54 && offsetof(SendWqe, xrc_srqn) == 56);
 static_assert(sizeof(WqeExtension) == 64 && std::has_unique_object_representations_v<WqeExtension>);
 static_assert(offsetof(WqeExtension, compare_add) == 16 && offsetof(WqeExtension, swap) == 24 &&
-              offsetof(WqeExtension, flow_label) == 32 && offsetof(WqeExtension, is_global) == 36);
+              offsetof(WqeExtension, flow_label) == 32 && offsetof(WqeExtension, is_global) == 36 &&
+              offsetof(WqeExtension, bind_length) == 40 && offsetof(WqeExtension, bind_rkey) == 52);
 static_assert(sizeof(RecvWqe) == 16 && std::has_unique_object_representations_v<RecvWqe>);
 
 inline constexpr std::uint32_t kSendSlotMax =

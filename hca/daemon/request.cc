@@ -116,6 +116,19 @@ int Control::handle(Client& client, Incoming& in, emu::Cycle now, ControlReply& 
     }
     case ControlOp::destroy_srq:
       return destroy_srq(client, request);
+    case ControlOp::alloc_mw: {
+      const auto key = host_->alloc_mw(client.id, request.number, request.mr.access);
+      if (!key) return key.error();
+      reply.number = reply.mr.rkey = *key;
+      return 0;
+    }
+    case ControlOp::dealloc_mw:
+      return host_->dealloc_mw(client.id, request.number);
+    case ControlOp::may_advise:
+      return host_->may_advise(client.id, request.number, request.mr.rkey, request.mr.address,
+                               request.mr.length)
+                 ? 0
+                 : EFAULT;
     case ControlOp::open_cm:
       return open_cm(client, in, reply);
   }

@@ -73,9 +73,9 @@ void serve_atomic(HostState& s, Qp& qp, const emu::PacketHeaders& headers, bool 
     return;
   }
   Range range;
-  const bool allowed =
-      (qp.attributes.access_flags & kAccessRemoteAtomic) != 0 &&
-      resolve(s.mrs_, atomic.rkey, qp.pd, atomic.address, kAtomicBytes, kAccessRemoteAtomic, range);
+  const bool allowed = (qp.attributes.access_flags & kAccessRemoteAtomic) != 0 &&
+                       resolve(s.mrs_, atomic.rkey, qp.pd, atomic.address, kAtomicBytes,
+                               kAccessRemoteAtomic, range, qp.number);
   if (!allowed) {
     refuse(s, qp, psn, NakCode::remote_access_error, AsyncEvent::qp_access_err);
     return;

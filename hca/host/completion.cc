@@ -21,6 +21,10 @@ WcOpcode completion_opcode(WrOpcode opcode) {
       return WcOpcode::comp_swap;
     case WrOpcode::atomic_fadd:
       return WcOpcode::fetch_add;
+    case WrOpcode::bind_mw:
+      return WcOpcode::bind_mw;
+    case WrOpcode::local_inv:
+      return WcOpcode::local_inv;
     default:
       return WcOpcode::send;
   }

@@ -15,6 +15,7 @@ constexpr emu::EmuNs kCreditFloorNs = 100'000'000;
 }  // namespace
 
 std::uint32_t packets_of(const Qp& qp, WrOpcode opcode, std::uint32_t length) {
+  if (is_local(opcode)) return 0;
   if (opcode == WrOpcode::rdma_read || is_atomic(opcode) || length == 0 || qp.payload == 0)
     return 1;
   return (length + qp.payload - 1) / qp.payload;

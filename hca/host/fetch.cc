@@ -21,9 +21,13 @@ bool opcode_served(QpType type, WrOpcode opcode) {
     case WrOpcode::rdma_write:
     case WrOpcode::rdma_write_imm:
       return type != QpType::ud;
+    case WrOpcode::bind_mw:
+    case WrOpcode::local_inv:
+      return type != QpType::ud;
     case WrOpcode::rdma_read:
     case WrOpcode::atomic_cas:
     case WrOpcode::atomic_fadd:
+    case WrOpcode::send_inv:
       return type == QpType::rc;
     default:
       return false;
@@ -43,7 +47,8 @@ WcStatus copy_request(HostState& s, Qp& qp, SendWqe& wqe) {
   if (is_inline && (brings_data || wqe.inline_length > qp.capacity.inline_bytes)) {
     return WcStatus::loc_qp_op_err;
   }
-  if (is_atomic(wqe.opcode) && (wqe.flags & kWqeExtended) == 0) return WcStatus::loc_qp_op_err;
+  const bool has_operands = is_atomic(wqe.opcode) || wqe.opcode == WrOpcode::bind_mw;
+  if (has_operands && (wqe.flags & kWqeExtended) == 0) return WcStatus::loc_qp_op_err;
   if (!is_inline && wqe.num_sge > qp.capacity.send_sge) return WcStatus::loc_qp_op_err;
   const std::size_t payload = is_inline ? wqe.inline_length : wqe.num_sge * sizeof(Sge);
   CHECK(offset + payload <= qp.layout.sq_stride);
@@ -103,6 +108,7 @@ SendEntry* current_request(HostState& s, Qp& qp) {
     // Psn space: a READ takes one for each response packet.
     const std::uint32_t length = entry.length;
     entry.packets = length == 0 ? 1 : (length + qp.payload - 1) / qp.payload;
+    if (is_local(entry.opcode)) entry.packets = 0;
     qp.psn_fetch = add24(qp.psn_fetch, entry.packets);
     entry.launch = wqe.launch_ns == 0 ? 0 : s.options_.cycle_time.cycle_at(wqe.launch_ns);
     entry.span_cycles = static_cast<std::uint32_t>(std::uint64_t{wqe.launch_span_ns} * 1000 /

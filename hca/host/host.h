@@ -81,10 +81,17 @@ class Host {
   OrErrno<std::uint32_t> create_pd(ClientId client);
   int destroy_pd(ClientId client, std::uint32_t pd);
   OrErrno<MrKeys> register_mr(ClientId client, std::uint32_t pd, const MrSpec& spec);
-  // mask: IBV_REREG_MR_CHANGE_TRANSLATION 1, _PD 2, _ACCESS 4. Keys change.
+  // mask: IBV_REREG_MR_CHANGE_TRANSLATION 1, _PD 2, _ACCESS 4. The key of a moved region changes.
   OrErrno<MrKeys> reregister_mr(ClientId client, std::uint32_t lkey, std::uint32_t mask,
                                 std::uint32_t pd, const MrSpec& spec);
   int deregister_mr(ClientId client, std::uint32_t lkey);
+  // Memory windows, type 1 or 2; returns the first key, whose slot is the handle. A region that
+  // windows are bound to is EBUSY.
+  OrErrno<std::uint32_t> alloc_mw(ClientId client, std::uint32_t pd, std::uint32_t type);
+  int dealloc_mw(ClientId client, std::uint32_t handle);
+  // Whether a list entry names memory that this client may touch.
+  bool may_advise(ClientId client, std::uint32_t pd, std::uint32_t lkey, std::uint64_t address,
+                  std::uint64_t length) const;
   // `region` is cq_bytes(depth) long, depth a power of two; Host writes its header.
   OrErrno<std::uint32_t> create_cq(ClientId client, std::uint32_t depth,
                                    std::span<std::uint8_t> region);

@@ -12,6 +12,10 @@ namespace hca {
 
 inline constexpr std::uint32_t kAccessLocalRead = 0;  // every region has it
 
+// A window has no memory of its own: it opens a part of a region to peers, under another key.
+enum class MrKind : std::uint8_t { region, window1, window2 };
+inline constexpr std::uint32_t kAnyQp = ~0u;
+
 struct Mr {
   std::uint64_t iova = 0;
   std::uint64_t length = 0;
@@ -22,6 +26,10 @@ struct Mr {
   std::uint32_t access = 0;
   ClientId client = 0;
   std::uint8_t generation = 0;  // changes with every use of the slot, so that old keys fail
+  MrKind kind = MrKind::region;
+  std::uint32_t qpn = kAnyQp;  // window2: the QP that bound it
+  std::uint32_t parent = 0;    // windows: key of the region that it is bound to; 0: unbound
+  std::uint32_t windows = 0;   // regions: bound to it
 };
 
 // Where a checked range lies.
@@ -34,12 +42,19 @@ struct Range {
 // slot << 8 | generation; slot 0 is never given out, so key 0 is never valid.
 constexpr std::uint32_t mr_slot(std::uint32_t key) { return key >> 8; }
 
+// `qpn`: the QP that the request came by, where it is a peer's.
 inline bool resolve(const std::vector<Mr>& mrs, std::uint32_t key, std::uint32_t pd,
-                    std::uint64_t iova, std::uint64_t length, std::uint32_t access, Range& range) {
+                    std::uint64_t iova, std::uint64_t length, std::uint32_t access, Range& range,
+                    std::uint32_t qpn = kAnyQp) {
   const std::uint32_t slot = mr_slot(key);
   if (slot >= mrs.size()) return false;
   const Mr& mr = mrs[slot];
   if (mr.key != key || key == 0 || mr.pd != pd || (mr.access & access) != access) return false;
+  if (mr.kind != MrKind::region) {  // for peers alone, and one of type 2 for its QP's peer alone
+    const bool remote =
+        (access & (kAccessRemoteRead | kAccessRemoteWrite | kAccessRemoteAtomic)) != 0;
+    if (!remote || (mr.qpn != kAnyQp && mr.qpn != qpn)) return false;
+  }
   // The subtractions cannot wrap where they are reached.
   if (iova < mr.iova || length > mr.length || iova - mr.iova > mr.length - length) return false;
   const std::uint64_t offset = iova - mr.iova;

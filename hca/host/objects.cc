@@ -47,11 +47,12 @@ Mr* find_mr(HostState& s, ClientId client, std::uint32_t key) {
   const std::uint32_t slot = mr_slot(key);
   if (key == 0 || slot >= s.mrs_.size()) return nullptr;
   Mr& mr = s.mrs_[slot];
-  return mr.key == key && mr.client == client ? &mr : nullptr;
+  return mr.key == key && mr.client == client && mr.kind == MrKind::region ? &mr : nullptr;
 }
 
 int check_spec(const MrSpec& spec) {
-  if (spec.length > kMaxMrBytes) return EINVAL;
+  const bool everything = spec.address == 0 && spec.length == ~std::uint64_t{0};  // implicit ODP
+  if (spec.length > kMaxMrBytes && !everything) return EINVAL;
   if (spec.address + spec.length < spec.address || spec.iova + spec.length < spec.iova) {
     return EINVAL;
   }
@@ -94,6 +95,16 @@ void write_qp_header(const Qp& qp) {
   page->max_sge_recv = qp.capacity.recv_sge;
 }
 
+std::uint32_t posted_sends(const HostState& s, std::uint32_t cq) {
+  std::uint32_t posted = 0;
+  for (const auto& qp : s.qps_) {
+    if (qp == nullptr || qp->send_cq != cq) continue;
+    const std::uint32_t mine = qp->page->sq_tail.load(std::memory_order_acquire) - qp->sq_done;
+    posted += std::min(mine, qp->layout.sq_depth);  // the program's word, so within limits only
+  }
+  return posted;
+}
+
 bool within_limits(const QpCapacity& capacity) {
   return capacity.send_wr <= kMaxQpWr && capacity.recv_wr <= kMaxQpWr &&
          capacity.send_sge <= kMaxSge && capacity.recv_sge <= kMaxSge &&
@@ -113,6 +124,8 @@ void free_qp(HostState& s, Qp& qp) {
   s.free_qps_.insert(s.free_qps_.begin(), slot);
 }
 
+}  // namespace
+
 void free_mr(HostState& s, Mr& mr) {
   --s.pds_[mr.pd].users;
   const std::uint8_t generation = mr.generation;
@@ -121,8 +134,6 @@ void free_mr(HostState& s, Mr& mr) {
   mr.generation = generation;
   s.free_mrs_.push_back(slot);
 }
-
-}  // namespace
 
 HostState::HostState(const HostOptions& options, Memory& memory, PacketPort& port,
                      HostEvents& events)
@@ -179,7 +190,7 @@ void Host::close_client(ClientId client) {
   for (auto& qp : s.qps_) {
     if (qp != nullptr && qp->client == client) free_qp(s, *qp);
   }
-  for (Mr& mr : s.mrs_) {
+  for (Mr& mr : s.mrs_) {  // windows and regions of one owner: none outlives the other
     if (mr.key != 0 && mr.client == client) free_mr(s, mr);
   }
   for (std::uint32_t cq = 0; cq < s.cqs_.size(); ++cq) {
@@ -225,8 +236,16 @@ OrErrno<MrKeys> Host::register_mr(ClientId client, std::uint32_t pd, const MrSpe
   Mr& mr = s.mrs_[slot];
   const std::uint32_t key = next_key(slot, mr);
   const std::uint8_t generation = mr.generation;
-  mr = {spec.iova, spec.length, spec.address, spec.mapped, key,
-        pd,        spec.access, client,       generation};
+  mr = {};
+  mr.iova = spec.iova;
+  mr.length = spec.length;
+  mr.address = spec.address;
+  mr.mapped = spec.mapped;
+  mr.key = key;
+  mr.pd = pd;
+  mr.access = spec.access;
+  mr.client = client;
+  mr.generation = generation;
   ++found->users;
   return MrKeys{key, key};
 }
@@ -236,6 +255,7 @@ OrErrno<MrKeys> Host::reregister_mr(ClientId client, std::uint32_t lkey, std::ui
   HostState& s = *state_;
   Mr* mr = find_mr(s, client, lkey);
   if (mr == nullptr) return std::unexpected(ENOENT);
+  if (mr->windows != 0) return std::unexpected(EBUSY);
   Pd* new_pd = find_pd(s, client, pd);
   if ((mask & kReregPd) != 0 && new_pd == nullptr) return std::unexpected(ENOENT);
   MrSpec wanted{mr->address, mr->iova, mr->length, mr->access, mr->mapped};
@@ -257,7 +277,8 @@ OrErrno<MrKeys> Host::reregister_mr(ClientId client, std::uint32_t lkey, std::ui
   mr->length = wanted.length;
   mr->mapped = wanted.mapped;
   mr->access = wanted.access;
-  mr->key = next_key(mr_slot(lkey), *mr);
+  // A key that names other bytes is another key; what else changes is looked up at every use.
+  if ((mask & kReregTranslation) != 0) mr->key = next_key(mr_slot(lkey), *mr);
   return MrKeys{mr->key, mr->key};
 }
 
@@ -265,6 +286,7 @@ int Host::deregister_mr(ClientId client, std::uint32_t lkey) {
   HostState& s = *state_;
   Mr* mr = find_mr(s, client, lkey);
   if (mr == nullptr) return ENOENT;
+  if (mr->windows != 0) return EBUSY;
   settle(s);
   free_mr(s, *mr);
   return 0;
@@ -301,8 +323,10 @@ int Host::resize_cq(ClientId client, std::uint32_t number, std::uint32_t depth,
   settle(s);
   const std::uint32_t head = cq->page->head.load(std::memory_order_acquire);
   const std::uint32_t waiting = cq->tail - head;
+  // Room is kept for what was posted already: it completes into this queue without asking again.
+  const std::uint32_t coming = depth < cq->depth ? posted_sends(s, number) : 0;
   if (!std::has_single_bit(depth) || depth > kMaxCqe || region.size() < cq_bytes(depth) ||
-      waiting > depth || waiting > cq->depth) {
+      waiting + coming > depth || waiting > cq->depth) {
     return EINVAL;
   }
   const Cqe* from = reinterpret_cast<const Cqe*>(cq->region + sizeof(CqPage));

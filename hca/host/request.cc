@@ -24,7 +24,10 @@ emu::Opcode rc_opcode_of(const SendEntry& entry, std::uint32_t packet) {
   const bool first = packet == 0;
   const bool last = packet + 1 == entry.packets;
   const bool imm = entry.opcode == WrOpcode::send_imm || entry.opcode == WrOpcode::rdma_write_imm;
-  const bool send = entry.opcode == WrOpcode::send || entry.opcode == WrOpcode::send_imm;
+  const bool send = entry.opcode == WrOpcode::send || entry.opcode == WrOpcode::send_imm ||
+                    entry.opcode == WrOpcode::send_inv;
+  if (last && entry.opcode == WrOpcode::send_inv)
+    return first ? rc_send_only_inv : rc_send_last_inv;
   if (first && last) {
     return send ? (imm ? rc_send_only_imm : rc_send_only)
                 : (imm ? rc_write_only_imm : rc_write_only);
@@ -62,6 +65,22 @@ void step_current(Qp& qp, const SendEntry& entry) {
   ++qp.sq_current;
   qp.current_packet = 0;
   qp.gather = {};
+}
+
+// The next request that has packets. Those that have none take their turn when all before them are
+// complete; null: none, or not yet.
+const SendEntry* next_to_leave(HostState& s, Qp& qp) {
+  SendEntry* entry = current_request(s, qp);
+  while (entry != nullptr && entry->status == WcStatus::success && is_local(entry->opcode)) {
+    if (qp.sq_done != qp.sq_current) return nullptr;
+    entry->status = run_local(s, qp, qp.wqe(qp.sq_current));
+    if (entry->status != WcStatus::success) break;
+    ++qp.sq_current;
+    complete_send(s, qp, WcStatus::success);
+    retire(s, qp);
+    entry = current_request(s, qp);
+  }
+  return entry;
 }
 
 // Best effort has to find room in both accounts: the HCA's and that of its class.
@@ -102,7 +121,7 @@ bool request_ready(HostState& s, Qp& qp) {
        emu::psn_diff(qp.entry(qp.sq_current).first_psn, qp.psn_sent) >= 0)) {
     return false;  // draining: no new request begins
   }
-  const SendEntry* entry = current_request(s, qp);
+  const SendEntry* entry = next_to_leave(s, qp);
   if (entry == nullptr) return false;
   if (entry->status != WcStatus::success) {
     retire(s, qp);
@@ -219,6 +238,7 @@ void build_request(HostState& s, Qp& qp) {
   headers.bth.ack_request = qp.type == QpType::rc && (last || psn % kAckEveryPackets == 0);
   headers.bth.solicited = last && (entry.flags & kWqeSolicited) != 0;
   headers.immediate = __builtin_bswap32(wqe.imm);
+  headers.invalidate_rkey = wqe.imm;
   if (is_atomic(entry.opcode)) {
     fill_atomic(wqe, headers.atomic);
   } else if (is_read) {

@@ -78,9 +78,10 @@ void serve_read(HostState& s, Qp& qp, const emu::PacketHeaders& headers, bool re
   const emu::Reth& reth = headers.reth;
   const std::uint32_t psn = headers.bth.psn;
   Range range;
-  const bool allowed = (qp.attributes.access_flags & kAccessRemoteRead) != 0 &&
-                       (reth.length == 0 || resolve(s.mrs_, reth.rkey, qp.pd, reth.address,
-                                                    reth.length, kAccessRemoteRead, range));
+  const bool allowed =
+      (qp.attributes.access_flags & kAccessRemoteRead) != 0 &&
+      (reth.length == 0 || resolve(s.mrs_, reth.rkey, qp.pd, reth.address, reth.length,
+                                   kAccessRemoteRead, range, qp.number));
   if (!allowed) {
     refuse(s, qp, psn, NakCode::remote_access_error, AsyncEvent::qp_access_err);
     return;
@@ -157,6 +158,9 @@ Request request_of(Opcode opcode) {
     case rc_send_last_imm:
     case rc_send_only_imm:
       return {Receiving::send, false, true};
+    case rc_send_last_inv:
+    case rc_send_only_inv:
+      return {.kind = Receiving::send, .invalidates = true};
     case rc_write_first:
     case rc_write_middle:
     case rc_write_last:
@@ -178,8 +182,8 @@ Request request_of(Opcode opcode) {
 bool may_write(const HostState& s, const Qp& qp, const emu::Reth& reth) {
   Range range;
   return (qp.attributes.access_flags & kAccessRemoteWrite) != 0 &&
-         (reth.length == 0 ||
-          resolve(s.mrs_, reth.rkey, qp.pd, reth.address, reth.length, kAccessRemoteWrite, range));
+         (reth.length == 0 || resolve(s.mrs_, reth.rkey, qp.pd, reth.address, reth.length,
+                                      kAccessRemoteWrite, range, qp.number));
 }
 
 void start_write(Qp& qp, const emu::Reth& reth) {
@@ -192,8 +196,8 @@ bool write_on(HostState& s, Qp& qp, const std::uint8_t* bytes, std::uint32_t len
               std::uint32_t psn) {
   if (length > 0) {
     Range range;
-    if (!resolve(s.mrs_, qp.write_rkey, qp.pd, qp.write_address, length, kAccessRemoteWrite,
-                 range)) {
+    if (!resolve(s.mrs_, qp.write_rkey, qp.pd, qp.write_address, length, kAccessRemoteWrite, range,
+                 qp.number)) {
       return false;
     }
     write_piece(s, qp, range, bytes, length, psn);
@@ -213,6 +217,11 @@ void finish_message(HostState& s, Qp& qp, const Arrival& arrival, const emu::Par
     cqe.opcode = request.kind == Receiving::send ? WcOpcode::recv : WcOpcode::recv_rdma_with_imm;
     cqe.imm = request.imm ? __builtin_bswap32(packet.headers.immediate) : 0;
     cqe.wc_flags = (request.imm ? kWcWithImm : 0) | (packet.headers.has_grh ? kWcGrh : 0);
+    if (request.invalidates) {
+      invalidate(s, qp, packet.headers.invalidate_rkey);
+      cqe.imm = packet.headers.invalidate_rkey;
+      cqe.wc_flags |= kWcWithInv;
+    }
     cqe.src_qp = qp.attributes.dest_qp_num;
     cqe.slid = packet.headers.lrh.slid;
     cqe.sl = packet.headers.lrh.sl;
@@ -264,6 +273,10 @@ void respond(HostState& s, Qp& qp, const Arrival& arrival, const emu::ParsedPack
     qp.received_bytes = 0;
     qp.head_cycle = arrival.desc.head_cycle;
     qp.receiving = request.kind;
+  }
+  if (request.invalidates && !may_invalidate(s, qp, headers.invalidate_rkey)) {
+    refuse_recv(s, qp, psn, NakCode::remote_access_error, WcStatus::loc_access_err);
+    return;
   }
   const std::uint8_t* payload = arrival.bytes + packet.payload_offset;
   const bool stored = request.kind == Receiving::write ? store_write(s, qp, payload, length, packet)

@@ -39,7 +39,7 @@ void fetch_response(HostState& s, Qp& qp, const Response& response, std::uint32_
   if (length == 0) return;
   Range range;
   if (!resolve(s.mrs_, response.rkey, qp.pd, response.address + offset, length, kAccessRemoteRead,
-               range)) {
+               range, qp.number)) {
     fail_packet(s);
     return;
   }

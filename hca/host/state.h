@@ -163,6 +163,7 @@ struct Request {
   bool is_read = false;
   bool imm = false;
   bool is_atomic = false;
+  bool invalidates = false;
   bool brings_data() const { return is_read || is_atomic; }
 };
 Request request_of(emu::Opcode opcode);
@@ -189,6 +190,14 @@ WcStatus scatter_payload(HostState& s, Qp& qp, std::uint32_t pd, const Sge* sges
                          std::uint32_t num_sge, SgeCursor& cursor, const std::uint8_t* bytes,
                          std::uint32_t length, std::uint32_t psn);
 void complete_recv(HostState& s, Qp& qp, WcStatus status, const Cqe& cqe, bool solicited);
+
+// ---- window.cc ----
+WcStatus run_local(HostState& s, const Qp& qp, const SendWqe& wqe);  // bind, invalidate
+bool may_invalidate(HostState& s, const Qp& qp, std::uint32_t key);
+void invalidate(HostState& s, const Qp& qp, std::uint32_t key);
+
+// ---- objects.cc ----
+void free_mr(HostState& s, Mr& mr);
 
 // ---- mad.cc: management datagrams, QP1 ----
 std::size_t send_mads(HostState& s);

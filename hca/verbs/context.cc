@@ -18,7 +18,7 @@ constexpr std::uint64_t kClockKhz = 1'000'000;  // completion timestamps are emu
 constexpr std::uint32_t kOdpDatagram = IBV_ODP_SUPPORT_SEND | IBV_ODP_SUPPORT_RECV;
 constexpr std::uint32_t kOdpUnreliable =
     kOdpDatagram | IBV_ODP_SUPPORT_WRITE | IBV_ODP_SUPPORT_SRQ_RECV;
-constexpr ibv_odp_caps kOnDemand = {IBV_ODP_SUPPORT,
+constexpr ibv_odp_caps kOnDemand = {IBV_ODP_SUPPORT | IBV_ODP_SUPPORT_IMPLICIT,
                                     {kOdpUnreliable | IBV_ODP_SUPPORT_READ | IBV_ODP_SUPPORT_ATOMIC,
                                      kOdpUnreliable, kOdpDatagram | IBV_ODP_SUPPORT_SRQ_RECV}};
 
@@ -41,11 +41,13 @@ void fill_device(const NodePage& node, ibv_device_attr& a) {
   a.max_qp = static_cast<int>(kMaxQp);
   a.max_qp_wr = static_cast<int>(kMaxQpWr);
   a.device_cap_flags = IBV_DEVICE_CURR_QP_STATE_MOD | IBV_DEVICE_PORT_ACTIVE_EVENT |
-                       IBV_DEVICE_SYS_IMAGE_GUID | IBV_DEVICE_RC_RNR_NAK_GEN;
+                       IBV_DEVICE_SYS_IMAGE_GUID | IBV_DEVICE_RC_RNR_NAK_GEN |
+                       IBV_DEVICE_MEM_WINDOW | IBV_DEVICE_MEM_WINDOW_TYPE_2B;
   a.max_sge = a.max_sge_rd = static_cast<int>(kMaxSge);
   a.max_cq = static_cast<int>(kMaxCq);
   a.max_cqe = static_cast<int>(kMaxCqe);
   a.max_mr = static_cast<int>(kMaxMr);
+  a.max_mw = static_cast<int>(kMaxMr);
   a.max_pd = static_cast<int>(kMaxPd);
   a.max_srq = static_cast<int>(kMaxSrq);
   a.max_srq_wr = static_cast<int>(kMaxSrqWr);
@@ -153,9 +155,6 @@ int compat_query_port(ibv_context* context, std::uint8_t port, _compat_ibv_port_
   return query_port(context, port, reinterpret_cast<ibv_port_attr*>(attributes), kOldPortBytes);
 }
 
-ibv_mw* alloc_mw(ibv_pd*, ibv_mw_type) { return null_with(EOPNOTSUPP); }
-int bind_mw(ibv_qp*, ibv_mw*, ibv_mw_bind*) { return EOPNOTSUPP; }
-int dealloc_mw(ibv_mw*) { return EOPNOTSUPP; }
 int close_xrcd(ibv_xrcd*) { return EOPNOTSUPP; }
 
 }  // namespace
@@ -174,10 +173,15 @@ void fill_ops(Context& context) {
   context.free_dm = free_dm;
   context.reg_dm_mr = reg_dm_mr;
   context.close_xrcd = close_xrcd;
+  context.create_srq_ex = create_srq_ex;
+  context.alloc_td = alloc_td;
+  context.dealloc_td = dealloc_td;
+  context.alloc_parent_domain = alloc_parent_domain;
+  context.advise_mr = advise_mr;
   ibv_context& base_context = context.context;
   base_context.device = context.home;
   base_context.abi_compat = __VERBS_ABI_IS_EXTENDED;
-  base_context.cmd_fd = -1;
+  base_context.cmd_fd = context.session->doorbell_fd.get();  // open, and nobody's to talk to
   base_context.async_fd = context.session->events.get();
   base_context.num_comp_vectors = 1;
   pthread_mutex_init(&base_context.mutex, nullptr);

@@ -15,20 +15,22 @@ struct Dm : ibv_dm {
   std::size_t length = 0;  // as asked for; the region is whole pages
 };
 
+constexpr std::size_t kWord = 4;  // what a device moves at once
+
 bool inside(const Dm& dm, std::uint64_t offset, std::size_t length) {
   return offset <= dm.length && length <= dm.length - offset;
 }
 
 int copy_to(ibv_dm* base_dm, std::uint64_t offset, const void* from, std::size_t length) {
   auto* dm = static_cast<Dm*>(base_dm);
-  if (!inside(*dm, offset, length)) return EINVAL;
+  if (!inside(*dm, offset, length) || offset % kWord != 0 || length % kWord != 0) return EINVAL;
   std::memcpy(dm->region.data() + offset, from, length);
   return 0;
 }
 
 int copy_from(void* to, ibv_dm* base_dm, std::uint64_t offset, std::size_t length) {
   const auto* dm = static_cast<const Dm*>(base_dm);
-  if (!inside(*dm, offset, length)) return EINVAL;
+  if (!inside(*dm, offset, length) || offset % kWord != 0 || length % kWord != 0) return EINVAL;
   std::memcpy(to, dm->region.data() + offset, length);
   return 0;
 }
@@ -63,7 +65,7 @@ ibv_mr* reg_dm_mr(ibv_pd* pd, ibv_dm* base_dm, std::uint64_t offset, std::size_t
   const auto* dm = static_cast<const Dm*>(base_dm);
   // Offsets are all that a program knows of it; the device moves words of four bytes.
   const bool zero_based = (access & IBV_ACCESS_ZERO_BASED) != 0;
-  if (!zero_based || offset % 4 != 0 || !inside(*dm, offset, length)) return null_with(EINVAL);
+  if (!zero_based || offset % kWord != 0 || !inside(*dm, offset, length)) return null_with(EINVAL);
   ibv_mr* mr = ibv_reg_mr_iova2(pd, dm->region.data() + offset, length, 0, access);
   if (mr != nullptr) mr->addr = nullptr;
   return mr;

@@ -120,7 +120,9 @@ int describe(std::uint64_t address, std::uint64_t length, std::uint64_t iova, un
       (access & IBV_ACCESS_LOCAL_WRITE) == 0) {
     return EINVAL;
   }
-  if (length > kMaxMrBytes || address + length < address) return EINVAL;
+  const bool everything = address == 0 && length == ~std::uint64_t{0};  // implicit ODP
+  if (everything && (access & IBV_ACCESS_ON_DEMAND) == 0) return EINVAL;
+  if ((length > kMaxMrBytes && !everything) || address + length < address) return EINVAL;
   mr = {};
   // Paged on demand: what is not there now may be there when it is used.
   if (length != 0 && (access & IBV_ACCESS_ON_DEMAND) == 0) {
@@ -191,6 +193,13 @@ ibv_pd* ibv_alloc_pd(ibv_context* context) {
 
 int ibv_dealloc_pd(ibv_pd* pd) {
   if (pd == nullptr) return EINVAL;
+  auto* mine = static_cast<Pd*>(pd);
+  if (mine->parents.load(std::memory_order_relaxed) != 0) return EBUSY;
+  if (mine->below != nullptr) {
+    mine->below->parents.fetch_sub(1, std::memory_order_relaxed);
+    delete mine;
+    return 0;
+  }
   Context* context = to_context(pd->context);
   ControlRequest request{};
   request.op = ControlOp::destroy_pd;

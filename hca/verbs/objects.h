@@ -67,7 +67,10 @@ struct Context : verbs_context {
   bool dead() const { return session->link->dead(); }
 };
 
-struct Pd : ibv_pd {};
+struct Pd : ibv_pd {
+  Pd* below = nullptr;          // of a parent domain: the one that protects
+  std::atomic<int> parents{0};  // parent domains above this one
+};
 struct Mr : ibv_mr {};
 
 struct Ah : ibv_ah {
@@ -184,6 +187,15 @@ ibv_dm* alloc_dm(ibv_context* context, ibv_alloc_dm_attr* attributes);
 int free_dm(ibv_dm* dm);
 ibv_mr* reg_dm_mr(ibv_pd* pd, ibv_dm* dm, std::uint64_t offset, std::size_t length,
                   unsigned access);
+ibv_mw* alloc_mw(ibv_pd* pd, ibv_mw_type type);
+int bind_mw(ibv_qp* qp, ibv_mw* mw, ibv_mw_bind* bind);
+int dealloc_mw(ibv_mw* mw);
+ibv_td* alloc_td(ibv_context* context, ibv_td_init_attr* init);
+int dealloc_td(ibv_td* td);
+ibv_pd* alloc_parent_domain(ibv_context* context, ibv_parent_domain_init_attr* init);
+int advise_mr(ibv_pd* pd, ibv_advise_mr_advice advice, std::uint32_t flags, ibv_sge* list,
+              std::uint32_t count);
+ibv_srq* create_srq_ex(ibv_context* context, ibv_srq_init_attr_ex* init);
 int poll_cq(ibv_cq* cq, int count, ibv_wc* completions);
 int req_notify_cq(ibv_cq* cq, int solicited_only);
 int post_send(ibv_qp* qp, ibv_send_wr* wr, ibv_send_wr** bad_wr);

@@ -32,6 +32,7 @@ void ring_doorbell(Context& context, Qp& qp) {
 
 std::uint32_t packets_of(const Qp& qp, WrOpcode opcode, std::uint64_t length) {
   const std::uint32_t payload = qp.page().packet_payload.load(std::memory_order_relaxed);
+  if (is_local(opcode)) return 0;
   if (opcode == WrOpcode::rdma_read || is_atomic(opcode) || length == 0 || payload == 0) return 1;
   return static_cast<std::uint32_t>((length + payload - 1) / payload);
 }
@@ -85,6 +86,14 @@ int post_one(Qp& qp, const ibv_send_wr& wr) {
       std::memcpy(payload, &extension, sizeof extension);
       payload += sizeof extension;
     }
+  } else if (wqe.opcode == WrOpcode::bind_mw) {
+    if (wr.bind_mw.mw == nullptr || wr.num_sge != 0) return EINVAL;
+    wqe.rkey = wr.bind_mw.mw->rkey;
+    wqe.remote_addr = wr.bind_mw.bind_info.addr;
+    wqe.flags |= kWqeExtended;
+    const WqeExtension extension = binding(wr.bind_mw.rkey, wr.bind_mw.bind_info);
+    std::memcpy(payload, &extension, sizeof extension);
+    payload += sizeof extension;
   } else if (is_atomic(wqe.opcode)) {
     wqe.remote_addr = wr.wr.atomic.remote_addr;
     wqe.rkey = wr.wr.atomic.rkey;
@@ -129,9 +138,13 @@ bool opcode_served(ibv_qp_type type, ibv_wr_opcode opcode) {
     case IBV_WR_RDMA_WRITE:
     case IBV_WR_RDMA_WRITE_WITH_IMM:
       return type != IBV_QPT_UD;
+    case IBV_WR_BIND_MW:
+    case IBV_WR_LOCAL_INV:
+      return type != IBV_QPT_UD;
     case IBV_WR_RDMA_READ:
     case IBV_WR_ATOMIC_CMP_AND_SWP:
     case IBV_WR_ATOMIC_FETCH_AND_ADD:
+    case IBV_WR_SEND_WITH_INV:
       return type == IBV_QPT_RC;
     default:
       return false;

@@ -20,6 +20,8 @@ int check_room(const Qp& qp);
 int finish_request(Qp& qp, SendWqe& wqe, std::uint64_t length);
 // The rare part of a request whose address has a global route.
 WqeExtension global_route(const ibv_ah_attr& ah);
+// What a window is bound to, and its key from then on.
+WqeExtension binding(std::uint32_t rkey, const ibv_mw_bind_info& info);
 // Shows hcad everything up to sq_tail and rings.
 void publish_sends(Qp& qp);
 

@@ -66,6 +66,15 @@ int post_srq_recv(ibv_srq* base_srq, ibv_recv_wr* wr, ibv_recv_wr** bad_wr) {
   return error;
 }
 
+ibv_srq* create_srq_ex(ibv_context*, ibv_srq_init_attr_ex* init) {
+  if (init == nullptr || (init->comp_mask & IBV_SRQ_INIT_ATTR_PD) == 0) return null_with(EINVAL);
+  const bool basic =
+      (init->comp_mask & IBV_SRQ_INIT_ATTR_TYPE) == 0 || init->srq_type == IBV_SRQT_BASIC;
+  constexpr std::uint32_t kKnown = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD;
+  if (!basic || (init->comp_mask & ~kKnown) != 0) return null_with(EOPNOTSUPP);
+  return ibv_create_srq(init->pd, reinterpret_cast<ibv_srq_init_attr*>(init));
+}
+
 }  // namespace hca
 
 using namespace hca;

@@ -155,7 +155,24 @@ void wr_set_inline_data(ibv_qp_ex* base_qp, void* address, std::size_t length) {
 
 void refuse(ibv_qp_ex* base_qp) { fail(*to_qp(base_qp), EOPNOTSUPP); }
 
+void open_binding(ibv_qp_ex* base_qp, ibv_mw* mw, std::uint32_t rkey,
+                  const ibv_mw_bind_info* info) {
+  if (mw == nullptr || info == nullptr) return fail(*to_qp(base_qp), EINVAL);
+  Qp* qp = open_rdma(base_qp, WrOpcode::bind_mw, mw->rkey, info->addr);
+  if (qp == nullptr) return;
+  qp->wr.flags |= kWqeExtended;
+  const WqeExtension extension = binding(rkey, *info);
+  std::memcpy(qp->send_slot(qp->sq_tail) + sizeof(SendWqe), &extension, sizeof extension);
+}
+
 void fill_requests(Qp& qp) {
+  qp.wr_bind_mw = open_binding;
+  qp.wr_local_inv = [](ibv_qp_ex* q, std::uint32_t rkey) {
+    if (Qp* filled = open_request(q, WrOpcode::local_inv)) filled->wr.imm = rkey;
+  };
+  qp.wr_send_inv = [](ibv_qp_ex* q, std::uint32_t rkey) {
+    if (Qp* filled = open_request(q, WrOpcode::send_inv)) filled->wr.imm = rkey;
+  };
   qp.wr_send = [](ibv_qp_ex* q) { open_request(q, WrOpcode::send); };
   qp.wr_send_imm = [](ibv_qp_ex* q, __be32 imm) {
     if (Qp* filled = open_request(q, WrOpcode::send_imm)) filled->wr.imm = imm;
@@ -182,9 +199,6 @@ void fill_requests(Qp& qp) {
 // None may be null: programs call them without looking.
 void fill_refusals(Qp& qp) {
   qp.wr_atomic_write = [](ibv_qp_ex* q, std::uint32_t, std::uint64_t, const void*) { refuse(q); };
-  qp.wr_bind_mw = [](ibv_qp_ex* q, ibv_mw*, std::uint32_t, const ibv_mw_bind_info*) { refuse(q); };
-  qp.wr_local_inv = [](ibv_qp_ex* q, std::uint32_t) { refuse(q); };
-  qp.wr_send_inv = [](ibv_qp_ex* q, std::uint32_t) { refuse(q); };
   qp.wr_send_tso = [](ibv_qp_ex* q, void*, std::uint16_t, std::uint16_t) { refuse(q); };
   qp.wr_set_xrc_srqn = [](ibv_qp_ex* q, std::uint32_t) { refuse(q); };
 }

@@ -202,7 +202,7 @@ int App::post(Queue& queue, const Send& send) {
     const std::uint32_t granted = queue.page->credit_granted.load(std::memory_order_acquire);
     if (packets > granted - queue.credit_used) return ENOMEM;
   }
-  queue.credit_used += packets;
+  queue.credit_used += hca::is_local(send.opcode) ? 0 : packets;
 
   hca::SendWqe wqe{};
   wqe.wr_id = send.wr_id;
@@ -224,6 +224,9 @@ int App::post(Queue& queue, const Send& send) {
     wqe.flags |= hca::kWqeInline;
     wqe.inline_length = static_cast<std::uint32_t>(send.inline_bytes.size());
     std::memcpy(slot + sizeof wqe, send.inline_bytes.data(), send.inline_bytes.size());
+  } else if (send.binding != nullptr) {
+    wqe.flags |= hca::kWqeExtended;
+    std::memcpy(slot + sizeof wqe, send.binding, sizeof *send.binding);
   } else if (hca::is_atomic(send.opcode)) {
     wqe.flags |= hca::kWqeExtended;
     hca::WqeExtension operands{};

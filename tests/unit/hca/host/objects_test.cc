@@ -72,9 +72,12 @@ TEST(Objects, RegistrationChecks) {
   const auto again =
       host.reregister_mr(app.client(), keys->lkey, 4, 0, {0, 0, 0, hca::kAccessLocalWrite});
   ASSERT_TRUE(again.has_value());
-  EXPECT_NE(again->lkey, keys->lkey);
+  EXPECT_EQ(again->lkey, keys->lkey);  // the same bytes, the same key
+  const auto moved = host.reregister_mr(app.client(), keys->lkey, 1, 0, {0x2000, 0x2000, 64, 0});
+  ASSERT_TRUE(moved.has_value());
+  EXPECT_NE(moved->lkey, keys->lkey);
   EXPECT_EQ(host.deregister_mr(app.client(), keys->lkey), ENOENT);
-  EXPECT_EQ(host.deregister_mr(app.client(), again->lkey), 0);
+  EXPECT_EQ(host.deregister_mr(app.client(), moved->lkey), 0);
 }
 
 // Each missing required attribute, and each one too many, is EINVAL (man page of ibv_modify_qp).
