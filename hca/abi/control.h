@@ -29,6 +29,8 @@
 //   modify_qp        number = QPN, modify
 //   query_qp         number = QPN                modify.attributes
 //   destroy_qp       number = QPN
+//   attach_mcast     number = QPN, mcast
+//   detach_mcast     number = QPN, mcast
 //   set_rate         number = QPN, rate          rate; sent when the fabric has answered
 //   open_cm          hello                       number = file          sent: a pipe; first on a
 //                                                                       connection of its own
@@ -77,6 +79,8 @@ enum class ControlOp : std::uint32_t {
   alloc_mw,
   dealloc_mw,
   may_advise,
+  attach_mcast,
+  detach_mcast,
 };
 
 struct ControlHello {
@@ -149,6 +153,12 @@ struct ControlRate {
   std::uint32_t reserved;
 };
 
+struct ControlMcast {
+  std::uint8_t gid[16];
+  std::uint16_t lid;
+  std::uint16_t reserved[3];
+};
+
 struct ControlRequest {
   ControlOp op;
   std::uint32_t number;
@@ -160,6 +170,7 @@ struct ControlRequest {
     ControlSrq srq;
     ControlModify modify;
     ControlRate rate;
+    ControlMcast mcast;
     std::uint8_t bytes[88];
   };
 };

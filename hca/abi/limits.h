@@ -8,17 +8,19 @@ namespace hca {
 
 inline constexpr std::uint32_t kAbiVersion = 3;  // raised with any change of a layout in this room
 
-inline constexpr std::uint32_t kMaxSge = 32;        // what UCX and libfabric ask for at most
-inline constexpr std::uint32_t kMaxInline = 1024;   // perftest's largest inline default is 912
-inline constexpr std::uint32_t kMaxQpWr = 32768;    // UCX asks 4096; a page of SQ stays < 64 MiB
-inline constexpr std::uint32_t kMaxCqe = 1u << 20;  // ofi_rxm asks for 262144
-inline constexpr std::uint32_t kMaxQp = 16384;      // indexes of 14 bits in a QP number
-inline constexpr std::uint32_t kMaxCq = 16384;      //
-inline constexpr std::uint32_t kMaxMr = 65536;      // index of 24 bits in a key; table is dense
-inline constexpr std::uint32_t kMaxPd = 4096;       //
-inline constexpr std::uint32_t kMaxSrq = 4096;      // one per program and service is usual
-inline constexpr std::uint32_t kMaxSrqWr = 32768;   // as of a QP
-inline constexpr std::uint32_t kMaxRdAtomic = 16;   // outstanding RDMA READs either way per QP
+inline constexpr std::uint32_t kMaxSge = 32;           // what UCX and libfabric ask for at most
+inline constexpr std::uint32_t kMaxInline = 1024;      // perftest's largest inline default is 912
+inline constexpr std::uint32_t kMaxQpWr = 32768;       // UCX asks 4096; a page of SQ stays < 64 MiB
+inline constexpr std::uint32_t kMaxCqe = 1u << 20;     // ofi_rxm asks for 262144
+inline constexpr std::uint32_t kMaxQp = 16384;         // indexes of 14 bits in a QP number
+inline constexpr std::uint32_t kMaxCq = 16384;         //
+inline constexpr std::uint32_t kMaxMr = 65536;         // index of 24 bits in a key; table is dense
+inline constexpr std::uint32_t kMaxPd = 4096;          //
+inline constexpr std::uint32_t kMaxSrq = 4096;         // one per program and service is usual
+inline constexpr std::uint32_t kMaxSrqWr = 32768;      // as of a QP
+inline constexpr std::uint32_t kMaxRdAtomic = 16;      // outstanding RDMA READs either way per QP
+inline constexpr std::uint32_t kMaxMcastGroups = 256;  // of a node
+inline constexpr std::uint32_t kMaxMcastQps = 240;     // attached to one group, as adapters have
 inline constexpr std::uint64_t kMaxDmBytes = 1u << 20;       // what adapters have, about
 inline constexpr std::uint64_t kMaxMrBytes = 1ull << 40;     //
 inline constexpr std::uint32_t kMaxMessageBytes = 1u << 31;  // IBA: 2^31

@@ -63,6 +63,7 @@ class Control : public HostEvents {
 
   // Each fills in the reply and returns an errno; fds to send along go into `reply_fds_`.
   int handle(Client& client, Incoming& in, emu::Cycle now, ControlReply& reply);
+  int handle_rare(const Client& client, const ControlRequest& request, ControlReply& reply);
   int hello(Client& client, Incoming& in, ControlReply& reply);
   int register_mr(Client& client, Incoming& in, ControlReply& reply);
   int deregister_mr(Client& client, const ControlRequest& request);

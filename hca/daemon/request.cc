@@ -116,6 +116,16 @@ int Control::handle(Client& client, Incoming& in, emu::Cycle now, ControlReply& 
     }
     case ControlOp::destroy_srq:
       return destroy_srq(client, request);
+    case ControlOp::open_cm:
+      return open_cm(client, in, reply);
+    default:
+      return handle_rare(client, request, reply);
+  }
+}
+
+// Windows, advice, groups.
+int Control::handle_rare(const Client& client, const ControlRequest& request, ControlReply& reply) {
+  switch (request.op) {
     case ControlOp::alloc_mw: {
       const auto key = host_->alloc_mw(client.id, request.number, request.mr.access);
       if (!key) return key.error();
@@ -129,10 +139,17 @@ int Control::handle(Client& client, Incoming& in, emu::Cycle now, ControlReply& 
                                request.mr.length)
                  ? 0
                  : EFAULT;
-    case ControlOp::open_cm:
-      return open_cm(client, in, reply);
+    case ControlOp::attach_mcast:
+    case ControlOp::detach_mcast: {
+      emu::Gid gid;
+      std::copy(std::begin(request.mcast.gid), std::end(request.mcast.gid), gid.begin());
+      return request.op == ControlOp::attach_mcast
+                 ? host_->attach_mcast(client.id, request.number, gid, request.mcast.lid)
+                 : host_->detach_mcast(client.id, request.number, gid);
+    }
+    default:
+      return EOPNOTSUPP;
   }
-  return EOPNOTSUPP;
 }
 
 int Control::open_cm(Client& client, Incoming& in, ControlReply& reply) {

@@ -11,11 +11,6 @@ namespace hca {
 
 namespace {
 
-bool may_receive(const Qp& qp) {
-  return qp.state == QpState::rtr || qp.state == QpState::rts || qp.state == QpState::sqd ||
-         qp.state == QpState::sqe;
-}
-
 bool service_matches(const Qp& qp, emu::Service service) {
   return (qp.type == QpType::rc && service == emu::Service::rc) ||
          (qp.type == QpType::uc && service == emu::Service::uc) ||
@@ -59,6 +54,11 @@ void receive_one(HostState& s, const Arrival& arrival, bool check_crc) {
   const emu::PacketHeaders& headers = packet.headers;
   if (headers.bth.dest_qp == kGeneralServicesQp && packet.info->service == emu::Service::ud) {
     receive_mad(s, arrival, packet);
+    return;
+  }
+  if (headers.bth.dest_qp == kMulticastQp && packet.info->service == emu::Service::ud) {
+    count(s, arrival, packet.payload_bytes);
+    receive_multicast(s, arrival, packet);
     return;
   }
   Qp* qp = s.find_qp(headers.bth.dest_qp);

@@ -71,7 +71,7 @@ std::uint64_t list_bytes(const Qp& qp) {
 }  // namespace
 
 bool nobody_at(const HostState& s, emu::Lid lid) {
-  return lid == 0 || emu::node_of(lid) >= s.options_.nodes;
+  return !is_group(lid) && (lid == 0 || emu::node_of(lid) >= s.options_.nodes);
 }
 
 emu::TrafficClass class_of_request(HostState& s, Qp& qp) {
@@ -82,7 +82,9 @@ emu::TrafficClass class_of_request(HostState& s, Qp& qp) {
 void build_datagram(HostState& s, Qp& qp) {
   SendEntry& entry = qp.entry(qp.sq_current);
   const SendWqe& wqe = qp.wqe(qp.sq_current);
-  const emu::NodeId dest = emu::node_of(wqe.dlid);
+  // To a group: one copy for each node in turn.
+  const emu::NodeId dest =
+      is_group(wqe.dlid) ? static_cast<emu::NodeId>(qp.current_packet) : emu::node_of(wqe.dlid);
   if (nobody_at(s, wqe.dlid)) {
     // For UD that is as good as sent; request_ready() waited until the ones before it had left.
     ++qp.sq_current;
@@ -116,6 +118,8 @@ void build_datagram(HostState& s, Qp& qp) {
   gather_payload(s, qp, qp.sq_current, 0, payload, entry.length);
   qp.psn_sent = add24(entry.first_psn, 1);
   ++qp.credit_used;
+  if (++qp.current_packet < entry.packets) return;
+  qp.current_packet = 0;
   ++qp.sq_current;
 }
 

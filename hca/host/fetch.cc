@@ -109,6 +109,7 @@ SendEntry* current_request(HostState& s, Qp& qp) {
     const std::uint32_t length = entry.length;
     entry.packets = length == 0 ? 1 : (length + qp.payload - 1) / qp.payload;
     if (is_local(entry.opcode)) entry.packets = 0;
+    if (qp.type == QpType::ud && is_group(wqe.dlid)) entry.packets = s.options_.nodes;
     qp.psn_fetch = add24(qp.psn_fetch, entry.packets);
     entry.launch = wqe.launch_ns == 0 ? 0 : s.options_.cycle_time.cycle_at(wqe.launch_ns);
     entry.span_cycles = static_cast<std::uint32_t>(std::uint64_t{wqe.launch_span_ns} * 1000 /

@@ -18,6 +18,7 @@
 #include <span>
 
 #include "emu/base/units.h"
+#include "emu/packet/headers.h"
 #include "emu/wire/message.h"
 #include "hca/abi/attributes.h"
 #include "hca/abi/rings.h"
@@ -112,6 +113,10 @@ class Host {
                 std::uint32_t mask, emu::Cycle now);
   OrErrno<QpAttributes> query_qp(ClientId client, std::uint32_t qpn) const;
   int destroy_qp(ClientId client, std::uint32_t qpn);
+
+  // UD only; a QP that is attached somewhere is EBUSY at destroy_qp.
+  int attach_mcast(ClientId client, std::uint32_t qpn, const emu::Gid& gid, emu::Lid lid);
+  int detach_mcast(ClientId client, std::uint32_t qpn, const emu::Gid& gid);
 
   // Admission (ibv_modify_qp_rate_limit): 0 means that HostEvents::admission will tell, perhaps
   // before this returns. rate 0 gives back what was booked. One request per QP at a time (EBUSY).

@@ -115,6 +115,7 @@ void free_qp(HostState& s, Qp& qp) {
   settle(s);
   release_rate(s, qp, true);
   unqueue(s, qp);
+  detach_all(s, qp.number);
   --s.cqs_[qp.send_cq].users;
   --s.cqs_[qp.recv_cq].users;
   if (qp.srq != kNone) --s.srqs_[qp.srq].users;
@@ -419,6 +420,7 @@ int Host::destroy_qp(ClientId client, std::uint32_t qpn) {
   HostState& s = *state_;
   Qp* qp = s.find_qp(qpn);
   if (qp == nullptr || qp->client != client) return ENOENT;
+  if (is_attached(s, qpn)) return EBUSY;
   free_qp(s, *qp);
   return 0;
 }

@@ -38,6 +38,11 @@ struct Pd {
   std::uint32_t users = 0;  // MRs and QPs
 };
 
+struct McastGroup {
+  emu::Gid gid{};
+  std::vector<std::uint32_t> qpns;
+};
+
 // A queue of QPs with work of one class: first come, first served.
 struct QpQueue {
   std::uint32_t first = kNone;
@@ -86,6 +91,7 @@ class HostState {
   std::vector<Cq> cqs_;
   std::vector<Srq> srqs_;
   MadQueue mads_;
+  std::vector<McastGroup> groups_;
 
   // Own packet memory for traffic within the node.
   std::vector<std::uint8_t> loop_bytes_;
@@ -190,6 +196,17 @@ WcStatus scatter_payload(HostState& s, Qp& qp, std::uint32_t pd, const Sge* sges
                          std::uint32_t num_sge, SgeCursor& cursor, const std::uint8_t* bytes,
                          std::uint32_t length, std::uint32_t psn);
 void complete_recv(HostState& s, Qp& qp, WcStatus status, const Cqe& cqe, bool solicited);
+
+// ---- multicast.cc ----
+inline constexpr std::uint32_t kMulticastQp = 0xffffff;  // IBA 3.5.10: the QP that groups have
+constexpr bool is_group(emu::Lid lid) { return lid >= 0xc000 && lid != emu::kPermissiveLid; }
+void receive_multicast(HostState& s, const Arrival& arrival, const emu::ParsedPacket& packet);
+bool is_attached(const HostState& s, std::uint32_t qpn);
+void detach_all(HostState& s, std::uint32_t qpn);
+inline bool may_receive(const Qp& qp) {
+  return qp.state == QpState::rtr || qp.state == QpState::rts || qp.state == QpState::sqd ||
+         qp.state == QpState::sqe;
+}
 
 // ---- window.cc ----
 WcStatus run_local(HostState& s, const Qp& qp, const SendWqe& wqe);  // bind, invalidate

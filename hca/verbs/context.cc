@@ -56,6 +56,9 @@ void fill_device(const NodePage& node, ibv_device_attr& a) {
   a.max_res_rd_atom = static_cast<int>(kMaxRdAtomic * kMaxQp);
   a.atomic_cap = IBV_ATOMIC_HCA;
   a.max_ah = 1 << 20;  // address handles are only memory here
+  a.max_mcast_grp = static_cast<int>(kMaxMcastGroups);
+  a.max_mcast_qp_attach = static_cast<int>(kMaxMcastQps);
+  a.max_total_mcast_qp_attach = static_cast<int>(kMaxMcastGroups * kMaxMcastQps);
   a.max_pkeys = 1;
   a.local_ca_ack_delay = 15;
   a.phys_port_cnt = 1;

@@ -335,6 +335,28 @@ int ibv_destroy_qp(ibv_qp* base_qp) {
   return 0;
 }
 
+namespace {
+
+int ask_group(ibv_qp* qp, const ibv_gid* gid, std::uint16_t lid, ControlOp op) {
+  if (qp == nullptr || gid == nullptr) return EINVAL;
+  ControlRequest request{};
+  request.op = op;
+  request.number = qp->qp_num;
+  std::copy(std::begin(gid->raw), std::end(gid->raw), request.mcast.gid);
+  request.mcast.lid = lid;
+  return to_context(qp->context)->link().ask(request);
+}
+
+}  // namespace
+
+int ibv_attach_mcast(ibv_qp* qp, const ibv_gid* gid, std::uint16_t lid) {
+  return ask_group(qp, gid, lid, ControlOp::attach_mcast);
+}
+
+int ibv_detach_mcast(ibv_qp* qp, const ibv_gid* gid, std::uint16_t lid) {
+  return ask_group(qp, gid, lid, ControlOp::detach_mcast);
+}
+
 int ibv_query_qp_data_in_order(ibv_qp*, ibv_wr_opcode, std::uint32_t) { return 0; }
 
 // Enhanced connection establishment: we have nothing to negotiate, but a name to be known by.

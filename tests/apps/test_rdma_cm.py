@@ -112,6 +112,18 @@ def test_perftest_by_rdma_cm(cluster2: Cluster, argv: list[str]) -> None:
     assert "rdma_cm QPs" in said
 
 
+def test_multicast(cluster2: Cluster) -> None:
+    """mckey's receiver tells that it has joined; the sender's copies cross the fabric."""
+    flags = ["mckey", "-m", "239.1.1.1", "-C", "10", "-S", "100"]
+    receiver = cluster2.popen("n0", ["stdbuf", "-oL", *flags])
+    while "receiving" not in (line := receiver.stdout.readline()):
+        assert line, "the receiver ended"
+    sender = cluster2.exec("n1", [*flags, "-s"], timeout=30)
+    said, _ = receiver.communicate(timeout=30)
+    assert sender.returncode == 0 and receiver.returncode == 0, sender.stdout + said
+    assert "data transfers complete" in said
+
+
 def test_many_connections(cluster2: Cluster) -> None:
     """cmtime's server serves for ever."""
     port = str(next(PORTS))

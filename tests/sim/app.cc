@@ -224,9 +224,11 @@ int App::post(Queue& queue, const Send& send) {
     wqe.flags |= hca::kWqeInline;
     wqe.inline_length = static_cast<std::uint32_t>(send.inline_bytes.size());
     std::memcpy(slot + sizeof wqe, send.inline_bytes.data(), send.inline_bytes.size());
-  } else if (send.binding != nullptr) {
+  } else if (send.extension != nullptr) {
     wqe.flags |= hca::kWqeExtended;
-    std::memcpy(slot + sizeof wqe, send.binding, sizeof *send.binding);
+    std::memcpy(slot + sizeof wqe, send.extension, sizeof *send.extension);
+    std::memcpy(slot + sizeof wqe + sizeof *send.extension, send.sges.data(),
+                send.sges.size_bytes());
   } else if (hca::is_atomic(send.opcode)) {
     wqe.flags |= hca::kWqeExtended;
     hca::WqeExtension operands{};

@@ -66,7 +66,7 @@ struct Send {
   std::uint32_t rkey = 0;
   std::uint64_t compare_add = 0;  // atomics
   std::uint64_t swap = 0;
-  const hca::WqeExtension* binding = nullptr;  // bind_mw
+  const hca::WqeExtension* extension = nullptr;  // bind_mw; UD with a GRH
   std::uint32_t imm = 0;
   std::uint32_t remote_qpn = 0;
   std::uint32_t remote_qkey = 0;

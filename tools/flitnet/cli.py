@@ -261,6 +261,18 @@ def bench(
     raise typer.Exit(bench_module.run(what, options))
 
 
+@app.command()
+def conformance(
+    rdma_core: Path = typer.Option(..., "--rdma-core", metavar="DIR", help="Checkout of v44.0."),
+    modules: list[str] = typer.Argument(None, help="Modules such as test_qp; default: all."),
+    as_json: bool = typer.Option(False, "--json", help="Print JSON."),
+) -> None:
+    """Run rdma-core's own pyverbs tests on a cluster of two nodes."""
+    from tools.flitnet import conformance as conformance_module
+
+    raise typer.Exit(conformance_module.run(rdma_core.resolve(), modules or [], as_json))
+
+
 def run(argv: list[str]) -> int:
     """Runs a command line; returns the exit code. Every error is one line on stderr."""
     try:

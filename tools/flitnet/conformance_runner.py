@@ -1,7 +1,7 @@
 """Runs modules of rdma-core's pyverbs tests in this process; one JSON line per test on stdout.
 
-A program of its own: `flitnet conformance` starts it on a node, with the interpreter that has pyverbs.
-Arguments: the checkout of rdma-core, then names of modules or tests ("test_qp", "test_qp.QPTest").
+A program of its own: `flitnet conformance` starts it on a node, with the interpreter that has
+pyverbs. Arguments: the checkout of rdma-core, then modules or tests ("test_qp.QPTest").
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ class Window : public testing::Test {
     return run(pair.b, {.opcode = WrOpcode::bind_mw,
                         .remote_addr = pair.b.address(100),
                         .rkey = key,
-                        .binding = &e});
+                        .extension = &e});
   }
   WcStatus write(std::uint32_t key, std::size_t offset, std::uint32_t length) {
     const hca::Sge from = pair.a.sge(0, length);
@@ -132,7 +132,7 @@ TEST_F(Window, BindsThatMayNotBe) {
   EXPECT_EQ(run(pair.b, {.opcode = WrOpcode::bind_mw,
                          .remote_addr = pair.b.address(100),
                          .rkey = key,
-                         .binding = &e}),
+                         .extension = &e}),
             WcStatus::mw_bind_err);
 }
 
@@ -149,7 +149,7 @@ TEST_F(Window, ALateBindWaitsForWhatIsBeforeIt) {
   ASSERT_EQ(pair.b.app->post(pair.b.qp, {.opcode = WrOpcode::bind_mw,
                                          .remote_addr = pair.b.address(100),
                                          .rkey = key,
-                                         .binding = &e}),
+                                         .extension = &e}),
             0);
   pair.b.app->ring(pair.cluster.now());
   pair.cluster.run();

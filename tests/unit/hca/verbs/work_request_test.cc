@@ -139,9 +139,10 @@ TEST_F(WorkRequest, DeviceMemory) {
   ibv_alloc_dm_attr attributes{100, 0, 0};
   ibv_dm* dm = ibv_alloc_dm(program.context, &attributes);
   ASSERT_NE(dm, nullptr);
-  const char text[] = "kept by the device";
+  const char text[] = "kept by the device.";  // whole words
   ASSERT_EQ(ibv_memcpy_to_dm(dm, 40, text, sizeof text), 0);
-  EXPECT_EQ(ibv_memcpy_to_dm(dm, 90, text, sizeof text), EINVAL);
+  EXPECT_EQ(ibv_memcpy_to_dm(dm, 92, text, sizeof text), EINVAL);
+  EXPECT_EQ(ibv_memcpy_to_dm(dm, 2, text, sizeof text), EINVAL);
   constexpr unsigned kRights =
       IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_ZERO_BASED;
   EXPECT_EQ(ibv_reg_dm_mr(program.pd, dm, 2, 8, kRights), nullptr);

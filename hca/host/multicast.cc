@@ -1,0 +1,84 @@
+// Multicast of UD (IBA 10.5): QPs attach to a group; a message to a group leaves as one copy for
+// every node, because the fabric's worms have one end. A node without a member drops its copy.
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "hca/host/state.h"
+
+namespace hca {
+
+namespace {
+
+constexpr std::uint8_t kGroupGid = 0xff;  // the first byte of every multicast GID
+
+McastGroup* find_group(HostState& s, const emu::Gid& gid) {
+  const auto found = std::find_if(s.groups_.begin(), s.groups_.end(),
+                                  [&gid](const McastGroup& group) { return group.gid == gid; });
+  return found == s.groups_.end() ? nullptr : &*found;
+}
+
+Qp* member(HostState& s, ClientId client, std::uint32_t qpn) {
+  Qp* qp = s.find_qp(qpn);
+  return qp != nullptr && qp->client == client ? qp : nullptr;
+}
+
+void leave(McastGroup& group, std::uint32_t qpn) { std::erase(group.qpns, qpn); }
+
+}  // namespace
+
+bool is_attached(const HostState& s, std::uint32_t qpn) {
+  return std::any_of(s.groups_.begin(), s.groups_.end(), [qpn](const McastGroup& group) {
+    return std::find(group.qpns.begin(), group.qpns.end(), qpn) != group.qpns.end();
+  });
+}
+
+void detach_all(HostState& s, std::uint32_t qpn) {
+  for (McastGroup& group : s.groups_) leave(group, qpn);
+  std::erase_if(s.groups_, [](const McastGroup& group) { return group.qpns.empty(); });
+}
+
+void receive_multicast(HostState& s, const Arrival& arrival, const emu::ParsedPacket& packet) {
+  const McastGroup* group =
+      packet.headers.has_grh ? find_group(s, packet.headers.grh.dgid) : nullptr;
+  if (group == nullptr) {
+    ++s.counters_.dropped_no_qp;
+    return;
+  }
+  for (const std::uint32_t qpn : group->qpns) {
+    Qp* qp = s.find_qp(qpn);
+    if (qp != nullptr && may_receive(*qp)) receive_datagram(s, *qp, arrival, packet);
+  }
+}
+
+int Host::attach_mcast(ClientId client, std::uint32_t qpn, const emu::Gid& gid, emu::Lid lid) {
+  HostState& s = *state_;
+  const Qp* qp = member(s, client, qpn);
+  if (qp == nullptr) return ENOENT;
+  if (qp->type != QpType::ud || gid[0] != kGroupGid || !is_group(lid)) return EINVAL;
+  McastGroup* group = find_group(s, gid);
+  if (group == nullptr) {
+    if (s.groups_.size() == kMaxMcastGroups) return ENOMEM;
+    s.groups_.push_back({gid, {}});
+    group = &s.groups_.back();
+  }
+  if (std::find(group->qpns.begin(), group->qpns.end(), qpn) != group->qpns.end()) return 0;
+  if (group->qpns.size() == kMaxMcastQps) return ENOMEM;
+  group->qpns.push_back(qpn);
+  return 0;
+}
+
+int Host::detach_mcast(ClientId client, std::uint32_t qpn, const emu::Gid& gid) {
+  HostState& s = *state_;
+  if (member(s, client, qpn) == nullptr) return ENOENT;
+  McastGroup* group = find_group(s, gid);
+  if (group == nullptr ||
+      std::find(group->qpns.begin(), group->qpns.end(), qpn) == group->qpns.end()) {
+    return EINVAL;
+  }
+  leave(*group, qpn);
+  if (group->qpns.empty()) s.groups_.erase(s.groups_.begin() + (group - s.groups_.data()));
+  return 0;
+}
+
+}  // namespace hca
