@@ -26,7 +26,7 @@ enum class Routing : std::uint8_t {
   up_by_load,
   adaptive
 };
-enum class Router : std::uint8_t { np, tr, p };
+enum class Router : std::uint8_t { np, tr, p, pcs, vct };
 enum class Crossbar : std::uint8_t { multiplexed, full };
 enum class Engine : std::uint8_t { automatic, general };
 enum class Counters : std::uint8_t { epoch, wide, overflow };
@@ -52,7 +52,8 @@ struct NetworkConfig {
   TopologyChoice topology;
   Routing routing = Routing::automatic;
   Router router = Router::np;
-  bool accelerate = true;  // router p: flits in a higher class's way go first
+  std::uint32_t circuits = 16;  // router pcs: lanes of a link
+  bool accelerate = true;       // router p: flits in a higher class's way go first
   Crossbar crossbar = Crossbar::multiplexed;
   Engine engine = Engine::automatic;
   std::uint32_t k = 4;                   // a mesh without sides is k x k

@@ -17,6 +17,7 @@ void visit_fields(C& c, Visitor&& visit) {
   visit("network", "topology", c.network.topology);
   visit("network", "routing", c.network.routing);
   visit("network", "router", c.network.router);
+  visit("network", "circuits", c.network.circuits);
   visit("network", "accelerate", c.network.accelerate);
   visit("network", "crossbar", c.network.crossbar);
   visit("network", "engine", c.network.engine);
@@ -95,7 +96,7 @@ inline constexpr std::array<std::string_view, 7> kRoutingNames = {
     "auto", "dor", "dor_by_load", "dateline", "up_down", "up_by_load", "adaptive"};
 inline constexpr std::array<std::string_view, 9> kSchedulerNames = {
     "vclk", "fgvc", "fcfs", "rr", "wrr", "two_level", "vclk_hol", "fq", "fgfq"};
-inline constexpr std::array<std::string_view, 3> kRouterNames = {"np", "tr", "p"};
+inline constexpr std::array<std::string_view, 5> kRouterNames = {"np", "tr", "p", "pcs", "vct"};
 inline constexpr std::array<std::string_view, 2> kCrossbarNames = {"multiplexed", "full"};
 inline constexpr std::array<std::string_view, 2> kEngineNames = {"auto", "general"};
 inline constexpr std::array<std::string_view, 3> kCounterNames = {"epoch", "wide", "overflow"};

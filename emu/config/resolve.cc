@@ -104,6 +104,14 @@ Result<void> check_sizes(const NetworkConfig& network) {
   return {};
 }
 
+Result<void> check_design(const NetworkConfig& network) {
+  const std::uint32_t longest = std::max(network.packet_size, network.control_packet_size);
+  if (network.router == Router::vct && network.vc_buf_size < longest)
+    return fail("network.vc_buf_size = {}: must be at least {} for router vct: whole packets",
+                network.vc_buf_size, longest);
+  return {};
+}
+
 Result<void> check_lanes(const Config& config) {
   const QosConfig& qos = config.qos;
   const std::uint16_t there = lanes_there(config.network);
@@ -239,6 +247,7 @@ std::string print_weights(const std::vector<VlWeight>& weights) {
 Result<void> resolve(Config& config, bool nodes_given, bool node_tables, bool lanes_given) {
   config.energy.flit_bits = config.network.flit_bits;
   if (auto sizes = check_sizes(config.network); !sizes) return sizes;
+  if (auto design = check_design(config.network); !design) return design;
   complete(config.network);
   if (!lanes_given) {
     if (auto lanes = share_lanes(config); !lanes) return lanes;

@@ -81,7 +81,7 @@ void set_shape(NetworkSpec& spec, const emu::NetworkConfig& network) {
   }
 }
 
-static_assert(static_cast<int>(RouterKind::preemptive) == static_cast<int>(emu::Router::p) &&
+static_assert(static_cast<int>(RouterKind::cut_through) == static_cast<int>(emu::Router::vct) &&
               static_cast<int>(CrossbarKind::full) == static_cast<int>(emu::Crossbar::full) &&
               static_cast<int>(CounterKind::overflow) == static_cast<int>(emu::Counters::overflow));
 static_assert(std::size(kRoutingNames) == 7 &&
@@ -105,6 +105,7 @@ NetworkSpec network_spec(const emu::Config& config, emu::Cycle start) {
   // What admission has booked must be what real-time packets use: they keep to the probe's way.
   spec.fixed_classes = config.controls.admission ? 0b011 : 0;
   spec.router = static_cast<RouterKind>(network.router);
+  spec.circuits = static_cast<int>(network.circuits);
   spec.accelerate = network.accelerate;
   spec.crossbar = static_cast<CrossbarKind>(network.crossbar);
   spec.counters = static_cast<CounterKind>(config.qos.counters);
@@ -157,6 +158,10 @@ EdgeRules edge_rules(const emu::Config& config) {
   rules.flit_bytes = config.network.flit_bits / 8;
   rules.flits_max = static_cast<std::uint16_t>(
       std::min<std::size_t>(hca::kFlitsMax, emu::kPacketBytesMax / rules.flit_bytes + 1));
+  // Cut-through buffers hold whole packets.
+  if (config.network.router == emu::Router::vct)
+    rules.flits_max = std::min<std::uint16_t>(
+        rules.flits_max, static_cast<std::uint16_t>(config.network.vc_buf_size));
   for (std::size_t i = 0; i < emu::kClassCount; ++i) {
     rules.lanes_of_class[i] = config.qos.class_vls[i];
   }

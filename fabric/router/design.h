@@ -12,8 +12,10 @@ enum class RouterKind : std::uint8_t {
   non_preemptive,  // lanes split among the classes, a rate scheduler (RN 3.2, MediaWorm)
   traditional,     // first come first served everywhere, no class goes before another (RN 4.2)
   preemptive,      // any class on any lane: a higher one interrupts a lower at the input (RN 3.2.1)
+  circuit,         // pipelined circuit switching: a probe reserves a lane a hop (MediaWorm III.F)
+  cut_through,     // virtual cut-through: buffers hold whole packets, blocked ones are absorbed
 };
-inline constexpr std::array<std::string_view, 3> kRouterNames = {"np", "tr", "p"};
+inline constexpr std::array<std::string_view, 5> kRouterNames = {"np", "tr", "p", "pcs", "vct"};
 
 enum class CrossbarKind : std::uint8_t {
   multiplexed,  // ports x ports; the scheduler at its inputs: contention point A of MediaWorm

@@ -8,8 +8,8 @@ namespace {
 
 bool keeps_to_fixed(const World& world, const hca::Message& message) {
   const auto of_class = static_cast<unsigned>(message.traffic_class);
-  // The worms that a message was cut into must not overtake each other.
-  if (world.preemptive()) return true;
+  // The worms that a message was cut into must not overtake each other; probes do not adapt.
+  if (world.preemptive() || world.circuits()) return true;
   return message.kind != emu::PacketKind::data || message.is_answer ||
          ((world.spec.fixed_classes >> of_class) & 1U) != 0;
 }

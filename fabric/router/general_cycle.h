@@ -65,6 +65,8 @@ class RouterCycle {
   void count_message(unsigned p, const InputQueue& q, unsigned lane, hca::MessageId id);
   void join_line(unsigned p, unsigned queue);
   void grant(unsigned p, unsigned lane);
+  void own(QueueAt me, unsigned p, unsigned lane);
+  void reserve(unsigned p, unsigned queue);  // circuits (general_circuit.cc)
   void ask_admission(unsigned p, unsigned out_port, hca::Message& message);
   void wake(unsigned p, unsigned lane);
   void release(unsigned p, unsigned queue);

@@ -67,12 +67,28 @@ void Engine::step(emu::Cycle cycles) {
 
 void Engine::cycles_until(emu::Cycle end) {
   for (; now != end; ++now) {
+    pass_signals();
     for (Hca& hca : hcas_) {
       if (hca.quiet(world_, now)) continue;
       hca.send(world_, events, now);
       hca.receive(world_, events, now);
     }
     for (const emu::RouterId r : order) step_router(routers_[r], world_, now);
+  }
+}
+
+// Acknowledgements of circuits go back a link in a link's delay.
+void Engine::pass_signals() {
+  while (world_.signal_count > 0 && world_.signals[world_.signal_first].due == now) {
+    const World::Signal signal = world_.signals[world_.signal_first];
+    world_.signal_first = (world_.signal_first + 1) % world_.signals.size();
+    --world_.signal_count;
+    if (signal.at.unit >= routers_.size()) {
+      hcas_[signal.at.unit - routers_.size()].signal(signal.lane, signal.accepted);
+      continue;
+    }
+    const QueueAt in = pass_signal(routers_[signal.at.unit], signal);
+    world_.signal_back(signal.at.unit, in.port, world_.lane_of(in.queue), signal.accepted, now);
   }
 }
 
@@ -136,9 +152,9 @@ void Engine::set_wire_vtick(emu::NodeId node, emu::Vl vl, emu::Vtick vtick) {
 PortCounters Engine::router_counters(emu::RouterId router, emu::PortId port) const {
   const Port& p = routers_[router].ports[port];
   PortCounters counters;
-  for (std::size_t v = 0; v < emu::kVlCount; ++v) {
-    counters.received[v] = p.received[v];
-    counters.sent[v] = p.sent[v];
+  for (std::size_t v = 0; v < kLanesMax; ++v) {
+    add(counters.received[v % emu::kVlCount], p.received[v]);
+    add(counters.sent[v % emu::kVlCount], p.sent[v]);
   }
   counters.wait_cycles = p.wait_cycles;
   return counters;
@@ -151,7 +167,7 @@ Network::Occupancy Engine::occupancy(emu::RouterId router, emu::PortId port) con
   const auto shown = [](std::uint32_t flits) {
     return static_cast<std::uint8_t>(std::min<std::uint32_t>(flits, 255));
   };
-  for (unsigned v = 0; v < emu::kVlCount; ++v) {
+  for (unsigned v = 0; v < std::min<unsigned>(emu::kVlCount, world_.lanes); ++v) {
     std::uint32_t flits = 0;
     for (unsigned level = 0; level < world_.levels; ++level)
       flits += p.in[world_.queue_of(v, level)].flits.size();

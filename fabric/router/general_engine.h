@@ -32,6 +32,7 @@ class Engine final : public Network::Impl {
  private:
   void set_up_router(std::size_t index);
   void cycles_until(emu::Cycle end);
+  void pass_signals();
   unsigned in_flight(unsigned unit, unsigned port, unsigned lane, unsigned level) const;
   std::string audit_link(unsigned unit, unsigned port) const;
   std::string audit_owners(const Router& router) const;

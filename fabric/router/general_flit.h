@@ -22,7 +22,7 @@ static_assert(emu::kVlCount * kLevelsMax <= kQueuesMax && kLanesMax <= kQueuesMa
 
 struct Flit {
   // For routers: where a worm begins and ends. For receivers: where its message does.
-  enum Mark : std::uint8_t { head = 1, tail = 2, last = 4, dummy = 8 };
+  enum Mark : std::uint8_t { head = 1, tail = 2, last = 4, dummy = 8, probe = 16 };
   hca::MessageId message = hca::kNoMessage;
   std::uint8_t marks = 0;
   std::uint8_t level = 0;

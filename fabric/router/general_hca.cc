@@ -17,11 +17,13 @@ void Hca::configure(unsigned node, unsigned unit, const World& world) {
     for (unsigned level = 0; level < world.levels; ++level)
       lanes_[v].credits[level] = static_cast<std::uint16_t>(world.spec.vc_buf_size);
   configure_schedulers(clock_, arbiter_, world, 1);
+  if (world.circuits()) streams_.resize(emu::kVlCount + hca::kStreamsMax);
 }
 
 void Hca::ready(World& world, hca::MessageId id, emu::Cycle now) {
   hca::Message& message = world.messages[id];
   message.next = hca::kNoMessage;
+  if (world.circuits()) return ready_for_circuit(world, id, now);
   Lane& lane = lanes_[message.vl_in];
   Queue& queue = lane.queue[world.level_of(message)];
   ++backlog_;
@@ -57,10 +59,30 @@ Able Hca::able(const World& world) const {
   for (LaneBits bits = waiting_; bits != 0; bits &= bits - 1) {
     const unsigned l = first_of(bits);
     const unsigned level = world.level_of(world.messages[lanes_[l].current]);
-    if (lanes_[l].credits[level] > 0)
+    if (lanes_[l].credits[level] >= world.room_for(next_flit(world, lanes_[l], l)))
       lanes.add(l, world.control_lane(l, level), world.yielding_lane(l, level));
   }
   return lanes;
+}
+
+// Which flit of its message comes next. A probe goes before the first, and the data of a circuit
+// have neither heads nor tails for routers but for the tail that closes it.
+Flit Hca::next_flit(const World& world, const Lane& lane, unsigned l) const {
+  const hca::Message& message = world.messages[lane.current];
+  Flit flit = {lane.current, 0, static_cast<std::uint8_t>(world.level_of(message)), 0};
+  const bool tail = lane.sent + 1 == message.flits;
+  unsigned marks = 0;
+  if (!world.circuits()) {
+    if (lane.sent == 0) marks |= Flit::head;
+    if (tail) marks |= Flit::tail | Flit::last;
+  } else if ((probing_ & lane_bit(l)) != 0) {
+    marks = Flit::probe | Flit::head;
+  } else if (tail) {
+    marks = Flit::last;
+    if (closes(message, streams_[lane_stream_[l]])) marks |= Flit::tail;
+  }
+  flit.marks = static_cast<std::uint8_t>(marks);
+  return flit;
 }
 
 void Hca::send(World& world, hca::Events& events, emu::Cycle now) {
@@ -69,6 +91,10 @@ void Hca::send(World& world, hca::Events& events, emu::Cycle now) {
     for (unsigned level = 0; level < world.levels; ++level)
       for (LaneBits bits = box.credits[level]; bits != 0; bits &= bits - 1)
         ++lanes_[first_of(bits)].credits[level];
+  }
+  if (world.circuits()) {
+    take_signals(world, events, now);
+    begin_probes(world, events, now);
   }
   if (waiting_ == 0) return;
   const Able lanes = able(world);
@@ -79,17 +105,14 @@ void Hca::send(World& world, hca::Events& events, emu::Cycle now) {
   const auto stamp = [&](unsigned lane) { return clock_.urgency(lanes_[lane].stamp, now); };
   const Chosen chosen = arbiter_.choose(lanes.among(lanes.able), stamp);
   Lane& lane = lanes_[chosen.lane];
-  hca::Message& message = world.messages[lane.current];
-  const bool head = lane.sent == 0;
-  const bool tail = ++lane.sent == message.flits;
-  arbiter_.granted(chosen, tail);
-  Flit flit = {lane.current, 0, static_cast<std::uint8_t>(world.level_of(message)), 0};
-  if (head) flit.marks |= Flit::head;
-  if (tail) flit.marks |= Flit::tail | Flit::last;
+  const Flit flit = next_flit(world, lane, chosen.lane);
+  arbiter_.granted(chosen, flit.is(Flit::tail));
   --lane.credits[flit.level];
   world.links.send(unit_, 0, chosen.lane, flit, now);
-  if (head) message.head_cycle = now;
-  if (tail) {
+  if (flit.is(Flit::probe)) return probe_left(world, events, chosen.lane, now);
+  ++lane.sent;
+  if (flit.is(Flit::head)) world.messages[lane.current].head_cycle = now;
+  if (flit.is(Flit::last)) {
     tail_left(world, events, chosen.lane, now);
   } else {
     lane.stamp = stamp_next(world, chosen.lane, now);
@@ -113,9 +136,16 @@ void Hca::tail_left(World& world, hca::Events& events, unsigned l, emu::Cycle no
                                .kind = message.kind});
     events.mix(now << 16 ^ message.src ^ message.cookie << 8);
   }
+  const bool closed = world.circuits() && closes(message, streams_[lane_stream_[l]]);
   lane.current = hca::kNoMessage;
   waiting_ &= ~lane_bit(l);
-  bring_to_front(world, l, now);
+  if (closed) {
+    circuit_closed(l, now);
+  } else if (world.circuits()) {
+    begin_message(world, events, l, now);
+  } else {
+    bring_to_front(world, l, now);
+  }
 }
 
 void Hca::receive(World& world, hca::Events& events, emu::Cycle now) {
@@ -123,6 +153,7 @@ void Hca::receive(World& world, hca::Events& events, emu::Cycle now) {
   const Inbox& box = world.links.inbox(unit_, 0, now);
   if (box.has_flit) {
     world.links.credit(unit_, 0, box.lane, box.flit.level, now);
+    if (box.flit.is(Flit::probe)) world.signal_back(unit_, 0, box.lane, true, now);
     if (box.flit.is(Flit::last)) tail_arrived(world, events, box.flit.message, box.lane, now);
   }
   world.links.clear(unit_, now);
@@ -168,6 +199,7 @@ void Hca::turn_round(World& world, hca::MessageId id, emu::Cycle now) {
   hca::Message& message = world.messages[id];
   std::swap(message.src, message.dest);
   message.is_answer = true;
+  message.stream = 0;
   message.flits = world.spec.answer_flits;
   message.vl_in = message.vl_out;
   message.launch = now + 1;
@@ -182,9 +214,9 @@ void Hca::age(emu::Cycle now) {
 
 PortCounters Hca::counters() const {
   PortCounters counters;
-  for (std::size_t v = 0; v < emu::kVlCount; ++v) {
-    counters.sent[v] = sent_[v];
-    counters.received[v] = received_[v];
+  for (std::size_t v = 0; v < kLanesMax; ++v) {
+    add(counters.sent[v % emu::kVlCount], sent_[v]);
+    add(counters.received[v % emu::kVlCount], received_[v]);
   }
   counters.wait_cycles = wait_cycles_;
   return counters;

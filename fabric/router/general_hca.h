@@ -17,9 +17,14 @@ class Hca {
   void send(World& world, hca::Events& events, emu::Cycle now);
   void receive(World& world, hca::Events& events, emu::Cycle now);
   bool quiet(const World& world, emu::Cycle now) const {
-    return waiting_ == 0 && world.links.ports_with(unit_, now) == 0;
+    return (waiting_ | accepted_ | refused_) == 0 && streams_wanting_ == 0 && !message_due_ &&
+           world.links.ports_with(unit_, now) == 0;
   }
   void age(emu::Cycle now);
+  // An acknowledgement of a probe came.
+  void signal(unsigned lane, bool accepted) {
+    (accepted ? accepted_ : refused_) |= LaneBits{1} << lane;
+  }
 
   PortClock& clock() { return clock_; }
   Arbiter& arbiter() { return arbiter_; }
@@ -42,6 +47,45 @@ class Hca {
   };
   void bring_to_front(World& world, unsigned lane, emu::Cycle now);
   Able able(const World& world) const;
+  Flit next_flit(const World& world, const Lane& lane, unsigned l) const;
+
+  // Circuits (general_circuit.cc). Messages queue stream by stream; a stream has at most one
+  // circuit, on one lane, and gets the next one only when that is gone.
+  struct Stream {
+    enum class State : std::uint8_t { idle, wants, probing, open };
+    Queue queue;
+    State state = State::idle;
+    bool stays = false;    // the circuit was opened by a probe packet: until a release
+    emu::Cycle since = 0;  // wants: from this cycle on
+    unsigned attempts = 0;
+  };
+  static unsigned stream_of(const hca::Message& message) {
+    return message.stream == 0 ? message.vl_in
+                               : static_cast<unsigned>(emu::kVlCount) + message.stream - 1U;
+  }
+  static bool opens(const hca::Message& message) {
+    return message.stream != 0 && message.kind == emu::PacketKind::probe && !message.is_answer;
+  }
+  bool closes(const hca::Message& message, const Stream& stream) const {
+    return !stream.stays || message.kind == emu::PacketKind::release;
+  }
+  void ready_for_circuit(World& world, hca::MessageId id, emu::Cycle now);
+  void begin_probes(World& world, hca::Events& events, emu::Cycle now);
+  void begin_probe(World& world, Stream& stream, unsigned lane, emu::Cycle now);
+  void take_signals(World& world, hca::Events& events, emu::Cycle now);
+  void begin_message(World& world, hca::Events& events, unsigned lane, emu::Cycle now);
+  void circuit_closed(unsigned lane, emu::Cycle now);
+  void probe_left(World& world, hca::Events& events, unsigned lane, emu::Cycle now);
+  void answer_open(World& world, hca::Events& events, Stream& stream, emu::Cycle now);
+  hca::MessageId pop(World& world, Stream& stream);
+  int streams_wanting_ = 0;
+  bool message_due_ = false;  // for a circuit that is open
+  LaneBits circuits_ = 0;     // lanes with a circuit, or a probe for one
+  LaneBits probing_ = 0;      // the probe has not left
+  LaneBits accepted_ = 0;     // signals of this cycle
+  LaneBits refused_ = 0;
+  std::array<std::uint8_t, kLanesMax> lane_stream_{};
+  std::vector<Stream> streams_;
   Stamp stamp_next(World& world, unsigned lane, emu::Cycle now);
   void tail_left(World& world, hca::Events& events, unsigned lane, emu::Cycle now);
   void tail_arrived(World& world, hca::Events& events, hca::MessageId id, unsigned lane,

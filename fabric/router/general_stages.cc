@@ -31,7 +31,8 @@ Able RouterCycle::sendable(const Port& port) const {
     const unsigned l = first_of(bits);
     const OutputLane& lane = port.out[l];
     const unsigned level = lane.flits.front().level;
-    if (lane.credits[level] > 0) able.add(l, w_.control_lane(l, level), w_.yielding_lane(l, level));
+    if (lane.credits[level] >= w_.room_for(lane.flits.front()))
+      able.add(l, w_.control_lane(l, level), w_.yielding_lane(l, level));
   }
   return able;
 }
@@ -77,8 +78,13 @@ void RouterCycle::send(unsigned p, unsigned l) {
 void RouterCycle::arbitrate() {
   for (PortBits ports = r_.arbitrating; ports != 0; ports &= ports - 1) {
     Port& port = r_.ports[first_of(ports)];
-    for (QueueBits bits = port.arbitrating; bits != 0; bits &= bits - 1)
-      join_line(first_of(ports), first_of(bits));
+    for (QueueBits bits = port.arbitrating; bits != 0; bits &= bits - 1) {
+      if (w_.circuits()) {
+        reserve(first_of(ports), first_of(bits));
+      } else {
+        join_line(first_of(ports), first_of(bits));
+      }
+    }
     port.arbitrating = 0;
   }
   r_.arbitrating = 0;
@@ -116,15 +122,18 @@ void RouterCycle::grant(unsigned p, unsigned l) {
   OutputLane& lane = r_.ports[p].out[l];
   const QueueAt first = lane.line_first;
   if (first == kNoQueue) return;
-  InputQueue& q = at(first);
-  lane.line_first = q.next_in_line;
+  lane.line_first = at(first).next_in_line;
   if (lane.line_first == kNoQueue) lane.line_last = kNoQueue;
-  lane.owner = first;
+  own(first, p, l);
+  if (at(first).needs_head) stamp_dummy(first.port, first.queue);
+}
+
+void RouterCycle::own(QueueAt me, unsigned p, unsigned l) {
+  r_.ports[p].out[l].owner = me;
   r_.ports[p].owned |= lane_bit(l);
-  q.front = Front::active;
-  set_bit(r_.ports[first.port].active, first.queue, r_.active, first.port);
+  at(me).front = Front::active;
+  set_bit(r_.ports[me.port].active, me.queue, r_.active, me.port);
   ++r_.window.heads;
-  if (q.needs_head) stamp_dummy(first.port, first.queue);
 }
 
 // Stage 2: a head at the front of its queue learns its output; probes and releases ask admission.

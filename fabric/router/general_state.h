@@ -105,6 +105,12 @@ struct World {
         rules{network_spec.scheduler, network_spec.counters} {
     if (network_spec.router == RouterKind::traditional) rules = {};  // FCFS
     if (preemptive()) levels = emu::kClassCount;
+    if (!circuits()) return;
+    lanes = static_cast<unsigned>(spec.circuits);
+    // The Vtick of a lane is that of the connection that has it.
+    if (rules.kind == emu::SchedulerKind::virtual_clock) rules.kind = emu::SchedulerKind::fgvc;
+    if (rules.kind == emu::SchedulerKind::fair_queueing) rules.kind = emu::SchedulerKind::fgfq;
+    signals.resize(graph.nodes.size() * kLanesMax);
   }
   const NetworkSpec& spec;
   const Routes& routes;
@@ -116,8 +122,33 @@ struct World {
   unsigned lanes = emu::kVlCount;
   unsigned levels = 1;
 
+  // Acknowledgements of circuits on their way back, the next one first: a ring.
+  struct Signal {
+    emu::Cycle due;
+    Links::End at;  // a port of a router or HCA; its output lane
+    std::uint8_t lane;
+    bool accepted;
+  };
+  std::vector<Signal> signals;
+  std::size_t signal_first = 0;
+  std::size_t signal_count = 0;
+  // From an input lane to whoever sends into it.
+  void signal_back(unsigned unit, unsigned port, unsigned lane, bool accepted, emu::Cycle now) {
+    CHECK(signal_count < signals.size());
+    signals[(signal_first + signal_count++) % signals.size()] = {
+        now + static_cast<emu::Cycle>(spec.link_delay), links.far(unit, port),
+        static_cast<std::uint8_t>(lane), accepted};
+  }
+
   bool traditional() const { return spec.router == RouterKind::traditional; }
   bool full_crossbar() const { return spec.crossbar == CrossbarKind::full; }
+  bool circuits() const { return spec.router == RouterKind::circuit; }
+  bool cut_through() const { return spec.router == RouterKind::cut_through; }
+  // Room that must be there for this flit to leave: virtual cut-through lets a head go only where
+  // the whole packet finds room.
+  unsigned room_for(const Flit& flit) const {
+    return cut_through() && flit.is(Flit::head) ? messages[flit.message].flits : 1U;
+  }
   bool preemptive() const { return spec.router == RouterKind::preemptive; }
   unsigned level_of(const hca::Message& message) const {
     return levels == 1 ? 0 : levels - 1 - static_cast<unsigned>(message.traffic_class);
@@ -129,20 +160,30 @@ struct World {
   // Whether a lane goes before all others, or yields to them: by its number, or, where any class
   // may be on any lane, by the level of what it would send.
   LaneBits control_lane(unsigned lane, unsigned level) const {
-    if (traditional()) return 0;
+    if (traditional() || circuits()) return 0;
     const bool first =
         preemptive() ? level + 1 == levels : ((spec.lanes_of_class[0] >> lane) & 1) != 0;
     return LaneBits{first} << lane;
   }
   LaneBits yielding_lane(unsigned lane, unsigned level) const {
-    if (!spec.strict_classes) return 0;
+    if (!spec.strict_classes || circuits()) return 0;
     const bool yields = preemptive() ? level == 0 : ((spec.lanes_of_class[2] >> lane) & 1) != 0;
     return LaneBits{yields} << lane;
   }
 };
 
+// Circuits may have more lanes than there are to count them on.
+inline void add(LaneCounters& sum, const LaneCounters& more) {
+  sum.flits += more.flits;
+  sum.packets += more.packets;
+}
+
 // `levels`: queues of a lane that have a stamp of their own.
 void configure_schedulers(PortClock& clock, Arbiter& arbiter, const World& world, unsigned levels);
+
+// An acknowledgement passes the router of a circuit, on an output lane of it: a refusal frees that
+// lane. Returns the input lane of the circuit.
+QueueAt pass_signal(Router& router, const World::Signal& signal);
 
 // One cycle of a router; nothing happens when it holds no flit and nothing comes.
 void step_router(Router& router, World& world, emu::Cycle now);

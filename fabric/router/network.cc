@@ -30,11 +30,15 @@ emu::Result<void> check_spec(const NetworkSpec& spec) {
                              check_range("packets_per_node", spec.packets_per_node, 1, 1 << 16),
                              check_range("answer_flits", spec.answer_flits, 1, hca::kFlitsMax),
                              check_range("energy_window", spec.energy_window, 1, 1 << 20),
+                             check_range("circuits", spec.circuits, 1, 32),
                              check_range("block_flits", spec.block_flits, 1, 64),
                              check_range("scheduler", static_cast<int>(spec.scheduler), 0,
                                          emu::kSchedulerKindCount - 1)}) {
     if (!result) return result;
   }
+  if (spec.router == RouterKind::cut_through && spec.answer_flits > spec.vc_buf_size)
+    return emu::fail("vc_buf_size: {} flits do not hold an answer of {}", spec.vc_buf_size,
+                     spec.answer_flits);
   for (const emu::Vtick vtick : spec.lane_vtick) {
     if (auto result = check_range("lane_vtick", vtick, 0, emu::kVtickMax); !result) return result;
   }
@@ -163,6 +167,8 @@ emu::Cycle Network::now() const { return impl_->now; }
 bool Network::submit(emu::NodeId src, const hca::SendPacket& packet) {
   CHECK(src < impl_->graph.nodes.size() && packet.dest < impl_->graph.nodes.size());
   CHECK(packet.flits >= 1 && packet.flits <= hca::kFlitsMax);
+  CHECK(packet.stream <= hca::kStreamsMax);
+  CHECK(impl_->spec.router != RouterKind::cut_through || packet.flits <= impl_->spec.vc_buf_size);
   CHECK(packet.vl_in < emu::kVlCount && packet.vl_out < emu::kVlCount);
   const hca::MessageId id = impl_->messages.take(src);
   if (id == hca::kNoMessage) return false;
@@ -180,6 +186,7 @@ bool Network::submit(emu::NodeId src, const hca::SendPacket& packet) {
   message.traffic_class = packet.traffic_class;
   message.kind = packet.kind;
   message.is_answer = false;
+  message.stream = packet.stream;
   if (message.launch <= impl_->now) {
     impl_->ready(id);
   } else {

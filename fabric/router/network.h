@@ -48,8 +48,11 @@ struct ActivityWindow {
 
 // What only some designs do; all routers, since construction.
 struct DesignCounters {
-  std::uint64_t interruptions = 0;  // preemptive: a message had to make way at an input lane ...
-  std::uint64_t dummy_flits = 0;    // ... and dummy tails and headers that came of it
+  std::uint64_t interruptions = 0;     // preemptive: a message had to make way at an input lane ...
+  std::uint64_t dummy_flits = 0;       // ... and dummy tails and headers that came of it
+  std::uint64_t circuits_asked = 0;    // circuit: probes sent,
+  std::uint64_t circuits_made = 0;     // that came through,
+  std::uint64_t circuits_dropped = 0;  // that were blocked
 };
 
 class Network {

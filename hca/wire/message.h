@@ -25,6 +25,7 @@ struct Message {
   emu::Vtick vtick;
   emu::RouterId rejected_by;
   emu::NodeId owner;  // whose share of the table it is
+  std::uint16_t stream;
   emu::Vl vl_in;
   emu::Vl vl_out;
   emu::TrafficClass traffic_class;

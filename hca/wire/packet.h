@@ -17,15 +17,19 @@ struct SendPacket {
   emu::Cycle launch = 0;     // the head leaves no earlier; a cycle that has passed means now
   std::uint32_t handle = 0;  // the caller's name for the bytes
   std::uint16_t flits = 1;   // 1 ... kFlitsMax
-  emu::NodeId dest = 0;      // may be the sender itself
-  emu::Vl vl_in = 0;         // lane at the HCA and at the input of the first router
-  emu::Vl vl_out = 0;        // lane on every output the worm crosses
+  // Circuit switching: 0: the packet has a circuit of its own. 1 ... kStreamsMax: the stream whose
+  // circuit it takes; a probe opens that, a release closes it behind itself.
+  std::uint16_t stream = 0;
+  emu::NodeId dest = 0;  // may be the sender itself
+  emu::Vl vl_in = 0;     // lane at the HCA and at the input of the first router
+  emu::Vl vl_out = 0;    // lane on every output the worm crosses
   emu::TrafficClass traffic_class = emu::TrafficClass::best_effort;
   emu::PacketKind kind = emu::PacketKind::data;
   // FGVC: cycles between flits of this message. Best effort: kVtickMax. Ignored by the others.
   emu::Vtick vtick = emu::kVtickMax;
 };
 inline constexpr std::uint16_t kFlitsMax = 4095;
+inline constexpr std::uint16_t kStreamsMax = 112;  // with one for each lane: 128 queues
 
 // The tail of a packet left its HCA.
 struct InjectedEvent {

@@ -21,6 +21,7 @@ Flitnet = Callable[..., subprocess.CompletedProcess[str]]
         ["--crossbar", "full", "--scheduler", "fgfq"],
         ["--router", "p", "--scheduler", "fgvc"],
         ["--router", "p", "--topology", "torus:3x3"],
+        ["--router", "pcs"],
         ["--topology", "single:9"],
     ],
     ids=" ".join,
@@ -31,6 +32,19 @@ def test_up(flitnet: Flitnet, run: Path, flags: list[str]) -> None:  # noqa: F81
     status = ctl.ask(run / "fabricd.ctl", {"cmd": "status"})
     assert status["stuck"] == ""
     pingpong(run, f"n{len(status['nodes']) - 1}")
+
+
+def test_cut_through_needs_buffers_for_whole_packets(
+    flitnet: Flitnet, run: Path, tmp_path: Path  # noqa: F811
+) -> None:
+    done = flitnet("up", "--router", "vct")
+    assert done.returncode == 2
+    assert "network.vc_buf_size = 10: must be at least 40 for router vct" in done.stderr
+    file = tmp_path / "c.toml"
+    file.write_text("[network]\nnodes = 2\nvc_buf_size = 80\n")
+    done = flitnet("up", file, "--router", "vct")
+    assert done.returncode == 0, done.stderr
+    pingpong(run, "n1")
 
 
 @pytest.mark.parametrize(

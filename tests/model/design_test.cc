@@ -40,7 +40,7 @@ void draw_topology(Draw& draw, fabric::NetworkSpec& spec) {
   spec.nodes = 2 + draw.below(7);
   if (draw.one_in(4)) return;
   if (draw.one_in(4)) {
-    spec.nodes = 9 + draw.below(56);  // one switch of a large radix
+    spec.nodes = 9 + draw.below(16);  // one switch of a large radix
     return;
   }
   static constexpr TopologyKind kKinds[] = {TopologyKind::mesh, TopologyKind::torus,
@@ -77,6 +77,7 @@ RunOptions draw_run(std::uint64_t seed) {
   spec.link_delay = draw.one_in(2) ? 1 : 1 + draw.below(5);
   spec.alloc_iters = 1 + draw.below(4);
   spec.strict_classes = draw.one_in(3);
+  spec.circuits = 1 + draw.below(32);
   spec.accelerate = draw.one_in(2);
   spec.lanes_of_class = {0xc000, 0x3ff0, 0x000f};
   spec.lane_vtick = fabric::default_lane_vticks(spec.lanes_of_class);
@@ -92,7 +93,11 @@ RunOptions draw_run(std::uint64_t seed) {
   o.load = 0.1 + 0.1 * draw.below(12);
   o.shuffle_routers = draw.one_in(2);
   o.jump_idle = draw.one_in(2);
-  o.cycles = spec.nodes > 8 || spec.topology != TopologyKind::single ? 250 : 700;
+  if (spec.router == RouterKind::cut_through) {
+    o.flits_max = std::min(o.flits_max, spec.vc_buf_size);
+    spec.answer_flits = static_cast<std::uint16_t>(std::min(10, spec.vc_buf_size));
+  }
+  o.cycles = spec.nodes > 8 || spec.topology != TopologyKind::single ? 200 : 500;
   return o;
 }
 
@@ -111,13 +116,13 @@ void run_seed(std::uint64_t seed) {
 }
 
 TEST(EveryDesign, RandomNetworksAtRandomLoads) {
-  for (std::uint64_t seed = 1; seed <= 120 && !HasFatalFailure(); ++seed) run_seed(seed);
+  for (std::uint64_t seed = 1; seed <= 50 && !HasFatalFailure(); ++seed) run_seed(seed);
 }
 
 // Whatever the fast engine does, both engines do alike; the draw decides which one a seed compares
 // with the plain model, here the same seeds go to both.
 TEST(EveryDesign, BothEnginesAgreeWhereBothDo) {
-  for (std::uint64_t seed = 1; seed <= 12 && !HasFatalFailure(); ++seed) {
+  for (std::uint64_t seed = 1; seed <= 7 && !HasFatalFailure(); ++seed) {
     RunOptions o = draw_run(seed * 1000);
     fabric::NetworkSpec& spec = o.spec;
     spec.router = RouterKind::non_preemptive;
@@ -127,6 +132,8 @@ TEST(EveryDesign, BothEnginesAgreeWhereBothDo) {
     spec.block_flits = 1;
     spec.vc_buf_size = std::min(spec.vc_buf_size, 127);
     spec.nodes = std::min(spec.nodes, 8);
+    o.cycles = 200;
+    o.load = std::min(o.load, 0.7);
     for (const bool general : {false, true}) {
       SCOPED_TRACE(general ? "general" : "fast");
       spec.general_engine = general;

@@ -22,7 +22,8 @@ PlainNetwork::PlainNetwork(const fabric::NetworkSpec& spec, fabric::ControlHook*
       routes_(fabric::make_routes(graph_, spec.routing, spec.lanes_of_class).value()),
       now_(spec.start),
       routers_(graph_.routers.size()),
-      hcas_(graph_.nodes.size()) {
+      hcas_(graph_.nodes.size()),
+      lanes_(circuits() ? static_cast<std::size_t>(spec.circuits) : emu::kVlCount) {
   connect_links();
   set_up_lanes();
 }
@@ -54,8 +55,9 @@ std::unique_ptr<PlainScheduler> PlainNetwork::new_scheduler(const emu::VlWeights
 std::unique_ptr<PlainClock> PlainNetwork::new_clock(std::size_t slots) const {
   const auto counters = traditional() ? fabric::CounterKind::epoch : spec_.counters;
   auto clock = make_plain_clock(scheduler_kind(), counters, slots, spec_.start);
-  const std::size_t each = slots / emu::kVlCount;
-  for (std::size_t i = 0; i < slots; ++i) clock->set_vtick(i, spec_.lane_vtick[i / each]);
+  const std::size_t each = slots / kLanes;
+  for (std::size_t i = 0; i < emu::kVlCount * each; ++i)
+    clock->set_vtick(i, spec_.lane_vtick[i / each]);
   return clock;
 }
 
@@ -63,14 +65,15 @@ void PlainNetwork::set_up_lanes() {
   for (PlainRouter& router : routers_) {
     for (PlainPort& port : router.ports) {
       port.scheduler = new_scheduler(spec_.weights);
-      port.clock = new_clock(full_crossbar() ? emu::kVlCount : emu::kVlCount * kLevels);
+      port.clock = new_clock(full_crossbar() ? kLanes : kLanes * kLevels);
       for (OutputLane& lane : port.out) lane.credits.fill(spec_.vc_buf_size);
     }
   }
   for (std::size_t n = 0; n < hcas_.size(); ++n) {
     hcas_[n].node = static_cast<emu::NodeId>(n);
     hcas_[n].scheduler = new_scheduler(spec_.weights);
-    hcas_[n].clock = new_clock(emu::kVlCount);
+    hcas_[n].clock = new_clock(kLanes);
+    hcas_[n].streams.resize(emu::kVlCount + hca::kStreamsMax);
     for (SourceLane& lane : hcas_[n].lanes) lane.credits.fill(spec_.vc_buf_size);
   }
 }
@@ -110,6 +113,7 @@ void PlainNetwork::submit(emu::NodeId src, const hca::SendPacket& packet) {
 }
 
 void PlainNetwork::make_ready(const MessagePtr& message) {
+  if (circuits()) return ready_for_circuit(message);
   PlainHca& hca = hcas_[message->src];
   SourceLane& lane = hca.lanes[message->vl_in];
   lane.queue.push_back(message);
@@ -139,8 +143,11 @@ void PlainNetwork::step() {
     make_ready(launches_.begin()->second);
     launches_.erase(launches_.begin());
   }
-  for (PlainHca& hca : hcas_) step_hca_send(hca);
-  for (PlainHca& hca : hcas_) step_hca_receive(hca);
+  pass_signals();
+  for (PlainHca& hca : hcas_) {
+    step_hca_send(hca);
+    step_hca_receive(hca);
+  }
   for (PlainRouter& router : routers_) step_router(router);
   ++now_;
   tick();
@@ -150,23 +157,27 @@ void PlainNetwork::step_hca_send(PlainHca& hca) {
   std::deque<LinkCredit>& credits = hca.from_me->credits;
   for (; !credits.empty() && credits.front().arrives <= now_; credits.pop_front())
     ++hca.lanes[credits.front().lane].credits[credits.front().level];
+  if (circuits()) begin_probes(hca);
   std::vector<Waiting> able;
-  for (emu::Vl v = 0; v < emu::kVlCount; ++v) {
+  for (emu::Vl v = 0; v < lanes_; ++v) {
     const SourceLane& lane = hca.lanes[v];
-    if (!lane.current || lane.credits[level_of(*lane.current)] == 0) continue;
-    able.push_back(
-        waiting(v, {lane.current, lane.sent, lane.stamp}, hca.clock->urgency(lane.stamp)));
+    if (!lane.current || lane.silent) continue;
+    const Flit flit = next_flit(hca, lane);
+    if (lane.credits[level_of(*lane.current)] < room_for(flit)) continue;
+    able.push_back(waiting(v, flit, hca.clock->urgency(lane.stamp)));
   }
   if (able.empty()) return;
   const Choice choice = hca.scheduler->choose(first_class(able));
   SourceLane& lane = hca.lanes[choice.lane];
   const MessagePtr message = lane.current;
-  const Flit flit{message, lane.sent++, 0};
+  const Flit flit = next_flit(hca, lane);
   hca.scheduler->granted(choice.lane, flit.is_tail());
   --lane.credits[level_of(*message)];
   hca.from_me->flits.push_back({arrival(), choice.lane, flit});
+  if (flit.kind == Flit::Kind::probe) return probe_left(hca, lane);
+  ++lane.sent;
   if (flit.is_head()) message->head_cycle = now_;
-  if (!flit.is_tail()) {
+  if (!flit.is_last()) {
     lane.stamp = stamp(hca, choice.lane, stamps_at_head() ? now_ : message->launch);
     return;
   }
@@ -180,7 +191,25 @@ void PlainNetwork::step_hca_send(PlainHca& hca) {
                         .traffic_class = message->packet.traffic_class,
                         .kind = message->packet.kind});
   }
-  new_front(hca, choice.lane);
+  lane.current = nullptr;
+  if (flit.closes) {
+    circuit_closed(hca, choice.lane);
+  } else if (circuits()) {
+    begin_message(hca, choice.lane);
+  } else {
+    new_front(hca, choice.lane);
+  }
+}
+
+Flit PlainNetwork::next_flit(const PlainHca& hca, const SourceLane& lane) const {
+  Flit flit = {lane.current, lane.sent, lane.stamp};
+  flit.circuit = lane.circuit;
+  if (!lane.circuit) return flit;
+  if (lane.probe_due) flit.kind = Flit::Kind::probe;
+  const bool last_one = !hca.streams[lane.circuit->stream].circuit->stays ||
+                        lane.current->packet.kind == emu::PacketKind::release;
+  flit.closes = !lane.probe_due && flit.is_last() && last_one;
+  return flit;
 }
 
 void PlainNetwork::step_hca_receive(PlainHca& hca) {
@@ -191,6 +220,7 @@ void PlainNetwork::step_hca_receive(PlainHca& hca) {
     CHECK(flit.message->dest == hca.node);
     check_worm(hca.arriving[lane], flit);
     hca.to_me->credits.push_back({arrival(), lane, level_of(*flit.message)});
+    if (flit.kind == Flit::Kind::probe) signal(flit.circuit, flit.circuit->hops.size(), true);
     if (flit.is_dummy()) continue;
     CHECK(flit.number == flit.message->received++);
     if (flit.is_last()) tail_arrived(hca, flit.message, lane);
@@ -213,6 +243,7 @@ void PlainNetwork::tail_arrived(PlainHca& hca, const MessagePtr& message, emu::V
     answer->flits = spec_.answer_flits;
     answer->vl_in = packet.vl_out;
     answer->received = 0;
+    answer->packet.stream = 0;
     answer->launch = now_ + 1;
     make_ready(answer);
     return;
@@ -225,7 +256,7 @@ void PlainNetwork::tail_arrived(PlainHca& hca, const MessagePtr& message, emu::V
                          .flits = packet.flits,
                          .node = hca.node,
                          .src = message->src,
-                         .vl = lane,
+                         .vl = circuits() ? packet.vl_out : lane,
                          .traffic_class = packet.traffic_class,
                          .kind = packet.kind});
   }
@@ -262,17 +293,18 @@ void PlainNetwork::reread(PlainHca& hca) {
 }
 
 void check_worm(MessagePtr& arriving, const Flit& flit) {
+  if (flit.circuit) return;
   CHECK(flit.is_head() ? arriving == nullptr : arriving == flit.message);
   arriving = flit.is_tail() ? nullptr : flit.message;
 }
 
 void PlainNetwork::check_invariants() const {
-  using Counts = std::array<std::array<int, kLevels>, emu::kVlCount>;
+  using Counts = std::array<std::array<int, kLevels>, kLanes>;
   std::map<const Link*, Counts> sums;  // credits at the sender, flits at the receiver
   for (const PlainRouter& router : routers_) {
     for (std::size_t p = 0; p < router.ports.size(); ++p) {
       const PlainPort& port = router.ports[p];
-      for (std::size_t v = 0; v < emu::kVlCount; ++v) {
+      for (std::size_t v = 0; v < lanes_; ++v) {
         for (std::size_t level = 0; level < kLevels; ++level) {
           sums[port.to_me][v][level] += static_cast<int>(port.in[v][level].flits.size());
           sums[port.from_me][v][level] += port.out[v].credits[level];
@@ -286,15 +318,15 @@ void PlainNetwork::check_invariants() const {
     }
   }
   for (const PlainHca& hca : hcas_)
-    for (std::size_t v = 0; v < emu::kVlCount; ++v)
+    for (std::size_t v = 0; v < lanes_; ++v)
       for (std::size_t level = 0; level < kLevels; ++level)
         sums[hca.from_me][v][level] += hca.lanes[v].credits[level];
   for (const Link& link : links_) {
     Counts& sum = sums[&link];
     for (const LinkFlit& f : link.flits) ++sum[f.lane][level_of(*f.flit.message)];
     for (const LinkCredit& c : link.credits) ++sum[c.lane][c.level];
-    for (const auto& lane : sum)
-      for (const int all : lane) CHECK(all == spec_.vc_buf_size);
+    for (std::size_t v = 0; v < lanes_; ++v)
+      for (const int all : sum[v]) CHECK(all == spec_.vc_buf_size);
   }
 }
 

@@ -35,17 +35,27 @@ struct PlainMessage {
 };
 using MessagePtr = std::shared_ptr<PlainMessage>;
 
+struct Circuit;
 // Dummies are heads and tails without payload: what preemption cuts a message into worms with.
 struct Flit {
-  enum class Kind { payload, dummy_head, dummy_tail };
+  enum class Kind { payload, dummy_head, dummy_tail, probe };
   MessagePtr message;
   int number = 0;  // of the payload: 0 ... message->flits - 1
   Stamp stamp = 0;
   Kind kind = Kind::payload;
   bool is_dummy() const { return kind != Kind::payload; }
   bool is_last() const { return !is_dummy() && number == message->flits - 1; }
-  bool is_head() const { return kind == Kind::dummy_head || (!is_dummy() && number == 0); }
-  bool is_tail() const { return kind == Kind::dummy_tail || is_last(); }
+  bool is_head() const {
+    if (circuit) return kind == Kind::probe;
+    return kind == Kind::dummy_head || (!is_dummy() && number == 0);
+  }
+  bool is_tail() const {
+    if (circuit) return closes;
+    return kind == Kind::dummy_tail || is_last();
+  }
+  // Of a circuit: its only head is the probe, its tail what closes it.
+  std::shared_ptr<Circuit> circuit = nullptr;
+  bool closes = false;
 };
 
 struct LinkFlit {
@@ -64,6 +74,7 @@ struct Link {
   std::deque<LinkCredit> credits;
 };
 
+inline constexpr std::size_t kLanes = 32;  // circuits may have more than a message can name
 inline constexpr std::size_t kLevels = 3;  // preemption: control, real time, best effort
 
 // An input buffer, or an output lane of level 0.
@@ -97,8 +108,8 @@ struct OutputLane {
 };
 
 struct PlainPort {
-  std::array<std::array<InputBuffer, kLevels>, emu::kVlCount> in;  // [lane][level]
-  std::array<OutputLane, emu::kVlCount> out;
+  std::array<std::array<InputBuffer, kLevels>, kLanes> in;  // [lane][level]
+  std::array<OutputLane, kLanes> out;
   // Of the inputs of a multiplexed crossbar, of the output of a full one.
   std::unique_ptr<PlainClock> clock;
   std::unique_ptr<PlainScheduler> scheduler;
@@ -116,14 +127,48 @@ struct SourceLane {
   MessagePtr current;
   std::deque<MessagePtr> queue;  // behind it
   int sent = 0;                  // flits of the current one that have left
-  Stamp stamp = 0;               // of its next flit
+  std::shared_ptr<Circuit> circuit;
+  bool probe_due = false;
+  bool silent = false;  // waits for the answer to its probe
+  Stamp stamp = 0;      // of its next flit
   std::array<int, kLevels> credits{};
+};
+
+// Messages of one stream; one circuit at a time.
+struct PlainStream {
+  enum class State { idle, wants, probing, open };
+  State state = State::idle;
+  std::deque<MessagePtr> queue;
+  std::shared_ptr<Circuit> circuit;
+  emu::Cycle since = 0;
+  unsigned attempts = 0;
+};
+
+struct Circuit {
+  emu::NodeId source;
+  std::size_t stream;
+  emu::Vl lane;  // at the HCA
+  bool stays;    // opened by a probe packet: until a release
+  struct Hop {
+    emu::RouterId router;
+    LaneAt in;
+    LaneAt out;
+  };
+  std::vector<Hop> hops;
+};
+// On its way back: `hops_left` routers to pass, then the HCA.
+struct Signal {
+  emu::Cycle arrives;
+  std::shared_ptr<Circuit> circuit;
+  std::size_t hops_left;
+  bool accepted;
 };
 
 struct PlainHca {
   emu::NodeId node = 0;
-  std::array<SourceLane, emu::kVlCount> lanes;
-  std::array<MessagePtr, emu::kVlCount> arriving;
+  std::array<SourceLane, kLanes> lanes;
+  std::vector<PlainStream> streams;  // circuits
+  std::array<MessagePtr, kLanes> arriving;
   std::unique_ptr<PlainClock> clock;
   std::unique_ptr<PlainScheduler> scheduler;
   Link* to_me = nullptr;
@@ -184,6 +229,24 @@ class PlainNetwork {
   void ask_admission(const PlainRouter& router, std::size_t in_port, LaneAt out,
                      PlainMessage& message);
   void stage1(PlainRouter& router);
+  // Circuits (plain_circuit.cc).
+  bool circuits() const { return spec_.router == fabric::RouterKind::circuit; }
+  void reserve_lanes(PlainRouter& router);
+  void signal(const std::shared_ptr<Circuit>& circuit, std::size_t hops_left, bool accepted);
+  void pass_signals();
+  void begin_probes(PlainHca& hca);
+  void take_signal(PlainHca& hca, Circuit& circuit, bool accepted);
+  void begin_message(PlainHca& hca, std::size_t lane);
+  void circuit_closed(PlainHca& hca, std::size_t lane);
+  void answer_open(PlainStream& stream);
+  void ready_for_circuit(const MessagePtr& message);
+  void probe_left(PlainHca& hca, SourceLane& lane);
+  Flit next_flit(const PlainHca& hca, const SourceLane& lane) const;
+  // Room that must be there for this flit to leave: of virtual cut-through the whole packet.
+  int room_for(const Flit& flit) const {
+    const bool whole = spec_.router == fabric::RouterKind::cut_through && flit.is_head();
+    return whole ? flit.message->flits : 1;
+  }
   // Clocks move on; stamps that read otherwise now are read again.
   void tick();
   void reread(PlainPort& port);
@@ -224,7 +287,13 @@ class PlainNetwork {
   bool traditional() const { return spec_.router == fabric::RouterKind::traditional; }
   bool full_crossbar() const { return spec_.crossbar == fabric::CrossbarKind::full; }
   emu::SchedulerKind scheduler_kind() const {
-    return traditional() ? emu::SchedulerKind::fcfs : spec_.scheduler;
+    if (traditional()) return emu::SchedulerKind::fcfs;
+    // The Vtick of a circuit is that of the connection that has it.
+    if (circuits() && spec_.scheduler == emu::SchedulerKind::virtual_clock)
+      return emu::SchedulerKind::fgvc;
+    if (circuits() && spec_.scheduler == emu::SchedulerKind::fair_queueing)
+      return emu::SchedulerKind::fgfq;
+    return spec_.scheduler;
   }
   emu::Cycle arrival() const { return now_ + static_cast<emu::Cycle>(spec_.link_delay); }
   // The first message of the lane changed.
@@ -239,6 +308,9 @@ class PlainNetwork {
   std::vector<PlainHca> hcas_;
   std::deque<Link> links_;  // a deque: its elements stay where they are
   std::multimap<emu::Cycle, MessagePtr> launches_;
+  std::deque<Signal> signals_;
+  std::vector<Signal> at_hcas_;  // signals of this cycle
+  std::size_t lanes_;
   int live_ = 0;
 };
 

@@ -42,6 +42,7 @@ LaneAt lane_at(std::size_t port, emu::Vl lane) { return {static_cast<int>(port),
 
 Waiting PlainNetwork::waiting(emu::Vl lane, const Flit& flit, Stamp stamp) const {
   Waiting w = {lane, stamp};
+  if (circuits()) return w;  // their lanes have no class
   const auto of_class = [&](std::size_t which) {
     return preemptive() ? static_cast<std::size_t>(flit.message->packet.traffic_class) == which
                         : ((spec_.lanes_of_class[which] >> lane) & 1) != 0;
@@ -85,11 +86,11 @@ void PlainNetwork::stage5(PlainRouter& router) {
     for (; !credits.empty() && credits.front().arrives <= now_; credits.pop_front())
       ++port.out[credits.front().lane].credits[credits.front().level];
     std::vector<Waiting> able;
-    for (emu::Vl v = 0; v < emu::kVlCount; ++v) {
+    for (emu::Vl v = 0; v < lanes_; ++v) {
       const OutputLane& lane = port.out[v];
       if (lane.buffer.empty()) continue;
       const Flit& flit = lane.buffer.front();
-      if (lane.credits[level_of(*flit.message)] == 0) continue;
+      if (lane.credits[level_of(*flit.message)] < room_for(flit)) continue;
       able.push_back(waiting(v, flit, port.clock->urgency(flit.stamp)));
     }
     if (able.empty()) continue;
@@ -128,7 +129,7 @@ emu::Vl PlainNetwork::next_to_send(PlainPort& port, const std::vector<Waiting>& 
 // level, or else what comes next of the message that has the lane.
 std::vector<LaneAt> PlainNetwork::may_cross(PlainRouter& router, std::size_t p) const {
   std::vector<LaneAt> wishes;
-  for (emu::Vl v = 0; v < emu::kVlCount; ++v) {
+  for (emu::Vl v = 0; v < lanes_; ++v) {
     std::optional<LaneAt> wish;
     for (std::size_t level = 0; level < kLevels; ++level) {
       const InputBuffer& buffer = router.ports[p].in[v][level];
@@ -224,7 +225,8 @@ void PlainNetwork::cross(PlainRouter& router, LaneAt from) {
   OutputLane& target = out.out[buffer.out.lane];
   Flit flit = buffer.next();
   CHECK(target.owner == from);
-  CHECK(flit.is_head() || target.buffer.empty() || target.buffer.back().message == flit.message);
+  CHECK(flit.is_head() || target.buffer.empty() || target.buffer.back().message == flit.message ||
+        flit.circuit);
   const bool made_here = buffer.dummy.has_value();
   if (made_here) {
     buffer.dummy.reset();
@@ -271,8 +273,9 @@ bool PlainNetwork::is_accelerated(const PlainRouter& router, LaneAt at) const {
 // Arbitration: routed heads join the line for their output lane; free lanes go to the first in
 // line. So do messages that were interrupted and have nothing above them any more.
 void PlainNetwork::stage3(PlainRouter& router) {
+  if (circuits()) return reserve_lanes(router);
   for (std::size_t p = 0; p < router.ports.size(); ++p) {
-    for (emu::Vl v = 0; v < emu::kVlCount; ++v) {
+    for (emu::Vl v = 0; v < lanes_; ++v) {
       for (std::size_t level = 0; level < kLevels; ++level) {
         const LaneAt me = {static_cast<int>(p), v, level};
         const auto state = router.ports[p].in[v][level].state;
@@ -315,8 +318,8 @@ LaneAt PlainNetwork::choose(const PlainRouter& router, const PlainMessage& messa
   const auto choices = routes_.table.choices(router.id, message.dest);
   const LaneAt fixed = lane_of(choices.front());
   const auto of_class = static_cast<unsigned>(message.packet.traffic_class);
-  if (preemptive() || message.packet.kind != emu::PacketKind::data || message.is_answer ||
-      ((spec_.fixed_classes >> of_class) & 1) != 0) {
+  if (preemptive() || circuits() || message.packet.kind != emu::PacketKind::data ||
+      message.is_answer || ((spec_.fixed_classes >> of_class) & 1) != 0) {
     return fixed;
   }
   struct Option {
@@ -357,7 +360,7 @@ LaneAt PlainNetwork::choose(const PlainRouter& router, const PlainMessage& messa
 void PlainNetwork::stage2(PlainRouter& router) {
   std::vector<LaneAt> claimed;
   for (std::size_t p = 0; p < router.ports.size(); ++p) {
-    for (emu::Vl v = 0; v < emu::kVlCount; ++v) {
+    for (emu::Vl v = 0; v < lanes_; ++v) {
       for (std::size_t level = 0; level < kLevels; ++level) {
         InputBuffer& buffer = router.ports[p].in[v][level];
         if (buffer.state != InputBuffer::State::idle || buffer.messages.empty()) continue;

@@ -111,7 +111,7 @@ class PlainTable {
   std::vector<emu::Vl> members(const std::vector<Waiting>& waiting) const {
     std::vector<emu::Vl> lanes;
     for (const Waiting& w : waiting)
-      if (weights_[w.lane] != 0) lanes.push_back(w.lane);
+      if (w.lane < weights_.size() && weights_[w.lane] != 0) lanes.push_back(w.lane);
     return lanes;
   }
   emu::Vl choose(const std::vector<emu::Vl>& lanes) const {

@@ -75,6 +75,7 @@ class Run {
       advance(random_.below(4) == 0 ? 1 : 1 + random_.below(60));
     }
     if (submitted_ == 0) submit(0);
+    if (options_.spec.router == fabric::RouterKind::circuit) close_circuits();
     for (int i = 0; i < 2000 && !done() && !testing::Test::HasFatalFailure(); ++i) advance(100);
     if (testing::Test::HasFatalFailure()) return;
     EXPECT_TRUE(done()) << "not drained";
@@ -128,8 +129,22 @@ class Run {
     }
   }
 
-  void submit(emu::NodeId src) {
-    const hca::SendPacket packet = random_packet();
+  void submit(emu::NodeId src) { submit(src, random_packet()); }
+
+  // Whoever was left without a lane gets one.
+  void close_circuits() {
+    for (int n = 0; n < fast_->nodes(); ++n) {
+      for (std::uint16_t stream = 1; stream <= kStreams; ++stream) {
+        hca::SendPacket packet;
+        packet.stream = stream;
+        packet.dest = static_cast<emu::NodeId>(stream % fast_->nodes());
+        packet.kind = emu::PacketKind::release;
+        submit(static_cast<emu::NodeId>(n), packet);
+      }
+    }
+  }
+
+  void submit(emu::NodeId src, const hca::SendPacket& packet) {
     if (!fast_->submit(src, packet)) return;
     plain_.submit(src, packet);
     ++submitted_;
@@ -147,6 +162,10 @@ class Run {
         options_.hot_spot && random_.below(4) != 0
             ? emu::NodeId{0}
             : static_cast<emu::NodeId>(random_.below(static_cast<std::uint32_t>(fast_->nodes())));
+    if (options_.spec.router == fabric::RouterKind::circuit && random_.below(2) == 0) {
+      packet.stream = static_cast<std::uint16_t>(1 + random_.below(kStreams));
+      packet.dest = static_cast<emu::NodeId>(packet.stream % fast_->nodes());
+    }
     packet.vl_in = static_cast<emu::Vl>(random_.below(lanes));
     packet.vl_out =
         random_.below(2) == 0 ? packet.vl_in : static_cast<emu::Vl>(random_.below(lanes));
@@ -199,6 +218,7 @@ class Run {
     }
   }
 
+  static constexpr std::uint16_t kStreams = 5;
   RunOptions options_;
   emu::Prng random_;
   RandomBook fast_book_;

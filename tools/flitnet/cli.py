@@ -38,8 +38,10 @@ ROUTING = typer.Option(
     help="dor, dor_by_load, dateline, up_down, up_by_load or adaptive; default by topology.",
 )  # fmt: skip
 ROUTER = typer.Option(
-    None, metavar="KIND", help="np (non-preemptive), tr (traditional) or p (preemptive)."
-)
+    None, metavar="KIND",
+    help="np (non-preemptive), tr (traditional), p (preemptive), pcs (circuits) or vct "
+    "(virtual cut-through).",
+)  # fmt: skip
 CROSSBAR = typer.Option(None, metavar="KIND", help="multiplexed or full.")
 SCHEDULER = typer.Option(
     None, metavar="KIND", help="vclk, fgvc, fcfs, rr, wrr, two_level, vclk_hol, fq or fgfq."

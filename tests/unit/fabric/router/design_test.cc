@@ -1,51 +1,15 @@
-// What defines each design of the general engine, each as one test; latency by formula; shares.
-#include <gtest/gtest.h>
-
+// What defines crossbars, schedulers and routers of the general engine, each as one test; latency
+// by formula; shares. Preemption, circuits and cut-through: switching_test.cc.
 #include <array>
 #include <string>
-#include <vector>
 
 #include "emu/base/prng.h"
-#include "fabric/router/network.h"
+#include "tests/unit/fabric/router/design_net.h"
 
 namespace fabric {
 namespace {
 
 using emu::SchedulerKind;
-
-NetworkSpec general(RouterKind router = RouterKind::non_preemptive) {
-  NetworkSpec spec;
-  spec.general_engine = true;
-  spec.router = router;
-  spec.scheduler = SchedulerKind::fgvc;
-  spec.lane_vtick = default_lane_vticks(spec.lanes_of_class);
-  return spec;
-}
-
-// Heads pass all five stages.
-constexpr RouterKind kWormRouters[] = {RouterKind::non_preemptive, RouterKind::traditional,
-                                       RouterKind::preemptive};
-
-hca::SendPacket packet_to(emu::NodeId dest, std::uint16_t flits, emu::Vl lane,
-                          emu::TrafficClass of_class = emu::TrafficClass::real_time) {
-  hca::SendPacket packet;
-  packet.dest = dest;
-  packet.flits = flits;
-  packet.vl_in = packet.vl_out = lane;
-  packet.traffic_class = of_class;
-  packet.vtick = of_class == emu::TrafficClass::best_effort ? emu::kVtickMax : emu::Vtick{14};
-  return packet;
-}
-
-std::unique_ptr<Network> make(const NetworkSpec& spec) { return Network::make(spec).value(); }
-
-std::vector<hca::DeliveredEvent> drain(Network& network, emu::Cycle cycles) {
-  network.step(cycles);
-  std::vector<hca::DeliveredEvent> events(network.delivered().begin(), network.delivered().end());
-  EXPECT_EQ(network.audit(), "");
-  EXPECT_TRUE(network.idle());
-  return events;
-}
 
 TEST(ZeroLoad, LatencyIsThePipelineFormula) {
   for (const CrossbarKind crossbar : {CrossbarKind::multiplexed, CrossbarKind::full}) {
@@ -354,117 +318,6 @@ TEST(Overflow, StartsThePortAfresh) {
   };
   EXPECT_LE(messages_of_slow(CounterKind::wide), 1);
   EXPECT_GE(messages_of_slow(CounterKind::overflow), 3);
-}
-
-// Preemption. Node 0 has a best-effort worm on lane 3 that is stuck behind node 1's, wholly inside
-// the router's input buffer; then a real-time message of node 0 on the same lane.
-struct Overtaking {
-  emu::Cycle best_effort = 0;
-  emu::Cycle real_time = 0;
-  emu::Cycle launched = 0;
-  DesignCounters counters;
-};
-Overtaking overtake(NetworkSpec spec, emu::NodeId real_time_dest) {
-  spec.vc_buf_size = 40;
-  auto network = make(spec);
-  using emu::TrafficClass;
-  // Both cross to node 5 on lane 3; node 1's is first and long.
-  EXPECT_TRUE(network->submit(1, packet_to(5, 300, 3, TrafficClass::best_effort)));
-  network->step(10);
-  EXPECT_TRUE(network->submit(0, packet_to(5, 40, 3, TrafficClass::best_effort)));
-  network->step(60);
-  Overtaking result;
-  result.launched = network->now();
-  EXPECT_TRUE(network->submit(0, packet_to(real_time_dest, 20, 3, TrafficClass::real_time)));
-  for (const auto& event : drain(*network, 1000)) {
-    if (event.traffic_class == TrafficClass::real_time) result.real_time = event.tail_cycle;
-    if (event.flits == 40) result.best_effort = event.tail_cycle;
-  }
-  result.counters = network->design_counters();
-  return result;
-}
-
-TEST(Preemptive, RealTimeOvertakesAWormInItsLane) {
-  // To another node: as if the lane were empty.
-  const Overtaking p = overtake(general(RouterKind::preemptive), 6);
-  EXPECT_EQ(p.real_time - p.launched, 1U * (4 + 1) + 1 + 19);
-  EXPECT_GT(p.best_effort, p.real_time);
-  EXPECT_EQ(p.counters.interruptions, 1U);
-  EXPECT_EQ(p.counters.dummy_flits, 0U);  // nothing of it had crossed
-  // Without preemption it waits for the whole of it.
-  const Overtaking np = overtake(general(RouterKind::non_preemptive), 6);
-  EXPECT_GT(np.real_time, np.best_effort);
-  EXPECT_EQ(np.counters.interruptions, 0U);
-}
-
-// A worm of which some flits have crossed is cut by a dummy tail; the rest follows behind a dummy
-// header and the message arrives whole (the receiver counts its flits).
-TEST(Preemptive, TheRestOfACutWormArrivesIntact) {
-  NetworkSpec spec = general(RouterKind::preemptive);
-  spec.vc_buf_size = 40;
-  spec.topology = TopologyKind::mesh;
-  spec.sides = {4, 2};
-  auto network = make(spec);
-  using emu::TrafficClass;
-  // The best-effort worm crosses at half speed, for node 4's crowd shares the crossbar's output.
-  EXPECT_TRUE(network->submit(0, packet_to(3, 40, 3, TrafficClass::best_effort)));
-  for (const emu::Vl v : {emu::Vl{5}, emu::Vl{6}})
-    EXPECT_TRUE(network->submit(0, packet_to(3, 60, v, TrafficClass::real_time)));
-  network->step(45);
-  EXPECT_TRUE(network->submit(0, packet_to(3, 20, 3, TrafficClass::real_time)));
-  EXPECT_TRUE(network->submit(0, packet_to(3, 10, 3, TrafficClass::control)));
-  const auto events = drain(*network, 1000);
-  ASSERT_EQ(events.size(), 5U);
-  EXPECT_EQ(events[4].traffic_class, TrafficClass::best_effort);
-  EXPECT_EQ(events[4].flits, 40);
-  EXPECT_GE(network->design_counters().dummy_flits, 2U);
-  EXPECT_EQ(network->design_counters().dummy_flits % 2, 0U);  // a header for every tail
-}
-
-// A lower level never interrupts a higher one, nor does its own.
-TEST(Preemptive, OnlyHigherLevelsInterrupt) {
-  for (const auto later : {emu::TrafficClass::real_time, emu::TrafficClass::best_effort}) {
-    NetworkSpec spec = general(RouterKind::preemptive);
-    spec.vc_buf_size = 40;
-    auto network = make(spec);
-    EXPECT_TRUE(network->submit(1, packet_to(5, 200, 3)));
-    network->step(10);
-    EXPECT_TRUE(network->submit(0, packet_to(5, 40, 3)));
-    network->step(60);
-    EXPECT_TRUE(network->submit(0, packet_to(6, 10, 3, later)));
-    const auto events = drain(*network, 1000);
-    ASSERT_EQ(events.size(), 3U);
-    EXPECT_EQ(events[2].flits, 10);
-    EXPECT_EQ(network->design_counters().interruptions, 0U);
-  }
-}
-
-// RN 3.2.2: a best-effort worm holds the output lane that a real-time head wants, while other
-// lanes of its input keep it from crossing. Acceleration lets it finish first.
-TEST(Preemptive, AccelerationClearsTheOutputLane) {
-  const auto real_time_done = [](bool accelerate) {
-    NetworkSpec spec = general(RouterKind::preemptive);
-    spec.accelerate = accelerate;
-    spec.vc_buf_size = 40;
-    auto network = make(spec);
-    using emu::TrafficClass;
-    // Control keeps the worm in its input buffer until the crowd behind it is there.
-    EXPECT_TRUE(network->submit(2, packet_to(5, 120, 15, TrafficClass::control)));
-    network->step(20);
-    EXPECT_TRUE(network->submit(0, packet_to(5, 40, 3, TrafficClass::best_effort)));
-    network->step(45);
-    for (emu::Vl v = 4; v < 10; ++v)
-      for (int i = 0; i < 6; ++i)
-        EXPECT_TRUE(network->submit(0, packet_to(6, 40, v, TrafficClass::real_time)));
-    network->step(30);
-    EXPECT_TRUE(network->submit(1, packet_to(5, 20, 3, TrafficClass::real_time)));
-    network->step(3000);
-    for (const auto& event : network->delivered())
-      if (event.node == 5 && event.traffic_class == TrafficClass::real_time)
-        return event.tail_cycle;
-    return emu::kNever;
-  };
-  EXPECT_LT(real_time_done(true) + 100, real_time_done(false));
 }
 
 }  // namespace

@@ -1,0 +1,199 @@
+// Pipelined circuit switching (MediaWorm III.F). A probe, one flit, takes a free lane at every hop
+// and waits for none: where all are taken it is refused. Acceptance or refusal goes back on wires
+// of its own, a link in a link's delay, a refusal freeing the lanes of the circuit as it passes.
+// The flits of a circuit then pass stages 1, 4 and 5 only; the tail that closes it frees its lanes.
+#include <bit>
+
+#include "fabric/router/general_cycle.h"
+#include "fabric/router/general_hca.h"
+
+namespace fabric::general {
+
+// Stage 3.
+void RouterCycle::reserve(unsigned p, unsigned queue) {
+  InputQueue& q = r_.ports[p].in[queue];
+  hca::Message& message = w_.messages[q.message];
+  const bool opens = message.stream != 0 && message.kind == emu::PacketKind::probe;
+  const LaneBits lanes = w_.lanes == kLanesMax ? ~LaneBits{0} : lane_bit(w_.lanes) - 1;
+  const LaneBits free = lanes & ~r_.ports[q.out_port].owned;
+  const bool refused_here = opens && message.rejected_by == r_.id;  // by admission
+  if (free != 0 && !refused_here) {
+    q.out_lane = static_cast<std::uint8_t>(first_of(free));
+    own({static_cast<std::uint8_t>(p), static_cast<std::uint8_t>(queue)}, q.out_port, q.out_lane);
+    return;
+  }
+  if (opens) message.rejected_by = r_.id;
+  const Flit probe = q.flits.pop();
+  --r_.held;
+  w_.links.credit(r_.id, p, w_.lane_of(queue), probe.level, now_);
+  w_.signal_back(r_.id, p, w_.lane_of(queue), false, now_);
+  q.front = Front::idle;
+  --q.messages;
+}
+
+QueueAt pass_signal(Router& router, const World::Signal& signal) {
+  Port& out = router.ports[signal.at.port];
+  const QueueAt in = out.out[signal.lane].owner;
+  CHECK(in != kNoQueue);
+  if (signal.accepted) return in;
+  Port& port = router.ports[in.port];
+  InputQueue& q = port.in[in.queue];
+  out.out[signal.lane].owner = kNoQueue;
+  out.owned &= ~lane_bit(signal.lane);
+  clear_bit(port.active, in.queue, router.active, in.port);
+  q.front = Front::idle;
+  q.worm_open = false;
+  --q.messages;
+  return in;
+}
+
+void Hca::ready_for_circuit(World& world, hca::MessageId id, emu::Cycle now) {
+  Stream& stream = streams_[stream_of(world.messages[id])];
+  Queue& queue = stream.queue;
+  (queue.first == hca::kNoMessage ? queue.first : world.messages[queue.last].next) = id;
+  queue.last = id;
+  ++backlog_;
+  message_due_ |= stream.state == Stream::State::open;
+  if (stream.state != Stream::State::idle) return;
+  stream.state = Stream::State::wants;
+  stream.since = now;
+  ++streams_wanting_;
+}
+
+hca::MessageId Hca::pop(World& world, Stream& stream) {
+  const hca::MessageId id = stream.queue.first;
+  stream.queue.first = world.messages[id].next;
+  return id;
+}
+
+// Those that have wanted a circuit for longest first, as long as there are lanes; a probe packet
+// that finds none is refused at once. A circuit on which nothing was to send begins its next
+// message.
+void Hca::begin_probes(World& world, hca::Events& events, emu::Cycle now) {
+  for (LaneBits bits = message_due_ ? circuits_ & ~waiting_ : 0; bits != 0; bits &= bits - 1) {
+    const unsigned l = first_of(bits);
+    if (streams_[lane_stream_[l]].state == Stream::State::open)
+      begin_message(world, events, l, now);
+  }
+  message_due_ = false;
+  while (streams_wanting_ > 0) {
+    Stream* first = nullptr;
+    for (Stream& stream : streams_)
+      if (stream.state == Stream::State::wants && stream.since <= now &&
+          (first == nullptr || stream.since < first->since))
+        first = &stream;
+    if (first == nullptr) return;
+    hca::Message& message = world.messages[first->queue.first];
+    const auto lane = static_cast<unsigned>(std::countr_one(circuits_));
+    if (lane >= world.lanes && !opens(message)) return;
+    ++world.design.circuits_asked;
+    if (lane < world.lanes) {
+      begin_probe(world, *first, lane, now);
+      continue;
+    }
+    ++world.design.circuits_dropped;
+    message.rejected_by = static_cast<emu::RouterId>(world.links.far(unit_, 0).unit);
+    answer_open(world, events, *first, now);
+    --backlog_;
+    if (first->queue.first != hca::kNoMessage) continue;
+    first->state = Stream::State::idle;
+    --streams_wanting_;
+  }
+}
+
+void Hca::begin_probe(World& world, Stream& stream, unsigned lane, emu::Cycle now) {
+  --streams_wanting_;
+  stream.state = Stream::State::probing;
+  circuits_ |= lane_bit(lane);
+  probing_ |= lane_bit(lane);
+  waiting_ |= lane_bit(lane);
+  lane_stream_[lane] = static_cast<std::uint8_t>(&stream - streams_.data());
+  lanes_[lane].current = stream.queue.first;  // stays there until the answer
+  lanes_[lane].sent = 0;
+  clock_.head(lane, world.messages[stream.queue.first].vtick, now);
+  lanes_[lane].stamp = stamp_next(world, lane, now);
+}
+
+void Hca::probe_left(World& world, hca::Events& events, unsigned lane, emu::Cycle now) {
+  hca::Message& message = world.messages[lanes_[lane].current];
+  message.head_cycle = now;
+  probing_ &= ~lane_bit(lane);
+  waiting_ &= ~lane_bit(lane);
+  if (!opens(message)) return;
+  --backlog_;
+  events.injected.push_back({.cookie = message.cookie,
+                             .head_cycle = now,
+                             .tail_cycle = now,
+                             .handle = message.handle,
+                             .flits = message.flits,
+                             .node = message.src,
+                             .traffic_class = message.traffic_class,
+                             .kind = message.kind});
+}
+
+void Hca::take_signals(World& world, hca::Events& events, emu::Cycle now) {
+  for (LaneBits bits = accepted_ | refused_; bits != 0; bits &= bits - 1) {
+    const unsigned l = first_of(bits);
+    const bool accepted = (accepted_ & lane_bit(l)) != 0;
+    Stream& stream = streams_[lane_stream_[l]];
+    const bool opened = opens(world.messages[lanes_[l].current]);
+    ++(accepted ? world.design.circuits_made : world.design.circuits_dropped);
+    lanes_[l].current = hca::kNoMessage;
+    if (opened) answer_open(world, events, stream, now);
+    if (accepted) {
+      stream.state = Stream::State::open;
+      stream.stays = opened;
+      stream.attempts = 0;
+      begin_message(world, events, l, now);
+      continue;
+    }
+    circuit_closed(l, now);
+    // Two probes that met half-way do not meet again in step.
+    if (!opened) stream.since = now + 16 + (node_ * 7U + stream.attempts++ * 5U) % 32U;
+  }
+  accepted_ = refused_ = 0;
+}
+
+// The next message of an open circuit, if there is one.
+void Hca::begin_message(World& world, hca::Events& events, unsigned l, emu::Cycle now) {
+  Stream& stream = streams_[lane_stream_[l]];
+  while (stream.stays && stream.queue.first != hca::kNoMessage &&
+         opens(world.messages[stream.queue.first])) {
+    answer_open(world, events, stream, now);  // it is open already
+    --backlog_;
+  }
+  if (stream.queue.first == hca::kNoMessage) return;
+  Lane& lane = lanes_[l];
+  lane.current = pop(world, stream);
+  lane.sent = 0;
+  if (stream.stays) world.messages[lane.current].head_cycle = now;
+  waiting_ |= lane_bit(l);
+  lane.stamp = stamp_next(world, l, now);
+}
+
+void Hca::circuit_closed(unsigned l, emu::Cycle now) {
+  Stream& stream = streams_[lane_stream_[l]];
+  circuits_ &= ~lane_bit(l);
+  stream.stays = false;
+  stream.state = Stream::State::idle;
+  if (stream.queue.first == hca::kNoMessage) return;
+  stream.state = Stream::State::wants;
+  stream.since = now;
+  ++streams_wanting_;
+}
+
+void Hca::answer_open(World& world, hca::Events& events, Stream& stream, emu::Cycle now) {
+  const hca::MessageId id = pop(world, stream);
+  const hca::Message& message = world.messages[id];
+  events.answers.push_back({.cookie = message.cookie,
+                            .cycle = now,
+                            .handle = message.handle,
+                            .rejected_by = message.rejected_by,
+                            .node = message.src,
+                            .dest = message.dest});
+  events.done.push_back(id);
+  --events.live;
+  events.last_done = now;
+}
+
+}  // namespace fabric::general
