@@ -275,6 +275,18 @@ def conformance(
     raise typer.Exit(conformance_module.run(rdma_core.resolve(), modules or [], as_json))
 
 
+@app.command()
+def soak(
+    what: str = typer.Argument(..., metavar="model"),
+    minutes: float = typer.Option(10.0, min=0.01, max=100_000, help="For so long."),
+    seed: int = typer.Option(1, min=1, help="First seed; a failing one is printed."),
+) -> None:
+    """Random designs on random networks, the engine against the plain model, for hours if asked."""
+    from tools.flitnet import soak as soak_module
+
+    raise typer.Exit(soak_module.run(what, minutes, seed))
+
+
 def run(argv: list[str]) -> int:
     """Runs a command line; returns the exit code. Every error is one line on stderr."""
     try:

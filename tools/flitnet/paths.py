@@ -21,6 +21,7 @@ PROGRAMS = {
     "libibverbs.so.1": "hca/verbs/dropin/libibverbs.so.1",
     "flitnet-point": "tools/sim/flitnet-point",
     "flitnet-sim": "tests/sim/flitnet-sim",
+    "model_design_test": "tests/model/model_design_test",
     "engine_bench": "tests/bench/engine/engine_bench",
     "verbs_bench": "tests/bench/verbs/verbs_bench",
     "attach_bench": "tests/bench/attach/attach_bench",

@@ -1,0 +1,32 @@
+"""`flitnet soak`: random tests for as long as asked; a failing seed is printed."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+
+from tools.flitnet import build, paths
+from tools.flitnet.errors import EXIT_ERROR, EXIT_OK, UsageError
+
+SOAKS = ("model",)
+# One process tells nothing for so long; then comes the next, behind its seeds.
+SLICE_SECONDS = 60
+SEEDS_PER_SLICE = 1_000_000
+
+
+def run(what: str, minutes: float, seed: int) -> int:
+    if what not in SOAKS:
+        raise UsageError(f"soak {what!r}: one of {', '.join(SOAKS)}")
+    build.ready(("model_design_test",))
+    argv = [str(paths.program("model_design_test")), "--gtest_filter=*Soak*", "--gtest_brief=1"]
+    end = time.monotonic() + minutes * 60
+    while (left := end - time.monotonic()) > 0:
+        seconds = max(1, round(min(SLICE_SECONDS, left)))
+        env = dict(os.environ) | {
+            "FLITNET_SOAK_SECONDS": str(seconds), "FLITNET_SOAK_SEED": str(seed),
+        }  # fmt: skip
+        if subprocess.run(argv, env=env).returncode != 0:
+            return EXIT_ERROR
+        seed += SEEDS_PER_SLICE
+    return EXIT_OK
