@@ -149,6 +149,24 @@ std::uint32_t Config::links_between(std::size_t a, std::size_t b) const {
   return links;
 }
 
+std::uint32_t Config::quadrant(std::size_t a, std::size_t b) const {
+  const TopologyChoice& topology = network.topology;
+  if (!topology.is_grid() || topology.sizes.size() != 2) return 0;
+  a /= network.nodes_per_router;
+  b /= network.nodes_per_router;
+  std::uint32_t quarter = 0;
+  for (std::uint32_t dimension = 0; dimension < 2; ++dimension) {
+    const auto side = topology.sizes[dimension];
+    const auto ahead = static_cast<std::uint32_t>((b % side + side - a % side) % side);
+    // Ahead on a mesh is to the right; on a torus, where the way to the right is the shorter one.
+    const bool left = topology.kind == Topology::torus ? ahead > side / 2 : b % side < a % side;
+    if (left) quarter |= 1U << dimension;
+    a /= side;
+    b /= side;
+  }
+  return quarter;
+}
+
 double Config::power_cap_w() const {
   if (controls.power_cap_w > 0) return controls.power_cap_w;
   const double hops = mean_hops(*this);
@@ -182,6 +200,12 @@ std::string_view name_of(Counters value) {
   return names_of(value)[static_cast<std::size_t>(value)];
 }
 std::string_view name_of(Frame value) { return names_of(value)[static_cast<std::size_t>(value)]; }
+std::string_view name_of(Congestion value) {
+  return names_of(value)[static_cast<std::size_t>(value)];
+}
+std::string_view name_of(CompletionQueues value) {
+  return names_of(value)[static_cast<std::size_t>(value)];
+}
 std::string_view name_of(Pointer value) { return names_of(value)[static_cast<std::size_t>(value)]; }
 std::string_view name_of(AttachKind value) {
   return names_of(value)[static_cast<std::size_t>(value)];

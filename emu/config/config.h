@@ -33,6 +33,8 @@ enum class Counters : std::uint8_t { epoch, wide, overflow };
 enum class Scheduler : std::uint8_t { vclk, fgvc, fcfs, rr, wrr, two_level, vclk_hol, fq, fgfq };
 enum class Frame : std::uint8_t { small, large };
 enum class Pointer : std::uint8_t { fast, slow };
+enum class Congestion : std::uint8_t { credit, alo, self_tuned, none };
+enum class CompletionQueues : std::uint8_t { global, separate, quad };
 enum class AttachKind : std::uint8_t { shm, udp, ethdev };
 
 // "mesh:4x4": a kind and its sizes.
@@ -108,7 +110,9 @@ struct QosConfig {
 // [controls]
 struct ControlsConfig {
   bool admission = true;
-  bool congestion_control = true;
+  bool congestion_control = true;                                 // off: no scheme at all
+  Congestion congestion = Congestion::credit;                     // scheme for best effort
+  CompletionQueues completion_queues = CompletionQueues::global;  // credits: of whom together
   bool power_control = true;
   double reservable_share = 0.9;             // of each link's bandwidth that admission may book
   std::uint32_t best_effort_credits = 200;   // C_b per HCA
@@ -179,6 +183,8 @@ struct Config {
 
   // Links between routers on the way from node a to node b.
   std::uint32_t links_between(std::size_t a, std::size_t b) const;
+  // In which quarter of a grid of two dimensions node b is, seen from node a: 0 ... 3; 0 elsewhere.
+  std::uint32_t quadrant(std::size_t a, std::size_t b) const;
   // The cap in watts that the configuration means: power_cap_w or, if that is 0, every HCA sending
   // power_cap_load of its link to uniform destinations.
   double power_cap_w() const;
@@ -200,5 +206,7 @@ std::string_view name_of(Counters value);
 std::string_view name_of(Frame value);
 std::string_view name_of(Pointer value);
 std::string_view name_of(AttachKind value);
+std::string_view name_of(Congestion value);
+std::string_view name_of(CompletionQueues value);
 
 }  // namespace emu

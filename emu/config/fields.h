@@ -50,6 +50,8 @@ void visit_fields(C& c, Visitor&& visit) {
   visit("qos", "vls_best_effort", c.qos.class_vls[2]);
   visit("controls", "admission", c.controls.admission);
   visit("controls", "congestion_control", c.controls.congestion_control);
+  visit("controls", "congestion", c.controls.congestion);
+  visit("controls", "completion_queues", c.controls.completion_queues);
   visit("controls", "power_control", c.controls.power_control);
   visit("controls", "reservable_share", c.controls.reservable_share);
   visit("controls", "best_effort_credits", c.controls.best_effort_credits);
@@ -104,6 +106,11 @@ inline constexpr std::array<std::string_view, 2> kFrameNames = {"small", "large"
 inline constexpr std::array<std::string_view, 2> kPointerNames = {"fast", "slow"};
 inline constexpr std::array<std::string_view, 3> kAttachNames = {"shm", "udp", "ethdev"};
 
+inline constexpr std::array<std::string_view, 4> kCongestionNames = {"credit", "alo", "self_tuned",
+                                                                     "none"};
+inline constexpr std::array<std::string_view, 3> kCompletionQueuesNames = {"global", "separate",
+                                                                           "quad"};
+
 constexpr std::span<const std::string_view> names_of(Topology) { return kTopologyNames; }
 constexpr std::span<const std::string_view> names_of(Routing) { return kRoutingNames; }
 constexpr std::span<const std::string_view> names_of(Scheduler) { return kSchedulerNames; }
@@ -114,6 +121,10 @@ constexpr std::span<const std::string_view> names_of(Counters) { return kCounter
 constexpr std::span<const std::string_view> names_of(Frame) { return kFrameNames; }
 constexpr std::span<const std::string_view> names_of(Pointer) { return kPointerNames; }
 constexpr std::span<const std::string_view> names_of(AttachKind) { return kAttachNames; }
+constexpr std::span<const std::string_view> names_of(Congestion) { return kCongestionNames; }
+constexpr std::span<const std::string_view> names_of(CompletionQueues) {
+  return kCompletionQueuesNames;
+}
 constexpr std::span<const std::string_view> names_of(ClockMode) { return kClockModeNames; }
 constexpr std::span<const std::string_view> names_of(TrafficClass) { return kClassNames; }
 

@@ -43,6 +43,12 @@ HostOptions host_options(const emu::Config& config, emu::NodeId node) {
                       config.controls.power_control};
   options.hca_buffer_packets = config.controls.hca_buffer_packets;
   options.best_effort_credits = config.controls.best_effort_credits;
+  options.congestion = emu::name_of(config.controls.congestion);
+  options.completion_queues = static_cast<CqLayout>(config.controls.completion_queues);
+  static_assert(static_cast<int>(CqLayout::quad) == static_cast<int>(emu::CompletionQueues::quad));
+  for (std::size_t other = 0; other < config.nodes.size(); ++other) {
+    options.quadrant_of[other] = static_cast<std::uint8_t>(config.quadrant(node, other));
+  }
   options.launch_horizon_us = config.hca.launch_horizon_us;
   options.reservable_percent =
       static_cast<std::uint32_t>(config.controls.reservable_share * 100 + 0.5);

@@ -51,7 +51,10 @@ void give_up(HostState& s, const BurstPacket& packet) {
     s.loop_[packet.slot.buffer].length = 0;  // delivered as nothing
   } else {
     s.port_.cancel(packet.slot.buffer);
-    if (packet.desc.traffic_class == emu::TrafficClass::best_effort) --s.best_effort_out_;
+    if (packet.desc.traffic_class == emu::TrafficClass::best_effort) {
+      --s.best_effort_out_;
+      congestion_came_back(s, packet.desc.cookie);
+    }
   }
   Qp* qp = s.qp_or_null(packet.qp_slot);
   if (qp == nullptr) return;
@@ -123,7 +126,10 @@ std::uint8_t* close_packet(HostState& s, BurstPacket& packet, Qp* qp,
     ++qp->in_wire;
     if (leaving.first_time) ++qp->first_in_wire;
   }
-  if (!packet.loop && desc.traffic_class == emu::TrafficClass::best_effort) ++s.best_effort_out_;
+  if (!packet.loop && desc.traffic_class == emu::TrafficClass::best_effort) {
+    ++s.best_effort_out_;
+    desc.cookie |= congestion_cookie(s, desc.dest);
+  }
   ClassCounters& counters = s.counters_.by_class[static_cast<std::size_t>(desc.traffic_class)];
   ++counters.packets_sent;
   counters.bytes_sent += payload_bytes;
@@ -240,8 +246,9 @@ void packet_left(HostState& s, Qp& qp) {
 
 void packet_injected(HostState& s, const emu::Injected& event) {
   if (event.kind != emu::PacketKind::data) return;
-  if (event.traffic_class == emu::TrafficClass::best_effort && s.best_effort_out_ > 0) {
-    --s.best_effort_out_;
+  if (event.traffic_class == emu::TrafficClass::best_effort) {
+    if (s.best_effort_out_ > 0) --s.best_effort_out_;
+    congestion_came_back(s, event.cookie);
   }
   qp_injected(s, event.cookie);
 }

@@ -1,8 +1,10 @@
 // Credit congestion control (ACP section 4.2): a packet's injection is the credit for the next one.
-// Best effort: C_b packets per HCA, it waits here. Real time with an admitted rate: C_i = (b_i / B)
-// M packets per QP, published in the QP's page, so that a post without credit fails at once.
+// Best effort: a scheme of congestion.h, C_b packets per HCA with that of the paper; it waits here.
+// Real time with an admitted rate: C_i = (b_i / B) M packets per QP, published in the QP's page, so
+// that a post without credit fails at once.
 #include <algorithm>
 
+#include "emu/base/check.h"
 #include "hca/host/state.h"
 
 namespace hca {
@@ -11,6 +13,12 @@ namespace {
 
 // Three frame times at the peak rate: one frame leaves, one is waiting, one is being posted.
 constexpr emu::EmuNs kCreditFloorNs = 100'000'000;
+
+// In a packet's cookie, between the QP's number and its epoch (burst.cc): the tag of the congestion
+// control, and whose it is.
+constexpr int kTagShift = 25;
+constexpr std::uint64_t kTagTurn = 1ull << 31;
+static_assert(std::uint64_t{kCongestionTags} << kTagShift == kTagTurn);
 
 }  // namespace
 
@@ -46,9 +54,34 @@ void return_credit(Qp& qp, std::uint32_t packets) {
   qp.page->credit_granted.store(qp.credit_capacity + qp.credit_returned, std::memory_order_release);
 }
 
-bool best_effort_blocked(const HostState& s) {
-  return s.options_.controls.congestion_control &&
-         s.best_effort_out_ >= s.options_.best_effort_credits;
+bool best_effort_blocked(const HostState& s) { return s.congestion_->blocked(); }
+bool may_send_best_effort(HostState& s, emu::NodeId dest) {
+  // What stays in the node meets no congestion.
+  return stays_here(s, dest) || s.congestion_->may_send(dest);
+}
+
+void choose_congestion(HostState& s) {
+  CongestionOptions options;
+  options.credits = s.options_.best_effort_credits;
+  options.layout = s.options_.completion_queues;
+  options.quadrant_of.assign(s.options_.quadrant_of.begin(),
+                             s.options_.quadrant_of.begin() + s.options_.nodes);
+  const bool on = s.options_.controls.congestion_control;
+  s.congestion_ = make_congestion(on ? s.options_.congestion : "none", options);
+  CHECK(s.congestion_ != nullptr);
+  s.congestion_turn_ = !s.congestion_turn_;
+}
+
+std::uint64_t congestion_cookie(HostState& s, emu::NodeId dest) {
+  return std::uint64_t{s.congestion_->handed_on(dest)} << kTagShift |
+         (s.congestion_turn_ ? kTagTurn : 0);
+}
+
+void congestion_came_back(HostState& s, std::uint64_t cookie) {
+  const bool turn = (cookie & kTagTurn) != 0;
+  if (turn != s.congestion_turn_) return;
+  s.congestion_->came_back(
+      static_cast<std::uint16_t>((cookie >> kTagShift) & (kCongestionTags - 1U)));
 }
 
 }  // namespace hca

@@ -38,11 +38,27 @@ int Host::request_rate(ClientId client, std::uint32_t qpn, std::uint64_t rate_bp
 }
 
 void Host::set_controls(const HostControls& controls) {
+  const bool other = state_->options_.controls.congestion_control != controls.congestion_control;
   state_->options_.controls = controls;
+  if (other) choose_congestion(*state_);
   for (auto& qp : state_->qps_) {
     if (qp == nullptr || qp->credit_capacity == 0) continue;
     qp->page->credit_limited.store(controls.congestion_control ? 1 : 0, std::memory_order_release);
   }
+}
+
+bool Host::set_congestion(std::string_view scheme, CqLayout layout) {
+  const auto known = std::ranges::find(congestion_schemes(), scheme, &CongestionScheme::name);
+  if (known == congestion_schemes().end()) return false;
+  state_->options_.congestion = known->name;
+  state_->options_.completion_queues = layout;
+  choose_congestion(*state_);
+  return true;
+}
+
+void Host::fabric_state(const FabricState& state, emu::Cycle now) {
+  tick(*state_, now);
+  state_->congestion_->fabric_state(state, state_->now_);
 }
 
 void Host::doorbells(ClientId client, emu::Cycle now) {
@@ -108,6 +124,8 @@ void Host::fabric_restarted(emu::Cycle now) {
   HostState& s = *state_;
   tick(s, now);
   s.best_effort_out_ = 0;
+  s.congestion_->restart();
+  s.congestion_turn_ = !s.congestion_turn_;
   s.slots_blocked_ = false;
   for (auto& qp : s.qps_) {
     if (qp == nullptr || qp->in_wire == 0) continue;

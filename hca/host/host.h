@@ -16,6 +16,7 @@
 #include <expected>
 #include <memory>
 #include <span>
+#include <string_view>
 
 #include "emu/base/units.h"
 #include "emu/packet/headers.h"
@@ -129,6 +130,11 @@ class Host {
 
   // Switches and budgets may change while running (`flitnet` control commands).
   void set_controls(const HostControls& controls);
+  // Another scheme of best effort's congestion control from now on; false: there is none of that
+  // name. What is on its way counts for nothing.
+  bool set_congestion(std::string_view scheme, CqLayout layout);
+  // For schemes that ask for it (CongestionControl::needs_state).
+  void fabric_state(const FabricState& state, emu::Cycle now);
 
   // Datapath. None of these allocates.
   void doorbells(ClientId client, emu::Cycle now);

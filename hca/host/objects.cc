@@ -157,6 +157,12 @@ HostState::HostState(const HostOptions& options, Memory& memory, PacketPort& por
       pds_(options.pds_max),
       qp_generations_(qps_.size()) {
   for (const std::uint16_t lanes : options.lanes_of_sl) CHECK(lanes != 0);
+  choose_congestion(*this);
+  if (power_pj_per_cycle_ > 0) {
+    const double cycles = power_budget_pj(options) / power_pj_per_cycle_;
+    power_cycles_ = static_cast<emu::Cycle>(cycles) + 1;
+    class_power_cycles_ = static_cast<emu::Cycle>(cycles / options.best_effort_power_share) + 1;
+  }
   free_qps_ = free_list(qps_, 2);  // 0 and 1 are the management QPs of IBA
   free_mrs_ = free_list(mrs_, 1);  // key 0 is never valid
   free_cqs_ = free_list(cqs_, 0);

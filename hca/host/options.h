@@ -3,15 +3,17 @@
 
 #include <array>
 #include <cstdint>
+#include <string_view>
 
 #include "emu/base/units.h"
 #include "emu/energy/table.h"
+#include "hca/host/congestion.h"
 
 namespace hca {
 
 struct HostControls {
   bool admission = true;
-  bool congestion_control = true;
+  bool congestion_control = true;  // off: congestion is none, whatever its scheme
   bool power_control = true;
 };
 
@@ -40,12 +42,15 @@ struct HostOptions {
   HostControls controls;
   std::uint32_t hca_buffer_packets = 13107;  // M of C_i = (b_i / B) M: 8 MiB of 640 B
   std::uint32_t best_effort_credits = 200;   // C_b, packets handed on and not yet injected
+  std::string_view congestion = "credit";    // a scheme of hca/host/congestion.h
+  CqLayout completion_queues = CqLayout::global;
+  std::array<std::uint8_t, emu::kNodesMax> quadrant_of{};  // by destination, seen from here
   std::uint32_t launch_horizon_us = 10'000;  // packets are handed on at most so far ahead
   std::uint32_t reservable_percent = 100;    // of the own link that admission may book
 
   // Peak power: E_packet = (E_router (D + 1) + E_link D) N must fit the budget of this HCA, which
-  // comes back after E_packet / power (ACP section 5: L_packet = ((D + 1) S - 1) + N + W_HCA; what
-  // the pipeline does not take of it is W_HCA). Real time and best effort share it, real time is
+  // it holds for budget / power (ACP section 5: L_packet = ((D + 1) S - 1) + N + W_HCA; what the
+  // pipeline does not take of it is W_HCA). Real time and best effort share it, real time is
   // entered first: see launch_with_power().
   emu::EnergyTable energy;
   double power_w = 0;  // this HCA's part of the cap; 0: no limit

@@ -49,12 +49,21 @@ QpQueue& response_queue(HostState& s, Qp& qp) {
   return s.responses_[static_cast<std::size_t>(qp.traffic_class)];
 }
 
+// Where a QP's next request goes.
+emu::NodeId request_dest(Qp& qp) {
+  if (qp.type == QpType::ud && qp.sq_current != qp.sq_fetched) {
+    return emu::node_of(qp.wqe(qp.sq_current).dlid);
+  }
+  return emu::node_of(qp.attributes.av.dlid);
+}
+
 // One turn of a QP's responses. Reads of best effort wait for credit, acknowledgements never do.
 std::size_t response_turn(HostState& s, Qp& qp) {
   std::size_t sent = 0;
   while (sent < kTurnPackets && !qp.responses_empty()) {
     const bool is_read = qp.response(qp.responses_first).kind == ResponseKind::read;
-    if (is_read && qp.traffic_class == emu::TrafficClass::best_effort && best_effort_blocked(s)) {
+    if (is_read && qp.traffic_class == emu::TrafficClass::best_effort &&
+        !may_send_best_effort(s, emu::node_of(qp.attributes.av.dlid))) {
       break;
     }
     if (!s.burst_.room()) dispatch(s);
@@ -72,7 +81,9 @@ std::size_t request_turn(HostState& s, Qp& qp) {
     // A fault found at dispatch may have ended this QP's sending.
     if (!request_ready(s, qp)) break;
     if (class_of_request(s, qp) != mine) break;  // UD: the next message may be of another class
-    if (mine == emu::TrafficClass::best_effort && best_effort_blocked(s)) break;
+    if (mine == emu::TrafficClass::best_effort && !may_send_best_effort(s, request_dest(qp))) {
+      break;
+    }
     if (qp.type == QpType::ud) {
       build_datagram(s, qp);
     } else {
@@ -103,7 +114,8 @@ std::size_t serve_responses(HostState& s, QpQueue& queue) {
 std::size_t serve_requests(HostState& s, emu::TrafficClass traffic_class) {
   QpQueue& queue = s.requests_[static_cast<std::size_t>(traffic_class)];
   std::size_t sent = 0;
-  while (queue.first != kNone && !s.slots_blocked_) {
+  std::uint32_t turns = queue.count;  // whoever may not send to where it wants is not asked twice
+  while (queue.first != kNone && !s.slots_blocked_ && turns > 0) {
     if (traffic_class == emu::TrafficClass::best_effort) {
       if (best_effort_blocked(s)) {
         ++s.counters_.credit_waits;
@@ -112,7 +124,8 @@ std::size_t serve_requests(HostState& s, emu::TrafficClass traffic_class) {
       if (s.power_blocked_until_ > s.now_) break;
     }
     Qp& qp = s.qp_at(queue.first);
-    sent += request_turn(s, qp);
+    const std::size_t now_sent = request_turn(s, qp);
+    sent += now_sent;
     if (s.slots_blocked_) break;
     if (traffic_class == emu::TrafficClass::best_effort &&
         (s.power_blocked_until_ > s.now_ || best_effort_blocked(s))) {
@@ -120,6 +133,11 @@ std::size_t serve_requests(HostState& s, emu::TrafficClass traffic_class) {
     }
     take_out(s, queue, qp, Side::request);
     want_request(s, qp);
+    turns = now_sent > 0 ? queue.count : turns - 1;
+  }
+  if (traffic_class == emu::TrafficClass::best_effort) {
+    s.best_effort_held_ = queue.first != kNone && turns == 0;
+    if (s.best_effort_held_) ++s.counters_.credit_waits;
   }
   return sent;
 }
@@ -211,8 +229,8 @@ emu::Cycle next_wake(const HostState& s) {
     const bool best_effort = c == static_cast<int>(emu::TrafficClass::best_effort);
     // Best effort without credit or energy is woken by injected events or by the line above.
     const bool blocked =
-        s.slots_blocked_ ||
-        (best_effort && (best_effort_blocked(s) || s.power_blocked_until_ > s.now_));
+        s.slots_blocked_ || (best_effort && (best_effort_blocked(s) || s.best_effort_held_ ||
+                                             s.power_blocked_until_ > s.now_));
     if (s.requests_[index].first != kNone && !blocked) return s.now_;
     if (s.responses_[index].first != kNone && !blocked) return s.now_;
   }

@@ -16,6 +16,7 @@
 #include "hca/host/admit.h"
 #include "hca/host/burst.h"
 #include "hca/host/completion.h"
+#include "hca/host/congestion.h"
 #include "hca/host/heap.h"
 #include "hca/host/host.h"
 #include "hca/host/key.h"
@@ -73,10 +74,16 @@ class HostState {
   emu::Prng prng_;
   emu::Cycle now_ = 0;
   emu::Cycle horizon_cycles_;
-  double power_pj_per_cycle_;           // of this HCA; 0: no limit
-  emu::Cycle power_blocked_until_ = 0;  // best effort waits for energy
-  bool slots_blocked_ = false;          // the port had none
-  std::uint64_t best_effort_out_ = 0;   // packets handed on and not yet injected
+  double power_pj_per_cycle_;                      // of this HCA; 0: no limit
+  emu::Cycle power_cycles_ = 1;                    // in which it pays its budget
+  emu::Cycle class_power_cycles_ = 1;              // in which best effort's part of it does
+  emu::Cycle power_blocked_until_ = 0;             // best effort waits for energy
+  bool slots_blocked_ = false;                     // the port had none
+  std::uint64_t best_effort_out_ = 0;              // packets handed on and not yet injected
+  std::unique_ptr<CongestionControl> congestion_;  // of best effort
+  bool congestion_turn_ =
+      false;  // changes with each new scheme: what the old one tagged is nothing
+  bool best_effort_held_ = false;  // congestion control lets none of the queued QPs send
 
   std::vector<std::unique_ptr<Qp>> qps_;
   std::vector<Mr> mrs_;
@@ -251,18 +258,18 @@ void packet_injected(HostState& s, const emu::Injected& event);
 void qp_injected(HostState& s, std::uint64_t cookie);
 
 // ---- power (request.cc) ----
+// The budget is what this HCA's power pays in so many cycles, and each packet holds its energy for
+// all of them, near or far: whatever the packets, no more energy than that leaves in that time.
 struct PowerNeed {
   double energy_pj;
-  emu::Cycle cycles;        // after which this HCA's power has paid for it
-  emu::Cycle class_cycles;  // best effort: after which its class's part has
+  emu::Cycle cycles;        // in which this HCA's power pays the budget
+  emu::Cycle class_cycles;  // best effort: in which its class's part does
 };
 // Inline, so that its result is never in memory: a packet's payload was just written, and a read
 // of half-written stack words would wait for all of that.
 inline PowerNeed power_need(const HostState& s, emu::NodeId dest, std::uint16_t flits) {
   const double energy_pj = s.options_.energy.packet_pj(s.options_.hops_to[dest], flits);
-  const double cycles = energy_pj * s.options_.power_window_packets / s.power_pj_per_cycle_;
-  return {energy_pj, static_cast<emu::Cycle>(cycles) + 1,
-          static_cast<emu::Cycle>(cycles / s.options_.best_effort_power_share) + 1};
+  return {energy_pj, s.power_cycles_, s.class_power_cycles_};
 }
 bool metered(const HostState& s, emu::TrafficClass traffic_class, emu::NodeId dest);
 // When a packet asked for at `asked` may leave, not before `wish`; kNever: best effort, and not
@@ -297,7 +304,12 @@ int modify(HostState& s, Qp& qp, const QpAttributes& wanted, std::uint32_t mask)
 std::uint32_t packets_of(const Qp& qp, WrOpcode opcode, std::uint32_t length);
 void set_credit(HostState& s, Qp& qp, std::uint64_t rate_bps, std::uint64_t peak_bps);
 void return_credit(Qp& qp, std::uint32_t packets);
-bool best_effort_blocked(const HostState& s);
+bool best_effort_blocked(const HostState& s);  // whatever its destination
+bool may_send_best_effort(HostState& s, emu::NodeId dest);
+void choose_congestion(HostState& s);  // the scheme that options_ ask for, from now on
+// A best-effort packet is handed on, and comes back: what its cookie carries meanwhile.
+std::uint64_t congestion_cookie(HostState& s, emu::NodeId dest);
+void congestion_came_back(HostState& s, std::uint64_t cookie);
 
 // To itself, or to nobody: such packets never reach the port (and the latter end at arrival).
 inline bool stays_here(const HostState& s, emu::NodeId dest) {

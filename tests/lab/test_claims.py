@@ -9,7 +9,7 @@ import pytest
 from tools.flitnet import paths
 from tools.flitnet.errors import UsageError
 from tools.flitnet.lab.catalog import ALL, choose
-from tools.flitnet.lab.claims import Above, Alike, Below, Rising, Within
+from tools.flitnet.lab.claims import Above, Alike, Below, Proportional, Rising, Within
 from tools.flitnet.lab.experiment import SEEDS, Experiment, Point, judge, ratios
 from tools.flitnet.lab.statistics import Estimate
 
@@ -39,6 +39,9 @@ TABLE = {
         (Alike("us", (0.7,), "a", "b", 0.5), False),
         (Rising("us", (0.5, 0.9), "a"), True),
         (Rising("us", (0.9, 0.5), "a"), False),
+        (Proportional("us", (0.5, 0.9), "a", 0.7), True),
+        (Proportional("us", (0.5, 0.9), "a", 0.5), False),
+        (Proportional("us", (0.5, 0.7), "a", 0.5), False),
     ],
 )
 def test_claim(claim, holds: bool) -> None:

@@ -64,7 +64,7 @@ def test_a_constant_series_needs_no_warm_up() -> None:
 
 def output(**changes: list[float]) -> dict:
     """Four batches of 1000 cycles of 100 ns with nothing in them but `changes`."""
-    fields = ("messages", "flits", "network_cycles", "queue_cycles", "offered_flits")
+    fields = ("messages", "flits", "network_cycles", "queue_cycles", "host_cycles", "offered_flits")
     found: dict = {f"{c}_{f}": [0, 0, 0, 0] for c in ("control", "real_time", "best_effort")
                    for f in fields}  # fmt: skip
     for name in ("frames", "missed", "late_ms", "intervals", "deviation_ms", "deviation_sq",
@@ -78,12 +78,14 @@ def test_measures_of_known_batches() -> None:
         output(
             best_effort_messages=[10, 10, 10, 10], best_effort_flits=[400] * 4,
             best_effort_network_cycles=[500] * 4, best_effort_queue_cycles=[100] * 4,
+            best_effort_host_cycles=[300] * 4,
             best_effort_offered_flits=[500] * 4, energy_pj=[1e8] * 4,
         )  # fmt: skip
     )
     assert found["warm_up_batches"] == 0
     assert found["best_effort_network_us"] == pytest.approx(5)
     assert found["best_effort_message_us"] == pytest.approx(6)
+    assert found["best_effort_total_us"] == pytest.approx(9)
     assert found["best_effort_load"] == pytest.approx(0.2)
     assert found["best_effort_accepted"] == pytest.approx(0.8)
     assert found["power_w"] == pytest.approx(1.0)  # 100 uJ in 100 us

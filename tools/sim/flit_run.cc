@@ -9,23 +9,14 @@ namespace tools {
 
 namespace {
 
-// Cycles between two looks at sources and events. Results do not depend on it as long as lanes do
-// not run dry within one: kAtWire messages of a lane are more than that.
+// Cycles between two looks at sources and events. Without HCAs nothing looks back, and results do
+// not depend on it. With them it is how late a credit comes: the time of a CQE's DMA.
 constexpr emu::Cycle kQuantum = 512;
+constexpr emu::Cycle kHcaQuantum = 16;
 // Messages of a lane that the wire half holds; the rest waits here, so that a class in overload
 // does not use up the engine's table.
 constexpr std::uint32_t kAtWire = 256;
 constexpr int kPacketsPerNode = 8192;  // 16 lanes of kAtWire, and as many on their way
-
-// The cookie says when a message was created and on which lane it waits.
-constexpr unsigned kLaneBits = 8;
-std::uint64_t cookie_of(const FlitMessage& message) {
-  return message.created << kLaneBits | message.vl_in;
-}
-// The handle: stream and frame.
-std::uint32_t handle_of(const FlitMessage& message) {
-  return message.stream << 16 | (message.frame & 0xffffU);
-}
 
 // Whoever sends needs a lane.
 emu::Result<void> check_lanes(const Setting& setting) {
@@ -40,6 +31,20 @@ emu::Result<void> check_lanes(const Setting& setting) {
   return {};
 }
 
+// Flits that left routers for other routers since the start.
+std::uint64_t flits_between_routers(const fabric::Network& network) {
+  std::uint64_t flits = 0;
+  for (int r = 0; r < network.routers(); ++r) {
+    const auto router = static_cast<emu::RouterId>(r);
+    for (int p = 0; p < network.ports(router); ++p) {
+      const auto port = static_cast<emu::PortId>(p);
+      if (network.peer(router, port).router == emu::kNoRouter) continue;
+      for (const auto& lane : network.router_counters(router, port).sent) flits += lane.flits;
+    }
+  }
+  return flits;
+}
+
 }  // namespace
 
 emu::Result<std::unique_ptr<FlitRun>> FlitRun::make(const Point& point) {
@@ -48,17 +53,27 @@ emu::Result<std::unique_ptr<FlitRun>> FlitRun::make(const Point& point) {
   return run;
 }
 
-emu::Result<void> FlitRun::build() {
-  const emu::Config& config = point_.cluster;
-  fabric::NetworkSpec spec = fabric::network_spec(config, 0);
+fabric::NetworkSpec FlitRun::network_spec() const {
+  fabric::NetworkSpec spec = fabric::network_spec(point_.cluster, 0);
   if (point_.run.lanes_given) {
     spec.lanes_of_class = point_.run.lanes;
     spec.lane_vtick = fabric::default_lane_vticks(spec.lanes_of_class);
   }
+  spec.router = point_.design.router;
+  spec.crossbar = point_.design.crossbar;
+  spec.block_flits = static_cast<int>(point_.design.block_flits);
+  if (point_.design.fair_queueing) spec.scheduler = emu::SchedulerKind::fgfq;
   spec.packets_per_node = kPacketsPerNode;
+  return spec;
+}
+
+emu::Result<void> FlitRun::build() {
+  const emu::Config& config = point_.cluster;
+  const fabric::NetworkSpec spec = network_spec();
   auto network = fabric::Network::make(spec);
   if (!network) return std::unexpected(network.error());
   network_ = std::move(*network);
+  fabric::tell_links(point_.cluster, *network_);
 
   setting_.spec = point_.workload;
   setting_.time = config.network.cycle_time();
@@ -73,16 +88,25 @@ emu::Result<void> FlitRun::build() {
   auto workload = make_workload(setting_, *measure_, point_.run.seed);
   if (!workload) return std::unexpected(workload.error());
   workload_ = std::move(*workload);
-  const std::size_t lanes = static_cast<std::size_t>(setting_.nodes) * emu::kVlCount;
-  queues_.resize(lanes);
-  at_wire_.resize(lanes);
+  const auto nodes = static_cast<std::size_t>(setting_.nodes);
+  queues_.resize(nodes * emu::kVlCount);
+  at_wire_.resize(nodes * emu::kVlCount);
+  quantum_ = point_.run.hca ? kHcaQuantum : kQuantum;
+  for (std::size_t n = 0; point_.run.hca && n < nodes; ++n) {
+    gates_.emplace_back(point_.cluster, static_cast<emu::NodeId>(n), *network_, setting_.lanes);
+  }
   return {};
 }
 
-void FlitRun::enqueue(const FlitMessage& message) {
-  measure_->offered(message);
+std::uint64_t FlitRun::waiting() const {
+  std::uint64_t count = queued_;
+  for (const HcaGate& gate : gates_) count += gate.waiting();
+  return count;
+}
+
+void FlitRun::to_lane(const FlitMessage& message) {
   queues_[message.source * std::size_t{emu::kVlCount} + message.vl_in].push_back(message);
-  ++waiting_;
+  ++queued_;
 }
 
 void FlitRun::push(std::size_t node, std::size_t lane) {
@@ -90,10 +114,13 @@ void FlitRun::push(std::size_t node, std::size_t lane) {
   std::deque<FlitMessage>& queue = queues_[index];
   while (!queue.empty() && at_wire_[index] < kAtWire) {
     const FlitMessage& message = queue.front();
+    if (free_flights_.empty()) {
+      free_flights_.push_back(static_cast<std::uint32_t>(flights_.size()));
+      flights_.emplace_back();
+    }
     hca::SendPacket packet;
-    packet.cookie = cookie_of(message);
-    packet.launch = message.created;
-    packet.handle = handle_of(message);
+    packet.handle = free_flights_.back();
+    packet.launch = message.launch;
     packet.flits = message.flits;
     packet.dest = message.dest;
     packet.vl_in = message.vl_in;
@@ -101,24 +128,26 @@ void FlitRun::push(std::size_t node, std::size_t lane) {
     packet.traffic_class = message.traffic_class;
     packet.vtick = message.vtick;
     if (!network_->submit(static_cast<emu::NodeId>(node), packet)) return;
+    flights_[packet.handle] = message;
+    free_flights_.pop_back();
     ++at_wire_[index];
-    --waiting_;
+    --queued_;
     queue.pop_front();
   }
 }
 
 void FlitRun::drain() {
   for (const hca::InjectedEvent& event : network_->injected()) {
-    --at_wire_[event.node * std::size_t{emu::kVlCount} + (event.cookie & ((1U << kLaneBits) - 1))];
+    const FlitMessage& message = flights_[event.handle];
+    --at_wire_[event.node * std::size_t{emu::kVlCount} + message.vl_in];
+    if (!gates_.empty() && message.traffic_class == emu::TrafficClass::best_effort) {
+      gates_[event.node].injected(message);
+    }
   }
   for (const hca::DeliveredEvent& event : network_->delivered()) {
-    const emu::Cycle created = event.cookie >> kLaneBits;
-    measure_->delivered(event.traffic_class, event.flits, created, event.head_cycle,
-                        event.tail_cycle);
-    const std::uint32_t stream = event.handle >> 16;
-    if (stream != kNoStream) {
-      measure_->frame_message(stream, static_cast<std::uint16_t>(event.handle), event.tail_cycle);
-    }
+    measure_->delivered(flights_[event.handle], event.head_cycle, event.tail_cycle);
+    delivered_flits_ += event.flits;
+    free_flights_.push_back(event.handle);
   }
   const emu::EnergyTable& energy = point_.cluster.energy;
   for (const fabric::ActivityWindow& window : network_->activity()) {
@@ -131,21 +160,62 @@ void FlitRun::drain() {
   network_->clear_events();
 }
 
+void FlitRun::add_link_energy() {
+  const std::uint64_t flits = flits_between_routers(*network_);
+  measure_->energy(network_->now() - 1,
+                   static_cast<double>(flits - link_flits_) * point_.cluster.energy.link_flit_pj());
+  link_flits_ = flits;
+}
+
+// What schemes may know of the network is looked up once for all HCAs.
+void FlitRun::look() {
+  if (gates_.empty() || !gates_.front().looks()) return;
+  std::uint32_t full = 0;
+  std::uint32_t buffers = 0;
+  const auto size = static_cast<int>(point_.cluster.network.vc_buf_size);
+  for (int r = 0; r < network_->routers(); ++r) {
+    const auto router = static_cast<emu::RouterId>(r);
+    for (int p = 0; p < network_->ports(router); ++p) {
+      const auto occupancy = network_->occupancy(router, static_cast<emu::PortId>(p));
+      for (const int flits : occupancy.input) full += flits >= size ? 1 : 0;
+      buffers += emu::kVlCount;
+    }
+  }
+  for (HcaGate& gate : gates_) gate.look(*network_, full, buffers, delivered_flits_);
+}
+
 void FlitRun::play() {
+  emu::Cycle batch_end = point_.run.batch_cycles;
   while (network_->now() < setting_.end) {
-    const emu::Cycle horizon = std::min(network_->now() + kQuantum, setting_.end);
+    const emu::Cycle horizon = std::min(network_->now() + quantum_, batch_end);
     created_.clear();
     for (auto& source : workload_.sources) source->feed(horizon, created_);
     // By creation, then by source: the order of submission is the order in the lanes.
     std::stable_sort(
         created_.begin(), created_.end(),
         [](const FlitMessage& a, const FlitMessage& b) { return a.created < b.created; });
-    for (const FlitMessage& message : created_) enqueue(message);
-    for (std::size_t node = 0; node < static_cast<std::size_t>(setting_.nodes); ++node) {
+    for (FlitMessage& message : created_) {
+      measure_->offered(message);
+      message.accepted = message.launch = message.created;
+      if (!gates_.empty() && message.traffic_class == emu::TrafficClass::best_effort) {
+        gates_[message.source].offer(message);
+      } else {
+        to_lane(message);
+      }
+    }
+    look();
+    for (HcaGate& gate : gates_) {
+      gate.release(network_->now(), [this](const FlitMessage& message) { to_lane(message); });
+    }
+    for (std::size_t node = 0; queued_ > 0 && node < static_cast<std::size_t>(setting_.nodes);
+         ++node) {
       for (std::size_t lane = 0; lane < emu::kVlCount; ++lane) push(node, lane);
     }
     network_->run_until(horizon);
     drain();
+    if (network_->now() < batch_end) continue;
+    add_link_energy();
+    batch_end += point_.run.batch_cycles;
   }
 }
 
@@ -157,7 +227,7 @@ std::string FlitRun::json() const {
   json.field("batch_cycles", point_.run.batch_cycles);
   json.field("streams", workload_.streams);
   json.field("stream_load", workload_.stream_load);
-  json.field("waiting", waiting_);
+  json.field("waiting", waiting());
   json.field("frames_under_way", measure_->frames_under_way());
   json.field("digest", fmt::format("{:016x}", network_->digest()));
   json.field("stuck", network_->stuck());

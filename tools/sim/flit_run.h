@@ -1,6 +1,6 @@
-// A point on the engine alone: messages of the workload wait in an endless queue per node and lane
-// and go to the wire halves as these have room. No HCA in front, no transport: what MW and RN
-// measure of their routers.
+// A point in virtual time: workload -> (HCA) -> engine -> measure. Without an HCA messages wait in
+// an endless queue per node and lane and go to the wire halves as these have room: what MW and RN
+// measure of their routers. With one (run.hca) best effort passes a HcaGate: the clusters of ACP.
 #pragma once
 
 #include <deque>
@@ -9,6 +9,7 @@
 
 #include "emu/base/result.h"
 #include "fabric/router/network.h"
+#include "tools/sim/hca_gate.h"
 #include "tools/sim/measure.h"
 #include "tools/sim/point.h"
 #include "tools/sim/workload.h"
@@ -23,26 +24,35 @@ class FlitRun {
   const Measure& measure() const { return *measure_; }
   const fabric::Network& network() const { return *network_; }
   // Messages that wait before the wire halves.
-  std::uint64_t waiting() const { return waiting_; }
+  std::uint64_t waiting() const;
   // One JSON object: batches and totals. The same point gives the same bytes.
   std::string json() const;
 
  private:
   explicit FlitRun(const Point& point) : point_(point) {}
   emu::Result<void> build();
-  void enqueue(const FlitMessage& message);
+  fabric::NetworkSpec network_spec() const;
+  void to_lane(const FlitMessage& message);
   void push(std::size_t node, std::size_t lane);
+  void look();
   void drain();
+  void add_link_energy();
 
   Point point_;
   Setting setting_;
   std::unique_ptr<fabric::Network> network_;
   std::unique_ptr<Measure> measure_;
   Workload workload_;
+  emu::Cycle quantum_ = 0;
+  std::vector<HcaGate> gates_;                   // by node; none without HCAs
   std::vector<std::deque<FlitMessage>> queues_;  // [node * lanes + lane]
   std::vector<std::uint32_t> at_wire_;           // handed on and not injected, of each of these
-  std::vector<FlitMessage> created_;             // scratch
-  std::uint64_t waiting_ = 0;
+  std::vector<FlitMessage> flights_;             // by handle: what the engine carries
+  std::vector<std::uint32_t> free_flights_;
+  std::vector<FlitMessage> created_;  // scratch
+  std::uint64_t queued_ = 0;          // in queues_
+  std::uint64_t delivered_flits_ = 0;
+  std::uint64_t link_flits_ = 0;  // between routers, up to the last look
 };
 
 }  // namespace tools

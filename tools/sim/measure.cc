@@ -25,15 +25,16 @@ void Measure::offered(const FlitMessage& message) {
   }
 }
 
-void Measure::delivered(emu::TrafficClass traffic_class, std::uint16_t flits, emu::Cycle created,
-                        emu::Cycle head, emu::Cycle tail) {
+void Measure::delivered(const FlitMessage& message, emu::Cycle head, emu::Cycle tail) {
+  if (message.stream != kNoStream) frame_message(message.stream, message.frame, tail);
   Batch* batch = batch_at(tail);
   if (batch == nullptr) return;
-  ClassBatch& one = batch->classes[static_cast<std::size_t>(traffic_class)];
+  ClassBatch& one = batch->classes[static_cast<std::size_t>(message.traffic_class)];
   ++one.messages;
-  one.flits += flits;
+  one.flits += message.flits;
   one.network_cycles += static_cast<double>(tail - head);
-  one.queue_cycles += static_cast<double>(head - created);
+  one.queue_cycles += static_cast<double>(head - message.accepted);
+  one.host_cycles += static_cast<double>(message.accepted - message.created);
 }
 
 void Measure::frame_begins(std::uint32_t stream, std::uint32_t frame, std::uint32_t messages) {
@@ -44,11 +45,12 @@ void Measure::frame_begins(std::uint32_t stream, std::uint32_t frame, std::uint3
   one.missing.push_back(messages);
 }
 
-void Measure::frame_message(std::uint32_t stream, std::uint16_t frame, emu::Cycle tail) {
+void Measure::frame_message(std::uint32_t stream, std::uint32_t frame, emu::Cycle tail) {
   Stream& one = streams_[stream];
-  const auto ahead = static_cast<std::uint16_t>(frame - static_cast<std::uint16_t>(one.oldest));
-  CHECK(ahead < one.missing.size() && one.missing[ahead] > 0);
-  if (--one.missing[ahead] == 0) frame_complete(one, one.oldest + ahead, tail);
+  CHECK(frame >= one.oldest && frame - one.oldest < one.missing.size());
+  std::uint32_t& missing = one.missing[frame - one.oldest];
+  CHECK(missing > 0);
+  if (--missing == 0) frame_complete(one, frame, tail);
   while (!one.missing.empty() && one.missing.front() == 0) {
     one.missing.pop_front();
     ++one.oldest;
@@ -98,6 +100,7 @@ void Measure::write(emu::JsonWriter& json) const {
     one("flits", &ClassBatch::flits);
     one("network_cycles", &ClassBatch::network_cycles);
     one("queue_cycles", &ClassBatch::queue_cycles);
+    one("host_cycles", &ClassBatch::host_cycles);
     one("offered_flits", &ClassBatch::offered_flits);
   }
   series("frames", [](const Batch& b) { return b.frames; });

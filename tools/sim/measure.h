@@ -20,7 +20,8 @@ struct ClassBatch {
   double messages = 0;
   double flits = 0;
   double network_cycles = 0;  // head injected -> tail ejected
-  double queue_cycles = 0;    // created -> head injected
+  double queue_cycles = 0;    // accepted by the HCA -> head injected
+  double host_cycles = 0;     // created -> accepted by the HCA
   double offered_flits = 0;   // created in the batch
 };
 
@@ -43,11 +44,8 @@ class Measure : public FrameBook {
           double frame_ms);
 
   void offered(const FlitMessage& message);
-  void delivered(emu::TrafficClass traffic_class, std::uint16_t flits, emu::Cycle created,
-                 emu::Cycle head, emu::Cycle tail);
+  void delivered(const FlitMessage& message, emu::Cycle head, emu::Cycle tail);
   void frame_begins(std::uint32_t stream, std::uint32_t frame, std::uint32_t messages) override;
-  // A message of a frame arrived; `frame` modulo 65536 as messages carry it.
-  void frame_message(std::uint32_t stream, std::uint16_t frame, emu::Cycle tail);
   void energy(emu::Cycle cycle, double picojoules);
 
   const std::vector<Batch>& batches() const { return batches_; }
@@ -64,6 +62,7 @@ class Measure : public FrameBook {
     DeadlineMeter deadlines;
   };
   Batch* batch_at(emu::Cycle cycle);
+  void frame_message(std::uint32_t stream, std::uint32_t frame, emu::Cycle tail);
   void frame_complete(Stream& stream, std::uint32_t frame, emu::Cycle tail);
 
   emu::CycleTime time_;

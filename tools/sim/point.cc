@@ -123,11 +123,21 @@ emu::Result<void> read_workload(toml::table& document, WorkloadSpec& w) {
   return section.end();
 }
 
+emu::Result<void> read_design(toml::table& document, DesignSpec& design) {
+  Section section(document, "design");
+  section.name("router", design.router, fabric::kRouterNames);
+  section.name("crossbar", design.crossbar, fabric::kCrossbarNames);
+  section.whole("block_flits", design.block_flits, 1, 64);
+  section.boolean("fair_queueing", design.fair_queueing);
+  return section.end();
+}
+
 emu::Result<void> read_run(toml::table& document, RunSpec& run) {
   Section section(document, "run");
   section.whole("seed", run.seed, 0, 9e15);
   section.whole("batch_cycles", run.batch_cycles, 100, 1e10);
   section.whole("batches", run.batches, 1, 1e6);
+  section.boolean("hca", run.hca);
   std::vector<double> lanes;
   if (section.numbers("lanes", lanes, 0, 0xffff)) {
     if (lanes.size() != run.lanes.size())
@@ -150,6 +160,9 @@ emu::Result<Point> parse_point(std::string_view text, std::string_view source) {
   }
   Point point;
   if (auto read = read_workload(document, point.workload); !read) {
+    return emu::fail("{}: {}", source, read.error().message);
+  }
+  if (auto read = read_design(document, point.design); !read) {
     return emu::fail("{}: {}", source, read.error().message);
   }
   if (auto read = read_run(document, point.run); !read) {

@@ -21,6 +21,8 @@ namespace tools {
 
 struct FlitMessage {
   emu::Cycle created = 0;
+  emu::Cycle accepted = 0;   // by its HCA; without one when it was created
+  emu::Cycle launch = 0;     // from then on its lane may send it
   std::uint32_t stream = 0;  // kNoStream: of no stream
   std::uint32_t frame = 0;   // of the stream
   std::uint16_t flits = 1;
@@ -30,6 +32,7 @@ struct FlitMessage {
   emu::Vl vl_out = 0;
   emu::TrafficClass traffic_class = emu::TrafficClass::best_effort;
   emu::Vtick vtick = emu::kVtickMax;
+  std::uint16_t tag = 0;  // of the congestion control
 };
 inline constexpr std::uint32_t kNoStream = 0xffff;
 

@@ -146,3 +146,22 @@ class Rising(Claim):
         holds = all(a.below(b) for a, b in zip(values, values[1:]))
         text = ", ".join(shown(v) for v in values)
         return Check(holds, f"{self.sentence()}: {'yes' if holds else 'no'}, {text}")
+
+
+@dataclass(frozen=True)
+class Proportional(Claim):
+    """A series divided by its place is the same everywhere, within a part of it."""
+
+    places_least: ClassVar[int] = 2
+    series: str
+    part: float
+
+    def sentence(self) -> str:
+        return f"{self.measure} of {self.series} is proportional (within {self.part:.0%})"
+
+    def check(self, table: Table) -> Check:
+        slopes = [self.value(table, self.series, x).mean / x for x in self.at]
+        # A place without a value compares false.
+        holds = all(a <= b * (1 + self.part) for a in slopes for b in slopes)
+        text = ", ".join(f"{slope:.4g}" for slope in slopes)
+        return Check(holds, f"{self.sentence()}: {'yes' if holds else 'no'}, {text}")

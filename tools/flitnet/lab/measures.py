@@ -1,7 +1,8 @@
 """From the batches that `flitnet-point` prints to the papers' measures of one run.
 
-Latencies in microseconds, intervals in milliseconds, loads in flits a cycle and node, power in
-watts. A measure without a sample (no frame came) is nan.
+Latencies in microseconds: network (head injected to tail ejected), queue (in the HCA), message
+(both), total (with the wait before the HCA). Intervals in milliseconds, loads in flits a cycle and
+node, power in watts. A measure without a sample (no frame came) is nan.
 """
 
 from __future__ import annotations
@@ -53,11 +54,13 @@ def measures(output: dict[str, Any], frame_ms: float = 1000 / 30) -> dict[str, f
         messages = _sum(output, f"{name}_messages", cut)
         network = _sum(output, f"{name}_network_cycles", cut) * cycle_us
         queue = _sum(output, f"{name}_queue_cycles", cut) * cycle_us
+        host = _sum(output, f"{name}_host_cycles", cut) * cycle_us
         flits = _sum(output, f"{name}_flits", cut)
         offered = _sum(output, f"{name}_offered_flits", cut)
         found[f"{name}_network_us"] = _ratio(network, messages)
         found[f"{name}_queue_us"] = _ratio(queue, messages)
         found[f"{name}_message_us"] = _ratio(network + queue, messages)
+        found[f"{name}_total_us"] = _ratio(network + queue + host, messages)
         found[f"{name}_load"] = flits / node_cycles
         found[f"{name}_offered"] = offered / node_cycles
         found[f"{name}_accepted"] = _ratio(flits, offered)

@@ -335,4 +335,27 @@ TEST(Power, PacketsAreSpacedOut) {
   }
 }
 
+// On a mesh the budget is that of a packet to the farthest node. Packets to near ones fit in
+// several at once, but hold their energy as long: together they are no faster than the power pays
+// for.
+TEST(Power, NearPacketsPayInFull) {
+  PairOptions options;
+  options.host.power_window_packets = 1;
+  options.host.best_effort_power_share = 1;
+  options.host.hops_to[7] = 4;
+  const double packet_pj = options.host.energy.packet_pj(0, 40);
+  const double budget_pj = options.host.energy.packet_pj(4, 40);
+  const double pj_per_cycle = packet_pj / 80;
+  options.host.power_w = pj_per_cycle / static_cast<double>(options.host.cycle_time.cycle_ps);
+  Pair pair(options);
+  pair.expect_recv(1, pair.b.sge(0, 1'000'000));
+  const hca::Sge from = pair.a.sge(0, 612 * 400);
+  ASSERT_EQ(pair.post({.sges = {&from, 1}}), 0);
+  pair.run();
+  const auto& sent = pair.cluster.sent();
+  const auto took = static_cast<double>(sent[399].launch_cycle - sent[0].launch_cycle);
+  EXPECT_GE(took * pj_per_cycle, 399 * packet_pj - budget_pj);
+  EXPECT_LE(took * pj_per_cycle, 1.1 * 400 * packet_pj);
+}
+
 }  // namespace

@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
+from tools.flitnet.lab.catalog.mw import clock_against_queueing
 from tools.flitnet.lab.experiment import Experiment
 
 EXPERIMENTS = (
-    Experiment(
-        id="rn.t1",
-        title="VirtualClock against Fair Queueing",
-        paper=(
-            "Inter-frame time/SD (ms), 80:20: VirtualClock 33.12/.63 32.74/1.25 32.28/1.38; "
-            "Fair Queueing 33.14/.58 32.74/1.22 32.33/1.31 at 60, 70, 80 %: alike."
-        ),
-        missing="Fair Queueing in the engine",
-    ),
+    clock_against_queueing("rn.t1"),
     Experiment(
         id="rn.fig4",
         title="Traditional, non-preemptive and preemptive router, changing mix",

@@ -1,0 +1,165 @@
+// The schemes of best effort's congestion control, each by itself and in a host.
+#include "hca/host/congestion.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/unit/hca/host/pair.h"
+
+namespace {
+
+using hca::CongestionOptions;
+using hca::CqLayout;
+using test::Pair;
+using test::PairOptions;
+
+std::unique_ptr<hca::CongestionControl> made(std::string_view name,
+                                             const CongestionOptions& options = {}) {
+  auto control = hca::make_congestion(name, options);
+  EXPECT_NE(control, nullptr) << name;
+  return control;
+}
+
+TEST(Congestion, EverySchemeOfTheListIsMadeByItsName) {
+  for (const auto& scheme : hca::congestion_schemes()) {
+    const auto control = made(scheme.name);
+    EXPECT_TRUE(control->may_send(0)) << scheme.name << " blocks an empty network";
+    EXPECT_GE(control->groups(), 1);
+  }
+  EXPECT_EQ(hca::make_congestion("hope", {}), nullptr);
+}
+
+TEST(Congestion, CreditComesBackWithTheInjection) {
+  const auto credit = made("credit", {.credits = 3});
+  std::uint16_t tag = 0;
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_TRUE(credit->may_send(1));
+    tag = credit->handed_on(1);
+  }
+  EXPECT_FALSE(credit->may_send(1));
+  EXPECT_TRUE(credit->blocked());
+  credit->came_back(tag);
+  EXPECT_TRUE(credit->may_send(2));
+  credit->handed_on(2);
+  credit->restart();
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_TRUE(credit->may_send(0));
+    credit->handed_on(0);
+  }
+  EXPECT_FALSE(credit->may_send(0));
+}
+
+// ACP 4.3: a queue per destination, or per quadrant; each waits for itself only.
+TEST(Congestion, CompletionQueuesHaveCreditsOfTheirOwn) {
+  CongestionOptions options;
+  options.credits = 8;
+  options.quadrant_of = {0, 0, 1, 1, 2, 2, 3, 3};
+  options.layout = CqLayout::quad;
+  const auto quad = made("credit", options);
+  EXPECT_EQ(quad->groups(), 4);
+  for (int i = 0; i < 2; ++i) quad->handed_on(2);
+  EXPECT_FALSE(quad->may_send(3)) << "of the same quadrant";
+  EXPECT_TRUE(quad->may_send(4));
+  EXPECT_FALSE(quad->blocked());
+  options.layout = CqLayout::separate;
+  const auto separate = made("credit", options);
+  EXPECT_EQ(separate->groups(), 8);
+  const std::uint16_t tag = separate->handed_on(2);
+  EXPECT_LT(tag, hca::kCongestionTags);
+  EXPECT_FALSE(separate->may_send(2));
+  EXPECT_TRUE(separate->may_send(3));
+}
+
+// Baydal: every useful port has a free lane, or one of them has all.
+TEST(Congestion, AtLeastOne) {
+  CongestionOptions options;
+  options.useful_ports = {0b001, 0b110};  // node 0 by port 0; node 1 by ports 1 and 2
+  const auto alo = made("alo", options);
+  const auto look = [&](std::array<std::uint16_t, 3> free) {
+    alo->fabric_state({.free_lanes = free, .lanes = 0x000f}, 0);
+  };
+  look({0x0001, 0x0002, 0x0004});
+  EXPECT_TRUE(alo->may_send(0));
+  EXPECT_TRUE(alo->may_send(1));
+  look({0x0000, 0x0002, 0x0000});
+  EXPECT_FALSE(alo->may_send(0));
+  EXPECT_FALSE(alo->may_send(1)) << "port 2 has no free lane, port 1 not all";
+  look({0x00f0, 0x000f, 0x0000});
+  EXPECT_FALSE(alo->may_send(0)) << "lanes of another class are none";
+  EXPECT_TRUE(alo->may_send(1)) << "all lanes of port 1 are free";
+  look({0x0003, 0x0000, 0x0000});
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_TRUE(alo->may_send(0));
+    alo->handed_on(0);
+  }
+  EXPECT_FALSE(alo->may_send(0)) << "two lanes were free, two messages took them";
+}
+
+// Thottethodi: blocked above the threshold; it falls with throughput and rises while it does not.
+TEST(Congestion, SelfTunedThresholdFollowsThroughput) {
+  const auto tuned = made("self_tuned");
+  std::uint64_t delivered = 0;
+  emu::Cycle now = 0;
+  const auto live = [&](std::uint32_t full, std::uint64_t rate, int periods) {
+    for (int i = 0; i < 3 * periods; ++i) {
+      now += 32;
+      delivered += 32 * rate;
+      tuned->fabric_state({.full_buffers = full, .buffers = 1000, .delivered_flits = delivered},
+                          now);
+      (void)tuned->may_send(0);
+    }
+  };
+  live(0, 10, 2);
+  EXPECT_TRUE(tuned->may_send(0));
+  live(50, 10, 1);  // 5 % full: above the first threshold of 1 %
+  EXPECT_FALSE(tuned->may_send(0));
+  live(50, 10, 6);  // throughput holds: the threshold climbs a per cent a period
+  EXPECT_TRUE(tuned->may_send(0));
+  live(50, 6, 1);  // it fell by 40 %: down by 4 %
+  EXPECT_FALSE(tuned->may_send(0));
+}
+
+TEST(Congestion, HostHasItsCreditsPerDestination) {
+  PairOptions options;
+  options.host.best_effort_credits = 40;
+  options.host.completion_queues = CqLayout::separate;
+  options.host.controls.power_control = false;
+  Pair pair(options);
+  const auto nodes = pair.cluster.host(0).options().nodes;
+  pair.expect_recv(1, pair.b.sge(0, 100000));
+  const hca::Sge from = pair.a.sge(0, 612 * 50);
+  ASSERT_EQ(pair.post({.sges = {&from, 1}}), 0);
+  pair.cluster.host(0).advance(pair.cluster.now());
+  EXPECT_EQ(pair.cluster.sent().size(), 40U / nodes);
+  // Nothing to do until a packet has been injected.
+  EXPECT_GT(pair.cluster.host(0).next_event(), pair.cluster.now());
+  EXPECT_GT(pair.cluster.host(0).counters().credit_waits, 0U);
+  EXPECT_EQ(pair.run().first.size(), 1U);
+}
+
+TEST(Congestion, SchemesChangeWhilePacketsAreOnTheirWay) {
+  PairOptions options;
+  options.host.best_effort_credits = 5;
+  options.host.controls.power_control = false;
+  Pair pair(options);
+  hca::Host& host = pair.cluster.host(0);
+  pair.expect_recv(1, pair.b.sge(0, 100000));
+  const hca::Sge from = pair.a.sge(0, 612 * 50);
+  ASSERT_EQ(pair.post({.sges = {&from, 1}}), 0);
+  host.advance(pair.cluster.now());
+  EXPECT_EQ(pair.cluster.sent().size(), 5U);
+  EXPECT_FALSE(host.set_congestion("hope", CqLayout::global));
+  ASSERT_TRUE(host.set_congestion("none", CqLayout::global));
+  host.advance(pair.cluster.now());
+  EXPECT_EQ(pair.cluster.sent().size(), 50U);
+  ASSERT_TRUE(host.set_congestion("credit", CqLayout::global));
+  EXPECT_EQ(pair.run().first.size(), 1U);
+  // What came back was tagged by schemes of the past: the credits are five again, not more.
+  pair.cluster.sent().clear();
+  pair.expect_recv(2, pair.b.sge(0, 100000));
+  ASSERT_EQ(pair.post({.sges = {&from, 1}}), 0);
+  host.advance(pair.cluster.now());
+  EXPECT_EQ(pair.cluster.sent().size(), 5U);
+  EXPECT_EQ(pair.run().first.size(), 1U);
+}
+
+}  // namespace

@@ -1,0 +1,108 @@
+// Points with HCAs in front: what the controls hold back, and where.
+#include <gtest/gtest.h>
+
+#include "tools/sim/flit_run.h"
+
+namespace tools {
+namespace {
+
+// A 2 x 2 mesh of best effort; `controls` and `load` vary.
+std::unique_ptr<FlitRun> played(double load, const std::string& controls, bool power = false) {
+  const std::string text = fmt::format(R"([network]
+topology = "mesh:2x2"
+nodes_per_router = 2
+[qos]
+scheduler = "rr"
+[controls]
+admission = false
+{0}
+power_control = {2}
+[workload]
+streams = "none"
+message_flits = 40
+load = {1:.2f}
+[run]
+hca = true
+batch_cycles = 20000
+batches = 4
+lanes = [0x8000, 0, 0x7fff]
+)",
+                                       controls, load, power);
+  auto point = parse_point(text, "a test");
+  EXPECT_TRUE(point) << (point ? "" : point.error().message);
+  auto run = FlitRun::make(*point);
+  EXPECT_TRUE(run) << (run ? "" : run.error().message);
+  (*run)->play();
+  EXPECT_EQ((*run)->network().audit(), "");
+  return std::move(*run);
+}
+
+double sum(const FlitRun& run, double ClassBatch::*member) {
+  double total = 0;
+  for (const Batch& batch : run.measure().batches()) {
+    total += batch.classes[static_cast<std::size_t>(emu::TrafficClass::best_effort)].*member;
+  }
+  return total;
+}
+double mean(const FlitRun& run, double ClassBatch::*member) {
+  return sum(run, member) / sum(run, &ClassBatch::messages);
+}
+
+TEST(HcaGate, LightLoadPassesEverySchemeAlike) {
+  for (const char* scheme : {"none", "credit", "alo", "self_tuned"}) {
+    const auto run = played(0.1, fmt::format("congestion = \"{}\"", scheme));
+    EXPECT_NEAR(sum(*run, &ClassBatch::flits) / sum(*run, &ClassBatch::offered_flits), 1, 0.02);
+    EXPECT_LT(mean(*run, &ClassBatch::queue_cycles), 60) << scheme;
+    EXPECT_LT(mean(*run, &ClassBatch::host_cycles), 5) << scheme;
+  }
+}
+
+TEST(HcaGate, CreditHoldsBackAtTheConsumer) {
+  const auto free = played(1.0, "congestion = \"none\"");
+  const auto held = played(1.0, "congestion = \"credit\"\nbest_effort_credits = 20");
+  EXPECT_GT(mean(*free, &ClassBatch::queue_cycles), 2000);
+  // 20 messages of 40 flits on a link of one flit a cycle, shared with nobody.
+  EXPECT_LT(mean(*held, &ClassBatch::queue_cycles), 20 * 40 * 2);
+  EXPECT_GT(mean(*held, &ClassBatch::host_cycles), 1000);
+  EXPECT_EQ(mean(*free, &ClassBatch::host_cycles), 0);
+  // What is held back is not lost: the network is as busy.
+  EXPECT_GT(sum(*held, &ClassBatch::flits), 0.95 * sum(*free, &ClassBatch::flits));
+}
+
+TEST(HcaGate, ConsumersOfSeparateQueuesDoNotWaitForOneAnother) {
+  const char* credits = "congestion = \"credit\"\nbest_effort_credits = 16\n";
+  const auto global = played(1.0, std::string(credits) + "completion_queues = \"global\"");
+  const auto separate = played(1.0, std::string(credits) + "completion_queues = \"separate\"");
+  EXPECT_NE(global->json(), separate->json());
+  EXPECT_GT(sum(*separate, &ClassBatch::flits), 0.8 * sum(*global, &ClassBatch::flits));
+}
+
+TEST(HcaGate, TheBufferOfTheHcaThrottlesConsumers) {
+  const auto run = played(1.2, "congestion = \"none\"\nhca_buffer_packets = 16");
+  EXPECT_LT(mean(*run, &ClassBatch::queue_cycles), 16 * 40 * 2);
+  EXPECT_GT(mean(*run, &ClassBatch::host_cycles), 1000);
+}
+
+// ACP section 5: the mean power stays below the cap, and best effort waits in the HCA for it.
+TEST(HcaGate, PowerControlKeepsToItsCap) {
+  const std::string cap = "congestion = \"none\"\npower_cap_load = 0.3";
+  const auto watts = [](const FlitRun& run) {
+    double picojoules = 0;
+    for (const Batch& batch : run.measure().batches()) picojoules += batch.energy_pj;
+    return picojoules * 1e-12 / (80'000 * 320e-9);
+  };
+  const auto free = played(0.6, cap);
+  const auto held = played(0.6, cap, true);
+  emu::Config config;
+  config.network.topology.kind = emu::Topology::mesh;
+  config.network.topology.sizes = {2, 2};
+  config.network.nodes_per_router = 2;
+  config.controls.power_cap_load = 0.3;
+  EXPECT_GT(watts(*free), 1.5 * config.power_cap_w());
+  EXPECT_LT(watts(*held), config.power_cap_w());
+  EXPECT_GT(watts(*held), 0.7 * config.power_cap_w());
+  EXPECT_GT(mean(*held, &ClassBatch::queue_cycles), 1000);
+}
+
+}  // namespace
+}  // namespace tools

@@ -1,0 +1,147 @@
+#include "tools/sim/hca_gate.h"
+
+#include <algorithm>
+
+#include "emu/base/check.h"
+#include "hca/daemon/options.h"
+
+namespace tools {
+
+namespace {
+
+constexpr emu::Cycle kPowerHorizon = 8192;  // longer than any packet holds its energy
+
+// The most that one packet needs: full and to the farthest node.
+double budget_pj(const hca::HostOptions& options) {
+  const std::uint32_t farthest =
+      *std::max_element(options.hops_to.begin(), options.hops_to.begin() + options.nodes);
+  return options.energy.packet_pj(farthest, options.packet_flits) * options.power_window_packets;
+}
+
+}  // namespace
+
+HcaGate::HcaGate(const emu::Config& config, emu::NodeId node, const fabric::Network& network,
+                 const std::array<emu::LaneMask, emu::kClassCount>& lanes)
+    : node_(node),
+      place_{network.router_of(node), network.port_of(node)},
+      lanes_(lanes[static_cast<std::size_t>(emu::TrafficClass::best_effort)]),
+      energy_(config.energy) {
+  const hca::HostOptions options = hca::host_options(config, node);
+  hca::CongestionOptions wanted;
+  wanted.credits = options.best_effort_credits;
+  wanted.layout = options.completion_queues;
+  const auto nodes = static_cast<std::size_t>(network.nodes());
+  wanted.quadrant_of.assign(options.quadrant_of.begin(), options.quadrant_of.begin() + nodes);
+  for (std::size_t dest = 0; dest < nodes; ++dest) {
+    const emu::PortId port = network.route(place_.router, static_cast<emu::NodeId>(dest));
+    wanted.useful_ports.push_back(static_cast<std::uint16_t>(1U << port));
+  }
+  const bool on = config.controls.congestion_control;
+  const std::string_view scheme = on ? options.congestion : "none";
+  control_ = hca::make_congestion(scheme, wanted);
+  CHECK(control_ != nullptr);
+  at_consumer_ = scheme == "credit";
+  outer_.resize(control_->groups());
+  inner_.resize(control_->groups());
+  buffer_ = options.hca_buffer_packets;
+  hops_to_.assign(options.hops_to.begin(), options.hops_to.begin() + nodes);
+  if (config.controls.power_control && options.power_w > 0) {
+    const double power_pj = options.power_w * static_cast<double>(options.cycle_time.cycle_ps);
+    power_cycles_ = static_cast<emu::Cycle>(budget_pj(options) / power_pj) + 1;
+    calendar_ = std::make_unique<hca::EnergyCalendar>(budget_pj(options), kPowerHorizon);
+  }
+}
+
+void HcaGate::offer(const FlitMessage& message) {
+  outer_[message.traffic_class == emu::TrafficClass::best_effort ? control_->group(message.dest)
+                                                                 : 0]
+      .push_back(message);
+}
+
+std::uint64_t HcaGate::waiting() const {
+  std::uint64_t count = 0;
+  for (const auto& queue : outer_) count += queue.size();
+  for (const auto& queue : inner_) count += queue.size();
+  return count;
+}
+
+// Consumers to HCA: as long as it has room, and with credit at the consumer as long as there is
+// one.
+void HcaGate::take_in(emu::Cycle now) {
+  for (std::size_t group = 0; group < outer_.size(); ++group) {
+    auto& queue = outer_[group];
+    while (!queue.empty() && held_ < buffer_) {
+      FlitMessage& message = queue.front();
+      if (at_consumer_) {
+        if (!control_->may_send(message.dest)) break;
+        message.tag = control_->handed_on(message.dest);
+      }
+      message.accepted = std::max(message.created, now);
+      inner_[group].push_back(message);
+      queue.pop_front();
+      ++held_;
+    }
+  }
+}
+
+bool HcaGate::power_allows(const FlitMessage& message, emu::Cycle now) {
+  if (calendar_ == nullptr) return true;
+  const double energy_pj = energy_.packet_pj(hops_to_[message.dest], message.flits);
+  const emu::Cycle at = std::max(now, message.created);
+  if (calendar_->earliest(at, energy_pj, power_cycles_, at) == emu::kNever) return false;
+  calendar_->hold(at, energy_pj, power_cycles_);
+  return true;
+}
+
+// HCA to its lanes.
+void HcaGate::hand_on(emu::Cycle now, std::deque<FlitMessage>& queue, const Out& out) {
+  while (!queue.empty()) {
+    FlitMessage& message = queue.front();
+    if (!at_consumer_ && !control_->may_send(message.dest)) return;
+    if (!power_allows(message, now)) return;
+    if (!at_consumer_) message.tag = control_->handed_on(message.dest);
+    message.launch = std::max(now, message.created);
+    out(message);
+    queue.pop_front();
+  }
+}
+
+void HcaGate::release(emu::Cycle now, const Out& out) {
+  if (calendar_ != nullptr) calendar_->advance(now);
+  take_in(now);
+  for (std::size_t i = 0; i < inner_.size(); ++i) {
+    hand_on(now, inner_[(turn_ + i) % inner_.size()], out);
+  }
+  turn_ = (turn_ + 1) % inner_.size();
+}
+
+void HcaGate::injected(const FlitMessage& message) {
+  --held_;
+  control_->came_back(message.tag);
+}
+
+void HcaGate::look(const fabric::Network& network, std::uint32_t full_buffers,
+                   std::uint32_t buffers, std::uint64_t delivered_flits) {
+  const emu::RouterId router = place_.router;
+  free_lanes_.assign(static_cast<std::size_t>(network.ports(router)), 0);
+  for (std::size_t p = 0; p < free_lanes_.size(); ++p) {
+    const auto port = static_cast<emu::PortId>(p);
+    const auto own = network.occupancy(router, port);
+    const auto next = network.peer(router, port);
+    fabric::Network::Occupancy behind;
+    if (next.router != emu::kNoRouter) behind = network.occupancy(next.router, next.port);
+    for (unsigned v = 0; v < emu::kVlCount; ++v) {
+      if (own.output[v] == 0 && behind.input[v] == 0) {
+        free_lanes_[p] = static_cast<std::uint16_t>(free_lanes_[p] | 1U << v);
+      }
+    }
+  }
+  control_->fabric_state({.free_lanes = free_lanes_,
+                          .lanes = lanes_,
+                          .full_buffers = full_buffers,
+                          .buffers = buffers,
+                          .delivered_flits = delivered_flits},
+                         network.now());
+}
+
+}  // namespace tools

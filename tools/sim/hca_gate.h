@@ -1,0 +1,64 @@
+// The HCA in front of a wire half, as far as the papers' controls need it: consumers hand messages
+// to the HCA, the HCA hands them to its lanes. Best effort is held back by a scheme of
+// hca/host/congestion.h (the code that a live HCA runs): credit at the consumer, before the HCA;
+// the others inside it, as their papers have it; and by peak power inside it. Other classes pass.
+// In: messages as they are created, injections. Out: messages for the lanes, with the cycle at
+// which the HCA took them.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "emu/config/config.h"
+#include "fabric/router/network.h"
+#include "hca/host/congestion.h"
+#include "hca/host/power.h"
+#include "tools/sim/workload.h"
+
+namespace tools {
+
+class HcaGate {
+ public:
+  using Out = std::function<void(const FlitMessage&)>;
+  HcaGate(const emu::Config& config, emu::NodeId node, const fabric::Network& network,
+          const std::array<emu::LaneMask, emu::kClassCount>& lanes);
+
+  void offer(const FlitMessage& message);
+  // Hands on what may go; messages created up to `horizon` are there. `now` is the cycle at which
+  // the network stands.
+  void release(emu::Cycle now, const Out& out);
+  // A message that was handed on left the HCA.
+  void injected(const FlitMessage& message);
+  // Looks at the network, if the scheme wants to know of it.
+  void look(const fabric::Network& network, std::uint32_t full_buffers, std::uint32_t buffers,
+            std::uint64_t delivered_flits);
+  bool looks() const { return control_->needs_state(); }
+  // Best-effort messages before the HCA and in it.
+  std::uint64_t waiting() const;
+
+ private:
+  void take_in(emu::Cycle now);
+  void hand_on(emu::Cycle now, std::deque<FlitMessage>& queue, const Out& out);
+  bool power_allows(const FlitMessage& message, emu::Cycle now);
+
+  emu::NodeId node_;
+  fabric::Network::Peer place_;
+  emu::LaneMask lanes_;
+  std::unique_ptr<hca::CongestionControl> control_;
+  bool at_consumer_;                            // where the scheme holds back
+  std::vector<std::deque<FlitMessage>> outer_;  // by group: with the consumers
+  std::vector<std::deque<FlitMessage>> inner_;  // in the HCA, not yet in a lane
+  std::size_t turn_ = 0;                        // group that is served first
+  std::uint32_t held_ = 0;                      // messages in the HCA, lanes included
+  std::uint32_t buffer_;                        // M
+  // Peak power (ACP section 5); no calendar: no cap.
+  std::unique_ptr<hca::EnergyCalendar> calendar_;
+  emu::Cycle power_cycles_ = 1;  // in which the HCA's power pays its budget
+  emu::EnergyTable energy_;
+  std::vector<std::uint8_t> hops_to_;
+  std::vector<std::uint16_t> free_lanes_;
+};
+
+}  // namespace tools
