@@ -15,6 +15,7 @@
 #include "hca/attach/shm.h"
 #include "hca/attach/udp.h"
 #include "hca/daemon/options.h"
+#include "hca/daemon/set.h"
 
 namespace hca {
 
@@ -41,6 +42,7 @@ emu::Result<std::unique_ptr<Node>> Node::make(const std::string& run_dir, const 
 }
 
 emu::Result<void> Node::open(const std::string& run_dir) {
+  if (auto live = check_live(options_.congestion); !live) return live;
   const std::string dir = run_dir + "/nodes/" + config_.nodes[options_.node].name;
   auto node_page = emu::Region::create("flitnet-node", sizeof(NodePage));
   if (!node_page) return std::unexpected(node_page.error());
@@ -113,7 +115,18 @@ std::string Node::answer(const std::string& request) {
     j.open().field("ok", true).close();
     return j.text();
   }
-  j.open().field("ok", false).field("error", fmt::format("unknown cmd '{}': status or stop", cmd));
+  if (cmd == "set") {
+    for (const auto& [key, value] : *fields) {
+      if (key == "cmd") continue;
+      if (auto done = set_control(*host_, key, value); !done) {
+        return j.open().field("ok", false).field("error", done.error().message).close().text();
+      }
+      emu::log_info(fmt::format("{}: {}", key, value));
+    }
+    return j.open().field("ok", true).close().text();
+  }
+  j.open().field("ok", false);
+  j.field("error", fmt::format("unknown cmd '{}': status, set or stop", cmd));
   return j.close().text();
 }
 
@@ -131,6 +144,9 @@ std::string Node::status() const {
   j.field("emulated_ns", options_.cycle_time.ns(now_));
   j.field("clients", static_cast<std::uint64_t>(control_->client_count()));
   j.field("reserved_bps", counters.reserved_bps);
+  j.field("congestion", host_->congestion());
+  j.field("completion_queues",
+          kCqLayoutNames[static_cast<std::size_t>(host_->options().completion_queues)]);
   j.field("retransmits", counters.packets_retransmitted);
   return j.close().text();
 }

@@ -37,6 +37,9 @@ emu::Result<Publisher> Publisher::open(const std::string& run_dir, const emu::Co
   publisher.credit_limit_ = config.controls.best_effort_credits;
   p.gauge(Metric::credit_limit, {name, device, "best_effort"}).set(publisher.credit_limit_);
   const std::string_view kind = emu::name_of(config.attach.kind);
+  for (const CongestionScheme& scheme : congestion_schemes()) {
+    publisher.schemes_.push_back(p.gauge(Metric::congestion_scheme, {name, device, scheme.name}));
+  }
   publisher.attach_up_ = p.gauge(Metric::attach_up, {name, "hca", kind});
   publisher.sessions_ = p.counter(Metric::attach_sessions, {name, "hca", kind});
   publisher.link_downed_ = p.counter(Metric::port_link_downed, {name, device, kPort});
@@ -167,6 +170,9 @@ void Publisher::publish(const Host& host, std::size_t clients, const Session& se
     frames_->refused.set(session.frames.frames_refused);
   }
   reserved_.set(static_cast<double>(counters.reserved_bps));
+  for (std::size_t i = 0; i < schemes_.size(); ++i) {
+    schemes_[i].set(congestion_schemes()[i].name == host.congestion() ? 1 : 0);
+  }
   const std::uint64_t used =
       std::min<std::uint64_t>(counters.best_effort_outstanding, credit_limit_);
   credits_.set(static_cast<double>(credit_limit_ - used));

@@ -56,6 +56,11 @@ bool Host::set_congestion(std::string_view scheme, CqLayout layout) {
   return true;
 }
 
+std::string_view Host::congestion() const {
+  const HostOptions& options = state_->options_;
+  return options.controls.congestion_control ? options.congestion : "none";
+}
+
 void Host::fabric_state(const FabricState& state, emu::Cycle now) {
   tick(*state_, now);
   state_->congestion_->fabric_state(state, state_->now_);

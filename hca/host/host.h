@@ -133,6 +133,8 @@ class Host {
   // Another scheme of best effort's congestion control from now on; false: there is none of that
   // name. What is on its way counts for nothing.
   bool set_congestion(std::string_view scheme, CqLayout layout);
+  // The scheme in force: "none" where congestion control is off.
+  std::string_view congestion() const;
   // For schemes that ask for it (CongestionControl::needs_state).
   void fabric_state(const FabricState& state, emu::Cycle now);
 

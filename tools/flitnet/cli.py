@@ -149,6 +149,20 @@ def status(as_json: bool = typer.Option(False, "--json", help="Print JSON.")) ->
     raise typer.Exit(operate.status(paths.default_run_dir(), as_json))
 
 
+@app.command("set")
+def set_(
+    key: str = typer.Argument(
+        ..., metavar="KEY",
+        help="congestion, completion_queues, congestion_control, power_control or admission.",
+    ),
+    value: str = typer.Argument(..., metavar="VALUE"),
+) -> None:  # fmt: skip
+    """Change a control of the running cluster: set congestion none."""
+    from tools.flitnet import operate
+
+    operate.set_control(paths.default_run_dir(), key, value)
+
+
 @app.command()
 def top() -> None:
     """`status`, live, until Ctrl-C."""

@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 from rich.console import Console
 from rich.live import Live
 
-from tools.flitnet import config, pages, programs, screen
+from tools.flitnet import config, ctl, pages, programs, screen
 from tools.flitnet.cluster import Cluster
 from tools.flitnet.errors import EXIT_ERROR, EXIT_OK, EXIT_USAGE, FlitnetError, UsageError
 from tools.flitnet.report import Report, report
@@ -77,6 +77,20 @@ def status(run: Path, as_json: bool) -> int:
         for role in dead:
             print(f"{role} is dead; see {run}/log, then: flitnet down")
     return EXIT_ERROR if dead else EXIT_OK
+
+
+def set_control(run: Path, key: str, value: str) -> None:
+    """Changes a control of the running cluster; every daemon that has it must agree."""
+    cluster = Cluster.open(run)
+    if key == "admission":
+        _agreed(ctl.ask(run / "fabricd.ctl", {"cmd": "set", key: value}))
+    for name in cluster.nodes:
+        _agreed(ctl.ask(cluster.node_dir(name) / "hcad.ctl", {"cmd": "set", key: value}))
+
+
+def _agreed(reply: dict[str, Any]) -> None:
+    if not reply.get("ok"):
+        raise UsageError(f"set: {reply.get('error', 'no answer')}")
 
 
 def is_daemon(role: str) -> bool:

@@ -1,0 +1,53 @@
+#include "hca/daemon/set.h"
+
+#include <algorithm>
+
+#include "hca/host/congestion.h"
+
+namespace hca {
+
+emu::Result<void> check_live(std::string_view congestion) {
+  const auto scheme = make_congestion(congestion, {});
+  if (scheme == nullptr) return emu::fail("congestion: there is no scheme '{}'", congestion);
+  if (scheme->needs_state()) {
+    return emu::fail(
+        "congestion: {} looks into routers, which works in virtual time only (flitnet lab); use "
+        "credit or none",
+        congestion);
+  }
+  return {};
+}
+
+emu::Result<void> set_control(Host& host, std::string_view key, std::string_view value) {
+  const HostOptions& options = host.options();
+  if (key == "congestion") {
+    if (auto live = check_live(value); !live) return live;
+    host.set_congestion(value, options.completion_queues);
+    return {};
+  }
+  if (key == "completion_queues") {
+    const auto found = std::ranges::find(kCqLayoutNames, value);
+    if (found == kCqLayoutNames.end()) {
+      return emu::fail("completion_queues: global, separate or quad, not '{}'", value);
+    }
+    host.set_congestion(options.congestion, static_cast<CqLayout>(found - kCqLayoutNames.begin()));
+    return {};
+  }
+  HostControls controls = options.controls;
+  bool* field = key == "congestion_control" ? &controls.congestion_control
+                : key == "power_control"    ? &controls.power_control
+                : key == "admission"        ? &controls.admission
+                                            : nullptr;
+  if (field == nullptr) {
+    return emu::fail(
+        "'{}' cannot be set: congestion, completion_queues, congestion_control, power_control or "
+        "admission",
+        key);
+  }
+  if (value != "true" && value != "false") return emu::fail("{}: true or false", key);
+  *field = value == "true";
+  host.set_controls(controls);
+  return {};
+}
+
+}  // namespace hca
