@@ -68,9 +68,10 @@ def output(**changes: list[float]) -> dict:
     found: dict = {f"{c}_{f}": [0, 0, 0, 0] for c in ("control", "real_time", "best_effort")
                    for f in fields}  # fmt: skip
     for name in ("frames", "missed", "late_ms", "intervals", "deviation_ms", "deviation_sq",
-                 "energy_pj"):  # fmt: skip
+                 "energy_pj", "window_pj"):  # fmt: skip
         found[name] = [0, 0, 0, 0]
-    return found | {"nodes": 2, "cycle_ps": 100_000, "batch_cycles": 1000} | changes
+    found |= {"asked": 0, "granted": 0, "nodes": 2, "cycle_ps": 100_000, "batch_cycles": 1000}
+    return found | changes
 
 
 def test_measures_of_known_batches() -> None:

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "emu/base/check.h"
+#include "emu/energy/meter.h"
 #include "fabric/daemon/spec.h"
 
 namespace tools {
@@ -11,7 +12,7 @@ namespace {
 
 // Cycles between two looks at sources and events. Without HCAs nothing looks back, and results do
 // not depend on it. With them it is how late a credit comes: the time of a CQE's DMA.
-constexpr emu::Cycle kQuantum = 512;
+constexpr emu::Cycle kQuantum = emu::kPowerWindowCycles;
 constexpr emu::Cycle kHcaQuantum = 16;
 // Messages of a lane that the wire half holds; the rest waits here, so that a class in overload
 // does not use up the engine's table.
@@ -59,10 +60,6 @@ fabric::NetworkSpec FlitRun::network_spec() const {
     spec.lanes_of_class = point_.run.lanes;
     spec.lane_vtick = fabric::default_lane_vticks(spec.lanes_of_class);
   }
-  spec.router = point_.design.router;
-  spec.crossbar = point_.design.crossbar;
-  spec.block_flits = static_cast<int>(point_.design.block_flits);
-  if (point_.design.fair_queueing) spec.scheduler = emu::SchedulerKind::fgfq;
   spec.packets_per_node = kPacketsPerNode;
   return spec;
 }
@@ -70,7 +67,8 @@ fabric::NetworkSpec FlitRun::network_spec() const {
 emu::Result<void> FlitRun::build() {
   const emu::Config& config = point_.cluster;
   const fabric::NetworkSpec spec = network_spec();
-  auto network = fabric::Network::make(spec);
+  if (point_.run.hca) bookings_ = std::make_unique<Bookings>(point_.cluster);
+  auto network = fabric::Network::make(spec, bookings_.get());
   if (!network) return std::unexpected(network.error());
   network_ = std::move(*network);
   fabric::tell_links(point_.cluster, *network_);
@@ -95,7 +93,26 @@ emu::Result<void> FlitRun::build() {
   for (std::size_t n = 0; point_.run.hca && n < nodes; ++n) {
     gates_.emplace_back(point_.cluster, static_cast<emu::NodeId>(n), *network_, setting_.lanes);
   }
+  if (bookings_ != nullptr) admit();
   return {};
+}
+
+// Streams ask one after another, before traffic begins; those that are refused stay away.
+void FlitRun::admit() {
+  bookings_->attach(*network_);
+  if (point_.cluster.controls.admission) {
+    for (std::uint32_t i = 0; i < workload_.streams; ++i) {
+      if (bookings_->ask(*network_, workload_.demands[i])) continue;
+      workload_.sources[workload_.source_of_stream[i]] = nullptr;
+    }
+    std::erase(workload_.sources, nullptr);
+  }
+  // The workload begins with one of the engine's power windows.
+  const auto window = emu::kPowerWindowCycles;
+  network_->run_until((network_->now() + window - 1) / window * window);
+  network_->clear_events();
+  base_ = network_->now();
+  link_flits_ = flits_between_routers(*network_);
 }
 
 std::uint64_t FlitRun::waiting() const {
@@ -120,7 +137,7 @@ void FlitRun::push(std::size_t node, std::size_t lane) {
     }
     hca::SendPacket packet;
     packet.handle = free_flights_.back();
-    packet.launch = message.launch;
+    packet.launch = base_ + message.launch;
     packet.flits = message.flits;
     packet.dest = message.dest;
     packet.vl_in = message.vl_in;
@@ -145,7 +162,7 @@ void FlitRun::drain() {
     }
   }
   for (const hca::DeliveredEvent& event : network_->delivered()) {
-    measure_->delivered(flights_[event.handle], event.head_cycle, event.tail_cycle);
+    measure_->delivered(flights_[event.handle], event.head_cycle - base_, event.tail_cycle - base_);
     delivered_flits_ += event.flits;
     free_flights_.push_back(event.handle);
   }
@@ -155,16 +172,20 @@ void FlitRun::drain() {
                              window.sent * energy.buffer_read_pj +
                              window.crossed * (energy.buffer_read_pj + energy.buffer_write_pj +
                                                energy.crossbar_pj + energy.arbitration_pj);
-    measure_->energy(window.begin, router_pj);
+    window_pj_ += router_pj;
   }
   network_->clear_events();
 }
 
-void FlitRun::add_link_energy() {
+// Energy of a window: routers as they said, links by what passed between routers.
+void FlitRun::end_window() {
   const std::uint64_t flits = flits_between_routers(*network_);
-  measure_->energy(network_->now() - 1,
-                   static_cast<double>(flits - link_flits_) * point_.cluster.energy.link_flit_pj());
+  const double link_pj =
+      static_cast<double>(flits - link_flits_) * point_.cluster.energy.link_flit_pj();
+  measure_->energy(now() - 1, window_pj_ + link_pj);
+  measure_->window(now(), window_pj_ + link_pj);
   link_flits_ = flits;
+  window_pj_ = 0;
 }
 
 // What schemes may know of the network is looked up once for all HCAs.
@@ -185,9 +206,9 @@ void FlitRun::look() {
 }
 
 void FlitRun::play() {
-  emu::Cycle batch_end = point_.run.batch_cycles;
-  while (network_->now() < setting_.end) {
-    const emu::Cycle horizon = std::min(network_->now() + quantum_, batch_end);
+  emu::Cycle window_end = emu::kPowerWindowCycles;
+  while (now() < setting_.end) {
+    const emu::Cycle horizon = std::min({now() + quantum_, window_end, setting_.end});
     created_.clear();
     for (auto& source : workload_.sources) source->feed(horizon, created_);
     // By creation, then by source: the order of submission is the order in the lanes.
@@ -205,17 +226,18 @@ void FlitRun::play() {
     }
     look();
     for (HcaGate& gate : gates_) {
-      gate.release(network_->now(), [this](const FlitMessage& message) { to_lane(message); });
+      gate.release(now(), [this](const FlitMessage& message) { to_lane(message); });
     }
     for (std::size_t node = 0; queued_ > 0 && node < static_cast<std::size_t>(setting_.nodes);
          ++node) {
       for (std::size_t lane = 0; lane < emu::kVlCount; ++lane) push(node, lane);
     }
-    network_->run_until(horizon);
+    network_->run_until(base_ + horizon);
     drain();
-    if (network_->now() < batch_end) continue;
-    add_link_energy();
-    batch_end += point_.run.batch_cycles;
+    if (now() == window_end) {
+      end_window();
+      window_end += emu::kPowerWindowCycles;
+    }
   }
 }
 
@@ -227,6 +249,9 @@ std::string FlitRun::json() const {
   json.field("batch_cycles", point_.run.batch_cycles);
   json.field("streams", workload_.streams);
   json.field("stream_load", workload_.stream_load);
+  json.field("asked", bookings_ == nullptr ? std::uint64_t{0} : bookings_->asked());
+  json.field("granted", bookings_ == nullptr ? std::uint64_t{0} : bookings_->granted());
+  json.field("set_up_cycles", bookings_ == nullptr ? std::uint64_t{0} : bookings_->set_up_cycles());
   json.field("waiting", waiting());
   json.field("frames_under_way", measure_->frames_under_way());
   json.field("digest", fmt::format("{:016x}", network_->digest()));

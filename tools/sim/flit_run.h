@@ -9,6 +9,7 @@
 
 #include "emu/base/result.h"
 #include "fabric/router/network.h"
+#include "tools/sim/bookings.h"
 #include "tools/sim/hca_gate.h"
 #include "tools/sim/measure.h"
 #include "tools/sim/point.h"
@@ -36,13 +37,18 @@ class FlitRun {
   void push(std::size_t node, std::size_t lane);
   void look();
   void drain();
-  void add_link_energy();
+  void end_window();
+  void admit();
+  // Cycles since the workload began.
+  emu::Cycle now() const { return network_->now() - base_; }
 
   Point point_;
   Setting setting_;
   std::unique_ptr<fabric::Network> network_;
   std::unique_ptr<Measure> measure_;
   Workload workload_;
+  std::unique_ptr<Bookings> bookings_;  // where streams are admitted
+  emu::Cycle base_ = 0;                 // of the network, when the workload began
   emu::Cycle quantum_ = 0;
   std::vector<HcaGate> gates_;                   // by node; none without HCAs
   std::vector<std::deque<FlitMessage>> queues_;  // [node * lanes + lane]
@@ -52,7 +58,8 @@ class FlitRun {
   std::vector<FlitMessage> created_;  // scratch
   std::uint64_t queued_ = 0;          // in queues_
   std::uint64_t delivered_flits_ = 0;
-  std::uint64_t link_flits_ = 0;  // between routers, up to the last look
+  std::uint64_t link_flits_ = 0;  // between routers, up to the last power window
+  double window_pj_ = 0;          // of routers, in the running power window
 };
 
 }  // namespace tools

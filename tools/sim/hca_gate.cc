@@ -45,8 +45,10 @@ HcaGate::HcaGate(const emu::Config& config, emu::NodeId node, const fabric::Netw
   inner_.resize(control_->groups());
   buffer_ = options.hca_buffer_packets;
   hops_to_.assign(options.hops_to.begin(), options.hops_to.begin() + nodes);
-  if (config.controls.power_control && options.power_w > 0) {
-    const double power_pj = options.power_w * static_cast<double>(options.cycle_time.cycle_ps);
+  // P_BE is split over the HCAs; real time has booked its part hop by hop.
+  const double power_w = config.best_effort_power_w() / static_cast<double>(nodes);
+  if (config.controls.power_control && power_w > 0) {
+    const double power_pj = power_w * static_cast<double>(options.cycle_time.cycle_ps);
     power_cycles_ = static_cast<emu::Cycle>(budget_pj(options) / power_pj) + 1;
     calendar_ = std::make_unique<hca::EnergyCalendar>(budget_pj(options), kPowerHorizon);
   }

@@ -79,6 +79,10 @@ void Measure::energy(emu::Cycle cycle, double picojoules) {
   if (Batch* batch = batch_at(cycle)) batch->energy_pj += picojoules;
 }
 
+void Measure::window(emu::Cycle end, double picojoules) {
+  if (Batch* batch = batch_at(end - 1)) batch->window_pj = std::max(batch->window_pj, picojoules);
+}
+
 std::uint64_t Measure::frames_under_way() const {
   std::uint64_t count = 0;
   for (const Stream& stream : streams_) count += stream.missing.size();
@@ -110,6 +114,7 @@ void Measure::write(emu::JsonWriter& json) const {
   series("deviation_ms", [](const Batch& b) { return b.deviation_ms; });
   series("deviation_sq", [](const Batch& b) { return b.deviation_sq; });
   series("energy_pj", [](const Batch& b) { return b.energy_pj; });
+  series("window_pj", [](const Batch& b) { return b.window_pj; });
 }
 
 }  // namespace tools

@@ -36,6 +36,7 @@ struct Batch {
   double deviation_ms = 0;
   double deviation_sq = 0;
   double energy_pj = 0;
+  double window_pj = 0;  // the largest energy of a power window (500 cycles) that ended in it
 };
 
 class Measure : public FrameBook {
@@ -47,6 +48,7 @@ class Measure : public FrameBook {
   void delivered(const FlitMessage& message, emu::Cycle head, emu::Cycle tail);
   void frame_begins(std::uint32_t stream, std::uint32_t frame, std::uint32_t messages) override;
   void energy(emu::Cycle cycle, double picojoules);
+  void window(emu::Cycle end, double picojoules);
 
   const std::vector<Batch>& batches() const { return batches_; }
   // Frames begun and not complete at the end.

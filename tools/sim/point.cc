@@ -123,15 +123,6 @@ emu::Result<void> read_workload(toml::table& document, WorkloadSpec& w) {
   return section.end();
 }
 
-emu::Result<void> read_design(toml::table& document, DesignSpec& design) {
-  Section section(document, "design");
-  section.name("router", design.router, fabric::kRouterNames);
-  section.name("crossbar", design.crossbar, fabric::kCrossbarNames);
-  section.whole("block_flits", design.block_flits, 1, 64);
-  section.boolean("fair_queueing", design.fair_queueing);
-  return section.end();
-}
-
 emu::Result<void> read_run(toml::table& document, RunSpec& run) {
   Section section(document, "run");
   section.whole("seed", run.seed, 0, 9e15);
@@ -160,9 +151,6 @@ emu::Result<Point> parse_point(std::string_view text, std::string_view source) {
   }
   Point point;
   if (auto read = read_workload(document, point.workload); !read) {
-    return emu::fail("{}: {}", source, read.error().message);
-  }
-  if (auto read = read_design(document, point.design); !read) {
     return emu::fail("{}: {}", source, read.error().message);
   }
   if (auto read = read_run(document, point.run); !read) {

@@ -1,6 +1,5 @@
 // One point of an experiment: what is simulated, what runs on it and for how long. A value, read
-// from TOML: the sections of a cluster file (emu/config) and beside them [workload], [design] and
-// [run].
+// from TOML: the sections of a cluster file (emu/config) and beside them [workload] and [run].
 #pragma once
 
 #include <array>
@@ -12,7 +11,6 @@
 #include "emu/base/result.h"
 #include "emu/config/config.h"
 #include "emu/lane/policy.h"
-#include "fabric/router/design.h"
 #include "tools/sim/pattern.h"
 
 namespace tools {
@@ -54,14 +52,6 @@ struct WorkloadSpec {
   std::uint32_t control_flits = 20;
 };
 
-// Which router is built, where it is not the one of the cluster file (fabric/router/design.h).
-struct DesignSpec {
-  fabric::RouterKind router = fabric::RouterKind::non_preemptive;
-  fabric::CrossbarKind crossbar = fabric::CrossbarKind::multiplexed;
-  std::uint32_t block_flits = 1;
-  bool fair_queueing = false;  // FGFQ instead of the cluster file's scheduler
-};
-
 struct RunSpec {
   std::uint64_t seed = 1;
   std::uint64_t batch_cycles = 100'000;
@@ -76,7 +66,6 @@ struct RunSpec {
 struct Point {
   emu::Config cluster;
   WorkloadSpec workload;
-  DesignSpec design;
   RunSpec run;
 };
 

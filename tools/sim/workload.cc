@@ -6,6 +6,7 @@
 
 #include "tools/sim/draw.h"
 #include "tools/sim/frames.h"
+#include "tools/sim/on_off.h"
 
 namespace tools {
 
@@ -198,6 +199,25 @@ class Streams {
     if (!spec.load_counts_headers) return payload_load;
     return payload_load * spec.message_flits / (spec.message_flits - spec.header_flits);
   }
+  // Rates are those on the link; the peak is that of the largest frame, or of the ON time.
+  StreamDemand demand_of(const StreamShape& shape) const {
+    const WorkloadSpec& spec = setting_.spec;
+    const double headers = static_cast<double>(spec.message_flits) /
+                           static_cast<double>(spec.message_flits - spec.header_flits);
+    const double rate = frame_bits(shape.sequence) / spec.frame_ms * 1000 * headers;
+    double peak = 1;
+    if (spec.streams == StreamKind::on_off) peak = (spec.on_ms + spec.off_ms) / spec.on_ms;
+    if (shape.sequence >= 0) {
+      const Mpeg2Sequence& sequence = kSequences[static_cast<std::size_t>(shape.sequence)];
+      peak = std::max(sequence.i_kbit, sequence.p_kbit) / mean_kbit(sequence);
+    }
+    return {.source = shape.source,
+            .dest = shape.dest,
+            .vl_in = shape.vl_in,
+            .vl_out = shape.vl_out,
+            .rate_bps = static_cast<std::uint64_t>(rate),
+            .peak_bps = static_cast<std::uint64_t>(rate * peak)};
+  }
   // One stream from every node.
   void add_round(Workload& workload, int sequence, emu::Cycle begin, emu::Cycle end) {
     const std::vector<emu::NodeId> dests = destinations();
@@ -217,8 +237,16 @@ class Streams {
       shape.begin = begin + static_cast<emu::Cycle>(prng_.uniform() * frame_cycles);
       shape.end = end;
       shape.picture = prng_.below(12);
-      workload.sources.push_back(
-          std::make_unique<FrameSource>(setting_, shape, book_, seed_ * 104729 + shape.number));
+      const std::uint64_t seed = seed_ * 104729 + shape.number;
+      const StreamDemand demand = demand_of(shape);
+      workload.demands.push_back(demand);
+      workload.source_of_stream.push_back(workload.sources.size());
+      if (setting_.spec.streams == StreamKind::on_off) {
+        workload.sources.push_back(
+            std::make_unique<OnOffSource>(setting_, demand, begin, end, seed));
+      } else {
+        workload.sources.push_back(std::make_unique<FrameSource>(setting_, shape, book_, seed));
+      }
     }
     ++rounds_;
   }

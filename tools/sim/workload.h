@@ -36,6 +36,16 @@ struct FlitMessage {
 };
 inline constexpr std::uint32_t kNoStream = 0xffff;
 
+// What a stream asks of admission: rates with headers, lanes at the HCA and behind routers.
+struct StreamDemand {
+  emu::NodeId source = 0;
+  emu::NodeId dest = 0;
+  emu::Vl vl_in = 0;
+  emu::Vl vl_out = 0;
+  std::uint64_t rate_bps = 0;
+  std::uint64_t peak_bps = 0;
+};
+
 class Source {
  public:
   virtual ~Source() = default;
@@ -70,6 +80,8 @@ class FrameBook {
 struct Workload {
   std::vector<std::unique_ptr<Source>> sources;
   std::uint32_t streams = 0;
+  std::vector<StreamDemand> demands;          // by stream
+  std::vector<std::size_t> source_of_stream;  // into sources
   double stream_load = 0;  // of a link, with headers: what the chosen streams really offer
 };
 

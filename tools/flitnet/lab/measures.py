@@ -14,6 +14,7 @@ from tools.flitnet.lab.statistics import warm_up
 
 CLASSES = ("control", "real_time", "best_effort")
 NAN = math.nan
+WINDOW_CYCLES = 500  # of a power window
 
 
 def _sum(output: dict[str, Any], key: str, cut: int) -> float:
@@ -65,7 +66,10 @@ def measures(output: dict[str, Any], frame_ms: float = 1000 / 30) -> dict[str, f
         found[f"{name}_offered"] = offered / node_cycles
         found[f"{name}_accepted"] = _ratio(flits, offered)
     found |= _frames(output, cut, frame_ms)
+    found["rejected"] = 1 - output["granted"] / output["asked"] if output["asked"] else 0.0
     found["load"] = math.fsum(found[f"{name}_load"] for name in CLASSES)
+    windows = output["window_pj"][cut:]
+    found["power_max_w"] = max(windows) / (WINDOW_CYCLES * output["cycle_ps"])
     found["power_w"] = _sum(output, "energy_pj", cut) / (cycles * output["cycle_ps"])
     return found
 

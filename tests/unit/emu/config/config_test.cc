@@ -272,4 +272,21 @@ TEST(Config, MutatedTextIsRefusedInOneLineOrAccepted) {
   }
 }
 
+// Completion queues by quarter: right and left, up and down, seen from a node.
+TEST(Config, QuadrantsOfAGrid) {
+  const auto mesh = emu::Config::parse("[network]\ntopology = \"mesh:4x4\"");
+  ASSERT_TRUE(mesh);
+  EXPECT_EQ(mesh->quadrant(5, 10), 0U);  // right and on
+  EXPECT_EQ(mesh->quadrant(5, 8), 1U);   // left and on
+  EXPECT_EQ(mesh->quadrant(5, 2), 2U);
+  EXPECT_EQ(mesh->quadrant(5, 0), 3U);
+  const auto torus = emu::Config::parse("[network]\ntopology = \"torus:4x4\"");
+  ASSERT_TRUE(torus);
+  EXPECT_EQ(torus->quadrant(0, 1), 0U);
+  EXPECT_EQ(torus->quadrant(0, 3), 1U) << "the way to the left is shorter";
+  const auto single = emu::Config::parse("[network]\nnodes = 8");
+  ASSERT_TRUE(single);
+  EXPECT_EQ(single->quadrant(0, 7), 0U);
+}
+
 }  // namespace

@@ -89,5 +89,61 @@ lanes = [0, 0xfff0, 0x000f]
   EXPECT_LT(square / intervals, 4);
 }
 
+// Admission (ACP 4.1): streams ask by probes through the network; what does not fit stays away, and
+// what was granted is booked at the routers.
+TEST(FlitRun, StreamsThatDoNotFitAreRefused) {
+  const auto run_at = [](double load, const char* admission) {
+    auto point = parse_point(fmt::format(R"([network]
+topology = "mesh:2x2"
+[controls]
+admission = {}
+power_control = false
+[qos]
+scheduler = "two_level"
+[workload]
+streams = "on_off"
+stream_kbps = 40000
+placement = "uniform"
+load = {:.2f}
+real_time_share = 0.9
+[run]
+hca = true
+batch_cycles = 20000
+batches = 2
+)",
+                                         admission, load),
+                             "a test");
+    EXPECT_TRUE(point) << (point ? "" : point.error().message);
+    auto run = FlitRun::make(*point);
+    EXPECT_TRUE(run) << (run ? "" : run.error().message);
+    (*run)->play();
+    return (*run)->json();
+  };
+  EXPECT_NE(run_at(0.4, "true").find("\"asked\":16,\"granted\":16"), std::string::npos);
+  const std::string full = run_at(1.8, "true");
+  EXPECT_NE(full.find("\"asked\":64"), std::string::npos) << full.substr(0, 200);
+  EXPECT_EQ(full.find("\"granted\":64"), std::string::npos);
+  EXPECT_NE(run_at(1.8, "false").find("\"asked\":0,"), std::string::npos);
+}
+
+TEST(FlitRun, OnOffConnectionsKeepTheirMeanRate) {
+  const auto run = played(R"([workload]
+streams = "on_off"
+stream_kbps = 20000
+load = 0.5
+real_time_share = 1.0
+[run]
+batch_cycles = 100000
+batches = 4
+lanes = [0, 0xfff0, 0x000f]
+)");
+  double offered = 0;
+  for (const Batch& batch : run->measure().batches()) {
+    offered += batch.classes[static_cast<std::size_t>(emu::TrafficClass::real_time)].offered_flits;
+  }
+  // 10 connections a node, 40/39 with headers; ON and OFF of 1 ms in 128 ms.
+  EXPECT_NEAR(offered / 8 / 400'000, 0.5 * 40 / 39, 0.06);
+}
+
 }  // namespace
 }  // namespace tools

@@ -85,7 +85,7 @@ TEST(HcaGate, TheBufferOfTheHcaThrottlesConsumers) {
 
 // ACP section 5: the mean power stays below the cap, and best effort waits in the HCA for it.
 TEST(HcaGate, PowerControlKeepsToItsCap) {
-  const std::string cap = "congestion = \"none\"\npower_cap_load = 0.3";
+  const std::string cap = "congestion = \"none\"\npower_cap_load = 0.3\npower_rt_share = 0.0";
   const auto watts = [](const FlitRun& run) {
     double picojoules = 0;
     for (const Batch& batch : run.measure().batches()) picojoules += batch.energy_pj;

@@ -7,6 +7,7 @@ What the paper leaves open, for all of its experiments alike:
 - ALO takes a lane as free when no flit of it is in the output buffer or the next input buffer.
 - A credit comes back at the next multiple of 16 cycles (1.3 µs: a CQE's DMA).
 - Best effort alone uses 15 lanes; VL15 is left to control.
+- ON/OFF connections have 16 Mb/s, ON and OFF times of 1 ms; admission books their mean rate.
 - A cycle is a flit time: 80 ns at 1.6 Gb/s. The paper's 500 cycles of 1.88 µs are 3.76 ns each, 13
   times faster than 128 bit at 2.5 Gb/s: its watts need that clock and its unprinted HCA energy.
 """
@@ -15,10 +16,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from tools.flitnet.lab.claims import Alike, Below, Proportional, Rising
+from tools.flitnet.lab.claims import Above, Alike, Below, Proportional, Rising, Within
 from tools.flitnet.lab.experiment import Experiment, Length, Plot, Point, Tables
 
 OPEN = " ".join(line.strip("- ") for line in (__doc__ or "").split(":\n", 1)[1].split("\n"))
+# What emu/config computes for power_cap_load = 0.5 on a 4×4 mesh at 2.5 Gb/s.
+CAP_W = 0.654
 BEST_EFFORT_LANES = [0x8000, 0, 0x7FFF]
 COMMON: dict[str, Any] = {
     "quick": Length(12, 12), "full": Length(16, 128), "open": OPEN, "relative": 0.1,
@@ -146,48 +149,186 @@ FIG3 = Experiment(
     **COMMON | {"precision": {"power_w": 0.0}, "relative": 0.02},
 )  # fmt: skip
 
-EXPERIMENTS = (
-    Experiment(
-        id="acp.t2",
-        title="Four WRR arbiters on a single router",
-        paper=(
-            "Single router, 80:20, four WRR: DMP / DMT(ms) at 60, 70, 80 % — small-fast "
-            ".030/.031 .027/.038 .021/.040; small-slow .034/.034 .029/.036 .022/.089; large- "
-            "fast .034/.031 .024/.037 .023/.089; large-slow .035/.035 .032/.034 .024/.104. "
-            "Small frame with fast pointer is best at 80 %."
-        ),
-        missing="experiments of ACP on tools/sim (weights from bookings)",
+
+# Real time: 11 lanes, best effort 4, VL15 control; streams go where they like and may be refused.
+FRAME_CYCLES = 416_667
+
+
+def single(load: float, controls: dict[str, Any], frame: str, pointer: str) -> Tables:
+    """One 8-port router, MPEG-2 streams and best effort 80:20, control beside them."""
+    return {
+        "network": {"link_mbps": 1600, "vc_buf_size": 10, "alloc_iters": 4},
+        "qos": {"scheduler": "two_level", "frame": frame, "pointer": pointer},
+        "controls": {"power_control": False, "reservable_share": 1.0} | controls,
+        "workload": {
+            "streams": "mpeg2", "placement": "uniform", "load": load, "real_time_share": 0.8,
+            "message_flits": 40, "control_per_frame": 10, "control_flits": 10,
+        },
+        "run": {"hca": True, "batch_cycles": FRAME_CYCLES},
+    }  # fmt: skip
+
+
+BOTH: dict[str, dict[str, Any]] = {
+    "A,C": {"admission": True, "congestion": "credit"},
+    "A": {"admission": True, "congestion": "none"},
+    "C": {"admission": False, "congestion": "credit"},
+    "none": {"admission": False, "congestion": "none"},
+}  # fmt: skip
+WRR = {f"{frame} {pointer}": (frame, pointer)
+       for frame in ("small", "large") for pointer in ("fast", "slow")}  # fmt: skip
+VIDEO_LOADS = (0.6, 0.7, 0.8)
+VIDEO: dict[str, Any] = {
+    "quick": Length(6, 6), "full": Length(12, 48), "open": OPEN,
+    "precision": {"dmp": 0.005, "dmt_ms": 0.005},
+    "plots": (Plot("dmp", "deadline missing probability"),
+              Plot("dmt_ms", "deadline missing time, ms"),
+              Plot("best_effort_network_us", "best-effort latency, µs", log=True),
+              Plot("control_network_us", "control latency, µs")),
+}  # fmt: skip
+T2_ROWS = {
+    "small fast": ((0.030, 0.031), (0.027, 0.038), (0.021, 0.040)),
+    "small slow": ((0.034, 0.034), (0.029, 0.036), (0.022, 0.089)),
+    "large fast": ((0.034, 0.031), (0.024, 0.037), (0.023, 0.089)),
+    "large slow": ((0.035, 0.035), (0.032, 0.034), (0.024, 0.104)),
+}  # fmt: skip
+T2 = Experiment(
+    id="acp.t2", title="Four WRR arbiters on a single router, 80:20",
+    paper="DMP and DMT of four WRR arbiters at 60, 70, 80 %: the small frame with the fast pointer "
+    "is best at 80 %.",
+    points=tuple(
+        Point(name, load, single(load, BOTH["A,C"], *kind), quick=load == 0.8)
+        for name, kind in WRR.items()
+        for load in VIDEO_LOADS
     ),
+    numbers={
+        (name, load, measure): value
+        for name, row in T2_ROWS.items()
+        for load, pair in zip(VIDEO_LOADS, row)
+        for measure, value in zip(("dmp", "dmt_ms"), pair)
+    },
+    claims=tuple(Below("dmt_ms", (0.8,), "small fast", name) for name in list(WRR)[1:]),
+    **VIDEO,
+)  # fmt: skip
+FIG5 = Experiment(
+    id="acp.fig5", title="Admission and congestion control, MPEG-2 on one router",
+    paper="With A and C DMP ≈ 0.002 and DMT ≈ 0.04 ms over the whole load; without, higher and "
+    "unstable; best-effort latency orders of magnitude smaller with A, C.",
+    points=tuple(
+        Point(name, load, single(load, controls, "small", "fast"),
+              quick=name in ("A,C", "none") and load == 0.8)
+        for name, controls in BOTH.items()
+        for load in VIDEO_LOADS
+    ),
+    claims=(
+        Below("dmp", VIDEO_LOADS, "A,C", "none"),
+        Below("dmt_ms", VIDEO_LOADS, "A,C", "none"),
+        Below("best_effort_message_us", (0.8,), "A,C", "none", factor=10),
+        Below("control_network_us", (0.8,), "A,C", "none"),
+    ),
+    **VIDEO | {"plots": (*VIDEO["plots"], Plot("best_effort_message_us", "with queueing, µs", True),
+                         Plot("rejected", "refused connections"))},
+)  # fmt: skip
+
+
+def on_off(load: float, controls: dict[str, Any]) -> Tables:
+    """A 5×5 mesh, ON/OFF connections of 16 Mb/s (ON and OFF 1 ms each) and best effort, 80:20."""
+    return {
+        "network": {"topology": "mesh:5x5", "link_mbps": 1600, "vc_buf_size": 10, "alloc_iters": 4},
+        "qos": {"scheduler": "two_level"},
+        "controls": {"power_control": False, "reservable_share": 1.0} | controls,
+        "workload": {
+            "streams": "on_off", "stream_kbps": 16_000, "placement": "uniform", "load": load,
+            "real_time_share": 0.8, "message_flits": 40, "frame_ms": 2.0, "control_per_frame": 10,
+            "control_flits": 10,
+        },
+        "run": {"hca": True, "batch_cycles": 25_000},
+    }  # fmt: skip
+
+
+ON_OFF_LOADS = (0.4, 0.45, 0.5, 0.55, 0.6, 0.65, 0.7)
+ON_OFF: dict[str, Any] = {
+    "quick": Length(8, 8), "full": Length(16, 64), "open": OPEN, "relative": 0.1,
+    "precision": {"real_time_message_us": 0.5, "best_effort_message_us": 0.5},
+    "points": tuple(
+        Point(name, load, on_off(load, controls), quick=load in (0.4, 0.7))
+        for name, controls in BOTH.items()
+        for load in ON_OFF_LOADS
+    ),
+}  # fmt: skip
+FIG6 = Experiment(
+    id="acp.fig6", title="Admission and congestion control, ON/OFF on a 5×5 mesh",
+    paper="A,C is best; A beats C at low load, C beats A at high load; control traffic is little "
+    "affected by A; none is worst.",
+    plots=(Plot("real_time_message_us", "real-time latency, µs", log=True),
+           Plot("best_effort_message_us", "best-effort latency, µs", log=True),
+           Plot("control_message_us", "control latency, µs")),
+    claims=(
+        Below("real_time_message_us", (0.6, 0.65, 0.7), "A,C", "none"),
+        Below("best_effort_message_us", (0.6, 0.65, 0.7), "A,C", "none"),
+        Below("best_effort_message_us", (0.6, 0.65, 0.7), "A,C", "C"),
+        Below("best_effort_message_us", (0.7,), "A,C", "A"),
+        Below("best_effort_message_us", (0.4, 0.45), "A", "C"),
+        Below("best_effort_message_us", (0.7,), "C", "A"),
+        Alike("control_message_us", ON_OFF_LOADS, "A,C", "C", 0.2),
+    ),
+    **ON_OFF,
+)  # fmt: skip
+T4_ROW = (0.164, 0.210, 0.253, 0.127, 0.157, 0.176, 0.104)
+T4 = Experiment(
+    id="acp.t4", title="Rejection rate on a 5×5 mesh",
+    paper="10 to 25 % of the connections are refused with admission control, none without.",
+    plots=(Plot("rejected", "refused connections"),),
+    numbers={
+        (name, load, "rejected"): value
+        for name in ("A,C", "A")
+        for load, value in zip(ON_OFF_LOADS, T4_ROW)
+    },
+    claims=(
+        Within("rejected", ON_OFF_LOADS, "A,C", 0.05, 0.35),
+        Alike("rejected", ON_OFF_LOADS, "A,C", "A", 0.01),
+        Within("rejected", ON_OFF_LOADS, "C", 0, 0),
+        Within("rejected", ON_OFF_LOADS, "none", 0, 0),
+    ),
+    **ON_OFF,
+)  # fmt: skip
+
+
+def capped(load: float, share: float, power: bool) -> Tables:
+    """A 4×4 mesh at 2.5 Gb/s, ON/OFF and best effort, under the power that load 0.5 needs."""
+    tables = {name: dict(table) for name, table in on_off(load, BOTH["C"]).items()}
+    tables["network"] |= {"topology": "mesh:4x4", "link_mbps": 2500}
+    tables["workload"] |= {"real_time_share": share}
+    tables["controls"] |= {
+        "power_control": power, "admission": power, "power_cap_load": 0.5, "power_rt_share": share,
+    }  # fmt: skip
+    return tables
+
+
+FIG10 = Experiment(
+    id="acp.fig10", title="Power over windows of 500 cycles, 50:50 at 70 % load",
+    paper="With PC the mean power of every 500 cycles stays below the cap of 21 W, which is the "
+    "mean at 50 % load without control.",
+    points=(
+        Point("PC", 0.7, capped(0.7, 0.5, True)),
+        Point("none", 0.7, capped(0.7, 0.5, False)),
+        Point("none", 0.5, capped(0.5, 0.5, False)),
+    ),
+    plots=(Plot("power_w", "mean power, W"), Plot("power_max_w", "largest window, W")),
+    claims=(
+        Within("power_w", (0.7,), "PC", 0, CAP_W),
+        Within("power_max_w", (0.7,), "PC", 0, CAP_W),
+        Above("power_max_w", (0.7,), "none", CAP_W),
+    ),
+    **COMMON | {"precision": {"power_max_w": 0.0}, "relative": 0.05},
+)  # fmt: skip
+
+EXPERIMENTS = (
+    T2,
     FIG4,
     T3,
-    Experiment(
-        id="acp.fig5",
-        title="Admission and congestion control, MPEG-2 on one router",
-        paper=(
-            "Single router, MPEG-2: with A and C, DMP ≈ 0.002 and DMT ≈ 0.04 ms over the whole "
-            "load; without, higher and unstable; BE latency orders of magnitude smaller with "
-            "A,C."
-        ),
-        missing="whole clusters in tools/sim",
-    ),
-    Experiment(
-        id="acp.fig6",
-        title="Admission and congestion control, ON/OFF on a 5×5 mesh",
-        paper=(
-            "5×5 mesh, ON/OFF: A,C best; A beats C at low load, C beats A at high load; control "
-            "traffic little affected by A."
-        ),
-        missing="whole clusters in tools/sim, ON/OFF streams",
-    ),
-    Experiment(
-        id="acp.t4",
-        title="Rejection rate on a 5×5 mesh",
-        paper=(
-            "5×5 mesh rejection rate at 40…70 %: 16.4 21.0 25.3 12.7 15.7 17.6 10.4 % with A; 0 "
-            "without."
-        ),
-        missing="whole clusters in tools/sim, ON/OFF streams",
-    ),
+    FIG5,
+    FIG6,
+    T4,
     FIG3,
     FIG7,
     Experiment(
@@ -208,12 +349,5 @@ EXPERIMENTS = (
         ),
         missing="PowerHerd",
     ),
-    Experiment(
-        id="acp.fig10",
-        title="Power over windows of 500 cycles",
-        paper=(
-            "Mean power over every 500 cycles at 70 % mixed load stays ≤ 21 W with PC."
-        ),
-        missing="whole clusters in tools/sim",
-    ),
+    FIG10,
 )

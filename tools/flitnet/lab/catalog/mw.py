@@ -53,7 +53,6 @@ def router(
     return {
         "network": network | workload.pop("network", {}),
         "qos": {"scheduler": scheduler},
-        "design": workload.pop("design", {}),
         "controls": {"admission": False},  # would keep streams to one of several ways
         "workload": {"load": load, "real_time_share": mix, "message_flits": message, **workload},
         "run": {"lanes": lanes(mix, vcs), "batch_cycles": FRAME_CYCLES},
@@ -211,15 +210,17 @@ FIG13 = Experiment(
 )  # fmt: skip
 
 
-FIG8_KINDS = {"16": (16, {}), "8": (8, {}), "4": (4, {}), "4 full": (4, {"crossbar": "full"})}
+FIG8_KINDS: dict[str, tuple[int, dict[str, Any]]] = {
+    "16": (16, {}), "8": (8, {}), "4": (4, {}), "4 full": (4, {"crossbar": "full"}),
+}  # fmt: skip
 FIG8_LOADS = (0.6, 0.7, 0.8, 0.9)
 FIG8 = Experiment(
     id="mw.fig8", title="Lanes and crossbar, all real time", **VIDEO,
     paper="16 lanes are better than 8, 8 than 4 (multiplexed); 4 with a full crossbar beat 8 "
     "multiplexed and come near 16.",
     points=tuple(
-        Point(name, load, router(1.0, load, vcs=vcs, design=design), quick=load == 0.9)
-        for name, (vcs, design) in FIG8_KINDS.items()
+        Point(name, load, router(1.0, load, vcs=vcs, network=network), quick=load == 0.9)
+        for name, (vcs, network) in FIG8_KINDS.items()
         for load in FIG8_LOADS
     ),
     claims=(
@@ -236,14 +237,13 @@ T2_LOADS = (0.6, 0.7, 0.8)
 
 def clock_against_queueing(id_: str) -> Experiment:
     """MW table II is RN table 1."""
-    designs: dict[str, dict[str, bool]] = {"FGVC": {}, "FGFQ": {"fair_queueing": True}}
     return Experiment(
         id=id_, title="VirtualClock against Fair Queueing, 80:20, MPEG-2", **VIDEO,
         paper="Frame interval and deviation are alike at 60, 70 and 80 % load.",
         points=tuple(
-            Point(name, load, router(0.8, load, fast=True, streams="mpeg2", design=design),
+            Point(name, load, router(0.8, load, name.lower(), fast=True, streams="mpeg2"),
                   quick=load == 0.8)
-            for name, design in designs.items()
+            for name in T2_ROWS
             for load in T2_LOADS
         ),
         numbers={

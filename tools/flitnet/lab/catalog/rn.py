@@ -1,53 +1,138 @@
-"""Router and NIC design (RN)."""
+"""Router and NIC design (RN): traditional, non-preemptive and preemptive routers, changing mixes.
+
+What the paper leaves open, for all of its experiments alike:
+- The mix changes in five phases of a run; here each phase is a point of its own, in its steady
+  state. Lanes stay as they were for the first phase (20:80): VC 0 control, 3 real time, 12 best
+  effort. The preemptive router lets real time and best effort on all 16.
+- MPEG-2 streams of the seven sequences, one control message of 20 flits per 33.3 ms and node.
+- A deadline counts from the first arrival: DMP also holds frames that are late by less than the
+  time between two messages, so it is larger than the paper's; DMT says by how much.
+- The crossbar is matched in four rounds.
+"""
 
 from __future__ import annotations
 
-from tools.flitnet.lab.catalog.mw import clock_against_queueing
-from tools.flitnet.lab.experiment import Experiment
+from typing import Any
+
+from tools.flitnet.lab.catalog.mw import FRAME_CYCLES, clock_against_queueing
+from tools.flitnet.lab.claims import Below, Rising
+from tools.flitnet.lab.experiment import Experiment, Length, Plot, Point, Tables
+
+OPEN = " ".join(line.strip("- ") for line in (__doc__ or "").split(":\n", 1)[1].split("\n"))
+STATIC_LANES = [0x0001, 0x000E, 0xFFF0]  # 20:80 of 15, beside control's
+ANY_LANES = [0x0001, 0xFFFF, 0xFFFF]
+ROUTERS: dict[str, dict[str, Any]] = {
+    "TR": {"router": "tr"}, "NP": {"router": "np"}, "P": {"router": "p"},
+    "P without acceleration": {"router": "p", "accelerate": False},
+}  # fmt: skip
+MIXES = (0.2, 0.3, 0.5, 0.7, 0.8)
+COMMON: dict[str, Any] = {
+    "quick": Length(5, 5), "full": Length(12, 36), "open": OPEN, "x_label": "real-time share",
+    "precision": {"dmp": 0.01, "dmt_ms": 0.01},
+}  # fmt: skip
+VIDEO_PLOTS = (Plot("dmp", "deadline missing probability"),
+               Plot("dmt_ms", "deadline missing time, ms", log=True),
+               Plot("sd_ms", "deviation of the frame interval, ms", log=True))  # fmt: skip
+BEST_EFFORT_PLOT = Plot("best_effort_network_us", "best-effort latency, µs", log=True)
+
+
+def router(name: str, mix: float, load: float, block: int = 1, **network: Any) -> Tables:
+    kind = ROUTERS[name]
+    return {
+        "network": {"link_mbps": 1600, "vc_buf_size": 40, "alloc_iters": 4} | kind | network,
+        "qos": {"scheduler": "fcfs" if name == "TR" else "fgvc", "block_flits": block},
+        "controls": {"admission": False},
+        "workload": {
+            "streams": "mpeg2", "load": load, "real_time_share": mix, "message_flits": 40,
+            "control_per_frame": 1, "control_flits": 20,
+        },
+        "run": {
+            "lanes": ANY_LANES if kind["router"] == "p" else STATIC_LANES,
+            "batch_cycles": FRAME_CYCLES,
+        },
+    }  # fmt: skip
+
+
+def routers(names: tuple[str, ...], load: float, **network: Any) -> tuple[Point, ...]:
+    return tuple(
+        Point(name, mix, router(name, mix, load, **network), quick=mix in (0.2, 0.7))
+        for name in names
+        for mix in MIXES
+    )
+
+
+LATE = (0.5, 0.7, 0.8)
+FIG4 = Experiment(
+    id="rn.fig4", title="Traditional, non-preemptive and preemptive router, changing mix, load 0.8",
+    paper="P has almost constant DMP of 0.02 to 0.03; NP grows with the real-time share; TR "
+    "saturates; DMT is least with P.",
+    points=routers(("TR", "NP", "P"), 0.8), plots=VIDEO_PLOTS, **COMMON,
+    claims=(
+        Below("dmp", (0.7, 0.8), "P", "NP"),
+        Below("dmt_ms", (0.7, 0.8), "P", "NP"),
+        Below("dmt_ms", (0.7, 0.8), "P", "TR"),
+        Rising("dmt_ms", LATE, "NP"),
+    ),
+)  # fmt: skip
+FIG5 = Experiment(
+    id="rn.fig5", title="Latency of control and best effort in three routers, load 0.8",
+    paper="Control: P < NP ≪ TR, queueing with P ≈ 0. Best effort: TR is best.",
+    points=routers(("TR", "NP", "P"), 0.8), **COMMON,
+    plots=(Plot("control_message_us", "control latency, µs", log=True),
+           Plot("control_queue_us", "control queueing, µs", log=True), BEST_EFFORT_PLOT),
+    claims=(
+        Below("control_message_us", MIXES, "P", "NP"),
+        Below("control_message_us", MIXES, "NP", "TR", factor=2),
+        Below("best_effort_network_us", (0.2, 0.3, 0.5), "TR", "NP"),
+        Below("best_effort_network_us", (0.2, 0.3, 0.5), "TR", "P"),
+    ),
+)  # fmt: skip
+BLOCKS = (1, 5, 10)
+FIG6 = Experiment(
+    id="rn.fig6", title="Block multiplexing in the preemptive router, load 0.8",
+    paper="Blocks of 1 are better than 5, 5 than 10, in DMP and latency: flit-level is best.",
+    points=tuple(
+        Point(f"block {block}", mix, router("P", mix, 0.8, block), quick=mix == 0.7)
+        for block in BLOCKS
+        for mix in MIXES
+    ),
+    plots=(*VIDEO_PLOTS, BEST_EFFORT_PLOT), **COMMON,
+    claims=(
+        Below("dmp", (0.7, 0.8), "block 1", "block 5"),
+        Below("dmp", (0.7, 0.8), "block 5", "block 10"),
+        Below("best_effort_network_us", (0.7, 0.8), "block 1", "block 5"),
+        Below("best_effort_network_us", (0.7, 0.8), "block 5", "block 10"),
+    ),
+)  # fmt: skip
+FIG7 = Experiment(
+    id="rn.fig7", title="Preemption with and without acceleration, load 0.8",
+    paper="Preemption with acceleration beats preemption alone for real time and best effort.",
+    points=routers(("P", "P without acceleration"), 0.8), plots=(*VIDEO_PLOTS, BEST_EFFORT_PLOT),
+    claims=(
+        Below("dmp", (0.7, 0.8), "P", "P without acceleration"),
+        Below("best_effort_network_us", (0.7, 0.8), "P", "P without acceleration"),
+    ),
+    **COMMON,
+)  # fmt: skip
+FIG8 = Experiment(
+    id="rn.fig8", title="Preemption on a 2×2 mesh, load 0.8",
+    paper="P is better than NP; DMP and best-effort latency rise with the real-time load.",
+    points=routers(("NP", "P"), 0.8, topology="mesh:2x2"), plots=(*VIDEO_PLOTS, BEST_EFFORT_PLOT),
+    claims=(
+        Below("dmp", (0.7, 0.8), "P", "NP"),
+        Below("dmt_ms", (0.7, 0.8), "P", "NP"),
+        Rising("best_effort_network_us", LATE, "P"),
+    ),
+    **COMMON,
+)  # fmt: skip
 
 EXPERIMENTS = (
     clock_against_queueing("rn.t1"),
-    Experiment(
-        id="rn.fig4",
-        title="Traditional, non-preemptive and preemptive router, changing mix",
-        paper=(
-            "Dynamic mix 20:80→30:70→50:50→70:30→80:20: P has almost constant DMP 0.02–0.03, NP "
-            "grows with the RT share, TR saturates; DMT least with P."
-        ),
-        missing="the preemptive router",
-    ),
-    Experiment(
-        id="rn.fig5",
-        title="Latency of control and best effort in three routers",
-        paper=(
-            "Control latency: P < NP ≪ TR, P queueing ≈ 0. Best effort: TR best."
-        ),
-        missing="the preemptive router",
-    ),
-    Experiment(
-        id="rn.fig6",
-        title="Block multiplexing",
-        paper=(
-            "Block size 1 < 5 < 10 in DMP and latency: flit-level best."
-        ),
-        missing="block multiplexing in the engine",
-    ),
-    Experiment(
-        id="rn.fig7",
-        title="Preemption with and without acceleration",
-        paper=(
-            "Preemption with acceleration beats preemption alone for RT and BE."
-        ),
-        missing="the preemptive router",
-    ),
-    Experiment(
-        id="rn.fig8",
-        title="Preemption on a 2×2 mesh",
-        paper=(
-            "2×2 mesh: P better than NP; DMP rises with RT load."
-        ),
-        missing="the preemptive router",
-    ),
+    FIG4,
+    FIG5,
+    FIG6,
+    FIG7,
+    FIG8,
     Experiment(
         id="rn.fig9",
         title="Router and NIC together",
@@ -56,6 +141,6 @@ EXPERIMENTS = (
             "every one with the traditional NIC; P + QoS best; message-level multiplexing "
             "cannot carry 0.6 load."
         ),
-        missing="the preemptive router, models of the VIA NIC",
+        missing="models of the VIA NIC",
     ),
 )
