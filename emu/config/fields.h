@@ -12,6 +12,21 @@
 
 namespace emu::config {
 
+template <class Controls, class Visitor>
+void visit_controls(Controls& controls, Visitor&& visit) {
+  visit("controls", "admission", controls.admission);
+  visit("controls", "congestion_control", controls.congestion_control);
+  visit("controls", "congestion", controls.congestion);
+  visit("controls", "completion_queues", controls.completion_queues);
+  visit("controls", "power_control", controls.power_control);
+  visit("controls", "reservable_share", controls.reservable_share);
+  visit("controls", "best_effort_credits", controls.best_effort_credits);
+  visit("controls", "hca_buffer_packets", controls.hca_buffer_packets);
+  visit("controls", "power_cap_w", controls.power_cap_w);
+  visit("controls", "power_cap_load", controls.power_cap_load);
+  visit("controls", "power_rt_share", controls.power_rt_share);
+}
+
 template <class C, class Visitor>
 void visit_fields(C& c, Visitor&& visit) {
   visit("network", "topology", c.network.topology);
@@ -48,17 +63,7 @@ void visit_fields(C& c, Visitor&& visit) {
   visit("qos", "vls_control", c.qos.class_vls[0]);
   visit("qos", "vls_real_time", c.qos.class_vls[1]);
   visit("qos", "vls_best_effort", c.qos.class_vls[2]);
-  visit("controls", "admission", c.controls.admission);
-  visit("controls", "congestion_control", c.controls.congestion_control);
-  visit("controls", "congestion", c.controls.congestion);
-  visit("controls", "completion_queues", c.controls.completion_queues);
-  visit("controls", "power_control", c.controls.power_control);
-  visit("controls", "reservable_share", c.controls.reservable_share);
-  visit("controls", "best_effort_credits", c.controls.best_effort_credits);
-  visit("controls", "hca_buffer_packets", c.controls.hca_buffer_packets);
-  visit("controls", "power_cap_w", c.controls.power_cap_w);
-  visit("controls", "power_cap_load", c.controls.power_cap_load);
-  visit("controls", "power_rt_share", c.controls.power_rt_share);
+  visit_controls(c.controls, visit);
   visit("hca", "launch_horizon_us", c.hca.launch_horizon_us);
   visit("hca", "vendor_part_id", c.hca.vendor_part_id);
   visit("hca", "mtu", c.hca.mtu);
