@@ -166,11 +166,13 @@ struct CqPage {
   // hcad writes.
   alignas(64) Shared32 tail;  // produced; release after the CQE; the futex word
   Shared32 overrun;           // 1: a completion found no room; the CQ is in error
-  std::uint32_t reserved2[14];
+  Shared32 told;              // the tail when a completion event last fired
+  std::uint32_t reserved2[13];
 };
 static_assert(sizeof(CqPage) == 192 && offsetof(CqPage, head) == 64 &&
               offsetof(CqPage, armed) == 68 && offsetof(CqPage, sleepers) == 72 &&
-              offsetof(CqPage, tail) == 128 && offsetof(CqPage, overrun) == 132);
+              offsetof(CqPage, tail) == 128 && offsetof(CqPage, overrun) == 132 &&
+              offsetof(CqPage, told) == 136);
 
 constexpr std::uint32_t cq_bytes(std::uint32_t depth) {
   return static_cast<std::uint32_t>(sizeof(CqPage) + sizeof(Cqe) * depth);

@@ -103,6 +103,7 @@ void announce(HostState& s, std::uint32_t index) {
   }
   const std::uint32_t armed = cq.page->armed.load(std::memory_order_seq_cst);
   if (armed == kCqArmedNext || (armed == kCqArmedSolicited && cq.solicited)) {
+    cq.page->told.store(cq.tail, std::memory_order_relaxed);
     cq.page->armed.store(kCqDisarmed, std::memory_order_seq_cst);
     s.events_.completion(cq.client, cq.number);
   }

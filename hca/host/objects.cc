@@ -348,6 +348,7 @@ int Host::resize_cq(ClientId client, std::uint32_t number, std::uint32_t depth,
   write_cq_header(*cq);
   cq->page->head.store(head);
   cq->page->armed.store(armed);
+  cq->page->told.store(cq->tail - waiting);  // what waits may be told again, but not forgotten
   cq->page->tail.store(cq->tail, std::memory_order_seq_cst);
   return 0;
 }

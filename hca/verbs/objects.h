@@ -88,6 +88,7 @@ struct Cq : ibv_cq_ex {
   emu::Region region;
   std::uint32_t depth = 0;
   std::uint32_t consumed = 0;           // == the page's head
+  std::uint32_t told = 0;               // the tail when we fired the channel ourselves; under lock
   std::vector<emu::Region> outgrown;    // after a resize: a thread may still wait on them
   std::uint32_t completion_events = 0;  // got; under Context::table_lock
   std::uint32_t async_events = 0;

@@ -189,6 +189,17 @@ def test_connections_outlive_the_fabric(make_cluster: Callable[..., Cluster]) ->
         process.communicate(timeout=10)
 
 
+def test_asyncwatch(make_cluster: Callable[..., Cluster]) -> None:
+    """It waits for events of the device, and hears of the last one."""
+    cluster = make_cluster()
+    watch = cluster.popen("n0", ["stdbuf", "-oL", "ibv_asyncwatch"])
+    assert "flitnet0" in watch.stdout.readline()
+    cluster.kill("hcad:n0")
+    assert "event_type" in (said := watch.stdout.readline()), said
+    watch.kill()
+    watch.communicate(timeout=10)
+
+
 @pytest.mark.parametrize("service", ["RC", "UC", "UD"])
 @pytest.mark.parametrize("program", [
     "ib_send_bw", "ib_send_lat", "ib_write_bw", "ib_write_lat", "ib_read_bw", "ib_read_lat",
@@ -205,7 +216,8 @@ def test_perftest(cluster2: Cluster, program: str, service: str) -> None:
 
 @pytest.mark.parametrize("flags", [
     ["--use-srq", "-q", "4"], ["-q", "8", "-b"], ["-e"], ["-S", "1"], ["-I", "64", "-s", "64"],
-    ["-c", "UD", "-b"], ["-c", "UC", "-e"], ["-r", "1", "-Q", "1"],
+    ["-c", "UD", "-b"], ["-c", "UC", "-e"], ["-r", "1", "-Q", "1"], ["-x", "0"],
+    ["--use-srq", "-c", "UD"],
 ], ids="_".join)  # fmt: skip
 def test_perftest_options(cluster2: Cluster, flags: list[str]) -> None:
     client, server_said, server_code = pingpong(
@@ -213,6 +225,35 @@ def test_perftest_options(cluster2: Cluster, flags: list[str]) -> None:
     )
     assert client.returncode == 0 and server_code == 0, client.stdout + server_said
     assert re.search(r"^ \d+ +\d+ ", client.stdout, re.MULTILINE)
+
+
+@pytest.mark.parametrize("argv", [
+    ["ib_send_lat", "-e"], ["ib_read_bw", "-e"], ["ib_write_bw", "-q", "8", "-b", "-s", "4096"],
+    ["ib_read_bw", "-q", "8", "-s", "4096"], ["ib_write_lat", "-I", "32", "-s", "32"],
+    ["ib_write_bw", "-S", "1"], ["ib_send_lat", "-c", "UD", "-e"], ["ib_send_lat", "-x", "0"],
+], ids="_".join)  # fmt: skip
+def test_perftest_extents(cluster2: Cluster, argv: list[str]) -> None:
+    client, server_said, server_code = pingpong(
+        cluster2, [argv[0], "-F", "-n", "50", *argv[1:]], next(PORTS)
+    )
+    assert client.returncode == 0 and server_code == 0, client.stdout + server_said
+    assert re.search(r"^ \d+ +\d+ ", client.stdout, re.MULTILINE)
+
+
+def test_perftest_all_sizes(cluster2: Cluster) -> None:
+    """2 bytes to the MTU, which is where UD ends; RC's 8 MiB take a quarter of a minute."""
+    argv = ["ib_send_bw", "-F", "-a", "-n", "5", "-c", "UD"]
+    client, server_said, server_code = pingpong(cluster2, argv, next(PORTS))
+    assert client.returncode == 0 and server_code == 0, client.stdout + server_said
+    assert re.findall(r"^ (\d+) +5 ", client.stdout, re.MULTILINE)[-1] == "2048"
+
+
+def test_perftest_for_a_time(cluster2: Cluster) -> None:
+    client, server_said, server_code = pingpong(
+        cluster2, ["ib_write_bw", "-F", "-D", "1", "-s", "4096"], next(PORTS)
+    )
+    assert client.returncode == 0 and server_code == 0, client.stdout + server_said
+    assert int(re.search(r"^ 4096 +(\d+) ", client.stdout, re.MULTILINE)[1]) > 100
 
 
 @pytest.mark.parametrize("flags", [["-A", "FETCH_AND_ADD"], ["-A", "CMP_AND_SWAP"]], ids="_".join)

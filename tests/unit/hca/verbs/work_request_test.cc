@@ -1,5 +1,7 @@
 // Posting: both ways to say a work request say the same, what cannot be served is refused at once,
 // credits and launch times are taken where they should.
+#include <poll.h>
+
 #include <cstring>
 
 #include "emu/base/launch_ext.h"
@@ -163,6 +165,37 @@ TEST_F(WorkRequest, DeviceMemory) {
   EXPECT_EQ(std::memcmp(program.bytes.data(), text, sizeof text), 0);
   EXPECT_EQ(ibv_dereg_mr(mr), 0);
   EXPECT_EQ(ibv_free_dm(dm), 0);
+}
+
+// Arming tells of completions that no event told of, whenever they came, and of no others: programs
+// arm before they poll as well as after.
+TEST_F(WorkRequest, ArmingTellsOnce) {
+  make();
+  const hca::CqPage& page = hca::to_cq(program.cq)->page();
+  const auto complete = [&](std::uint32_t tail) {
+    ASSERT_EQ(program.receive(to, 1), 0);
+    ASSERT_EQ(program.send(from, 2), 0);
+    while (page.tail.load() != tail) ::sched_yield();
+  };
+  const auto told = [&] {
+    pollfd wait{program.channel->fd, POLLIN, 0};
+    return ::poll(&wait, 1, 0) == 1;
+  };
+  ibv_cq* cq = nullptr;
+  void* context = nullptr;
+  complete(2);  // nobody is armed
+  EXPECT_FALSE(told());
+  ASSERT_EQ(ibv_req_notify_cq(program.cq, 0), 0);
+  ASSERT_TRUE(told());
+  ASSERT_EQ(ibv_get_cq_event(program.channel, &cq, &context), 0);
+  ASSERT_EQ(ibv_req_notify_cq(program.cq, 0), 0);
+  EXPECT_FALSE(told());  // they are not polled yet, but known
+  complete(4);
+  ASSERT_EQ(ibv_get_cq_event(program.channel, &cq, &context), 0);  // by hcad
+  EXPECT_EQ(program.poll(4).size(), 4u);
+  ASSERT_EQ(ibv_req_notify_cq(program.cq, 0), 0);
+  EXPECT_FALSE(told());
+  ibv_ack_cq_events(program.cq, 2);
 }
 
 // One bad request spoils the list: nothing of it is posted. Abort takes back too.
