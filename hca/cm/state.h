@@ -211,7 +211,7 @@ inline constexpr std::uint32_t kUdpQkey = 0x01234567;              // RDMA_UDP_Q
 template <class T>
 CmAnswer answer_with(const T& value, std::span<std::uint8_t> to) {
   const std::size_t bytes = std::min(sizeof value, to.size());
-  std::memcpy(to.data(), &value, bytes);
+  if (bytes != 0) std::memcpy(to.data(), &value, bytes);
   return {0, bytes};
 }
 

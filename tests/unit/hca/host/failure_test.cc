@@ -2,9 +2,11 @@
 // disturbed.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cerrno>
 #include <cstring>
 
+#include "emu/packet/build.h"
 #include "emu/packet/headers.h"
 #include "tests/unit/hca/host/pair.h"
 
@@ -330,6 +332,51 @@ TEST(Failure, UdSendQueueError) {
   cluster.run();
   ASSERT_TRUE(sim::App::poll(cq, cqe));
   EXPECT_EQ(cqe.status, WcStatus::success);
+}
+
+// A READ response of another length than was asked for, or a NAK of a kind that does not exist: the
+// responder is broken, the request says so.
+class BadResponse : public testing::Test {
+ protected:
+  void ask() {
+    const hca::Sge into = pair.a.sge(0, 100);
+    ASSERT_EQ(pair.post({.opcode = WrOpcode::rdma_read,
+                         .sges = {&into, 1},
+                         .remote_addr = pair.b.address(0),
+                         .rkey = pair.b.keys.rkey}),
+              0);
+    pair.cluster.run(pair.cluster.now() + 20);  // the question has left, no answer is there yet
+    headers.lrh = {0, 0, emu::lid_of(0), emu::lid_of(1)};
+    headers.bth.dest_qp = pair.a.qp.number;
+    headers.bth.psn = 0xfffff0;
+    headers.aeth.syndrome = emu::kSyndromeAck | emu::kAckNoCredits;
+  }
+  std::vector<WcStatus> answer(std::size_t payload) {
+    std::array<std::byte, emu::kPacketBytesMax> bytes{};
+    const std::size_t offset = emu::write_headers(bytes, headers, payload);
+    hca::Arrival arrival{};
+    arrival.desc.length = static_cast<std::uint16_t>(emu::seal_packet(bytes, offset + payload));
+    arrival.desc.src = 1;
+    arrival.bytes = reinterpret_cast<const std::uint8_t*>(bytes.data());
+    pair.cluster.host(0).receive({&arrival, 1}, pair.cluster.now());
+    return test::statuses(pair.a.take());
+  }
+  Pair pair;
+  emu::PacketHeaders headers;
+};
+
+TEST_F(BadResponse, OfAnotherLength) {
+  ask();
+  headers.bth.opcode = emu::Opcode::rc_read_response_only;
+  EXPECT_EQ(answer(8), list({WcStatus::bad_resp_err}));
+  EXPECT_EQ(state_of(pair, 0), QpState::err);
+}
+
+TEST_F(BadResponse, ANakOfNoKnownKind) {
+  ask();
+  headers.bth.opcode = emu::Opcode::rc_ack;
+  headers.aeth.syndrome = emu::kSyndromeNak | 17;
+  EXPECT_EQ(answer(0), list({WcStatus::bad_resp_err}));
 }
 
 }  // namespace
