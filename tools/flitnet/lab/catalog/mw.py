@@ -5,7 +5,8 @@ What the paper leaves open, for all of its experiments alike:
 - Streams are spread so that every node sends and receives as many ("implicit admission control").
 - Latency of best effort is that of the network (as RN defines it), without waiting at the source.
 - Jitter-free: the frame interval within 1 % of 33.3 ms and its deviation below 1 ms.
-- The crossbar is matched until nothing more fits (4 rounds; 8 change nothing, 2 lose 5 % at 0.9).
+- The crossbar is matched until nothing more fits (4 rounds; 8 change nothing, 2 lose a tenth of
+  best effort at 0.9).
 - 16 lanes are split x:y, rounded; flits of 32 bit and messages of 20 flits at 400 Mb/s, 128 bit
   and 40 flits at 1.6 Gb/s.
 """
