@@ -195,6 +195,9 @@ std::string_view name_of(Router value) { return names_of(value)[static_cast<std:
 std::string_view name_of(Crossbar value) {
   return names_of(value)[static_cast<std::size_t>(value)];
 }
+std::string_view name_of(FlowControl value) {
+  return names_of(value)[static_cast<std::size_t>(value)];
+}
 std::string_view name_of(Engine value) { return names_of(value)[static_cast<std::size_t>(value)]; }
 std::string_view name_of(Counters value) {
   return names_of(value)[static_cast<std::size_t>(value)];

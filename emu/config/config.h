@@ -26,7 +26,8 @@ enum class Routing : std::uint8_t {
   up_by_load,
   adaptive
 };
-enum class Router : std::uint8_t { np, tr, p, pcs, vct };
+enum class Router : std::uint8_t { np, tr, p, pcs, vct, cell };
+enum class FlowControl : std::uint8_t { link, stream };
 enum class Crossbar : std::uint8_t { multiplexed, full };
 enum class Engine : std::uint8_t { automatic, general };
 enum class Counters : std::uint8_t { epoch, wide, overflow };
@@ -54,8 +55,10 @@ struct NetworkConfig {
   TopologyChoice topology;
   Routing routing = Routing::automatic;
   Router router = Router::np;
-  std::uint32_t circuits = 16;  // router pcs: lanes of a link
-  bool accelerate = true;       // router p: flits in a higher class's way go first
+  FlowControl flow_control = FlowControl::stream;  // router cell
+  std::uint32_t quench_flits = 8;                  // router cell: a longer queue stops its source
+  std::uint32_t circuits = 16;                     // router pcs: lanes of a link
+  bool accelerate = true;  // router p: flits in a higher class's way go first
   Crossbar crossbar = Crossbar::multiplexed;
   Engine engine = Engine::automatic;
   std::uint32_t k = 4;                   // a mesh without sides is k x k
@@ -201,6 +204,7 @@ std::string_view name_of(Routing value);
 std::string_view name_of(Scheduler value);
 std::string_view name_of(Router value);
 std::string_view name_of(Crossbar value);
+std::string_view name_of(FlowControl value);
 std::string_view name_of(Engine value);
 std::string_view name_of(Counters value);
 std::string_view name_of(Frame value);

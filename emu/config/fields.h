@@ -32,6 +32,8 @@ void visit_fields(C& c, Visitor&& visit) {
   visit("network", "topology", c.network.topology);
   visit("network", "routing", c.network.routing);
   visit("network", "router", c.network.router);
+  visit("network", "flow_control", c.network.flow_control);
+  visit("network", "quench_flits", c.network.quench_flits);
   visit("network", "circuits", c.network.circuits);
   visit("network", "accelerate", c.network.accelerate);
   visit("network", "crossbar", c.network.crossbar);
@@ -103,7 +105,9 @@ inline constexpr std::array<std::string_view, 7> kRoutingNames = {
     "auto", "dor", "dor_by_load", "dateline", "up_down", "up_by_load", "adaptive"};
 inline constexpr std::array<std::string_view, 9> kSchedulerNames = {
     "vclk", "fgvc", "fcfs", "rr", "wrr", "two_level", "vclk_hol", "fq", "fgfq"};
-inline constexpr std::array<std::string_view, 5> kRouterNames = {"np", "tr", "p", "pcs", "vct"};
+inline constexpr std::array<std::string_view, 6> kRouterNames = {"np",  "tr",  "p",
+                                                                 "pcs", "vct", "cell"};
+inline constexpr std::array<std::string_view, 2> kFlowControlNames = {"link", "stream"};
 inline constexpr std::array<std::string_view, 2> kCrossbarNames = {"multiplexed", "full"};
 inline constexpr std::array<std::string_view, 2> kEngineNames = {"auto", "general"};
 inline constexpr std::array<std::string_view, 3> kCounterNames = {"epoch", "wide", "overflow"};
@@ -120,6 +124,7 @@ constexpr std::span<const std::string_view> names_of(Topology) { return kTopolog
 constexpr std::span<const std::string_view> names_of(Routing) { return kRoutingNames; }
 constexpr std::span<const std::string_view> names_of(Scheduler) { return kSchedulerNames; }
 constexpr std::span<const std::string_view> names_of(Router) { return kRouterNames; }
+constexpr std::span<const std::string_view> names_of(FlowControl) { return kFlowControlNames; }
 constexpr std::span<const std::string_view> names_of(Crossbar) { return kCrossbarNames; }
 constexpr std::span<const std::string_view> names_of(Engine) { return kEngineNames; }
 constexpr std::span<const std::string_view> names_of(Counters) { return kCounterNames; }

@@ -81,7 +81,7 @@ void set_shape(NetworkSpec& spec, const emu::NetworkConfig& network) {
   }
 }
 
-static_assert(static_cast<int>(RouterKind::cut_through) == static_cast<int>(emu::Router::vct) &&
+static_assert(static_cast<int>(RouterKind::cell) == static_cast<int>(emu::Router::cell) &&
               static_cast<int>(CrossbarKind::full) == static_cast<int>(emu::Crossbar::full) &&
               static_cast<int>(CounterKind::overflow) == static_cast<int>(emu::Counters::overflow));
 static_assert(std::size(kRoutingNames) == 7 &&
@@ -105,6 +105,8 @@ NetworkSpec network_spec(const emu::Config& config, emu::Cycle start) {
   // What admission has booked must be what real-time packets use: they keep to the probe's way.
   spec.fixed_classes = config.controls.admission ? 0b011 : 0;
   spec.router = static_cast<RouterKind>(network.router);
+  spec.flow = static_cast<FlowKind>(network.flow_control);
+  spec.quench_flits = static_cast<int>(network.quench_flits);
   spec.circuits = static_cast<int>(network.circuits);
   spec.accelerate = network.accelerate;
   spec.crossbar = static_cast<CrossbarKind>(network.crossbar);

@@ -14,14 +14,23 @@ enum class RouterKind : std::uint8_t {
   preemptive,      // any class on any lane: a higher one interrupts a lower at the input (RN 3.2.1)
   circuit,         // pipelined circuit switching: a probe reserves a lane a hop (MediaWorm III.F)
   cut_through,     // virtual cut-through: buffers hold whole packets, blocked ones are absorbed
+  cell,            // shared memory, a queue of cells for each connection and output (GigaNet C)
 };
-inline constexpr std::array<std::string_view, 5> kRouterNames = {"np", "tr", "p", "pcs", "vct"};
+inline constexpr std::array<std::string_view, 6> kRouterNames = {"np",  "tr",  "p",
+                                                                 "pcs", "vct", "cell"};
 
 enum class CrossbarKind : std::uint8_t {
   multiplexed,  // ports x ports; the scheduler at its inputs: contention point A of MediaWorm
   full,         // lanes x lanes; the scheduler at the VC multiplexer of the output: point C
 };
 inline constexpr std::array<std::string_view, 2> kCrossbarNames = {"multiplexed", "full"};
+
+// What keeps a sender of cells from sending.
+enum class FlowKind : std::uint8_t {
+  link,    // one pool of credits for each link
+  stream,  // that, and a stop or go to the source of a connection whose queue grows (source quench)
+};
+inline constexpr std::array<std::string_view, 2> kFlowNames = {"link", "stream"};
 
 // How stamps are kept.
 enum class CounterKind : std::uint8_t {

@@ -92,5 +92,8 @@ std::unique_ptr<Network::Impl> make_turn_engine(const NetworkSpec&, Graph, Contr
 std::unique_ptr<Network::Impl> make_weight_engine(const NetworkSpec&, Graph, ControlHook*);
 // Every design (general_engine.h).
 std::unique_ptr<Network::Impl> make_general_engine(const NetworkSpec&, Graph, ControlHook*);
+// The cell switch (cell_engine.h), a queue for each pair of nodes.
+inline constexpr std::size_t kCellNodesMax = 128;
+std::unique_ptr<Network::Impl> make_cell_engine(const NetworkSpec&, Graph, ControlHook*);
 
 }  // namespace fabric

@@ -30,6 +30,7 @@ emu::Result<void> check_spec(const NetworkSpec& spec) {
                              check_range("packets_per_node", spec.packets_per_node, 1, 1 << 16),
                              check_range("answer_flits", spec.answer_flits, 1, hca::kFlitsMax),
                              check_range("energy_window", spec.energy_window, 1, 1 << 20),
+                             check_range("quench_flits", spec.quench_flits, 1, 4095),
                              check_range("circuits", spec.circuits, 1, 32),
                              check_range("block_flits", spec.block_flits, 1, 64),
                              check_range("scheduler", static_cast<int>(spec.scheduler), 0,
@@ -135,9 +136,14 @@ emu::Result<std::unique_ptr<Network>> Network::make(const NetworkSpec& spec, Con
   if (!graph) return std::unexpected(graph.error());
   auto routes = routes_of(spec, *graph);
   if (!routes) return std::unexpected(routes.error());
+  if (spec.router == RouterKind::cell && graph->nodes.size() > kCellNodesMax)
+    return emu::fail("topology: {} nodes; cell switches know connections of up to {}",
+                     graph->nodes.size(), kCellNodesMax);
   const bool fast = !spec.general_engine && fast_engine_does(spec, *graph);
-  auto impl = fast ? make_fast_engine(spec, std::move(*graph), hook)
-                   : make_general_engine(spec, std::move(*graph), hook);
+  const auto make_engine = fast                              ? make_fast_engine
+                           : spec.router == RouterKind::cell ? make_cell_engine
+                                                             : make_general_engine;
+  auto impl = make_engine(spec, std::move(*graph), hook);
   impl->routes = std::move(*routes);
   return std::unique_ptr<Network>(new Network(std::move(impl)));
 }

@@ -41,7 +41,9 @@ struct NetworkSpec {
   RouterKind router = RouterKind::non_preemptive;
   CrossbarKind crossbar = CrossbarKind::multiplexed;
   CounterKind counters = CounterKind::epoch;
-  int circuits = 16;  // circuit: lanes of a link, one circuit each: 1 ... 32
+  FlowKind flow = FlowKind::stream;  // cell
+  int quench_flits = 8;  // cell, stream: a longer queue of a connection stops its source
+  int circuits = 16;     // circuit: lanes of a link, one circuit each: 1 ... 32
   // preemptive: flits that are in a higher class's way get the smallest stamp (RN 3.2.2).
   bool accelerate = true;
   // Flits that a lane may send once its scheduler has chosen it: 1 ... 64.

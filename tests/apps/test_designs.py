@@ -22,6 +22,7 @@ Flitnet = Callable[..., subprocess.CompletedProcess[str]]
         ["--router", "p", "--scheduler", "fgvc"],
         ["--router", "p", "--topology", "torus:3x3"],
         ["--router", "pcs"],
+        ["--router", "cell"],
         ["--topology", "single:9"],
     ],
     ids=" ".join,

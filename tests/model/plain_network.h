@@ -17,6 +17,7 @@
 #include "fabric/router/spec.h"
 #include "fabric/topo/graph.h"
 #include "hca/wire/packet.h"
+#include "tests/model/plain_model.h"
 #include "tests/model/plain_scheduler.h"
 
 namespace model {
@@ -178,25 +179,22 @@ struct PlainHca {
 // A worm comes whole, head to tail, nothing between.
 void check_worm(MessagePtr& arriving, const Flit& flit);
 
-class PlainNetwork {
+class PlainNetwork final : public PlainModel {
  public:
   PlainNetwork(const fabric::NetworkSpec& spec, fabric::ControlHook* hook);
 
-  emu::Cycle now() const { return now_; }
-  void submit(emu::NodeId src, const hca::SendPacket& packet);
-  void step();
-  void set_weights(emu::RouterId router, emu::PortId port, const emu::VlWeights& weights);
-  void set_wire_weights(emu::NodeId node, const emu::VlWeights& weights);
-  void set_lane_vtick(emu::RouterId router, emu::PortId port, emu::Vl lane, emu::Vtick vtick);
-  void set_wire_vtick(emu::NodeId node, emu::Vl lane, emu::Vtick vtick);
-
-  std::vector<hca::InjectedEvent> injected;
-  std::vector<hca::DeliveredEvent> delivered;
-  std::vector<hca::AnswerEvent> answers;
+  emu::Cycle now() const override { return now_; }
+  void submit(emu::NodeId src, const hca::SendPacket& packet) override;
+  void step() override;
+  void set_weights(emu::RouterId router, emu::PortId port, const emu::VlWeights& weights) override;
+  void set_wire_weights(emu::NodeId node, const emu::VlWeights& weights) override;
+  void set_lane_vtick(emu::RouterId router, emu::PortId port, emu::Vl lane,
+                      emu::Vtick vtick) override;
+  void set_wire_vtick(emu::NodeId node, emu::Vl lane, emu::Vtick vtick) override;
 
   // Flits and credits conserved, no lane owned twice. Order inside a message is checked on arrival.
-  void check_invariants() const;
-  int live_messages() const { return live_; }
+  void check_invariants() const override;
+  int live_messages() const override { return live_; }
 
  private:
   void connect_links();

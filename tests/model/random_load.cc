@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "emu/base/prng.h"
-#include "tests/model/plain_network.h"
+#include "tests/model/plain_model.h"
 
 namespace model {
 
@@ -65,7 +65,7 @@ class Run {
       : options_(options),
         random_(options.seed),
         fast_(fabric::Network::make(options.spec, &fast_book_).value()),
-        plain_(options.spec, &plain_book_) {}
+        plain_(make_plain_model(options.spec, &plain_book_)) {}
 
   void go() {
     const emu::Cycle end = fast_->now() + options_.cycles / kSlowdown;
@@ -87,7 +87,8 @@ class Run {
 
  private:
   bool done() const {
-    return plain_.live_messages() == 0 && fast_->idle() && fast_->next_event_cycle() == emu::kNever;
+    return plain_->live_messages() == 0 && fast_->idle() &&
+           fast_->next_event_cycle() == emu::kNever;
   }
 
   void advance(emu::Cycle cycles) {
@@ -98,15 +99,15 @@ class Run {
       fast_->step(cycles);
     }
     for (emu::Cycle c = 0; c < cycles; ++c) {
-      plain_.step();
-      plain_.check_invariants();
+      plain_->step();
+      plain_->check_invariants();
     }
-    ASSERT_EQ(fast_->now(), plain_.now());
+    ASSERT_EQ(fast_->now(), plain_->now());
     ASSERT_EQ(fast_->audit(), "");
     delivered_ += fast_->delivered().size() + fast_->answers().size();
-    ASSERT_NO_FATAL_FAILURE(expect_same("injected", fast_->injected(), plain_.injected));
-    ASSERT_NO_FATAL_FAILURE(expect_same("delivered", fast_->delivered(), plain_.delivered));
-    ASSERT_NO_FATAL_FAILURE(expect_same("answers", fast_->answers(), plain_.answers));
+    ASSERT_NO_FATAL_FAILURE(expect_same("injected", fast_->injected(), plain_->injected));
+    ASSERT_NO_FATAL_FAILURE(expect_same("delivered", fast_->delivered(), plain_->delivered));
+    ASSERT_NO_FATAL_FAILURE(expect_same("answers", fast_->answers(), plain_->answers));
     ASSERT_EQ(fast_book_.take(), plain_book_.take());
     fast_->clear_events();
   }
@@ -146,7 +147,7 @@ class Run {
 
   void submit(emu::NodeId src, const hca::SendPacket& packet) {
     if (!fast_->submit(src, packet)) return;
-    plain_.submit(src, packet);
+    plain_->submit(src, packet);
     ++submitted_;
   }
 
@@ -201,17 +202,17 @@ class Run {
       case emu::SchedulerKind::wrr:
       case emu::SchedulerKind::two_level:
         fast_->set_weights(router, port, weights);
-        plain_.set_weights(router, port, weights);
+        plain_->set_weights(router, port, weights);
         fast_->set_wire_weights(node, weights);
-        plain_.set_wire_weights(node, weights);
+        plain_->set_wire_weights(node, weights);
         break;
       case emu::SchedulerKind::virtual_clock:
       case emu::SchedulerKind::head_of_line:
       case emu::SchedulerKind::fair_queueing:
         fast_->set_lane_vtick(router, port, lane, vtick);
-        plain_.set_lane_vtick(router, port, lane, vtick);
+        plain_->set_lane_vtick(router, port, lane, vtick);
         fast_->set_wire_vtick(node, lane, vtick);
-        plain_.set_wire_vtick(node, lane, vtick);
+        plain_->set_wire_vtick(node, lane, vtick);
         break;
       default:
         break;
@@ -224,7 +225,7 @@ class Run {
   RandomBook fast_book_;
   RandomBook plain_book_;
   std::unique_ptr<fabric::Network> fast_;
-  PlainNetwork plain_;
+  std::unique_ptr<PlainModel> plain_;
   std::uint64_t submitted_ = 0;
   std::uint64_t delivered_ = 0;
 };

@@ -39,8 +39,8 @@ ROUTING = typer.Option(
 )  # fmt: skip
 ROUTER = typer.Option(
     None, metavar="KIND",
-    help="np (non-preemptive), tr (traditional), p (preemptive), pcs (circuits) or vct "
-    "(virtual cut-through).",
+    help="np (non-preemptive), tr (traditional), p (preemptive), pcs (circuits), vct "
+    "(virtual cut-through) or cell (shared memory).",
 )  # fmt: skip
 CROSSBAR = typer.Option(None, metavar="KIND", help="multiplexed or full.")
 SCHEDULER = typer.Option(
