@@ -47,7 +47,7 @@ int put_payload(const Qp& qp, const ibv_send_wr& wr, SendWqe& wqe, std::byte* to
   length = 0;
   for (std::uint32_t i = 0; i < count; ++i) length += wr.sg_list[i].length;
   if ((wr.send_flags & IBV_SEND_INLINE) == 0) {
-    std::memcpy(to, wr.sg_list, count * sizeof(Sge));
+    if (count != 0) std::memcpy(to, wr.sg_list, count * sizeof(Sge));
     wqe.num_sge = static_cast<std::uint8_t>(count);
     return 0;
   }

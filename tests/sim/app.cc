@@ -227,8 +227,8 @@ int App::post(Queue& queue, const Send& send) {
   } else if (send.extension != nullptr) {
     wqe.flags |= hca::kWqeExtended;
     std::memcpy(slot + sizeof wqe, send.extension, sizeof *send.extension);
-    std::memcpy(slot + sizeof wqe + sizeof *send.extension, send.sges.data(),
-                send.sges.size_bytes());
+    std::copy(send.sges.begin(), send.sges.end(),
+              reinterpret_cast<hca::Sge*>(slot + sizeof wqe + sizeof *send.extension));
   } else if (hca::is_atomic(send.opcode)) {
     wqe.flags |= hca::kWqeExtended;
     hca::WqeExtension operands{};
