@@ -165,7 +165,7 @@ def test_wrong_requests_get_an_answer(run: Run) -> None:
     ("text", "names"),
     [
         ("[network]\nlink_mbps = 0\n", "link_mbps"),
-        ("[network]\nnodes = 9\n", "nodes"),
+        ("[network]\nnodes = 65\n", "nodes"),
         ("[clock]\nmode = \"fast\"\n", "mode"),
         ("[nowhere]\nx = 1\n", "nowhere"),
         ("[network\n", "test.toml"),
