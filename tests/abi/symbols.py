@@ -12,6 +12,8 @@ from pathlib import Path
 EXTENSIONS = {"flitnet_now", "flitnet_rejected_by", "flitnet_set_launch"}
 # Linked into the preloaded flavour never: the real library behind it serves these.
 NOT_PRELOADED = ("_kern", "ibv_register_driver")
+# In front of the C library's, for /dev/infiniband/rdma_cm (hca/verbs/cm_file.cc).
+CM_FILE = {"open", "open64", "write", "close", "fstat"}
 SKIPPED = 77
 
 
@@ -43,7 +45,8 @@ def problems(preload: str, dropin: str, original: str) -> list[str]:
     unversioned = exported(preload)
     found += [f"preload: {n} has version {v}" for n, v in unversioned.items() if v]
     public = {n for n, v in wanted.items() if v != "IBVERBS_PRIVATE_34"}
-    needed = {n for n in public if not any(part in n for part in NOT_PRELOADED)} | EXTENSIONS
+    needed = {n for n in public if not any(part in n for part in NOT_PRELOADED)}
+    needed |= EXTENSIONS | CM_FILE
     found += [f"preload: {name} is missing" for name in sorted(needed - unversioned.keys())]
     extra = unversioned.keys() - needed - {"ibv_query_gid_type"}
     return found + [f"preload: {name} leaks" for name in sorted(extra)]
