@@ -37,7 +37,9 @@ class Engine final : public Network::Impl {
   void step(emu::Cycle cycles) override {
 #if defined(__x86_64__)
     if (isa_ == emu::Isa::avx512) return step_avx512(cycles);
-    if (isa_ == emu::Isa::avx2) return step_avx2(cycles);
+    if constexpr (emu::kStepsByAvx2) {
+      if (isa_ == emu::Isa::avx2) return step_avx2(cycles);
+    }
 #endif
     run<emu::Isa::base>(cycles);
   }
@@ -164,7 +166,9 @@ class Engine final : public Network::Impl {
 
   // The same code three times, for what the processor can do; a build must run on all of them.
 #if defined(__x86_64__)
-  FLITNET_AVX2 FLITNET_WHOLE_STEP void step_avx2(emu::Cycle cycles) { run<emu::Isa::avx2>(cycles); }
+  FLITNET_AVX2 FLITNET_WHOLE_STEP void step_avx2(emu::Cycle cycles) {
+    run<emu::kStepsByAvx2 ? emu::Isa::avx2 : emu::Isa::base>(cycles);
+  }
   FLITNET_AVX512 FLITNET_WHOLE_STEP void step_avx512(emu::Cycle cycles) {
     run<emu::Isa::avx512>(cycles);
   }
