@@ -137,18 +137,6 @@ struct OneLane {
 };
 inline constexpr OneLane kOneLane;
 
-// The bit of a lane in every word.
-struct LaneBits {
-  alignas(64) Lanes8 of[kVlCount];
-  constexpr LaneBits() : of{} {
-    for (unsigned lane = 0; lane < kVlCount; ++lane) {
-      const auto w = static_cast<std::uint16_t>(1U << lane);
-      of[lane] = Lanes8{w, w, w, w, w, w, w, w};
-    }
-  }
-};
-inline constexpr LaneBits kLaneBits;
-
 // 128 counters of 0 ... 2^kPlanes - 1, bit by bit in planes: adding or taking one on any set of
 // lanes is a ripple of kPlanes steps for all of them.
 template <int kPlanes>

@@ -154,16 +154,7 @@ void Engine::tail_left(Source& source, hca::MessageId id) {
   --source.backlog;
   source.sent_by[message.vl_in].flits += message.flits;
   ++source.sent_by[message.vl_in].packets;
-  if (message.is_answer) return;
-  events.injected.push_back({.cookie = message.cookie,
-                             .head_cycle = message.head_cycle,
-                             .tail_cycle = now,
-                             .handle = message.handle,
-                             .flits = message.flits,
-                             .node = message.src,
-                             .traffic_class = message.traffic_class,
-                             .kind = message.kind});
-  events.mix(now << 16 ^ message.src ^ message.cookie << 8);
+  events.tail_left(message, now);
 }
 
 void Engine::receive(emu::NodeId node) {
@@ -182,38 +173,9 @@ void Engine::tail_arrived(emu::NodeId node, hca::MessageId id) {
   CHECK(message.dest == node);
   sources_[node].received[message.vl_out].flits += message.flits;
   ++sources_[node].received[message.vl_out].packets;
-  events.mix(now << 16 ^ message.dest ^ message.cookie << 8 ^ message.head_cycle << 32);
-  if (message.is_answer) {
-    events.answers.push_back({.cookie = message.cookie,
-                              .cycle = now,
-                              .handle = message.handle,
-                              .rejected_by = message.rejected_by,
-                              .node = message.dest,
-                              .dest = message.src});
-  } else if (message.kind == emu::PacketKind::probe) {
-    std::swap(message.src, message.dest);
-    message.is_answer = true;
-    message.flits = spec.answer_flits;
-    message.vl_in = message.vl_out;
-    message.launch = now + 1;
-    queue_message(id);
-    return;
-  } else {
-    events.delivered.push_back({.cookie = message.cookie,
-                                .launch = message.launch,
-                                .head_cycle = message.head_cycle,
-                                .tail_cycle = now,
-                                .handle = message.handle,
-                                .flits = message.flits,
-                                .node = message.dest,
-                                .src = message.src,
-                                .vl = message.vl_out,
-                                .traffic_class = message.traffic_class,
-                                .kind = message.kind});
-  }
-  events.done.push_back(id);
-  --events.live;
-  events.last_done = now;
+  if (events.tail_arrived(id, message, now)) return;
+  hca::turn_round(message, spec.answer_flits, now);
+  queue_message(id);
 }
 
 // Back to front: a cell leaves no earlier than two cycles after it came.

@@ -125,17 +125,7 @@ void Hca::tail_left(World& world, hca::Events& events, unsigned l, emu::Cycle no
   --backlog_;
   sent_[l].flits += message.flits;
   ++sent_[l].packets;
-  if (!message.is_answer) {
-    events.injected.push_back({.cookie = message.cookie,
-                               .head_cycle = message.head_cycle,
-                               .tail_cycle = now,
-                               .handle = message.handle,
-                               .flits = message.flits,
-                               .node = message.src,
-                               .traffic_class = message.traffic_class,
-                               .kind = message.kind});
-    events.mix(now << 16 ^ message.src ^ message.cookie << 8);
-  }
+  events.tail_left(message, now);
   const bool closed = world.circuits() && closes(message, streams_[lane_stream_[l]]);
   lane.current = hca::kNoMessage;
   waiting_ &= ~lane_bit(l);
@@ -161,48 +151,13 @@ void Hca::receive(World& world, hca::Events& events, emu::Cycle now) {
 
 void Hca::tail_arrived(World& world, hca::Events& events, hca::MessageId id, unsigned lane,
                        emu::Cycle now) {
-  const hca::Message& message = world.messages[id];
+  hca::Message& message = world.messages[id];
   CHECK(message.dest == node_);
   received_[lane].flits += message.flits;
   ++received_[lane].packets;
-  events.mix(now << 16 ^ message.dest ^ message.cookie << 8 ^ message.head_cycle << 32);
-  if (message.is_answer) {
-    events.answers.push_back({.cookie = message.cookie,
-                              .cycle = now,
-                              .handle = message.handle,
-                              .rejected_by = message.rejected_by,
-                              .node = message.dest,
-                              .dest = message.src});
-  } else if (message.kind == emu::PacketKind::probe) {
-    turn_round(world, id, now);
-    return;
-  } else {
-    events.delivered.push_back({.cookie = message.cookie,
-                                .launch = message.launch,
-                                .head_cycle = message.head_cycle,
-                                .tail_cycle = now,
-                                .handle = message.handle,
-                                .flits = message.flits,
-                                .node = message.dest,
-                                .src = message.src,
-                                .vl = message.vl_out,
-                                .traffic_class = message.traffic_class,
-                                .kind = message.kind});
-  }
-  events.done.push_back(id);
-  --events.live;
-  events.last_done = now;
-}
-
-// The probe's record becomes its answer: this cannot run out of room.
-void Hca::turn_round(World& world, hca::MessageId id, emu::Cycle now) {
-  hca::Message& message = world.messages[id];
-  std::swap(message.src, message.dest);
-  message.is_answer = true;
+  if (events.tail_arrived(id, message, now)) return;
+  hca::turn_round(message, world.spec.answer_flits, now);
   message.stream = 0;
-  message.flits = world.spec.answer_flits;
-  message.vl_in = message.vl_out;
-  message.launch = now + 1;
   ready(world, id, now);
 }
 

@@ -90,7 +90,6 @@ class Hca {
   void tail_left(World& world, hca::Events& events, unsigned lane, emu::Cycle now);
   void tail_arrived(World& world, hca::Events& events, hca::MessageId id, unsigned lane,
                     emu::Cycle now);
-  void turn_round(World& world, hca::MessageId id, emu::Cycle now);
 
   unsigned node_ = 0;
   unsigned unit_ = 0;

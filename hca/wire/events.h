@@ -26,6 +26,49 @@ struct Events {
     answers.reserve(messages);
     done.reserve(messages);
   }
+  // The tail of a message has left its HCA.
+  void tail_left(const Message& message, emu::Cycle now) {
+    if (message.is_answer) return;
+    injected.push_back({.cookie = message.cookie,
+                        .head_cycle = message.head_cycle,
+                        .tail_cycle = now,
+                        .handle = message.handle,
+                        .flits = message.flits,
+                        .node = message.src,
+                        .traffic_class = message.traffic_class,
+                        .kind = message.kind});
+    mix(now << 16 ^ message.src ^ message.cookie << 8);
+  }
+  // It has arrived. False: a probe, which has to turn round; else its story has ended.
+  bool tail_arrived(MessageId id, const Message& message, emu::Cycle now) {
+    mix(now << 16 ^ message.dest ^ message.cookie << 8 ^ message.head_cycle << 32);
+    if (message.is_answer) {
+      answers.push_back({.cookie = message.cookie,
+                         .cycle = now,
+                         .handle = message.handle,
+                         .rejected_by = message.rejected_by,
+                         .node = message.dest,
+                         .dest = message.src});
+    } else if (message.kind == emu::PacketKind::probe) {
+      return false;
+    } else {
+      delivered.push_back({.cookie = message.cookie,
+                           .launch = message.launch,
+                           .head_cycle = message.head_cycle,
+                           .tail_cycle = now,
+                           .handle = message.handle,
+                           .flits = message.flits,
+                           .node = message.dest,
+                           .src = message.src,
+                           .vl = message.vl_out,
+                           .traffic_class = message.traffic_class,
+                           .kind = message.kind});
+    }
+    done.push_back(id);
+    --live;
+    last_done = now;
+    return true;
+  }
   void mix(std::uint64_t value) {
     digest = (digest ^ value) * 0xff51afd7ed558ccdULL;
     digest ^= digest >> 32;

@@ -130,17 +130,7 @@ class WireGroup {
     --backlog_[node];
     sent_[i].flits += message.flits;
     ++sent_[i].packets;
-    if (!message.is_answer) {
-      events_.injected.push_back({.cookie = message.cookie,
-                                  .head_cycle = message.head_cycle,
-                                  .tail_cycle = now,
-                                  .handle = message.handle,
-                                  .flits = message.flits,
-                                  .node = message.src,
-                                  .traffic_class = message.traffic_class,
-                                  .kind = message.kind});
-      events_.mix(now << 16 ^ message.src ^ message.cookie << 8);
-    }
+    events_.tail_left(message, now);
     const MessageId next = message.next;
     front_[i] = kNoMessage;
     waiting_[node] &= static_cast<std::uint16_t>(~(1U << lane));
@@ -159,43 +149,8 @@ class WireGroup {
     Message& message = messages_[id];
     received_[i].flits += message.flits;
     ++received_[i].packets;
-    events_.mix(now << 16 ^ message.dest ^ message.cookie << 8 ^ message.head_cycle << 32);
-    if (message.is_answer) {
-      events_.answers.push_back({.cookie = message.cookie,
-                                 .cycle = now,
-                                 .handle = message.handle,
-                                 .rejected_by = message.rejected_by,
-                                 .node = message.dest,
-                                 .dest = message.src});
-    } else if (message.kind == emu::PacketKind::probe) {
-      turn_round(id, now);
-      return;
-    } else {
-      events_.delivered.push_back({.cookie = message.cookie,
-                                   .launch = message.launch,
-                                   .head_cycle = message.head_cycle,
-                                   .tail_cycle = now,
-                                   .handle = message.handle,
-                                   .flits = message.flits,
-                                   .node = message.dest,
-                                   .src = message.src,
-                                   .vl = message.vl_out,
-                                   .traffic_class = message.traffic_class,
-                                   .kind = message.kind});
-    }
-    events_.done.push_back(id);
-    --events_.live;
-    events_.last_done = now;
-  }
-
-  // The probe's record becomes its answer: this cannot run out of room.
-  void turn_round(MessageId id, emu::Cycle now) {
-    Message& message = messages_[id];
-    std::swap(message.src, message.dest);
-    message.is_answer = true;
-    message.flits = answer_flits_;
-    message.vl_in = message.vl_out;
-    message.launch = now + 1;
+    if (events_.tail_arrived(id, message, now)) return;
+    turn_round(message, answer_flits_, now);
     ready(id, now);
   }
 

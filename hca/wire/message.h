@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "hca/wire/packet.h"
@@ -33,6 +34,16 @@ struct Message {
   bool is_answer;  // a probe on its way back
 };
 static_assert(sizeof(Message) <= 64, "one cache line a message");
+
+// A probe's record becomes its answer, on the lane that it came on, ready in the next cycle: this
+// cannot run out of room.
+inline void turn_round(Message& probe, std::uint16_t answer_flits, emu::Cycle now) {
+  std::swap(probe.src, probe.dest);
+  probe.is_answer = true;
+  probe.flits = answer_flits;
+  probe.vl_in = probe.vl_out;
+  probe.launch = now + 1;
+}
 
 // The table with a free list per sender.
 class MessageTable {
