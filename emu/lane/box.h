@@ -15,11 +15,12 @@ namespace emu {
 struct alignas(64) Box {
   Lanes8 flits;    // at most one lane a port
   Lanes8 credits;  // at most one lane a port
-  // The message that is named with the flit of a port, where `names` has its bit: a router learns
-  // it from the head, an HCA from the tail.
+  // One more than the message that is named with the flit of a port, 0 where none is: a router
+  // learns it from the head, an HCA from the tail. A word of its own for each port, as senders may
+  // be stepped by different threads.
   std::uint32_t name[kPortsMax];
-  std::uint32_t names;
 };
+static_assert(sizeof(Box) == 64, "one cache line a unit and cycle");
 
 // Where the ports of a unit lead: peer unit and its port. A unit is a router or a group of HCAs.
 // The peer of a port that leads nowhere is a box of its own that nobody reads.
@@ -61,9 +62,28 @@ inline void emit(Box* slot, const Outlet& out, Lanes8 flits, Lanes8 credits) {
 }
 
 inline void emit_name(Box* slot, const Outlet& out, unsigned port, std::uint32_t message) {
-  Box& box = slot[out.unit[port]];
-  box.name[out.port[port]] = message;
-  box.names |= 1U << out.port[port];
+  slot[out.unit[port]].name[out.port[port]] = message + 1;
 }
+
+inline bool has_names(const Box& box) {
+  std::uint64_t pair[kPortsMax / 2];
+  std::memcpy(&pair, &box.name, sizeof pair);
+  return (pair[0] | pair[1] | pair[2] | pair[3]) != 0;
+}
+// Ports whose flit names a message, a bit each; the message of one of them.
+inline unsigned ports_named(const Box& box) {
+  using Four = std::int32_t __attribute__((vector_size(16)));
+  Four low;
+  Four high;
+  std::memcpy(&low, &box.name[0], sizeof low);
+  std::memcpy(&high, &box.name[kPortsMax / 2], sizeof high);
+  const Four bits = ((low != 0) & Four{1, 2, 4, 8}) | ((high != 0) & Four{16, 32, 64, 128});
+  std::uint64_t pair[2];
+  std::memcpy(&pair, &bits, sizeof pair);
+  const std::uint64_t both = pair[0] | pair[1];
+  return static_cast<unsigned>(both | both >> 32);
+}
+inline std::uint32_t named_at(const Box& box, unsigned port) { return box.name[port] - 1; }
+inline void clear_names(Box& box) { std::memset(&box.name, 0, sizeof box.name); }
 
 }  // namespace emu

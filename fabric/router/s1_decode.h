@@ -25,16 +25,16 @@ void bring_to_front(State& r, unsigned in_lane, const Surroundings& world) {
 
 template <class State, class Scheduler>
 void decode_heads(State& r, Scheduler& scheduler, emu::Box& box, const Surroundings& world) {
-  for (unsigned bits = box.names; bits != 0; bits &= bits - 1) {
+  for (unsigned bits = emu::ports_named(box); bits != 0; bits &= bits - 1) {
     const unsigned port = emu::first_bit(bits);
     const unsigned vl = emu::first_bit(box.flits[port]);
     const unsigned in_lane = lane_slot(port, vl);
-    const hca::MessageId id = box.name[port];
+    const hca::MessageId id = emu::named_at(box, port);
     scheduler.head(port, vl, world.messages[id].vtick);
     r.in_messages.push(in_lane, id);
     if (r.in_messages.count[in_lane] == 1) bring_to_front(r, in_lane, world);
   }
-  box.names = 0;
+  emu::clear_names(box);
 }
 
 // False when no flit is in the router's buffers.
@@ -46,7 +46,7 @@ bool stage1_decode(State& r, Scheduler& scheduler, emu::Box& box, emu::Lanes8 go
   r.in_count.change(flits, gone);
   r.in_occupied = occupied | flits;
   if (emu::any(flits)) {
-    if (box.names != 0) decode_heads(r, scheduler, box, world);
+    if (emu::has_names(box)) decode_heads(r, scheduler, box, world);
     r.arrived += static_cast<unsigned>(std::popcount(emu::ports_of(flits)));
     scheduler.arrive(r.bids, flits, emu::stamp_now(now));
   }

@@ -69,9 +69,11 @@ struct Events {
     last_done = now;
     return true;
   }
+  // A sum: events of one cycle count alike in whatever order they are told.
   void mix(std::uint64_t value) {
-    digest = (digest ^ value) * 0xff51afd7ed558ccdULL;
-    digest ^= digest >> 32;
+    value = (value ^ value >> 32) * 0xff51afd7ed558ccdULL;
+    value = (value ^ value >> 29) * 0xc4ceb9fe1a85ec53ULL;
+    digest += value ^ value >> 32;
   }
 };
 

@@ -138,11 +138,12 @@ class WireGroup {
   }
 
   void receive(emu::Box& box, emu::Cycle now) {
-    for (unsigned bits = box.names; bits != 0; bits &= bits - 1) {
+    if (!emu::has_names(box)) return;
+    for (unsigned bits = emu::ports_named(box); bits != 0; bits &= bits - 1) {
       const unsigned node = emu::first_bit(bits);
-      tail_arrived(at(node, emu::first_bit(box.flits[node])), box.name[node], now);
+      tail_arrived(at(node, emu::first_bit(box.flits[node])), emu::named_at(box, node), now);
     }
-    box.names = 0;
+    emu::clear_names(box);
   }
 
   void tail_arrived(unsigned i, MessageId id, emu::Cycle now) {
