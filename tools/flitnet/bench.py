@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tools.flitnet import build, paths
+from tools.flitnet import booksim, build, paths
 from tools.flitnet.cluster import Cluster
 from tools.flitnet.errors import FlitnetError, UsageError
 from tools.flitnet.lab import environment
 
-BENCHMARKS = ("engine", "verbs", "attach")
+BENCHMARKS = ("engine", "verbs", "attach", "booksim")
 
 
 @dataclass(frozen=True)
@@ -32,6 +32,8 @@ def run(what: str, options: Options) -> int:
     """With JSON to print the figures alone are on stdout, what people read goes to stderr."""
     if what not in BENCHMARKS:
         raise UsageError(f"bench {what!r}: one of {', '.join(BENCHMARKS)}")
+    if what == "booksim":
+        return curves(options)
     if what != "engine" and (options.sweep or options.plot or options.reference):
         raise UsageError(f"bench {what}: --sweep, --plot and --reference are for engine")
     if options.reference and not options.reference.is_file():
@@ -64,6 +66,23 @@ def run(what: str, options: Options) -> int:
         if options.plot:
             draw_sweep(json.loads(report.read_text())["results"], options.plot)
     return code
+
+
+def curves(options: Options) -> int:
+    """Latency and throughput beside BookSim2's; --plot and --reference are directories."""
+    if options.plot:
+        environment.enter()
+    build.ready(("engine_curve",))
+    prints = options.json_file == "-"
+    text = booksim.run(
+        options.reference or booksim.REFERENCE, options.quick, options.plot,
+        lambda line: print(line, file=sys.stderr if prints else sys.stdout, flush=True),
+    )  # fmt: skip
+    if prints:
+        sys.stdout.write(text)
+    elif options.json_file:
+        Path(options.json_file).write_text(text)
+    return 0
 
 
 def draw_sweep(results: list[dict[str, Any]], target: Path) -> None:

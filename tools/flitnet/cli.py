@@ -254,23 +254,25 @@ def doctor() -> None:
 
 @app.command()
 def bench(
-    what: str = typer.Argument(..., metavar="engine|verbs|attach"),
+    what: str = typer.Argument(..., metavar="engine|verbs|attach|booksim"),
     json_file: str = typer.Option(
-        "", "--json", is_flag=False, flag_value="-", metavar="[FILE]",
-        help="Write JSON to FILE; without FILE print it.",
+        "", "--json", metavar="[FILE]", help="Write JSON to FILE; without FILE print it."
     ),
     quick: bool = typer.Option(False, "--quick", help="Fewer repetitions."),
     sweep: bool = typer.Option(
         False, "--sweep", help="engine: one router at many loads, and more and more routers."
     ),
     plot: Optional[Path] = typer.Option(
-        None, "--plot", help="engine: draw the sweep into this file (svg, png)."
+        None, "--plot",
+        help="engine: draw the sweep into this file (svg, png); booksim: into a directory.",
     ),
     reference: Optional[Path] = typer.Option(
-        None, "--reference", help="engine: another simulator's cost, CSV; adds a column of ratios."
+        None, "--reference",
+        help="engine: another simulator's cost, CSV; adds a column of ratios. "
+        "booksim: a directory of its configurations and curves.",
     ),
 ) -> None:
-    """Measure: flit engine, application to application, or the ways to attach."""
+    """Measure: flit engine, application to application, ways to attach, curves by BookSim2's."""
     from tools.flitnet import bench as bench_module
 
     options = bench_module.Options(json_file, quick, sweep or plot is not None, plot, reference)
@@ -304,7 +306,7 @@ def soak(
 def run(argv: list[str]) -> int:
     """Runs a command line; returns the exit code. Every error is one line on stderr."""
     try:
-        code = typer.main.get_command(app).main(argv, "flitnet", standalone_mode=False)
+        code = typer.main.get_command(app).main(_with_json(argv), "flitnet", standalone_mode=False)
         return code if isinstance(code, int) else EXIT_OK
     except click.ClickException as error:
         context = getattr(error, "ctx", None)
@@ -319,6 +321,15 @@ def run(argv: list[str]) -> int:
     except BrokenPipeError:
         sys.stderr.close()
         return EXIT_ERROR
+
+
+def _with_json(argv: list[str]) -> list[str]:
+    """`bench`: --json without a file prints; Typer has no options whose value may be left out."""
+    if argv[:1] != ["bench"]:
+        return argv
+    bare = [word == "--json" and (not after or after.startswith("--"))
+            for word, after in zip(argv, [*argv[1:], ""])]  # fmt: skip
+    return [part for word, alone in zip(argv, bare) for part in ([word, "-"] if alone else [word])]
 
 
 def _say(message: str, code: int) -> int:

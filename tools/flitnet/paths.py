@@ -23,6 +23,7 @@ PROGRAMS = {
     "flitnet-sim": "tests/sim/flitnet-sim",
     "model_design_test": "tests/model/model_design_test",
     "engine_bench": "tests/bench/engine/engine_bench",
+    "engine_curve": "tests/bench/engine/engine_curve",
     "verbs_bench": "tests/bench/verbs/verbs_bench",
     "attach_bench": "tests/bench/attach/attach_bench",
 }
