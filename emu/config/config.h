@@ -72,6 +72,7 @@ struct NetworkConfig {
   std::uint32_t alloc_iters = 2;           // rounds of the crossbar's allocator in a cycle
   std::uint32_t packet_size = 40;          // flits of a full RC packet
   std::uint32_t control_packet_size = 10;  // flits of a probe, answer or release
+  bool pass_through = false;               // data crosses at once: no flits, links without a rate
   std::uint32_t link_delay = 1;            // cycles
   std::uint64_t seed = 1;
 

@@ -49,6 +49,7 @@ void visit_fields(C& c, Visitor&& visit) {
   visit("network", "alloc_iters", c.network.alloc_iters);
   visit("network", "packet_size", c.network.packet_size);
   visit("network", "control_packet_size", c.network.control_packet_size);
+  visit("network", "pass_through", c.network.pass_through);
   visit("network", "link_delay", c.network.link_delay);
   visit("network", "seed", c.network.seed);
   visit("qos", "scheduler", c.qos.scheduler);

@@ -112,6 +112,17 @@ Result<void> check_design(const NetworkConfig& network) {
   return {};
 }
 
+// A link without a rate has no power either. Virtual time goes from event to event of the engine,
+// and packets that pass it by are none.
+Result<void> resolve_pass_through(Config& config) {
+  if (!config.network.pass_through) return {};
+  if (config.clock.mode == ClockMode::virtual_) {
+    return fail("network.pass_through = true: must be false for clock.mode virtual");
+  }
+  config.controls.power_control = false;
+  return {};
+}
+
 Result<void> check_lanes(const Config& config) {
   const QosConfig& qos = config.qos;
   const std::uint16_t there = lanes_there(config.network);
@@ -249,6 +260,7 @@ Result<void> resolve(Config& config, bool nodes_given, bool node_tables, bool la
   if (auto sizes = check_sizes(config.network); !sizes) return sizes;
   if (auto design = check_design(config.network); !design) return design;
   complete(config.network);
+  if (auto passes = resolve_pass_through(config); !passes) return passes;
   if (!lanes_given) {
     if (auto lanes = share_lanes(config); !lanes) return lanes;
   }

@@ -1,5 +1,6 @@
 #include "fabric/daemon/edge.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "emu/base/check.h"
@@ -70,6 +71,7 @@ void Edge::submit(Inbox& inbox) {
 }
 
 void Edge::submit_data(PacketHandle packet, const PacketMeta& meta) {
+  if (options_.pass_through) return pass_or_hold(packet, meta);
   hca::SendPacket send;
   send.cookie = meta.cookie;
   send.launch = meta.launch_cycle;
@@ -81,6 +83,49 @@ void Edge::submit_data(PacketHandle packet, const PacketMeta& meta) {
   send.traffic_class = meta.traffic_class;
   send.vtick = meta.vtick != 0 ? meta.vtick : options_.vtick_of_lane[meta.vl_in];
   enter(meta.source, send);
+}
+
+void Edge::pass_or_hold(PacketHandle packet, const PacketMeta& meta) {
+  const std::uint64_t order = submitted_++;
+  const emu::Cycle now = network_.now();
+  if (meta.launch_cycle <= now) return pass(packet, now);
+  held_.push_back({meta.launch_cycle, order, packet});
+  std::push_heap(held_.begin(), held_.end());
+}
+
+void Edge::pass_due() {
+  while (next_launch() <= network_.now()) {
+    std::pop_heap(held_.begin(), held_.end());
+    const Held held = held_.back();
+    held_.pop_back();
+    pass(held.packet, held.launch);
+  }
+}
+
+// What the engine would say of a packet for which no cycle passes.
+void Edge::pass(PacketHandle packet, emu::Cycle at) {
+  const PacketMeta meta = memory_.meta(packet);
+  if (meta.launch_cycle != 0) {
+    on_injected({.cookie = meta.cookie,
+                 .head_cycle = at,
+                 .tail_cycle = at,
+                 .handle = packet,
+                 .flits = meta.flits,
+                 .node = meta.source,
+                 .traffic_class = meta.traffic_class,
+                 .kind = meta.kind});
+  }
+  on_delivered({.cookie = meta.cookie,
+                .launch = at,
+                .head_cycle = at,
+                .tail_cycle = at,
+                .handle = packet,
+                .flits = meta.flits,
+                .node = meta.dest,
+                .src = meta.source,
+                .vl = meta.vl_out,
+                .traffic_class = meta.traffic_class,
+                .kind = meta.kind});
 }
 
 void Edge::submit_control(PacketHandle packet, const PacketMeta& meta) {
@@ -151,6 +196,7 @@ void Edge::retry_waiting() {
 // --- out --------------------------------------------------------------------------------------
 
 void Edge::hand_out() {
+  if (!held_.empty()) pass_due();
   // Injected first: a packet that was injected and delivered in one turn still has its meta.
   for (const auto& event : network_.injected()) on_injected(event);
   for (const auto& event : network_.delivered()) on_delivered(event);

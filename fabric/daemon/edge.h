@@ -54,6 +54,9 @@ struct EdgeOptions {
   emu::CycleTime cycle_time;
   std::uint16_t control_flits = 10;                       // length of a release
   std::array<emu::Vtick, emu::kVlCount> vtick_of_lane{};  // FGVC: of a message on this lane
+  // Data packets go from port to port at their launch time, past the engine. A packet without one
+  // has left when it is sent: its sender knows that, and is told of the others only.
+  bool pass_through = false;
 };
 
 class Edge {
@@ -67,11 +70,13 @@ class Edge {
 
   // Takes everything out of inbox.packets.
   void submit(Inbox& inbox);
-  // Takes every event out of the network.
+  // Takes every event out of the network; lets packets pass whose launch time has come.
   void hand_out();
 
   // Packets with the wire half's queue full, waiting to be submitted.
   std::size_t waiting() const { return waiting_count_; }
+  // Pass-through: the earliest launch of those that wait for it.
+  emu::Cycle next_launch() const { return held_.empty() ? emu::kNever : held_.front().launch; }
   const std::array<ClassStats, emu::kClassCount>& classes() const { return classes_; }
   std::uint64_t undeliverable() const { return undeliverable_; }
   std::uint64_t in_flight() const { return submitted_ - finished_; }
@@ -80,6 +85,19 @@ class Edge {
  private:
   using Connections = std::map<std::uint64_t, emu::ProbeBody>;
 
+  struct Held {
+    emu::Cycle launch;
+    std::uint64_t order;  // packets with the same launch time pass in the order in which they came
+    PacketHandle packet;
+    // The heap has the largest in front.
+    friend bool operator<(const Held& a, const Held& b) {
+      return a.launch != b.launch ? a.launch > b.launch : a.order > b.order;
+    }
+  };
+
+  void pass_or_hold(PacketHandle packet, const PacketMeta& meta);
+  void pass(PacketHandle packet, emu::Cycle at);
+  void pass_due();
   void submit_data(PacketHandle packet, const PacketMeta& meta);
   void submit_control(PacketHandle packet, const PacketMeta& meta);
   void enter(emu::NodeId source, const hca::SendPacket& packet);
@@ -101,6 +119,7 @@ class Edge {
   std::array<ClassStats, emu::kClassCount> classes_;
   std::uint64_t submitted_ = 0;
   std::uint64_t finished_ = 0;
+  std::vector<Held> held_;  // a heap by launch time
   // cold
   std::array<std::deque<hca::SendPacket>, emu::kNodesMax> waiting_;
   std::size_t waiting_count_ = 0;

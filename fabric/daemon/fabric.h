@@ -53,7 +53,7 @@ class Fabric {
   bool step(std::uint64_t host_ns);  // true: ahead of time
   void flush();
   void rest(std::uint64_t host_ns);
-  void sleep_until_woken();
+  void sleep_until_woken(std::uint64_t host_ns);
   void handle_events(Port& port);
   void publish();
   void update_link_shares();

@@ -23,7 +23,7 @@ constexpr std::uint64_t kLingerNs = 300'000;
 constexpr std::uint64_t kShortNapNs = 20'000;
 constexpr std::uint64_t kFewPackets = 8;
 // An idle fabric still moves the clock page on: programs pace by it.
-constexpr long kIdleSleepNs = 1'000'000;
+constexpr std::uint64_t kIdleSleepNs = 1'000'000;
 
 void nap_until(std::uint64_t host_ns) {
   const timespec until{static_cast<time_t>(host_ns / 1'000'000'000),
@@ -116,20 +116,27 @@ void Fabric::flush() {
 }
 
 void Fabric::rest(std::uint64_t host_ns) {
-  if (network_->idle() && host_ns - active_ns_ > kLingerNs) return sleep_until_woken();
+  // Nothing is under way between two turns where packets pass at once.
+  const std::uint64_t linger_ns = config_.network.pass_through ? 0 : kLingerNs;
+  if (network_->idle() && host_ns - active_ns_ >= linger_ns) return sleep_until_woken(host_ns);
   const std::uint64_t nap_ns = edge_->in_flight() <= kFewPackets
                                    ? kShortNapNs
                                    : std::max(kShortNapNs, pace_->options().quantum_ns / 2);
   nap_until(host_ns + nap_ns);
 }
 
-void Fabric::sleep_until_woken() {
+void Fabric::sleep_until_woken(std::uint64_t host_ns) {
+  std::uint64_t sleep_ns = kIdleSleepNs;
+  if (edge_->next_launch() != emu::kNever) {
+    const std::uint64_t due_ns = pace_->due_ns(edge_->next_launch());
+    sleep_ns = std::min(sleep_ns, due_ns > host_ns ? due_ns - host_ns : 0);
+  }
   std::size_t prepared = 0;
   bool quiet = true;
   for (; quiet && prepared < ports_.size(); ++prepared) quiet = ports_[prepared]->prepare_sleep();
   if (quiet) {
     std::array<epoll_event, 8> events;
-    const timespec limit{0, kIdleSleepNs};
+    const timespec limit{0, static_cast<long>(sleep_ns)};
     const int woken = ::epoll_pwait2(wait_.get(), events.data(), events.size(), &limit, nullptr);
     // Something at a socket or an eventfd: look at everything.
     if (woken > 0) serviced_ns_ = 0;

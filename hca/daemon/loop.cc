@@ -97,13 +97,17 @@ std::size_t Node::receive() {
 
 std::size_t Node::transmit() {
   const std::size_t packets = host_->advance(now_);
+  if (!port_->left().empty()) {
+    host_->injected(port_->left(), now_);
+    port_->clear_left();
+  }
   attachment_->flush();
   naps_.count(packets);
   return packets;
 }
 
 void Node::rest(std::size_t work, std::uint64_t host_ns) {
-  if (naps_.nap(host_ns)) {
+  if (!config_.network.pass_through && naps_.nap(host_ns)) {
     const timespec nap{0, kNapNs};
     (void)::clock_nanosleep(CLOCK_MONOTONIC, 0, &nap, nullptr);
     return;

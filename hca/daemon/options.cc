@@ -5,6 +5,8 @@
 #include <cstring>
 #include <string>
 
+#include "emu/wire/message.h"
+
 namespace hca {
 
 namespace {
@@ -33,7 +35,11 @@ HostOptions host_options(const emu::Config& config, emu::NodeId node) {
   options.cycle_time = config.network.cycle_time();
   options.link_bps = config.network.link_bps();
   options.flit_bits = config.network.flit_bits;
-  options.packet_flits = config.network.packet_size;
+  // Where packets are no worms, they are as long as their slots allow: up to the path MTU.
+  options.packet_flits =
+      config.network.pass_through
+          ? static_cast<std::uint32_t>(emu::kPacketBytesMax) * 8 / options.flit_bits
+          : config.network.packet_size;
   options.mtu_bytes = config.hca.mtu;
   options.class_of_sl = config.qos.sl_class;
   for (std::uint8_t sl = 0; sl < options.lanes_of_sl.size(); ++sl) {

@@ -46,6 +46,10 @@ CROSSBAR = typer.Option(None, metavar="KIND", help="multiplexed or full.")
 SCHEDULER = typer.Option(
     None, metavar="KIND", help="vclk, fgvc, fcfs, rr, wrr, two_level, vclk_hol, fq or fgfq."
 )
+PASS_THROUGH = typer.Option(
+    False, "--pass-through",
+    help="Emulated latency 0 and links without a rate: packets cross the fabric's process whole.",
+)  # fmt: skip
 # Options after NODE belong to the program.
 PASS_ON = {"ignore_unknown_options": True, "allow_interspersed_args": False}
 
@@ -129,6 +133,7 @@ def up(
     router: Optional[str] = ROUTER,
     crossbar: Optional[str] = CROSSBAR,
     scheduler: Optional[str] = SCHEDULER,
+    pass_through: bool = PASS_THROUGH,
 ) -> None:
     """Start a cluster; it stays until `down`."""
     from tools.flitnet import operate
@@ -136,7 +141,7 @@ def up(
     build.ready()
     network = {
         "topology": topology, "routing": routing, "router": router, "crossbar": crossbar,
-        "qos.scheduler": scheduler,
+        "qos.scheduler": scheduler, "pass_through": pass_through,
     }  # fmt: skip
     operate.up(paths.default_run_dir(), file, metrics, network)
 

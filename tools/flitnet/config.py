@@ -67,7 +67,7 @@ def read(path: Path) -> ClusterFile:
     return parse(text, str(path))
 
 
-def with_network(file: Path | None, choices: dict[str, str | None]) -> str:
+def with_network(file: Path | None, choices: dict[str, str | bool | None]) -> str:
     """The text of a cluster file (None: the defaults) with some keys set anew: those of [network]
     by their name, others as "qos.scheduler"."""
     text = read(file).text if file else ""

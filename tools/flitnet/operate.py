@@ -25,7 +25,10 @@ LOAD_KINDS = ("best-effort", "control", "on-off")
 
 
 def up(
-    run: Path, file: Path | None, metrics: str | None, network: dict[str, str | None] | None = None
+    run: Path,
+    file: Path | None,
+    metrics: str | None,
+    network: dict[str, str | bool | None] | None = None,
 ) -> None:
     """Starts a cluster that outlives this command; `network`: keys that flags set anew."""
     chosen = any((network or {}).values())

@@ -272,6 +272,17 @@ TEST(Config, MutatedTextIsRefusedInOneLineOrAccepted) {
   }
 }
 
+TEST(Config, PassThroughHasNoPowerAndNoVirtualTime) {
+  const auto config = emu::Config::parse("[network]\npass_through = true");
+  ASSERT_TRUE(config);
+  EXPECT_FALSE(config->controls.power_control);
+  EXPECT_TRUE(emu::Config::parse(config->to_toml())->network.pass_through);
+  const auto refused =
+      emu::Config::parse("[network]\npass_through = true\n[clock]\nmode = \"virtual\"");
+  ASSERT_FALSE(refused);
+  EXPECT_NE(refused.error().message.find("pass_through"), std::string::npos);
+}
+
 // Completion queues by quarter: right and left, up and down, seen from a node.
 TEST(Config, QuadrantsOfAGrid) {
   const auto mesh = emu::Config::parse("[network]\ntopology = \"mesh:4x4\"");

@@ -62,7 +62,8 @@ class EdgeTest : public testing::Test {
     std::filesystem::remove_all(directory_);
   }
 
-  void SetUp() override {
+  void SetUp() override { make(false); }
+  void make(bool pass_through) {
     config_ = *emu::Config::parse("[network]\nnodes = 4\n");
     network_ = std::move(*Network::make(network_spec(config_, 1000), &controls_));
     const int ports[] = {network_->ports(0)};
@@ -70,6 +71,7 @@ class EdgeTest : public testing::Test {
     controls_.connect(&*admission_);
     EdgeOptions options;
     options.cycle_time = config_.network.cycle_time();
+    options.pass_through = pass_through;
     edge_.emplace(*network_, memory_, controls_, options);
     pool_ = *memory_.create_pool(256);
     for (emu::NodeId node = 0; node < 4; ++node) edge_->attached(node, port_);
@@ -142,6 +144,59 @@ TEST_F(EdgeTest, APacketIsInjectedAndDeliveredWithItsTimes) {
   EXPECT_GE(delivery.desc.arrival_cycle, delivery.desc.head_cycle + 39);
   EXPECT_EQ(edge_->in_flight(), 0U);
   EXPECT_EQ(edge_->classes()[2].packets, 1U);
+}
+
+TEST_F(EdgeTest, PassThroughTakesNoTime) {
+  make(true);
+  const PacketHandle handle = packet(0, 2, 77);
+  send(handle);
+  ASSERT_EQ(port_.deliveries.size(), 1U);
+  const emu::RxDesc& desc = port_.deliveries[0].desc;
+  EXPECT_EQ(port_.deliveries[0].packet, handle);
+  EXPECT_EQ(desc.src, 0);
+  EXPECT_EQ(desc.length, 638);
+  EXPECT_EQ(desc.head_cycle, network_->now());
+  EXPECT_EQ(desc.arrival_cycle, network_->now());
+  EXPECT_EQ(port_.events.size(), 0U) << "its sender knows that it has left";
+  EXPECT_EQ(edge_->in_flight(), 0U);
+  EXPECT_EQ(network_->delivered().size(), 0U) << "nothing for the engine";
+}
+
+TEST_F(EdgeTest, PassThroughKeepsLaunchTimesAndTheOrderOfEqualOnes) {
+  make(true);
+  const emu::Cycle launches[] = {1050, 1020, 1050, 1020, 0};
+  for (std::uint64_t i = 0; i < std::size(launches); ++i) {
+    const PacketHandle handle = packet(1, 3, i);
+    memory_.meta(handle).launch_cycle = launches[i];
+    memory_.meta(handle).length = static_cast<std::uint16_t>(100 + i);
+    send(handle);
+  }
+  ASSERT_EQ(port_.deliveries.size(), 1U) << "the one without a launch time";
+  EXPECT_EQ(edge_->next_launch(), 1020U);
+  network_->skip_to(1019);
+  edge_->hand_out();
+  EXPECT_EQ(port_.deliveries.size(), 1U);
+  network_->skip_to(1500);  // late: it passes when it should have
+  edge_->hand_out();
+  ASSERT_EQ(port_.deliveries.size(), 5U);
+  const std::uint64_t order[] = {4, 1, 3, 0, 2};
+  for (std::size_t i = 0; i < 5; ++i) {
+    EXPECT_EQ(port_.deliveries[i].desc.length, 100 + order[i]);
+    if (i == 0) continue;
+    EXPECT_EQ(port_.deliveries[i].desc.arrival_cycle, launches[order[i]]);
+  }
+  ASSERT_EQ(port_.events.size(), 4U);
+  EXPECT_EQ(port_.events[0].second.cookie, 1U);
+  EXPECT_EQ(port_.events[0].second.tail_cycle, 1020U);
+  EXPECT_EQ(edge_->next_launch(), emu::kNever);
+}
+
+TEST_F(EdgeTest, PassThroughStillAsksTheRoutersOfAReservation) {
+  make(true);
+  send(control(emu::PacketKind::probe, 1, 2, 5, 40));
+  run(400);
+  ASSERT_EQ(port_.answers.size(), 1U);
+  EXPECT_EQ(admission_->book(0).used_out_bps(2), 40'000'000U);
 }
 
 TEST_F(EdgeTest, APacketToANodeThatIsAwayGoesBackToItsPool) {

@@ -1,0 +1,38 @@
+"""A fabric that adds nothing: unmodified programs on it, and what it says of its time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.apps.test_verbs import assert_done, pingpong
+from tools.flitnet.cluster import Cluster
+
+PORTS = iter(range(18900, 18950))
+
+
+@pytest.fixture(scope="module")
+def passing() -> Iterator[Cluster]:
+    tables = {"network": {"nodes": 2, "pass_through": True}, "hca": {"mtu": 4096}}
+    with Cluster(tables) as cluster:
+        yield cluster
+
+
+@pytest.mark.parametrize("argv", [
+    ["ibv_rc_pingpong", "-c"], ["ibv_rc_pingpong", "-s", "65536", "-n", "50", "-c", "-m", "4096"],
+    ["ibv_rc_pingpong", "-e"], ["ibv_uc_pingpong", "-c"], ["ibv_ud_pingpong", "-c"],
+    ["ibv_srq_pingpong", "-c"],
+], ids="_".join)  # fmt: skip
+def test_pingpongs(passing: Cluster, argv: list[str]) -> None:
+    assert_done(pingpong(passing, [*argv, "-g", "0"], next(PORTS)))
+
+
+def test_no_emulated_time_passes_and_nothing_stays(passing: Cluster) -> None:
+    assert_done(pingpong(passing, ["ibv_rc_pingpong", "-n", "500"], next(PORTS)))
+    status = passing.status()
+    best_effort = status["classes"]["best_effort"]
+    assert best_effort["packets"] > 1000
+    assert best_effort["latency_us_mean"] == best_effort["queueing_us_mean"] == 0
+    assert status["in_flight"] == 0
+    assert all(node["violations"] == 0 for node in status["nodes"])
