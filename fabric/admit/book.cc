@@ -49,6 +49,11 @@ LaneRates Book::in_rates(emu::PortId port) const {
   return {link.lane_in_bps, link.peak_in_bps, limits_.link_bps};
 }
 
+LaneRates Book::out_rates(emu::PortId port) const {
+  const Link& link = links_[port];
+  return {link.lane_out_bps, link.peak_out_bps, limits_.link_bps};
+}
+
 double Book::used_power_w() const { return watts_of(rate_bps_); }
 
 void Book::add(const Entry& entry) {

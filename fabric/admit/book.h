@@ -74,6 +74,8 @@ class Book {
   }
   // What is booked on an incoming link, for the weights of the scheduler at that input.
   LaneRates in_rates(emu::PortId port) const;
+  // The same of an outgoing link, for the scheduler at the output of a full crossbar.
+  LaneRates out_rates(emu::PortId port) const;
   double used_power_w() const;
   std::uint32_t bookings() const { return static_cast<std::uint32_t>(entries_.size()); }
   int ports() const { return static_cast<int>(links_.size()); }
@@ -91,7 +93,7 @@ class Book {
     std::uint64_t in_bps = 0;
     std::uint64_t peak_out_bps = 0;
     std::uint64_t peak_in_bps = 0;
-    std::uint64_t lane_out_bps[emu::kVlCount] = {};
+    std::array<std::uint64_t, emu::kVlCount> lane_out_bps{};
     std::array<std::uint64_t, emu::kVlCount> lane_in_bps{};
   };
   BookResult obstacle(const Entry& entry) const;

@@ -20,6 +20,7 @@ Arbitration::Arbitration(const emu::Config& config, const Network& network)
   weighted_ =
       spec.scheduler == emu::SchedulerKind::wrr || spec.scheduler == emu::SchedulerKind::two_level;
   clocked_ = emu::has_lane_vticks(spec.scheduler);
+  at_outputs_ = spec.crossbar == CrossbarKind::full;
   for (std::size_t r = 0; r < nodes_at_.size(); ++r) {
     const int ports = network.ports(static_cast<emu::RouterId>(r));
     nodes_at_[r].assign(static_cast<std::size_t>(ports), emu::kNodesMax);
@@ -38,7 +39,7 @@ void Arbitration::follow(const Admission& admission, Network& network) {
     seen_[r] = admission.changes(router);
     for (std::size_t p = 0; p < nodes_at_[r].size(); ++p) {
       const auto port = static_cast<emu::PortId>(p);
-      apply(admission.book(router).in_rates(port), router, port, network);
+      apply(admission.book(router), router, port, network);
     }
   }
 }
@@ -60,21 +61,21 @@ emu::Vtick Arbitration::vtick(const LaneRates& rates, emu::Vl vl) const {
       std::clamp<std::uint64_t>(link_bps_ / booked_bps, 1, emu::kVtickMax - 1));
 }
 
-void Arbitration::apply(const LaneRates& booked, emu::RouterId router, emu::PortId port,
-                        Network& network) {
-  LaneRates rates = booked;
-  rates.link_bps = link_bps_;  // the limit goes by the link, not by the part that may be booked
+void Arbitration::apply(const Book& book, emu::RouterId router, emu::PortId port,
+                        Network& network) const {
+  LaneRates in = book.in_rates(port);
+  LaneRates here = at_outputs_ ? book.out_rates(port) : in;
+  in.link_bps = here.link_bps = link_bps_;  // the limit goes by the link, not by what may be booked
   const emu::NodeId node = nodes_at_[router][port];
   if (weighted_) {
-    const emu::VlWeights tables = weights(rates);
-    network.set_weights(router, port, tables);
-    if (node != emu::kNodesMax) network.set_wire_weights(node, tables);
+    network.set_weights(router, port, weights(here));
+    if (node != emu::kNodesMax) network.set_wire_weights(node, weights(in));
   }
   for (unsigned v = 0; clocked_ && v < emu::kVlCount; ++v) {
     if (((real_time_ >> v) & 1U) == 0) continue;
     const auto vl = static_cast<emu::Vl>(v);
-    network.set_lane_vtick(router, port, vl, vtick(rates, vl));
-    if (node != emu::kNodesMax) network.set_wire_vtick(node, vl, vtick(rates, vl));
+    network.set_lane_vtick(router, port, vl, vtick(here, vl));
+    if (node != emu::kNodesMax) network.set_wire_vtick(node, vl, vtick(in, vl));
   }
 }
 

@@ -23,16 +23,16 @@ class ArbitrationTest : public testing::Test {
     admission_ = std::make_unique<Admission>(ports, book_limits(config_, 1), true);
     arbitration_ = std::make_unique<Arbitration>(config_, *network_);
   }
-  // A connection from node 0 to node 1 on `vl`.
-  void book(emu::Vl vl, std::uint64_t rate_bps) {
+  // A connection from a node to node 1 on `vl`.
+  void book(emu::Vl vl, std::uint64_t rate_bps, emu::NodeId source = 0) {
     ProbeState probe{{.connection = vl,
                       .rate_bps = rate_bps,
                       .peak_bps = rate_bps,
-                      .source = 0,
+                      .source = source,
                       .dest = 1,
                       .vl = vl,
                       .vl_in = vl}};
-    admission_->probe(0, network_->port_of(0), network_->port_of(1), probe, vl);
+    admission_->probe(0, network_->port_of(source), network_->port_of(1), probe, vl);
     ASSERT_EQ(probe.rejected_by, emu::kNoRouter);
     arbitration_->follow(*admission_, *network_);
   }
@@ -91,6 +91,31 @@ TEST_F(ArbitrationTest, VirtualClockGoesByTheBookedRate) {
   // Short of the 32767 cycles that 16-bit stamps can be ahead.
   const auto arrived = flits(10000);
   EXPECT_NEAR(arrived[kFirst] / arrived[kSecond], 4.0, 0.2);
+}
+
+// The scheduler of a full crossbar sits at the output: what two senders have booked there decides
+// between them. At their own links each has all of it.
+TEST_F(ArbitrationTest, AFullCrossbarGoesByWhatIsBookedAtItsOutput) {
+  for (const std::string scheduler : {"wrr", "vclk"}) {
+    set_up("[network]\ncrossbar = \"full\"\n[qos]\nscheduler = \"" + scheduler + "\"\n");
+    book(kFirst, 200'000'000, 0);
+    book(kSecond, 50'000'000, 2);
+    for (int i = 0; i < 300; ++i) {
+      for (const auto& [node, vl] : {std::pair{0, kFirst}, std::pair{2, kSecond}}) {
+        hca::SendPacket packet;
+        packet.flits = 200;
+        packet.dest = 1;
+        packet.vl_in = packet.vl_out = vl;
+        EXPECT_TRUE(network_->submit(static_cast<emu::NodeId>(node), packet));
+      }
+    }
+    network_->step(10'000);  // see above
+    double first = 0;
+    double second = 0;
+    for (const auto& event : network_->delivered())
+      (event.vl == kFirst ? first : second) += event.flits;
+    EXPECT_NEAR(first / second, 4.0, 0.5) << scheduler;
+  }
 }
 
 TEST_F(ArbitrationTest, AReleaseTakesTheShareBack) {
