@@ -28,11 +28,6 @@ struct Able {
   LaneBits accelerated = 0;  // then these, in turn
   LaneBits yielding = 0;     // only when no other can: strict class priority
 
-  void add(unsigned lane, LaneBits control, LaneBits yields) {
-    able |= LaneBits{1} << lane;
-    first |= control;
-    yielding |= yields;
-  }
   // Those of `lanes`, without the yielding ones where there are others.
   Able among(LaneBits lanes) const {
     LaneBits some = able & lanes;

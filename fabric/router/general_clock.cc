@@ -25,6 +25,7 @@ Stamp oldest_stamp(emu::Cycle now) {
 
 void PortClock::configure(const ClockRules& rules, emu::Cycle start) {
   rules_ = rules;
+  absolute_ = !rules.fair() && rules.counters != CounterKind::overflow;
   zero_ = static_cast<Stamp>(start);
   counted_ = start;
   Stamp first = kLongAgo;
@@ -87,12 +88,11 @@ void PortClock::catch_up(emu::Cycle now) {
   if (clock > kCounterMax) zero_ += clock / (kCounterMax + 1) * (kCounterMax + 1);
 }
 
-Stamp PortClock::urgency(Stamp stamp, emu::Cycle now) {
+Stamp PortClock::relative_urgency(Stamp stamp, emu::Cycle now) {
   if (rules_.fair()) {
     advance_rounds(now);
     return stamp - round_;
   }
-  if (rules_.counters != CounterKind::overflow) return stamp;
   catch_up(now);
   return std::max(stamp, zero_) - (static_cast<Stamp>(now) + ahead_);
 }

@@ -33,13 +33,16 @@ class PortClock {
   // Of the next flit of the queue, which arrived in cycle `arrival`.
   Stamp stamp(unsigned queue, emu::Cycle arrival, emu::Cycle now);
   // Smaller first; comparable between ports.
-  Stamp urgency(Stamp stamp, emu::Cycle now);
+  Stamp urgency(Stamp stamp, emu::Cycle now) {
+    return absolute_ ? stamp : relative_urgency(stamp, now);
+  }
   // The cycle `now` is a multiple of emu::kStampPeriod. What a stamp given before becomes is told
   // by aged().
   void age(emu::Cycle now);
   Stamp aged(Stamp stamp) const { return std::max(stamp - shift_, floor_); }
 
  private:
+  Stamp relative_urgency(Stamp stamp, emu::Cycle now);
   Stamp stamp_epoch(unsigned queue, Stamp came, emu::Cycle now);
   Stamp stamp_overflow(unsigned queue, emu::Cycle arrival, emu::Cycle now);
   void catch_up(emu::Cycle now);        // overflow: the clock itself may have overflowed
@@ -52,6 +55,7 @@ class PortClock {
   Pace pace() const;
 
   ClockRules rules_;
+  bool absolute_ = true;                 // stamps of different ports are cycles of one clock
   std::array<Stamp, kQueuesMax> aux_{};  // auxVC, or the finish number F
   std::array<emu::Vtick, kQueuesMax> vtick_{};
   // overflow: 16-bit counters read aux - zero_; the port's clock reads now + ahead_ - zero_.

@@ -16,9 +16,8 @@ void RouterCycle::cross() {
 // Every input lane has its own way to its output lane.
 void RouterCycle::cross_all_lanes() {
   for (PortBits bits = r_.active; bits != 0; bits &= bits - 1) {
-    Wish wish;
     const unsigned p = first_of(bits);
-    wishes_of(p, wish);
+    const Wish& wish = wishes_of(p);
     for (LaneBits lanes = wish.lanes.able; lanes != 0; lanes &= lanes - 1)
       move(p, wish.queue[first_of(lanes)]);
   }
@@ -26,8 +25,10 @@ void RouterCycle::cross_all_lanes() {
 
 // Of a lane the dummy tail goes first, of the lowest level; the message that made it due has a
 // buffer of its own and does not stand behind it.
-void RouterCycle::wishes_of(unsigned p, Wish& wish) const {
-  const Port& port = r_.ports[p];
+const Wish& RouterCycle::wishes_of(unsigned p) {
+  Port& port = r_.ports[p];
+  Wish& wish = port.wish;
+  wish.lanes = {};
   LaneBits decided = 0;
   for (QueueBits bits = port.active; bits != 0; bits &= bits - 1) {
     const unsigned queue = first_of(bits);
@@ -40,11 +41,12 @@ void RouterCycle::wishes_of(unsigned p, Wish& wish) const {
     if (q.closing) decided |= lane_bit(lane);
     wish.queue[lane] = static_cast<std::uint8_t>(queue);
     const unsigned level = queue - lane * w_.levels;
-    const LaneBits yields = w_.yielding_lane(lane, level);
-    const bool hurries = w_.preemptive() && accelerated(p, queue);
-    wish.lanes.add(lane, w_.control_lane(lane, level), hurries ? 0 : yields);
-    if (hurries) wish.lanes.accelerated |= lane_bit(lane);
+    w_.add(wish.lanes, lane, level);
+    if (!w_.preemptive() || !accelerated(p, queue)) continue;
+    wish.lanes.accelerated |= lane_bit(lane);
+    wish.lanes.yielding &= ~lane_bit(lane);
   }
+  return wish;
 }
 
 Stamp RouterCycle::between_inputs(const Chosen& chosen, LaneBits yielding) const {
@@ -56,19 +58,21 @@ Stamp RouterCycle::between_inputs(const Chosen& chosen, LaneBits yielding) const
   return std::min(chosen.urgency, oldest_stamp(now_) - 1 + kLastOfOthers);
 }
 
-LaneBits RouterCycle::open_lanes(const Port& port, const Wish& wish, PortBits taken) const {
-  LaneBits open = wish.lanes.able;
+LaneBits RouterCycle::open_lanes(const Port& port, PortBits taken) const {
+  LaneBits open = port.wish.lanes.able;
+  if (taken == 0) return open;
   for (LaneBits lanes = open; lanes != 0; lanes &= lanes - 1) {
-    const InputQueue& q = port.in[wish.queue[first_of(lanes)]];
+    const InputQueue& q = port.in[port.wish.queue[first_of(lanes)]];
     if (((taken >> q.out_port) & 1U) != 0) open &= ~(lanes & -lanes);
   }
   return open;
 }
 
 // False: no lane of the port leads to an output without a grant.
-bool RouterCycle::propose(unsigned p, Wish& wish, PortBits taken, Proposal& mine) {
+bool RouterCycle::propose(unsigned p, PortBits taken, Proposal& mine) {
   Port& port = r_.ports[p];
-  const LaneBits open = open_lanes(port, wish, taken);
+  const Wish& wish = port.wish;
+  const LaneBits open = open_lanes(port, taken);
   if (open == 0) return false;
   const auto stamp = [&](unsigned lane) {
     return port.clock.urgency(next_stamp(port.in[wish.queue[lane]]), now_);
@@ -83,25 +87,23 @@ bool RouterCycle::propose(unsigned p, Wish& wish, PortBits taken, Proposal& mine
 // The separable allocator: in each round every input port without a grant proposes a lane whose
 // output port has none; of the proposals for an output the most urgent wins, ties by rank.
 void RouterCycle::allocate() {
-  std::array<Wish, kPortsMax> wish;
-  std::array<Proposal, kPortsMax> best;
   std::array<unsigned, kPortsMax> grant;  // [input port] queue
   PortBits open = r_.active;
   PortBits granted = 0;
   PortBits taken = 0;
-  for (PortBits bits = open; bits != 0; bits &= bits - 1)
-    wishes_of(first_of(bits), wish[first_of(bits)]);
+  for (PortBits bits = open; bits != 0; bits &= bits - 1) wishes_of(first_of(bits));
   for (int round = 0; round < w_.spec.alloc_iters && open != 0; ++round) {
     PortBits asked = 0;
     for (PortBits bits = open; bits != 0; bits &= bits - 1) {
       const unsigned p = first_of(bits);
       Proposal mine;
-      if (!propose(p, wish[p], taken, mine)) {
+      if (!propose(p, taken, mine)) {
         open &= ~port_bit(p);
         continue;
       }
-      const unsigned out = r_.ports[p].in[wish[p].queue[mine.chosen.lane]].out_port;
-      Proposal& other = best[out];
+      const Port& port = r_.ports[p];
+      const unsigned out = port.in[port.wish.queue[mine.chosen.lane]].out_port;
+      Proposal& other = r_.ports[out].best;
       const bool first = (asked & port_bit(out)) == 0;
       if (first || mine.urgency < other.urgency ||
           (mine.urgency == other.urgency && mine.rank < other.rank))
@@ -109,9 +111,9 @@ void RouterCycle::allocate() {
       asked |= port_bit(out);
     }
     for (PortBits bits = asked; bits != 0; bits &= bits - 1) {
-      const Proposal& winner = best[first_of(bits)];
+      const Proposal& winner = r_.ports[first_of(bits)].best;
       Port& port = r_.ports[winner.in_port];
-      const unsigned queue = wish[winner.in_port].queue[winner.chosen.lane];
+      const unsigned queue = port.wish.queue[winner.chosen.lane];
       port.arbiter.granted(winner.chosen, ends_worm(port.in[queue]));
       grant[winner.in_port] = queue;
       granted |= port_bit(winner.in_port);

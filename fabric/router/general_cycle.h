@@ -40,24 +40,13 @@ class RouterCycle {
   void decode();
 
  private:
-  // What each input port could send across, and the queue of each such lane.
-  struct Wish {
-    Able lanes;
-    std::array<std::uint8_t, kLanesMax> queue;
-  };
-  struct Proposal {
-    unsigned in_port = 0;
-    Chosen chosen{};
-    Stamp urgency = 0;
-    unsigned rank = 0;
-  };
-  bool propose(unsigned p, Wish& wish, PortBits taken, Proposal& mine);
-  LaneBits open_lanes(const Port& port, const Wish& wish, PortBits taken) const;
+  bool propose(unsigned p, PortBits taken, Proposal& mine);
+  LaneBits open_lanes(const Port& port, PortBits taken) const;
   void take_credits(unsigned p, const Inbox& box);
   void send(unsigned p, unsigned lane);
   unsigned next_to_send(unsigned p, const Able& able);
   Able sendable(const Port& port) const;
-  void wishes_of(unsigned p, Wish& wish) const;
+  const Wish& wishes_of(unsigned p);
   void allocate();
   void cross_all_lanes();
   void move(unsigned p, unsigned queue);

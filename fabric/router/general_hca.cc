@@ -59,8 +59,11 @@ Able Hca::able(const World& world) const {
   for (LaneBits bits = waiting_; bits != 0; bits &= bits - 1) {
     const unsigned l = first_of(bits);
     const unsigned level = world.level_of(world.messages[lanes_[l].current]);
-    if (lanes_[l].credits[level] >= world.room_for(next_flit(world, lanes_[l], l)))
-      lanes.add(l, world.control_lane(l, level), world.yielding_lane(l, level));
+    if (lanes_[l].credits[level] == 0) continue;
+    if (world.cut_through() &&
+        lanes_[l].credits[level] < world.room_for(next_flit(world, lanes_[l], l)))
+      continue;
+    world.add(lanes, l, level);
   }
   return lanes;
 }

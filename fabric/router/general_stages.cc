@@ -31,8 +31,7 @@ Able RouterCycle::sendable(const Port& port) const {
     const unsigned l = first_of(bits);
     const OutputLane& lane = port.out[l];
     const unsigned level = lane.flits.front().level;
-    if (lane.credits[level] >= w_.room_for(lane.flits.front()))
-      able.add(l, w_.control_lane(l, level), w_.yielding_lane(l, level));
+    if (lane.credits[level] >= w_.room_for(lane.flits.front())) w_.add(able, l, level);
   }
   return able;
 }

@@ -57,6 +57,18 @@ struct OutputLane {
   std::array<std::uint16_t, kLevelsMax> credits{};
 };
 
+// What an input port could send across, and the queue of each such lane.
+struct Wish {
+  Able lanes;
+  std::array<std::uint8_t, kLanesMax> queue;
+};
+struct Proposal {
+  unsigned in_port = 0;
+  Chosen chosen{};
+  Stamp urgency = 0;
+  unsigned rank = 0;
+};
+
 struct Port {
   std::vector<InputQueue> in;   // [lane * levels + level]
   std::vector<OutputLane> out;  // [lane]
@@ -72,6 +84,9 @@ struct Port {
   // Where the scheduler sits: at the input of a multiplexed crossbar, at the output of a full one.
   PortClock clock;
   Arbiter arbiter;
+  // Stage 4, within a cycle: what this input wishes, and the best proposal for this output.
+  Wish wish;
+  Proposal best;
   // Cold.
   std::array<LaneCounters, kLanesMax> received{};
   std::array<LaneCounters, kLanesMax> sent{};
@@ -105,7 +120,11 @@ struct World {
         rules{network_spec.scheduler, network_spec.counters} {
     if (network_spec.router == RouterKind::traditional) rules = {};  // FCFS
     if (preemptive()) levels = emu::kClassCount;
-    if (!circuits()) return;
+    if (!circuits()) {
+      if (!traditional()) first_lanes = spec.lanes_of_class[0];
+      if (spec.strict_classes) yielding_lanes = spec.lanes_of_class[2];
+      return;
+    }
     lanes = static_cast<unsigned>(spec.circuits);
     // The Vtick of a lane is that of the connection that has it.
     if (rules.kind == emu::SchedulerKind::virtual_clock) rules.kind = emu::SchedulerKind::fgvc;
@@ -121,6 +140,9 @@ struct World {
   ClockRules rules;
   unsigned lanes = emu::kVlCount;
   unsigned levels = 1;
+  // Lanes that go before all others, and those that yield to them, where a lane has one class.
+  LaneBits first_lanes = 0;
+  LaneBits yielding_lanes = 0;
 
   // Acknowledgements of circuits on their way back, the next one first: a ring.
   struct Signal {
@@ -159,16 +181,16 @@ struct World {
   unsigned queue_of(unsigned lane, unsigned level) const { return lane * levels + level; }
   // Whether a lane goes before all others, or yields to them: by its number, or, where any class
   // may be on any lane, by the level of what it would send.
-  LaneBits control_lane(unsigned lane, unsigned level) const {
-    if (traditional() || circuits()) return 0;
-    const bool first =
-        preemptive() ? level + 1 == levels : ((spec.lanes_of_class[0] >> lane) & 1) != 0;
-    return LaneBits{first} << lane;
-  }
-  LaneBits yielding_lane(unsigned lane, unsigned level) const {
-    if (!spec.strict_classes || circuits()) return 0;
-    const bool yields = preemptive() ? level == 0 : ((spec.lanes_of_class[2] >> lane) & 1) != 0;
-    return LaneBits{yields} << lane;
+  void add(Able& able, unsigned lane, unsigned level) const {
+    const LaneBits bit = LaneBits{1} << lane;
+    able.able |= bit;
+    if (levels == 1) {
+      able.first |= bit & first_lanes;
+      able.yielding |= bit & yielding_lanes;
+    } else {
+      if (level + 1 == levels) able.first |= bit;
+      if (level == 0 && spec.strict_classes) able.yielding |= bit;
+    }
   }
 };
 

@@ -23,7 +23,7 @@
 #include <vector>
 
 #include "tests/bench/engine/workload.h"
-#include "tests/model/plain_network.h"
+#include "tests/model/plain_model.h"
 
 namespace bench {
 namespace {
@@ -105,7 +105,8 @@ Run run_fast(const Case& which, emu::Cycle cycles, std::uint64_t seed) {
 }
 
 double plain_ns_per_cycle(const Case& which, emu::Cycle cycles) {
-  model::PlainNetwork network(which.spec, nullptr);
+  const auto plain = model::make_plain_model(which.spec, nullptr);
+  model::PlainModel& network = *plain;
   const auto probe = fabric::Network::make(which.spec).value();
   Workload workload(which, probe->nodes(), 1);
   const double start = cpu_ns();
@@ -189,7 +190,8 @@ Result measure(const Case& which, const Options& options) {
           .ns_per_flit_hop = cycle_ns / run.flit_hops_per_cycle,
           .delivered = run.delivered,
           .routers = run.routers,
-          .instructions_per_cycle = compared ? instructions_per_cycle(which) : std::nullopt,
+          .instructions_per_cycle =
+              compared && which.counted ? instructions_per_cycle(which) : std::nullopt,
           .plain_ratio = plain_ratio,
           .reference_ratio = std::nullopt};
 }

@@ -53,6 +53,29 @@ Case case_of(const Shape& shape, double load, const char* scheduler = "vclk",
   return made;
 }
 
+// A design of the general engine on the single switch, at half load.
+Case design_case(const char* name, fabric::RouterKind router, double load = 0.5) {
+  Case made = case_of(kSingle, load, name, emu::SchedulerKind::fgvc);
+  made.spec.router = router;
+  made.spec.general_engine = true;
+  made.counted = false;
+  // Whole packets (vct), all cells of a link on their way (cell).
+  if (router == fabric::RouterKind::cut_through || router == fabric::RouterKind::cell)
+    made.spec.vc_buf_size = 40;
+  return made;
+}
+
+std::vector<Case> design_cases() {
+  using fabric::RouterKind;
+  std::vector<Case> cases = {
+      design_case("np", RouterKind::non_preemptive),  design_case("tr", RouterKind::traditional),
+      design_case("p", RouterKind::preemptive),       design_case("pcs", RouterKind::circuit, 0.3),
+      design_case("vct", RouterKind::cut_through),    design_case("cell", RouterKind::cell),
+      design_case("full", RouterKind::non_preemptive)};
+  cases.back().spec.crossbar = fabric::CrossbarKind::full;
+  return cases;
+}
+
 }  // namespace
 
 std::vector<Case> all_cases() {
@@ -67,6 +90,7 @@ std::vector<Case> all_cases() {
   for (const double load : {0.4, 0.5}) cases.push_back(case_of(kFatTree, load));
   for (const double load : {0.3, 0.4}) cases.push_back(case_of(kTorus512, load));
   cases.push_back(case_of(kTorus4096, 0.1));
+  for (Case& design : design_cases()) cases.push_back(std::move(design));
   return cases;
 }
 
