@@ -9,7 +9,7 @@ import pytest
 from tools.flitnet import paths
 from tools.flitnet.errors import UsageError
 from tools.flitnet.lab.catalog import ALL, choose
-from tools.flitnet.lab.claims import Above, Alike, Below, Proportional, Rising, Within
+from tools.flitnet.lab.claims import Above, Alike, Below, Proportional, Rising, Slope, Within
 from tools.flitnet.lab.experiment import SEEDS, Experiment, Point, judge, ratios
 from tools.flitnet.lab.statistics import Estimate
 
@@ -42,6 +42,9 @@ TABLE = {
         (Proportional("us", (0.5, 0.9), "a", 0.7), True),
         (Proportional("us", (0.5, 0.9), "a", 0.5), False),
         (Proportional("us", (0.5, 0.7), "a", 0.5), False),
+        (Slope("us", (0.5, 0.9), "a", 0, 100), True),
+        (Slope("us", (0.5, 0.9), "a", 100, 200), False),
+        (Slope("us", (0.5, 0.7), "a", 0, 100), False),
     ],
 )
 def test_claim(claim, holds: bool) -> None:

@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from tools.flitnet.lab.measures import cut_of, measures
+from tools.flitnet.lab.measures import cut_of, jain, measures
 from tools.flitnet.lab.statistics import Estimate, estimate, t_quantile, warm_up
 
 
@@ -71,6 +71,9 @@ def output(**changes: list[float]) -> dict:
                  "energy_pj", "window_pj"):  # fmt: skip
         found[name] = [0, 0, 0, 0]
     found |= {"asked": 0, "granted": 0, "nodes": 2, "cycle_ps": 100_000, "batch_cycles": 1000}
+    found |= {f"{c}_{q}_cycles": 0 for c in ("control", "real_time", "best_effort")
+              for q in ("p50", "p99", "p999")}  # fmt: skip
+    found |= {"node_flits": [], "flow_labels": [], "flow_flits": [], "flit_payload_bytes": 16}
     return found | changes
 
 
@@ -91,6 +94,23 @@ def test_measures_of_known_batches() -> None:
     assert found["best_effort_accepted"] == pytest.approx(0.8)
     assert found["power_w"] == pytest.approx(1.0)  # 100 uJ in 100 us
     assert math.isnan(found["sd_ms"]) and math.isnan(found["dmp"])
+
+
+def test_tails_fairness_and_flows() -> None:
+    found = measures(
+        output(
+            best_effort_p99_cycles=400, node_flits=[300, 100], flow_labels=["a", "a", "b"],
+            flow_flits=[[100] * 4, [300] * 4, [0, 0, 0, 0]],
+        )  # fmt: skip
+    )
+    assert found["best_effort_p99_us"] == pytest.approx(40)
+    assert found["jain"] == pytest.approx(400**2 / (2 * (300**2 + 100**2)))
+    # 400 flits of 16 bytes in 100 us.
+    assert found["a_mb_s"] == pytest.approx(64)
+    assert found["a_least_mb_s"] == pytest.approx(16) and found["a_most_mb_s"] == pytest.approx(48)
+    assert found["all_mean_mb_s"] == pytest.approx(64 / 3)
+    assert found["b_mb_s"] == 0
+    assert jain([1, 1, 1, 1]) == 1 and jain([1, 0, 0, 0]) == 0.25
 
 
 def test_frames_wait_for_a_frame_of_every_stream() -> None:

@@ -68,7 +68,12 @@ emu::Result<void> FlitRun::build() {
   const emu::Config& config = point_.cluster;
   const fabric::NetworkSpec spec = network_spec();
   if (point_.run.hca) bookings_ = std::make_unique<Bookings>(point_.cluster);
-  auto network = fabric::Network::make(spec, bookings_.get());
+  const bool circuits = config.network.router == emu::Router::pcs;
+  if (circuits) {
+    circuits_ = std::make_unique<Circuits>(config.network.circuits, point_.run.seed * 31 + 5);
+  }
+  fabric::ControlHook* hook = bookings_.get();
+  auto network = fabric::Network::make(spec, circuits ? circuits_.get() : hook);
   if (!network) return std::unexpected(network.error());
   network_ = std::move(*network);
   fabric::tell_links(point_.cluster, *network_);
@@ -83,6 +88,8 @@ emu::Result<void> FlitRun::build() {
   if (auto lanes = check_lanes(setting_); !lanes) return lanes;
   measure_ = std::make_unique<Measure>(setting_.time, point_.run.batch_cycles, point_.run.batches,
                                        0, point_.workload.frame_ms);
+  flows_ = std::make_unique<FlowMeter>(point_.workload.flows, point_.run.batch_cycles,
+                                       point_.run.batches);
   auto workload = make_workload(setting_, *measure_, point_.run.seed);
   if (!workload) return std::unexpected(workload.error());
   workload_ = std::move(*workload);
@@ -93,8 +100,27 @@ emu::Result<void> FlitRun::build() {
   for (std::size_t n = 0; point_.run.hca && n < nodes; ++n) {
     gates_.emplace_back(point_.cluster, static_cast<emu::NodeId>(n), *network_, setting_.lanes);
   }
-  if (bookings_ != nullptr) admit();
+  if (circuits) open_circuits();
+  if (bookings_ != nullptr && !circuits) admit();
   return {};
+}
+
+// Connections are set up before traffic begins; those that were dropped stay away.
+void FlitRun::open_circuits() {
+  const WorkloadSpec& spec = point_.workload;
+  std::uint32_t wanted = workload_.streams;
+  if (spec.circuit_attempts > 0) {
+    wanted =
+        static_cast<std::uint32_t>(spec.load * spec.real_time_share * setting_.nodes *
+                                       setting_.flits_per_cycle_mbps * 1000 / spec.stream_kbps +
+                                   0.5);
+  }
+  circuits_->open(*network_, workload_.demands, wanted);
+  for (std::uint32_t i = 0; i < workload_.streams; ++i) {
+    if (circuits_->of_stream()[i] == 0) workload_.sources[workload_.source_of_stream[i]] = nullptr;
+  }
+  std::erase(workload_.sources, nullptr);
+  base_ = network_->now();
 }
 
 // Streams ask one after another, before traffic begins; those that are refused stay away.
@@ -144,6 +170,9 @@ void FlitRun::push(std::size_t node, std::size_t lane) {
     packet.vl_out = message.vl_out;
     packet.traffic_class = message.traffic_class;
     packet.vtick = message.vtick;
+    if (circuits_ != nullptr && message.stream != kNoStream) {
+      packet.stream = circuits_->of_stream()[message.stream];
+    }
     if (!network_->submit(static_cast<emu::NodeId>(node), packet)) return;
     flights_[packet.handle] = message;
     free_flights_.pop_back();
@@ -163,6 +192,7 @@ void FlitRun::drain() {
   }
   for (const hca::DeliveredEvent& event : network_->delivered()) {
     measure_->delivered(flights_[event.handle], event.head_cycle - base_, event.tail_cycle - base_);
+    flows_->delivered(flights_[event.handle], event.tail_cycle - base_);
     delivered_flits_ += event.flits;
     free_flights_.push_back(event.handle);
   }
@@ -247,15 +277,25 @@ std::string FlitRun::json() const {
   json.field("nodes", network_->nodes());
   json.field("cycle_ps", setting_.time.cycle_ps);
   json.field("batch_cycles", point_.run.batch_cycles);
+  const std::uint32_t payload = point_.workload.flit_payload_bytes;
+  json.field("flit_payload_bytes", payload > 0 ? payload : point_.cluster.network.flit_bits / 8);
   json.field("streams", workload_.streams);
   json.field("stream_load", workload_.stream_load);
-  json.field("asked", bookings_ == nullptr ? std::uint64_t{0} : bookings_->asked());
-  json.field("granted", bookings_ == nullptr ? std::uint64_t{0} : bookings_->granted());
+  std::uint64_t asked = bookings_ == nullptr ? 0 : bookings_->asked();
+  std::uint64_t granted = bookings_ == nullptr ? 0 : bookings_->granted();
+  if (circuits_ != nullptr) {
+    asked = circuits_->asked();
+    granted = circuits_->granted();
+  }
+  json.field("asked", asked);
+  json.field("granted", granted);
   json.field("set_up_cycles", bookings_ == nullptr ? std::uint64_t{0} : bookings_->set_up_cycles());
   json.field("waiting", waiting());
   json.field("frames_under_way", measure_->frames_under_way());
   json.field("digest", fmt::format("{:016x}", network_->digest()));
   json.field("stuck", network_->stuck());
+  json.field("quenches", network_->design_counters().quenches);
+  flows_->write(json);
   measure_->write(json);
   json.close();
   return json.text();

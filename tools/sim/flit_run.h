@@ -10,6 +10,8 @@
 #include "emu/base/result.h"
 #include "fabric/router/network.h"
 #include "tools/sim/bookings.h"
+#include "tools/sim/circuits.h"
+#include "tools/sim/flows.h"
 #include "tools/sim/hca_gate.h"
 #include "tools/sim/measure.h"
 #include "tools/sim/point.h"
@@ -39,6 +41,7 @@ class FlitRun {
   void drain();
   void end_window();
   void admit();
+  void open_circuits();
   // Cycles since the workload began.
   emu::Cycle now() const { return network_->now() - base_; }
 
@@ -48,7 +51,9 @@ class FlitRun {
   std::unique_ptr<Measure> measure_;
   Workload workload_;
   std::unique_ptr<Bookings> bookings_;  // where streams are admitted
-  emu::Cycle base_ = 0;                 // of the network, when the workload began
+  std::unique_ptr<Circuits> circuits_;  // router pcs
+  std::unique_ptr<FlowMeter> flows_;
+  emu::Cycle base_ = 0;  // of the network, when the workload began
   emu::Cycle quantum_ = 0;
   std::vector<HcaGate> gates_;                   // by node; none without HCAs
   std::vector<std::deque<FlitMessage>> queues_;  // [node * lanes + lane]

@@ -54,7 +54,8 @@ void FrameSource::begin_frame() {
 
 void FrameSource::feed(emu::Cycle horizon, std::vector<FlitMessage>& out) {
   for (;;) {
-    const auto at = static_cast<emu::Cycle>(starts_ + interval_ * sent_);
+    const double part = setting_.spec.regulator == Regulator::end ? sent_ + 1.0 : sent_;
+    const auto at = static_cast<emu::Cycle>(starts_ + interval_ * part);
     if (at >= horizon || (sent_ == 0 && at >= shape_.end)) return;
     if (sent_ == 0) book_.frame_begins(shape_.number, frame_, messages_);
     const bool last = sent_ + 1 == messages_;

@@ -35,6 +35,11 @@ void Measure::delivered(const FlitMessage& message, emu::Cycle head, emu::Cycle 
   one.network_cycles += static_cast<double>(tail - head);
   one.queue_cycles += static_cast<double>(head - message.accepted);
   one.host_cycles += static_cast<double>(message.accepted - message.created);
+  if (tail < batch_cycles_ * batches_.size() / 2) return;
+  latencies_[static_cast<std::size_t>(message.traffic_class)].add(tail - message.created);
+  if (message.traffic_class != emu::TrafficClass::best_effort) return;
+  if (message.source >= node_flits_.size()) node_flits_.resize(message.source + 1U);
+  node_flits_[message.source] += message.flits;
 }
 
 void Measure::frame_begins(std::uint32_t stream, std::uint32_t frame, std::uint32_t messages) {
@@ -89,7 +94,20 @@ std::uint64_t Measure::frames_under_way() const {
   return count;
 }
 
+void Measure::write_tails(emu::JsonWriter& json) const {
+  for (std::size_t c = 0; c < emu::kClassCount; ++c) {
+    for (const auto& [name, quantile] : {std::pair("p50", 0.5), {"p99", 0.99}, {"p999", 0.999}}) {
+      json.field(fmt::format("{}_{}_cycles", emu::kClassNames[c], name),
+                 emu::histogram_quantile(latencies_[c].words, quantile));
+    }
+  }
+  json.open_array("node_flits");
+  for (const double flits : node_flits_) json.field({}, flits);
+  json.close_array();
+}
+
 void Measure::write(emu::JsonWriter& json) const {
+  write_tails(json);
   const auto series = [&](std::string_view name, auto&& value) {
     json.open_array(name);
     for (const Batch& batch : batches_) json.field({}, static_cast<double>(value(batch)));

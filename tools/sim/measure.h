@@ -10,6 +10,7 @@
 
 #include "emu/base/json_line.h"
 #include "emu/base/units.h"
+#include "emu/metrics/histogram.h"
 #include "tools/replay/deadline.h"
 #include "tools/sim/workload.h"
 
@@ -64,6 +65,7 @@ class Measure : public FrameBook {
     DeadlineMeter deadlines;
   };
   Batch* batch_at(emu::Cycle cycle);
+  void write_tails(emu::JsonWriter& json) const;
   void frame_message(std::uint32_t stream, std::uint32_t frame, emu::Cycle tail);
   void frame_complete(Stream& stream, std::uint32_t frame, emu::Cycle tail);
 
@@ -72,6 +74,10 @@ class Measure : public FrameBook {
   double frame_ms_;
   std::vector<Batch> batches_;
   std::vector<Stream> streams_;
+  // Of the second half of the run, which is past any warm-up: latency with queueing by class, and
+  // what each node got through of best effort.
+  std::array<emu::PlainHistogram, emu::kClassCount> latencies_{};
+  std::vector<double> node_flits_;
 };
 
 }  // namespace tools

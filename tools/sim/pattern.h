@@ -21,9 +21,10 @@ enum class PatternKind : std::uint8_t {
   shuffle,      // perfect shuffle: address bits rotated left
   hot_spot,     // `hot_share` to node 0, else uniform
   permutation,  // one partner each, drawn at the start
+  pairs,        // the same, and each is his partner's; of an odd number one is silent
 };
-inline constexpr std::string_view kPatternNames[] = {"uniform", "bit_reversal", "shuffle",
-                                                     "hot_spot", "permutation"};
+inline constexpr std::string_view kPatternNames[] = {"uniform",  "bit_reversal", "shuffle",
+                                                     "hot_spot", "permutation",  "pairs"};
 
 class Pattern {
  public:
@@ -34,14 +35,17 @@ class Pattern {
   }
   Pattern(PatternKind kind, int nodes, double hot_share, std::uint64_t seed)
       : kind_(kind), nodes_(static_cast<std::uint32_t>(nodes)), hot_share_(hot_share) {
-    if (kind != PatternKind::permutation) return;
+    if (kind != PatternKind::permutation && kind != PatternKind::pairs) return;
     emu::Prng prng(seed);
     // A cyclic shift of a random order: nobody is his own partner.
     std::vector<emu::NodeId> order;
     for (std::uint32_t n = 0; n < nodes_; ++n) order.push_back(static_cast<emu::NodeId>(n));
     tools::shuffle(prng, order);
     partner_.resize(nodes_);
-    for (std::uint32_t n = 0; n < nodes_; ++n) partner_[order[n]] = order[(n + 1) % nodes_];
+    for (std::uint32_t n = 0; n < nodes_; ++n) {
+      const std::uint32_t pair = n + 1 == nodes_ && n % 2 == 0 ? n : n ^ 1U;
+      partner_[order[n]] = order[kind == PatternKind::pairs ? pair : (n + 1) % nodes_];
+    }
   }
 
   emu::NodeId destination(emu::NodeId source, emu::Prng& prng) const {
@@ -58,6 +62,7 @@ class Pattern {
         if (source != 0 && prng.uniform() < hot_share_) return 0;
         break;
       case PatternKind::permutation:
+      case PatternKind::pairs:
         return partner_[source];
       case PatternKind::uniform:
         break;

@@ -6,6 +6,8 @@
 #include <span>
 #include <sstream>
 
+#include "tools/sim/flows.h"
+
 namespace tools {
 
 namespace {
@@ -80,6 +82,14 @@ class Section {
     table_.erase(key);
     return true;
   }
+  std::vector<std::string> texts(std::string_view key) {
+    std::vector<std::string> found;
+    if (const auto* array = table_[key].as_array()) {
+      for (const auto& item : *array) found.push_back(item.value_or(std::string()));
+      table_.erase(key);
+    }
+    return found;
+  }
   emu::Result<void> end() const {
     if (!error_.empty()) return emu::fail("{}.{}", name_, error_);
     if (!table_.empty()) {
@@ -107,7 +117,8 @@ emu::Result<void> read_workload(toml::table& document, WorkloadSpec& w) {
   section.number("stream_kbps", w.stream_kbps, 1, 1e6);
   section.number("frame_sd", w.frame_sd, 0, 1);
   section.number("frame_ms", w.frame_ms, 0.01, 1000);
-  section.whole("message_flits", w.message_flits, 2, 2048);
+  section.name("regulator", w.regulator, kRegulatorNames);
+  section.whole("message_flits", w.message_flits, 1, 2048);
   section.whole("header_flits", w.header_flits, 0, 16);
   section.boolean("load_counts_headers", w.load_counts_headers);
   section.number("on_ms", w.on_ms, 0.001, 1000);
@@ -118,6 +129,13 @@ emu::Result<void> read_workload(toml::table& document, WorkloadSpec& w) {
   section.number("pareto_shape", w.pareto_shape, 1.01, 3);
   section.number("pulse_load", w.pulse_load, 0, 2);
   section.whole("pulse_cycles", w.pulse_cycles, 0, 1e12);
+  section.whole("flit_payload_bytes", w.flit_payload_bytes, 0, 64);
+  section.whole("circuit_attempts", w.circuit_attempts, 0, 60'000);
+  for (const std::string& text : section.texts("flows")) {
+    auto flow = parse_flow(text);
+    if (!flow) return emu::fail("workload.flows: {}", flow.error().message);
+    w.flows.push_back(*std::move(flow));
+  }
   section.number("control_per_frame", w.control_per_frame, 0, 1e6);
   section.whole("control_flits", w.control_flits, 1, 2048);
   return section.end();
@@ -164,6 +182,12 @@ emu::Result<Point> parse_point(std::string_view text, std::string_view source) {
   const auto nodes = static_cast<int>(point.cluster.nodes.size());
   if (!Pattern::fits(point.workload.pattern, nodes)) {
     return emu::fail("{}: workload.pattern: does not fit {} nodes", source, nodes);
+  }
+  for (const FlowSpec& flow : point.workload.flows) {
+    if (std::max(flow.source, flow.dest) >= nodes) {
+      return emu::fail("{}: workload.flows: {}>{}: there are {} nodes", source, flow.source,
+                       flow.dest, nodes);
+    }
   }
   return point;
 }

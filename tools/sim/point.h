@@ -22,6 +22,18 @@ inline constexpr std::string_view kArrivalNames[] = {"poisson", "on_off", "self_
 // Destinations of streams: every node sends and receives as many, or each drawn by itself.
 enum class Placement : std::uint8_t { balanced, uniform };
 inline constexpr std::string_view kPlacementNames[] = {"balanced", "uniform"};
+// When the input regulator lets go of a message: at the end of its part of the frame time, so that
+// frames of any size are complete one frame time apart, or at its beginning.
+enum class Regulator : std::uint8_t { end, begin };
+inline constexpr std::string_view kRegulatorNames[] = {"end", "begin"};
+
+// A flow of its own between two nodes.
+struct FlowSpec {
+  std::string label;
+  emu::NodeId source = 0;
+  emu::NodeId dest = 0;
+  double load = 1;  // of a link
+};
 
 struct WorkloadSpec {
   double load = 0.6;             // of a link, flits a cycle
@@ -34,6 +46,7 @@ struct WorkloadSpec {
   double stream_kbps = 4000;  // mean of a synthetic stream, without headers
   double frame_sd = 0.2;      // of a synthetic frame's size: 3333 of 16666 bytes
   double frame_ms = 1000.0 / 30;
+  Regulator regulator = Regulator::end;
   std::uint32_t message_flits = 40;
   std::uint32_t header_flits = 1;  // of each message, beside its part of the frame
   // Offered load counts the payload of streams alone (0) or their headers too (1).
@@ -47,6 +60,12 @@ struct WorkloadSpec {
   double pareto_shape = 1.4;       // self_similar: H = (3 - shape) / 2 = 0.8
   double pulse_load = 0;           // square pulses: this load instead, every other pulse_cycles
   std::uint64_t pulse_cycles = 0;  // 0: none
+
+  std::uint32_t flit_payload_bytes = 0;  // of a cell; 0: all of its bits
+  std::vector<FlowSpec> flows;           // instead of everything above but message_flits
+
+  // Router pcs: streams that may ask for a circuit until the load is there.
+  std::uint32_t circuit_attempts = 0;
 
   double control_per_frame = 0;  // control messages of a node in frame_ms
   std::uint32_t control_flits = 20;

@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <map>
 
 #include "tools/sim/draw.h"
+#include "tools/sim/flows.h"
 #include "tools/sim/frames.h"
 #include "tools/sim/on_off.h"
 
@@ -163,6 +165,12 @@ class Streams {
 
   double add(Workload& workload, double load, emu::Cycle begin, emu::Cycle end) {
     double offered = 0;
+    if (setting_.spec.circuit_attempts > 0) {  // who of them gets a circuit is seen later
+      while (workload.streams < setting_.spec.circuit_attempts) {
+        add_round(workload, next_sequence(), begin, end);
+      }
+      return load;
+    }
     // Sources add streams in rounds: as many and the same sequences at each node.
     std::vector<int> round_sequences;
     for (;;) {
@@ -216,7 +224,9 @@ class Streams {
             .vl_in = shape.vl_in,
             .vl_out = shape.vl_out,
             .rate_bps = static_cast<std::uint64_t>(rate),
-            .peak_bps = static_cast<std::uint64_t>(rate * peak)};
+            .peak_bps = static_cast<std::uint64_t>(rate * peak),
+            .vtick = static_cast<emu::Vtick>(
+                std::clamp(setting_.flits_per_cycle_mbps * 1e6 / rate, 1.0, 32766.0))};
   }
   // One stream from every node.
   void add_round(Workload& workload, int sequence, emu::Cycle begin, emu::Cycle end) {
@@ -289,11 +299,12 @@ class Streams {
 std::span<const Mpeg2Sequence> mpeg2_sequences() { return kSequences; }
 
 bool has_streams(const WorkloadSpec& spec) {
-  return spec.streams != StreamKind::none && spec.load > 0 &&
+  return spec.flows.empty() && spec.streams != StreamKind::none && spec.load > 0 &&
          (spec.phases.empty() ? spec.real_time_share > 0
                               : std::ranges::any_of(spec.phases, [](double s) { return s > 0; }));
 }
 bool has_best_effort(const WorkloadSpec& spec) {
+  if (!spec.flows.empty()) return true;
   if (spec.load <= 0) return false;
   if (spec.streams == StreamKind::none) return true;
   return spec.phases.empty() ? spec.real_time_share < 1
@@ -328,7 +339,13 @@ emu::Result<Workload> make_workload(const Setting& setting, FrameBook& book, std
   if (workload.streams >= kNoStream) {
     return emu::fail("workload: {} streams, at most {}", workload.streams, kNoStream - 1);
   }
-  if (has_best_effort(spec)) {
+  std::map<emu::NodeId, std::uint32_t> of_node;
+  for (const FlowSpec& flow : spec.flows) {
+    const auto number = static_cast<std::uint16_t>(workload.sources.size() + 1);
+    workload.sources.push_back(std::make_unique<FlowSource>(
+        setting, flow, number, of_node[flow.source]++, seed * 7919 + number));
+  }
+  if (has_best_effort(spec) && spec.flows.empty()) {
     workload.sources.push_back(std::make_unique<MessageSources>(
         setting, emu::TrafficClass::best_effort, spec.pattern, seed * 2 + 2));
   }

@@ -32,7 +32,8 @@ struct FlitMessage {
   emu::Vl vl_out = 0;
   emu::TrafficClass traffic_class = emu::TrafficClass::best_effort;
   emu::Vtick vtick = emu::kVtickMax;
-  std::uint16_t tag = 0;  // of the congestion control
+  std::uint16_t tag = 0;   // of the congestion control
+  std::uint16_t flow = 0;  // of WorkloadSpec::flows, from 1; 0: of none
 };
 inline constexpr std::uint32_t kNoStream = 0xffff;
 
@@ -44,6 +45,7 @@ struct StreamDemand {
   emu::Vl vl_out = 0;
   std::uint64_t rate_bps = 0;
   std::uint64_t peak_bps = 0;
+  emu::Vtick vtick = emu::kVtickMax;
 };
 
 class Source {

@@ -165,3 +165,26 @@ class Proportional(Claim):
         holds = all(a <= b * (1 + self.part) for a in slopes for b in slopes)
         text = ", ".join(f"{slope:.4g}" for slope in slopes)
         return Check(holds, f"{self.sentence()}: {'yes' if holds else 'no'}, {text}")
+
+
+@dataclass(frozen=True)
+class Slope(Claim):
+    """A series grows by so much for each step of one: between any two neighbours of its places."""
+
+    places_least: ClassVar[int] = 2
+    series: str
+    low: float
+    high: float
+
+    def sentence(self) -> str:
+        return f"{self.measure} of {self.series} grows by {self.low:g} … {self.high:g} a step"
+
+    def check(self, table: Table) -> Check:
+        slopes = [
+            (self.value(table, self.series, b).mean - self.value(table, self.series, a).mean)
+            / (b - a)
+            for a, b in zip(self.at, self.at[1:])
+        ]
+        holds = all(self.low <= slope <= self.high for slope in slopes)
+        text = ", ".join(f"{slope:.3g}" for slope in slopes)
+        return Check(holds, f"{self.sentence()}: {'yes' if holds else 'no'}, {text}")

@@ -54,6 +54,7 @@ class Experiment:
     # Precision at which a run is long enough: of these measures, relative and absolute half width.
     precision: Mapping[str, float] = field(default_factory=dict)
     relative: float = 0.05
+    seeds: int = len(SEEDS)  # replications; more where a seed draws few things of weight
     missing: str = ""  # what has to be built first; then there are no points
     open: str = ""  # what the paper leaves open here, and what was chosen
 

@@ -67,6 +67,7 @@ def measures(output: dict[str, Any], frame_ms: float = 1000 / 30) -> dict[str, f
         found[f"{name}_accepted"] = _ratio(flits, offered)
     found |= _frames(output, cut, frame_ms)
     found["rejected"] = 1 - output["granted"] / output["asked"] if output["asked"] else 0.0
+    found |= _connections(output) | _tails(output, cycle_us) | _flows(output, cut)
     found["load"] = math.fsum(found[f"{name}_load"] for name in CLASSES)
     windows = output["window_pj"][cut:]
     found["power_max_w"] = max(windows) / (WINDOW_CYCLES * output["cycle_ps"])
@@ -88,3 +89,44 @@ def _frames(output: dict[str, Any], cut: int, frame_ms: float) -> dict[str, floa
     }
 
 
+
+
+def _connections(output: dict[str, Any]) -> dict[str, float]:
+    asked, granted = output["asked"], output["granted"]
+    return {"asked": asked, "granted": granted, "dropped": asked - granted}
+
+
+def jain(values: list[float]) -> float:
+    """Fairness: 1 when all get the same, 1/n when one gets everything (Jain 1984)."""
+    squares = math.fsum(v * v for v in values)
+    return math.fsum(values) ** 2 / (len(values) * squares) if squares else NAN
+
+
+def _tails(output: dict[str, Any], cycle_us: float) -> dict[str, float]:
+    """Quantiles of latency with queueing, and fairness among senders, of the run's second half."""
+    found = {
+        f"{name}_{q}_us": output[f"{name}_{q}_cycles"] * cycle_us
+        for name in CLASSES
+        for q in ("p50", "p99", "p999")
+    }
+    sent = output["node_flits"]
+    return found | {"jain": jain(sent + [0.0] * (output["nodes"] - len(sent))) if sent else NAN}
+
+
+def _flows(output: dict[str, Any], cut: int) -> dict[str, float]:
+    """MB/s of the named flows: of each label together, the mean, least and most of its flows."""
+    found: dict[str, float] = {}
+    batches = len(output["frames"]) - cut
+    us = batches * output["batch_cycles"] * output["cycle_ps"] / 1e6
+    rates: dict[str, list[float]] = {}
+    for label, flits in zip(output["flow_labels"], output["flow_flits"]):
+        rate = math.fsum(flits[cut:]) * output["flit_payload_bytes"] / us
+        rates.setdefault(label, []).append(rate)
+    if rates:
+        rates["all"] = [rate for some in rates.values() for rate in some]
+    for label, some in rates.items():
+        found[f"{label}_mb_s"] = math.fsum(some)
+        found[f"{label}_mean_mb_s"] = math.fsum(some) / len(some)
+        found[f"{label}_least_mb_s"] = min(some)
+        found[f"{label}_most_mb_s"] = max(some)
+    return found

@@ -82,8 +82,9 @@ def write_parquet(path: Path, table_rows: list[dict]) -> None:
     import pyarrow
     import pyarrow.parquet
 
-    names = [*FIXED, *sorted(set(table_rows[0]) - set(FIXED))]
-    columns = {name: [row[name] for row in table_rows] for name in names}
+    # Points with other flows have other measures.
+    names = [*FIXED, *sorted(set().union(*table_rows) - set(FIXED))]
+    columns = {name: [row.get(name) for row in table_rows] for name in names}
     part = path.with_suffix(".part")
     pyarrow.parquet.write_table(pyarrow.table(columns), part, compression="zstd")
     part.replace(path)
@@ -100,6 +101,6 @@ def estimates(table_rows: Sequence[dict]) -> dict[tuple[str, float, str], Estima
     values: dict[tuple[str, float, str], list[float]] = {}
     for row in table_rows:
         for name, value in row.items():
-            if name not in FIXED:
+            if name not in FIXED and value is not None:
                 values.setdefault((row["series"], row["x"], name), []).append(value)
     return {key: estimate(found) for key, found in values.items()}

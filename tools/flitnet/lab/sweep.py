@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from tools.flitnet.lab.experiment import SEEDS, Experiment, Length, Point
+from tools.flitnet.lab.experiment import Experiment, Length, Point
 from tools.flitnet.lab.measures import measures
 from tools.flitnet.lab.simulator import run_text
 from tools.flitnet.lab.statistics import estimate
@@ -50,7 +50,7 @@ class Place:
     outputs: dict[int, dict[str, Any]] = field(default_factory=dict)
 
     def runs(self) -> list[Run]:
-        return [Run(self.point, seed, self.batches) for seed in SEEDS]
+        return [Run(self.point, 1 + n, self.batches) for n in range(self.experiment.seeds)]
 
     def next_batches(self) -> int:
         """0: precise, or as long as it may be."""
@@ -140,7 +140,7 @@ class _Sweep:
             self.done += 1
             self.tell(self.done, self.total)
             place.outputs[run.seed] = output
-            if len(place.outputs) == len(SEEDS):
+            if len(place.outputs) == place.experiment.seeds:
                 longer = place.next_batches()
                 if longer:
                     place.batches = longer

@@ -89,6 +89,102 @@ lanes = [0, 0xfff0, 0x000f]
   EXPECT_LT(square / intervals, 4);
 }
 
+// GigaNet's port contention on a switch of 4: streams in nobody's way keep their rate if a queue
+// stops its own source, and lose it if it can only stop a link.
+TEST(FlitRun, FlowsOfACellSwitchAreCountedByTheirLabel) {
+  const auto flow_text = [](const char* control) {
+    return played(fmt::format(R"([network]
+nodes = 4
+router = "cell"
+flow_control = "{}"
+vc_buf_size = 64
+[controls]
+admission = false
+[workload]
+message_flits = 10
+flows = ["free 1>2", "free 2>3", "free 3>1", "hot 1>0", "hot 2>0", "hot 3>0"]
+[run]
+batch_cycles = 3000
+batches = 4
+)",
+                              control))
+        ->json();
+  };
+  // Flits of the first flow in the last batch.
+  const auto first = [](const std::string& json) {
+    const std::size_t at = json.find("\"flow_flits\":[[") + 15;
+    const std::string row = json.substr(at, json.find(']', at) - at);
+    return std::stod(row.substr(row.rfind(',') + 1));
+  };
+  const std::string by_stream = flow_text("stream");
+  EXPECT_NE(by_stream.find(R"("flow_labels":["free","free","free","hot","hot","hot"])"),
+            std::string::npos);
+  EXPECT_NEAR(first(by_stream), 2000, 100);  // two thirds: what the hot stream leaves
+  EXPECT_NEAR(first(flow_text("link")), 1000, 100);
+}
+
+// Connections are attempted until the load is there, and a drawn lane that is taken drops one.
+TEST(FlitRun, CircuitsStandUntilTheLoadIsThere) {
+  const auto run = played(R"([network]
+router = "pcs"
+circuits = 24
+link_mbps = 100
+flit_bits = 32
+vc_buf_size = 20
+[controls]
+admission = false
+[workload]
+load = 0.6
+real_time_share = 1.0
+placement = "uniform"
+message_flits = 20
+header_flits = 0
+circuit_attempts = 2000
+[run]
+batch_cycles = 104167
+batches = 2
+lanes = [0, 0xffff, 0]
+)");
+  const std::string json = run->json();
+  const auto value = [&](const std::string& key) {
+    return std::stod(json.substr(json.find("\"" + key + "\":") + key.size() + 3));
+  };
+  EXPECT_EQ(value("granted"), 120);  // 0.6 of 8 links in streams of 4 Mb/s
+  // Lane after lane is taken: 192 ln(192 / 72) = 188 on average.
+  EXPECT_GT(value("asked"), 150);
+  EXPECT_LT(value("asked"), 240);
+  const Batch& last = run->measure().batches().back();
+  const auto real_time = static_cast<std::size_t>(emu::TrafficClass::real_time);
+  EXPECT_NEAR(last.classes[real_time].flits / 8 / 104167, 0.6, 0.03);
+}
+
+// A message leaves at the end of its part of the frame time: frames of any size end alike.
+TEST(FlitRun, TheRegulatorLeavesNoJitterOfItsOwn) {
+  const auto deviation = [](const char* regulator) {
+    const auto run = played(fmt::format(R"([network]
+link_mbps = 100
+[workload]
+load = 0.3
+real_time_share = 1.0
+regulator = "{}"
+[run]
+batch_cycles = 26042
+batches = 6
+lanes = [0, 0xfff0, 0x000f]
+)",
+                                        regulator));
+    double square = 0;
+    double count = 0;
+    for (const Batch& batch : run->measure().batches()) {
+      square += batch.deviation_sq;
+      count += batch.intervals;
+    }
+    EXPECT_GT(count, 100);
+    return std::sqrt(square / count);
+  };
+  EXPECT_LT(deviation("end") * 3, deviation("begin"));
+}
+
 // Admission (ACP 4.1): streams ask by probes through the network; what does not fit stays away, and
 // what was granted is booked at the routers.
 TEST(FlitRun, StreamsThatDoNotFitAreRefused) {

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <string>
+
 namespace tools {
 namespace {
 
@@ -32,6 +34,29 @@ TEST(Measure, DeliveriesCountInTheBatchOfTheirTail) {
   EXPECT_EQ(first.host_cycles, 100);
   EXPECT_EQ(second.flits, 20);
   EXPECT_EQ(batches[2].classes[static_cast<std::size_t>(control)].messages, 0);
+}
+
+TEST(Measure, TailsAndSharesAreThoseOfTheSecondHalf) {
+  Measure measure = meter(4);
+  for (emu::Cycle i = 0; i < 1000; ++i) {
+    FlitMessage message{.created = 300'000 + i, .accepted = 300'000 + i, .stream = kNoStream};
+    message.source = static_cast<emu::NodeId>(i % 2);
+    const emu::Cycle latency = i < 990 ? 100 : 5000;
+    measure.delivered(message, message.created, message.created + latency);
+    message.created = message.accepted = 1000;  // the first half does not count
+    measure.delivered(message, 1000, 99'000);
+  }
+  emu::JsonWriter json;
+  json.open();
+  measure.write(json);
+  json.close();
+  const std::string& text = json.text();
+  const auto value = [&](const std::string& key) {
+    return std::stod(text.substr(text.find("\"" + key + "\":") + key.size() + 3));
+  };
+  EXPECT_NEAR(value("best_effort_p50_cycles"), 100, 5);
+  EXPECT_NEAR(value("best_effort_p999_cycles"), 5000, 200);
+  EXPECT_NE(text.find("\"node_flits\":[500,500]"), std::string::npos) << text.substr(0, 400);
 }
 
 TEST(Measure, AFrameIsCompleteWithItsLastMessage) {

@@ -41,6 +41,11 @@ TEST(Point, SaysWhatIsWrongInOneLine) {
       {"[run]\nbatches = 0", "run.batches: must be a number from 1"},
       {"[network]\nlinks = 1", "network.links: unknown key"},
       {"[network]\nnodes = 6\n[workload]\npattern = \"shuffle\"", "does not fit 6 nodes"},
+      {"[workload]\nflows = [\"a 0>8\"]", "workload.flows: 0>8: there are 8 nodes"},
+      {"[workload]\nflows = [\"a 1>1\"]", "workload.flows: \"a 1>1\": must be a flow"},
+      {"[workload]\nflows = [\"a 0>1 2\"]", "must be a flow such as"},
+      {"[workload]\nflows = [\"0>1\"]", "must be a flow such as"},
+      {"[workload]\nregulator = \"middle\"", "workload.regulator: must be one of end begin"},
       {"[network", "a test:1:"},
   };
   for (const auto& [text, says] : wrong) {

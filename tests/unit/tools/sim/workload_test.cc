@@ -228,6 +228,14 @@ TEST(Pattern, EachIsWhatItsNameSays) {
     taken.insert(partners.destination(n, prng));
   }
   EXPECT_EQ(taken.size(), 9U);
+  const Pattern pairs(PatternKind::pairs, 9, 0, 1);
+  int silent = 0;
+  for (emu::NodeId n = 0; n < 9; ++n) {
+    const emu::NodeId other = pairs.destination(n, prng);
+    EXPECT_EQ(pairs.destination(other, prng), n);
+    silent += other == n ? 1 : 0;
+  }
+  EXPECT_EQ(silent, 1);
   const Pattern hot(PatternKind::hot_spot, 8, 0.5, 1);
   int hits = 0;
   for (int i = 0; i < 10'000; ++i) hits += hot.destination(3, prng) == 0 ? 1 : 0;
