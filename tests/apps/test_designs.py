@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.apps.test_topology import flitnet, pingpong, run  # noqa: F401  (fixtures)
-from tools.flitnet import ctl
+from tools.flitnet import ctl, paths
 
 Flitnet = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -60,3 +61,11 @@ def test_refused(flitnet: Flitnet, flags: list[str], words: str) -> None:  # noq
     done = flitnet("up", *flags)
     assert done.returncode == 2 and done.stderr.count("\n") == 1
     assert words in done.stderr
+
+
+def test_every_design_of_the_readme_names_a_test_that_exists() -> None:
+    shown = re.findall(r"`([A-Z]\w+)\.([A-Z]\w+)`", (paths.ROOT / "README.md").read_text())
+    assert len(shown) >= 40
+    text = "\n".join(path.read_text() for path in (paths.ROOT / "tests").rglob("*_test.cc"))
+    there = set(re.findall(r"^TEST(?:_[FP])?\((\w+), (\w+)\)", text, re.MULTILINE))
+    assert not [".".join(one) for one in shown if one not in there]

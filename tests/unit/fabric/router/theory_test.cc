@@ -99,6 +99,38 @@ std::vector<emu::Vl> flits_in_order(NetworkSpec spec, emu::LaneMask lanes, std::
   return order;
 }
 
+// Control keeps node 0's link busy for 200 cycles; lane 1 has waited from the first of them, lane 2
+// from the last. By how many cycles the last flit of lane 1 leaves before that of lane 2.
+emu::Cycle lead_of_the_earlier(SchedulerKind kind, bool general_engine) {
+  NetworkSpec spec = spec_of(kind, general_engine);
+  spec.lane_vtick[1] = spec.lane_vtick[2] = 2;
+  spec.vc_buf_size = 127;
+  auto network = make(spec);
+  EXPECT_TRUE(network->submit(0, packet_to(3, 200, 15, emu::TrafficClass::control)));
+  hca::SendPacket early = packet_to(1, 60, 1);
+  hca::SendPacket late = packet_to(2, 60, 2);
+  late.launch = 199;
+  early.vtick = late.vtick = 2;
+  EXPECT_TRUE(network->submit(0, early));
+  EXPECT_TRUE(network->submit(0, late));
+  const auto events = drain(*network, 600);
+  EXPECT_EQ(events.size(), 3U);
+  if (events.size() != 3) return 0;
+  EXPECT_EQ(events[1].vl, 1);
+  return events[2].tail_cycle - events[1].tail_cycle;
+}
+
+// First come, first served, whatever the Vticks. Stamps of arrival remember who came first as well,
+// by as much as the wait; stamps at the head of the line do not: both lanes take turns.
+TEST(Stamps, ArrivalAndHeadOfLineTellWhoCameFirst) {
+  for (const bool general_engine : {false, true}) {
+    EXPECT_EQ(lead_of_the_earlier(SchedulerKind::fcfs, general_engine), 60U);
+    EXPECT_EQ(lead_of_the_earlier(SchedulerKind::virtual_clock, general_engine), 60U);
+    EXPECT_LE(lead_of_the_earlier(SchedulerKind::head_of_line, general_engine), 2U);
+    EXPECT_LE(lead_of_the_earlier(SchedulerKind::round_robin, general_engine), 2U);
+  }
+}
+
 TEST(WeightedRoundRobin, EveryFrameIsExact) {
   constexpr std::array<std::uint16_t, 5> kWeights = {0, 8, 4, 3, 1};
   for (const bool general_engine : {false, true}) {
