@@ -27,9 +27,7 @@ Wiring make_wiring(const Graph& graph) {
   wiring.routers = static_cast<int>(graph.routers.size());
   wiring.groups = static_cast<int>((graph.nodes.size() + emu::kPortsMax - 1) / emu::kPortsMax);
   wiring.outlets.resize(static_cast<std::size_t>(wiring.units()));
-  for (emu::Outlet& outlet : wiring.outlets)
-    for (unsigned p = 0; p < emu::kPortsMax; ++p)
-      emu::lead_to(outlet, p, static_cast<unsigned>(wiring.units()), p);
+  for (int unit = 0; unit < wiring.units(); ++unit) lead_nowhere(wiring, unit, 0);
   const std::size_t first_group = graph.routers.size();
   for (std::size_t r = 0; r < graph.routers.size(); ++r) {
     for (std::size_t p = 0; p < graph.routers[r].size(); ++p) {
@@ -54,9 +52,17 @@ Wiring make_wiring(const Graph& graph) {
   return wiring;
 }
 
-BoxWheel::BoxWheel(int units, int delay)
-    : units_(static_cast<std::size_t>(units) + 1),
-      mask_(std::bit_ceil(static_cast<std::size_t>(delay) + 1) - 1),
+void lead_nowhere(Wiring& wiring, int unit, int nowhere) {
+  emu::Outlet& outlet = wiring.outlets[static_cast<std::size_t>(unit)];
+  for (unsigned p = 0; p < emu::kPortsMax; ++p) {
+    if (((outlet.connected >> p) & 1U) == 0)
+      emu::lead_to(outlet, p, static_cast<unsigned>(wiring.units() + nowhere), p);
+  }
+}
+
+BoxWheel::BoxWheel(int units, int delay, int ahead, int nowheres)
+    : units_(static_cast<std::size_t>(units + nowheres)),
+      mask_(std::bit_ceil(static_cast<std::size_t>(delay + ahead)) - 1),
       delay_(delay),
       boxes_(units_ * (mask_ + 1), emu::Box{}) {}
 

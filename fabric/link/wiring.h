@@ -17,13 +17,17 @@ struct Wiring {
 };
 
 Wiring make_wiring(const Graph& graph);
+// Ports of `unit` that lead nowhere: their words are those of box `units() + nowhere`.
+void lead_nowhere(Wiring& wiring, int unit, int nowhere);
 
 // The links' contents for some cycles to come: a row of boxes per cycle, as many as the delay
 // needs.
 class BoxWheel {
  public:
-  BoxWheel(int units, int delay);
-  // Boxes of all units, and one for ports that lead nowhere, for the flits that arrive in `cycle`.
+  // Rows for units that are stepped up to `ahead` cycles before others.
+  BoxWheel(int units, int delay, int ahead, int nowheres);
+  // Boxes of all units, and `nowheres` for ports that lead nowhere, for the flits that arrive in
+  // `cycle`.
   emu::Box* row(emu::Cycle cycle) { return &boxes_[(cycle & mask_) * units_]; }
   const emu::Box* row(emu::Cycle cycle) const { return &boxes_[(cycle & mask_) * units_]; }
   int delay() const { return delay_; }

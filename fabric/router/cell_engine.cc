@@ -32,7 +32,7 @@ std::uint32_t credits_in(const Inbox& box) {
 }  // namespace
 
 Engine::Engine(const NetworkSpec& network_spec, Graph network_graph, ControlHook* control_hook)
-    : Impl(network_spec, std::move(network_graph), control_hook, Boxes::none),
+    : Impl(network_spec, std::move(network_graph), control_hook),
       links_(graph, spec.link_delay),
       switches_(graph.routers.size()),
       sources_(graph.nodes.size()) {
@@ -59,9 +59,9 @@ Engine::Engine(const NetworkSpec& network_spec, Graph network_graph, ControlHook
 
 void Engine::step(emu::Cycle cycles) {
   for (const emu::Cycle end = now + cycles; now != end;) {
-    while (launches.next() <= now) ready(launches.pop());
+    while (launches[0].next() <= now) ready(launches[0].pop());
     const emu::Cycle epoch = now - now % emu::kStampPeriod + emu::kStampPeriod;
-    const emu::Cycle due = std::min({end, launches.next(), next_window, epoch});
+    const emu::Cycle due = std::min({end, launches[0].next(), next_window, epoch});
     if (idle()) {
       now = due;
     } else {

@@ -4,10 +4,13 @@
 #pragma once
 
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
 #include "emu/lane/stamp.h"
+#include "fabric/link/wiring.h"
+#include "fabric/router/crew.h"
 #include "fabric/router/impl.h"
 #include "fabric/router/pipeline.h"
 #include "hca/wire/group.h"
@@ -19,33 +22,52 @@ class Engine final : public Network::Impl {
  public:
   Engine(const NetworkSpec& network_spec, Graph network_graph, ControlHook* control_hook)
       : Impl(network_spec, std::move(network_graph), control_hook),
+        wiring_(make_wiring(graph)),
+        wheel_(wiring_.units(), spec.link_delay, parts == 1 ? 1 : spec.link_delay,
+               static_cast<int>(parts)),
         control_(emu::spread(spec.lanes_of_class[0])),
         routers_(graph.routers.size()),
-        busy_(graph.routers.size(), 0) {
+        busy_(graph.routers.size(), 0),
+        parts_(parts) {
     for (std::size_t r = 0; r < routers_.size(); ++r) set_up(r);
-    groups_.reserve(static_cast<std::size_t>(wiring.groups));
-    for (int g = 0; g < wiring.groups; ++g) {
-      const auto first = static_cast<unsigned>(g * emu::kPortsMax);
-      const auto count =
-          std::min<unsigned>(emu::kPortsMax, static_cast<unsigned>(graph.nodes.size()) - first);
-      groups_.emplace_back(first, count, static_cast<unsigned>(spec.vc_buf_size), spec.answer_flits,
-                           yields_, messages, events);
-      configure(groups_.back().scheduler());
+    groups_.reserve(static_cast<std::size_t>(wiring_.groups));
+    part_events_.reserve(parts);
+    for (std::size_t part = 0; part < parts; ++part) set_up_part(part);
+    order_changed();
+    if (parts == 1) return;
+    if (hook != nullptr) {
+      gate_.behind = hook;
+      hook = &gate_;
     }
+    crew_ = std::make_unique<Crew>(static_cast<int>(parts), [this](int part) {
+      step_part(parts_[static_cast<std::size_t>(part)], now, stretch_end_);
+    });
   }
 
   void step(emu::Cycle cycles) override {
-#if defined(__x86_64__)
-    if (isa_ == emu::Isa::avx512) return step_avx512(cycles);
-    if constexpr (emu::kStepsByAvx2) {
-      if (isa_ == emu::Isa::avx2) return step_avx2(cycles);
+    for (const emu::Cycle end = now + cycles; now != end;) {
+      // Until something else is due than launches and flits: a window, an epoch.
+      const emu::Cycle epoch = now - now % emu::kStampPeriod + emu::kStampPeriod;
+      const emu::Cycle due = std::min({end, next_window, epoch});
+      if (idle()) now = std::max(now, std::min(due, next_launch()));
+      if (now != due) advance(due);
+      now = due;
+      if (now == next_window) close_window();
+      if (now == epoch) age(emu::kStampPeriod);
     }
-#endif
-    run<emu::Isa::base>(cycles);
   }
   void ready(hca::MessageId id) override {
     ++events.live;
     groups_[messages[id].src / emu::kPortsMax].ready(id, now);
+  }
+  void order_changed() override {
+    for (std::size_t part = 0; part < parts; ++part) {
+      const std::size_t first = first_unit_of(part, routers_.size());
+      const std::size_t end = first_unit_of(part + 1, routers_.size());
+      parts_[part].order.clear();
+      for (const emu::RouterId r : order)
+        if (r >= first && r < end) parts_[part].order.push_back(r);
+    }
   }
   void age(std::uint64_t moved) override {
     for (auto& router : routers_) {
@@ -130,6 +152,25 @@ class Engine final : public Network::Impl {
   using Group = hca::WireGroup<kPlanes, SourceScheduler>;
   using State = RouterState<kPlanes>;
 
+  // What one thread steps. Parts meet only through boxes; each has the launches and events of its
+  // own HCAs.
+  struct Part {
+    std::vector<emu::RouterId> order;
+    std::size_t first_group = 0;
+    std::size_t end_group = 0;
+    hca::LaunchQueue* launches = nullptr;
+    hca::Events* events = nullptr;
+  };
+  // Admission is one for all routers and knows no threads. Control packets are rare.
+  struct Gate final : ControlHook {
+    bool at_route(const ControlHead& head) override {
+      const std::scoped_lock lock(busy);
+      return behind->at_route(head);
+    }
+    ControlHook* behind = nullptr;
+    std::mutex busy;
+  };
+
   Group& group(emu::NodeId node) { return groups_[node / emu::kPortsMax]; }
 
   template <class Scheduler>
@@ -150,6 +191,32 @@ class Engine final : public Network::Impl {
     configure(routers_[index].scheduler);
   }
 
+  void set_up_part(std::size_t index) {
+    Part& part = parts_[index];
+    const auto group_count = static_cast<std::size_t>(wiring_.groups);
+    part.first_group = first_unit_of(index, group_count);
+    part.end_group = first_unit_of(index + 1, group_count);
+    part.launches = &launches[index];
+    part.events = &events;
+    if (parts != 1) {
+      part.events = &part_events_.emplace_back(messages.size());
+      part.events->digest = 0;
+    }
+    const auto nowhere = static_cast<int>(index);
+    for (std::size_t r = first_unit_of(index, routers_.size());
+         r < first_unit_of(index + 1, routers_.size()); ++r)
+      lead_nowhere(wiring_, static_cast<int>(r), nowhere);
+    for (std::size_t g = part.first_group; g < part.end_group; ++g) {
+      lead_nowhere(wiring_, wiring_.routers + static_cast<int>(g), nowhere);
+      const auto first = static_cast<unsigned>(g * emu::kPortsMax);
+      const auto count =
+          std::min<unsigned>(emu::kPortsMax, static_cast<unsigned>(graph.nodes.size()) - first);
+      groups_.emplace_back(first, count, static_cast<unsigned>(spec.vc_buf_size), spec.answer_flits,
+                           yields_, messages, *part.events);
+      configure(groups_.back().scheduler());
+    }
+  }
+
   // What happened in the window that began in `begin`; the next one begins. Only arrivals are
   // counted flit by flit: what has gone on is what is no longer there.
   static ActivityWindow activity_of(State& r, emu::Cycle begin) {
@@ -164,31 +231,57 @@ class Engine final : public Network::Impl {
     return window;
   }
 
+  // All parts up to cycle `end`; nothing but launches and flits is due before it.
+  void advance(emu::Cycle end) {
+    if (parts == 1) return step_part(parts_[0], now, end);
+    stretch_end_ = end;
+    crew_->run();
+    events.take(part_events_);
+  }
+  void step_part(Part& part, emu::Cycle from, emu::Cycle end) {
+#if defined(__x86_64__)
+    if (isa_ == emu::Isa::avx512) return step_avx512(part, from, end);
+    if constexpr (emu::kStepsByAvx2) {
+      if (isa_ == emu::Isa::avx2) return step_avx2(part, from, end);
+    }
+#endif
+    run<emu::Isa::base>(part, from, end);
+  }
+
   // The same code three times, for what the processor can do; a build must run on all of them.
 #if defined(__x86_64__)
-  FLITNET_AVX2 FLITNET_WHOLE_STEP void step_avx2(emu::Cycle cycles) {
-    run<emu::kStepsByAvx2 ? emu::Isa::avx2 : emu::Isa::base>(cycles);
+  FLITNET_AVX2 FLITNET_WHOLE_STEP void step_avx2(Part& part, emu::Cycle from, emu::Cycle end) {
+    run<emu::kStepsByAvx2 ? emu::Isa::avx2 : emu::Isa::base>(part, from, end);
   }
-  FLITNET_AVX512 FLITNET_WHOLE_STEP void step_avx512(emu::Cycle cycles) {
-    run<emu::Isa::avx512>(cycles);
+  FLITNET_AVX512 FLITNET_WHOLE_STEP void step_avx512(Part& part, emu::Cycle from, emu::Cycle end) {
+    run<emu::Isa::avx512>(part, from, end);
   }
 #endif
 
   template <emu::Isa kIsa>
-  void run(emu::Cycle cycles) {
-    for (const emu::Cycle end = now + cycles; now != end;) {
-      while (launches.next() <= now) ready(launches.pop());
-      // Until something else is due than flits: a launch, a window, an epoch.
-      const emu::Cycle epoch = now - now % emu::kStampPeriod + emu::kStampPeriod;
-      const emu::Cycle due = std::min({end, launches.next(), next_window, epoch});
-      if (idle()) {
-        now = due;
-      } else {
-        cycles_until<kIsa>(due);
-      }
-      if (now == next_window) close_window();
-      if (now == epoch) age(emu::kStampPeriod);
+  void run(Part& part, emu::Cycle from, emu::Cycle end) {
+    if (parts == 1) return run_apart<kIsa>(part, from, end);
+    // What a part puts on a link is read a link's delay later: so far parts may be apart.
+    const auto ahead = static_cast<emu::Cycle>(wheel_.delay());
+    while (from != end) {
+      const emu::Cycle meeting = std::min(end, from + ahead);
+      run_apart<kIsa>(part, from, meeting);
+      from = meeting;
+      crew_->meet();
     }
+  }
+  template <emu::Isa kIsa>
+  void run_apart(Part& part, emu::Cycle cycle, emu::Cycle end) {
+    while (cycle != end) {
+      while (part.launches->next() <= cycle) launch(part, part.launches->pop(), cycle);
+      const emu::Cycle due = std::min(end, part.launches->next());
+      if (parts != 1 || !idle_at(cycle)) cycles_until<kIsa>(part, cycle, due);
+      cycle = due;
+    }
+  }
+  void launch(Part& part, hca::MessageId id, emu::Cycle cycle) {
+    ++part.events->live;
+    groups_[messages[id].src / emu::kPortsMax].ready(id, cycle);
   }
 
   // What a cycle needs, in one place: stores through vectors make the compiler reload members.
@@ -198,33 +291,34 @@ class Engine final : public Network::Impl {
     std::uint8_t* busy;
     const emu::RouterId* order;
     const emu::Outlet* outlets;
-    std::size_t router_count;
-    std::size_t group_count;
+    std::size_t router_count;  // to step
+    std::size_t first_group;
+    std::size_t end_group;
+    std::size_t group_units;  // number of the first group among the units
   };
 
   template <emu::Isa kIsa>
-  void cycles_until(emu::Cycle end) {
-    const Units units = {routers_.data(),       groups_.data(),  busy_.data(),  order.data(),
-                         wiring.outlets.data(), routers_.size(), groups_.size()};
+  void cycles_until(const Part& part, emu::Cycle cycle, emu::Cycle end) {
+    const Units units = {routers_.data(),   groups_.data(),         busy_.data(),
+                         part.order.data(), wiring_.outlets.data(), part.order.size(),
+                         part.first_group,  part.end_group,         routers_.size()};
     const Surroundings world = {messages, hook, spec.alloc_iters, !routes.table.has_choices(),
                                 yields_};
     const emu::Lanes8 control = control_;
-    const auto delay = static_cast<emu::Cycle>(wheel.delay());
-    emu::Cycle cycle = now;
+    const auto delay = static_cast<emu::Cycle>(wheel_.delay());
     do {
-      emu::Box* here = wheel.row(cycle);
-      emu::Box* there = wheel.row(cycle + delay);
+      emu::Box* here = wheel_.row(cycle);
+      emu::Box* there = wheel_.row(cycle + delay);
       step_groups<kIsa>(units, here, there, cycle);
       step_routers<kIsa>(units, here, there, control, world, cycle);
     } while (++cycle != end);
-    now = cycle;
   }
 
   // Nothing arrives and nothing is inside: nothing can change. Most of a mesh at low load is so.
   template <emu::Isa kIsa>
   void step_groups(const Units& units, emu::Box* here, emu::Box* there, emu::Cycle cycle) {
-    for (std::size_t g = 0; g < units.group_count; ++g) {
-      const std::size_t unit = units.router_count + g;
+    for (std::size_t g = units.first_group; g < units.end_group; ++g) {
+      const std::size_t unit = units.group_units + g;
       if (emu::quiet(here[unit]) && units.groups[g].quiet()) continue;
       units.groups[g].template step<kIsa>(here[unit], there, units.outlets[unit], cycle);
     }
@@ -233,8 +327,9 @@ class Engine final : public Network::Impl {
   void step_routers(const Units& units, emu::Box* here, emu::Box* there, emu::Lanes8 control,
                     const Surroundings& world, emu::Cycle cycle) {
     if (units.router_count == 1) {
-      if (units.busy[0] == 0 && emu::quiet(here[0])) return;
-      units.busy[0] = step_router<kIsa>(units.routers[0], here[0], there, units.outlets[0], control,
+      const emu::RouterId r = units.order[0];
+      if (units.busy[r] == 0 && emu::quiet(here[r])) return;
+      units.busy[r] = step_router<kIsa>(units.routers[r], here[r], there, units.outlets[r], control,
                                         world, cycle);
       return;
     }
@@ -257,12 +352,19 @@ class Engine final : public Network::Impl {
   unsigned buffered(const emu::Outlet& outlet, unsigned port, unsigned vl) const;
 
   static constexpr std::size_t kBitsOfWord = 64;
+  Wiring wiring_;
+  BoxWheel wheel_;
   emu::Lanes8 control_;
   emu::Lanes8 yields_ = emu::spread(spec.strict_classes ? unsigned{spec.lanes_of_class[2]} : 0U);
   emu::Isa isa_ = best_isa(spec.isa_max);
   std::vector<Router<kPlanes, InputScheduler>> routers_;
   std::vector<std::uint8_t> busy_;  // [router] a flit is in its buffers
   std::vector<Group> groups_;
+  std::vector<Part> parts_;
+  std::vector<hca::Events> part_events_;  // [part], if there are several; joined to `events`
+  emu::Cycle stretch_end_ = 0;
+  Gate gate_;
+  std::unique_ptr<Crew> crew_;  // last: its threads end before anything else
 };
 
 // Flits and credits of one link lane that are not at the sender: in the wheel, in the receiver's
@@ -274,16 +376,16 @@ unsigned Engine<kPlanes, I, S>::buffered(const emu::Outlet& outlet, unsigned por
   const unsigned peer_port = outlet.port[port];
   unsigned flits = 0;
   if (peer < routers_.size()) flits += routers_[peer].state.in_count.get(peer_port, vl);
-  for (int d = 0; d < wheel.delay(); ++d)
-    flits += (wheel.row(now + static_cast<emu::Cycle>(d))[peer].flits[peer_port] >> vl) & 1U;
+  for (int d = 0; d < wheel_.delay(); ++d)
+    flits += (wheel_.row(now + static_cast<emu::Cycle>(d))[peer].flits[peer_port] >> vl) & 1U;
   return flits;
 }
 
 template <int kPlanes, class I, class S>
 std::string Engine<kPlanes, I, S>::audit() const {
   const auto buffer = static_cast<unsigned>(spec.vc_buf_size);
-  for (unsigned u = 0; u < static_cast<unsigned>(wiring.units()); ++u) {
-    const emu::Outlet& outlet = wiring.outlets[u];
+  for (unsigned u = 0; u < static_cast<unsigned>(wiring_.units()); ++u) {
+    const emu::Outlet& outlet = wiring_.outlets[u];
     for (unsigned i = 0; i < emu::kLaneSlots; ++i) {
       const unsigned p = port_of_slot(i);
       const unsigned v = vl_of_slot(i);
@@ -291,8 +393,8 @@ std::string Engine<kPlanes, I, S>::audit() const {
       unsigned sum = buffered(outlet, p, v);
       sum += u < routers_.size() ? routers_[u].state.credits.get(p, v)
                                  : groups_[u - routers_.size()].credits(p, v);
-      for (int d = 0; d < wheel.delay(); ++d)
-        sum += (wheel.row(now + static_cast<emu::Cycle>(d))[u].credits[p] >> v) & 1U;
+      for (int d = 0; d < wheel_.delay(); ++d)
+        sum += (wheel_.row(now + static_cast<emu::Cycle>(d))[u].credits[p] >> v) & 1U;
       if (sum != buffer)
         return fmt::format("unit {} port {} lane {}: flits and credits are {}, not {}", u, p, v,
                            sum, buffer);

@@ -16,7 +16,7 @@ std::uint32_t ring_room(const NetworkSpec& spec) {
 }  // namespace
 
 Engine::Engine(const NetworkSpec& network_spec, Graph network_graph, ControlHook* control_hook)
-    : Impl(network_spec, std::move(network_graph), control_hook, Boxes::none),
+    : Impl(network_spec, std::move(network_graph), control_hook),
       world_(spec, graph, routes, messages, control_hook, design),
       routers_(graph.routers.size()),
       hcas_(graph.nodes.size()) {
@@ -52,9 +52,9 @@ void Engine::set_up_router(std::size_t index) {
 
 void Engine::step(emu::Cycle cycles) {
   for (const emu::Cycle end = now + cycles; now != end;) {
-    while (launches.next() <= now) ready(launches.pop());
+    while (launches[0].next() <= now) ready(launches[0].pop());
     const emu::Cycle epoch = now - now % emu::kStampPeriod + emu::kStampPeriod;
-    const emu::Cycle due = std::min({end, launches.next(), next_window, epoch});
+    const emu::Cycle due = std::min({end, launches[0].next(), next_window, epoch});
     if (idle()) {
       now = due;
     } else {

@@ -2,10 +2,11 @@
 // Private to fabric/router: network.cc and engine.h.
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <vector>
 
-#include "fabric/link/wiring.h"
+#include "emu/lane/planes.h"
 #include "fabric/route/routing.h"
 #include "fabric/router/network.h"
 #include "hca/wire/events.h"
@@ -25,10 +26,7 @@ struct Wait {
 };
 
 struct Network::Impl {
-  // The wheel of boxes is the fast engine's, for routers of up to eight ports.
-  enum class Boxes : std::uint8_t { of_eight_ports, none };
-  Impl(const NetworkSpec& network_spec, Graph network_graph, ControlHook* control_hook,
-       Boxes boxes = Boxes::of_eight_ports);
+  Impl(const NetworkSpec& network_spec, Graph network_graph, ControlHook* control_hook);
   virtual ~Impl() = default;
 
   // Executes cycles; each in the order launches, HCAs, routers.
@@ -53,11 +51,27 @@ struct Network::Impl {
   // Heads that wait for an output lane or for room in it: router, input lane, output lane, owner.
   virtual std::vector<Wait> waits() const = 0;
 
+  // The order in which routers are stepped has been set.
+  virtual void order_changed() {}
+
   void jump(emu::Cycle cycle);
   // The last delivery's credit needs a link's delay to come home.
-  bool idle() const {
+  bool idle() const { return idle_at(now); }
+  bool idle_at(emu::Cycle cycle) const {
     const emu::Cycle home = events.last_done + static_cast<emu::Cycle>(spec.link_delay);
-    return events.live == 0 && (events.last_done == 0 || now > home);
+    return events.live == 0 && (events.last_done == 0 || cycle > home);
+  }
+  // Of the routers, or of the groups of eight HCAs: each part has a range of `count` units.
+  std::size_t first_unit_of(std::size_t part, std::size_t count) const {
+    return part * count / parts;
+  }
+  hca::LaunchQueue& launches_of(emu::NodeId node) {
+    return launches[part_of_group[node / emu::kPortsMax]];
+  }
+  emu::Cycle next_launch() const {
+    emu::Cycle next = emu::kNever;
+    for (const hca::LaunchQueue& queue : launches) next = std::min(next, queue.next());
+    return next;
   }
 
   // After every step: whether anything has moved since the last look, watchdog_cycles ago.
@@ -66,11 +80,11 @@ struct Network::Impl {
   NetworkSpec spec;
   Graph graph;
   Routes routes;  // set before the first cycle
-  Wiring wiring;
-  BoxWheel wheel;
   hca::MessageTable messages;
   hca::Events events;
-  hca::LaunchQueue launches;
+  std::size_t parts;                        // that different threads step
+  std::vector<std::uint8_t> part_of_group;  // [group of eight HCAs]
+  std::vector<hca::LaunchQueue> launches;   // [part]
   ControlHook* hook;
   emu::Cycle now;
   emu::Cycle next_window;  // first cycle of the next energy window

@@ -32,6 +32,7 @@ emu::Result<void> check_spec(const NetworkSpec& spec) {
                              check_range("energy_window", spec.energy_window, 1, 1 << 20),
                              check_range("quench_flits", spec.quench_flits, 1, 4095),
                              check_range("circuits", spec.circuits, 1, 32),
+                             check_range("threads", spec.threads, 1, kThreadsMax),
                              check_range("block_flits", spec.block_flits, 1, 64),
                              check_range("scheduler", static_cast<int>(spec.scheduler), 0,
                                          emu::kSchedulerKindCount - 1)}) {
@@ -103,20 +104,24 @@ std::array<emu::Vtick, emu::kVlCount> default_lane_vticks(
   return vticks;
 }
 
-Network::Impl::Impl(const NetworkSpec& network_spec, Graph network_graph, ControlHook* control_hook,
-                    Boxes boxes)
+Network::Impl::Impl(const NetworkSpec& network_spec, Graph network_graph, ControlHook* control_hook)
     : spec(network_spec),
       graph(std::move(network_graph)),
       routes{RouteTable(0, 0), {}},
-      wiring(boxes == Boxes::none ? Wiring{} : make_wiring(graph)),
-      wheel(wiring.units(), spec.link_delay),
       messages(static_cast<int>(graph.nodes.size()), spec.packets_per_node),
       events(messages.size()),
-      launches(messages.size()),
+      parts(std::min(static_cast<std::size_t>(spec.threads), graph.routers.size())),
+      part_of_group((graph.nodes.size() + emu::kPortsMax - 1) / emu::kPortsMax),
+      launches(parts, hca::LaunchQueue(messages)),
       hook(control_hook),
       now(spec.start),
       next_window(window_after(spec.start, spec.energy_window)) {
   windows.reserve(graph.routers.size() * kActivityWindowsMax);
+  for (std::size_t part = 0; part < parts; ++part) {
+    for (std::size_t g = first_unit_of(part, part_of_group.size());
+         g < first_unit_of(part + 1, part_of_group.size()); ++g)
+      part_of_group[g] = static_cast<std::uint8_t>(part);
+  }
   for (std::size_t r = 0; r < graph.routers.size(); ++r)
     order.push_back(static_cast<emu::RouterId>(r));
 }
@@ -140,6 +145,8 @@ emu::Result<std::unique_ptr<Network>> Network::make(const NetworkSpec& spec, Con
     return emu::fail("topology: {} nodes; cell switches know connections of up to {}",
                      graph->nodes.size(), kCellNodesMax);
   const bool fast = !spec.general_engine && fast_engine_does(spec, *graph);
+  if (!fast && spec.threads != 1)
+    return emu::fail("threads: {}; this design's engine steps on 1", spec.threads);
   const auto make_engine = fast                              ? make_fast_engine
                            : spec.router == RouterKind::cell ? make_cell_engine
                                                              : make_general_engine;
@@ -196,7 +203,7 @@ bool Network::submit(emu::NodeId src, const hca::SendPacket& packet) {
   if (message.launch <= impl_->now) {
     impl_->ready(id);
   } else {
-    impl_->launches.push(message.launch, id);
+    impl_->launches_of(src).push(message.launch, id);
   }
   return true;
 }
@@ -209,7 +216,7 @@ void Network::step(emu::Cycle cycles) {
 void Network::run_until(emu::Cycle cycle) {
   while (impl_->now < cycle) {
     if (impl_->idle()) {
-      const emu::Cycle next = std::min(cycle, impl_->launches.next());
+      const emu::Cycle next = std::min(cycle, impl_->next_launch());
       if (next > impl_->now) impl_->jump(next);
       if (impl_->now == cycle) return;
     }
@@ -220,10 +227,10 @@ void Network::run_until(emu::Cycle cycle) {
 }
 bool Network::idle() const { return impl_->idle(); }
 emu::Cycle Network::next_event_cycle() const {
-  return impl_->idle() ? std::max(impl_->launches.next(), impl_->now) : impl_->now;
+  return impl_->idle() ? std::max(impl_->next_launch(), impl_->now) : impl_->now;
 }
 void Network::skip_to(emu::Cycle cycle) {
-  CHECK(impl_->idle() && cycle >= impl_->now && impl_->launches.next() >= cycle);
+  CHECK(impl_->idle() && cycle >= impl_->now && impl_->next_launch() >= cycle);
   impl_->jump(cycle);
 }
 
@@ -269,6 +276,7 @@ int Network::wire_backlog(emu::NodeId node) const { return impl_->wire_backlog(n
 void Network::set_step_order(std::span<const emu::RouterId> order) {
   CHECK(std::is_permutation(order.begin(), order.end(), impl_->order.begin(), impl_->order.end()));
   impl_->order.assign(order.begin(), order.end());
+  impl_->order_changed();
 }
 const std::string& Network::stuck() const { return impl_->stuck; }
 std::string Network::audit() const { return impl_->audit(); }

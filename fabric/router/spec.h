@@ -16,6 +16,8 @@
 
 namespace fabric {
 
+inline constexpr int kThreadsMax = 64;
+
 struct NetworkSpec {
   TopologyKind topology = TopologyKind::single;
   int nodes = 8;             // single: 1 ... 8, node n sits at port n; else ignored
@@ -76,6 +78,9 @@ struct NetworkSpec {
   // For tests: without the instructions that only newer processors have. Results are the same.
   emu::Isa isa_max = emu::Isa::avx512;
   int energy_window = 500;  // cycles of an ActivityWindow
+  // That step the routers, the caller's among them: 1 ... 64, but at most one a router. Results are
+  // the same. Only of the fast engine.
+  int threads = 1;
 };
 
 Shape shape_of(const NetworkSpec& spec);

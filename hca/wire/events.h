@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "hca/wire/message.h"
@@ -70,6 +71,10 @@ struct Events {
     return true;
   }
   // A sum: events of one cycle count alike in whatever order they are told.
+  // What happened at the HCAs of parts of the network, one after the other in the order of nodes,
+  // joins this in the order of cycles, then parts; they are empty afterwards.
+  void take(std::span<Events> parts);
+
   void mix(std::uint64_t value) {
     value = (value ^ value >> 32) * 0xff51afd7ed558ccdULL;
     value = (value ^ value >> 29) * 0xc4ceb9fe1a85ec53ULL;

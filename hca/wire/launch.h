@@ -17,9 +17,9 @@ namespace hca {
 
 class LaunchQueue {
  public:
-  // Ids are less than `capacity`.
-  explicit LaunchQueue(std::size_t capacity) : after_(capacity, kNoMessage) {
-    far_.reserve(capacity);
+  // A message is in one queue at a time, its lane's or this one: both go through message.next.
+  explicit LaunchQueue(MessageTable& messages) : messages_(&messages) {
+    far_.reserve(messages.size());
   }
 
   emu::Cycle next() const {
@@ -41,7 +41,7 @@ class LaunchQueue {
     }
     Day& day = days_[near_next_ % kWindow];
     const MessageId id = day.first;
-    day.first = after_[id];
+    day.first = (*messages_)[id].next;
     if (day.first == kNoMessage) {
       busy_[near_next_ % kWindow / 64] &= ~(std::uint64_t{1} << near_next_ % 64);
       near_next_ = next_day();
@@ -57,7 +57,7 @@ class LaunchQueue {
     std::uint64_t sequence;
     MessageId id;
   };
-  struct Day {  // of one cycle, a list through after_
+  struct Day {  // of one cycle, a list through message.next
     MessageId first = kNoMessage;
     MessageId last = kNoMessage;
   };
@@ -73,8 +73,8 @@ class LaunchQueue {
   }
   void push_near(emu::Cycle launch, MessageId id) {
     Day& day = days_[launch % kWindow];
-    after_[id] = kNoMessage;
-    (day.first == kNoMessage ? day.first : after_[day.last]) = id;
+    (*messages_)[id].next = kNoMessage;
+    (day.first == kNoMessage ? day.first : (*messages_)[day.last].next) = id;
     day.last = id;
     busy_[launch % kWindow / 64] |= std::uint64_t{1} << launch % 64;
     near_next_ = std::min(near_next_, launch);
@@ -101,7 +101,7 @@ class LaunchQueue {
   emu::Cycle near_next_ = emu::kNever;
   std::array<std::uint64_t, kWindow / 64> busy_{};
   std::array<Day, kWindow> days_{};
-  std::vector<MessageId> after_;
+  MessageTable* messages_;
   std::vector<Entry> far_;
   std::uint64_t sequence_ = 0;
 };

@@ -20,8 +20,8 @@ struct RunOptions {
   bool jump_idle = false;  // the fast engine jumps over idle time, the plain one does not
 };
 
-// Fails the current test, naming the seed, at the first difference. Isa, strict classes and rounds
-// of the allocator follow from the seed.
+// Fails the current test, naming the seed, at the first difference. Isa, strict classes, rounds of
+// the allocator and threads follow from the seed.
 void compare_engines(const RunOptions& options);
 // The same, exactly as asked for.
 void compare_run(const RunOptions& options);

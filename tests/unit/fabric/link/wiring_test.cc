@@ -39,7 +39,7 @@ TEST(Wiring, MeshOutletsArePairs) {
 
 TEST(BoxWheel, RowsComeRoundAfterTheDelay) {
   for (const int delay : {1, 2, 3, 4, 15}) {
-    BoxWheel wheel(2, delay);
+    BoxWheel wheel(2, delay, 1, 1);
     const auto ahead = static_cast<emu::Cycle>(delay);
     for (emu::Cycle t = 1000; t < 1040; ++t) {
       for (emu::Cycle d = 1; d <= ahead; ++d) EXPECT_NE(wheel.row(t), wheel.row(t + d));

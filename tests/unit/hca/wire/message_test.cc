@@ -29,7 +29,8 @@ TEST(MessageTable, EachNodeHasItsShare) {
 
 TEST(LaunchQueue, EarliestFirstThenInOrderOfSubmission) {
   emu::Prng random(4);
-  LaunchQueue queue(2000);
+  MessageTable messages(1, 2000);
+  LaunchQueue queue(messages);
   EXPECT_EQ(queue.next(), emu::kNever);
   std::vector<std::pair<emu::Cycle, MessageId>> expected;
   for (MessageId id = 0; id < 2000; ++id) {
@@ -50,7 +51,8 @@ TEST(LaunchQueue, EarliestFirstThenInOrderOfSubmission) {
 TEST(LaunchQueue, AgreesWithASortedList) {
   constexpr MessageId kMessages = 3000;
   emu::Prng random(5);
-  LaunchQueue queue(kMessages);
+  MessageTable messages(1, kMessages);
+  LaunchQueue queue(messages);
   std::multimap<emu::Cycle, MessageId> expected;  // equal keys in the order of insertion
   std::vector<MessageId> idle;
   for (MessageId id = 0; id < kMessages; ++id) idle.push_back(id);
