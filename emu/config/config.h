@@ -69,6 +69,7 @@ struct NetworkConfig {
   std::uint32_t flit_bits = 128;
   std::uint32_t num_vcs = 16;
   std::uint32_t vc_buf_size = 10;          // flits
+  std::uint32_t threads = 1;               // that step the routers
   std::uint32_t alloc_iters = 2;           // rounds of the crossbar's allocator in a cycle
   std::uint32_t packet_size = 40;          // flits of a full RC packet
   std::uint32_t control_packet_size = 10;  // flits of a probe, answer or release

@@ -46,6 +46,7 @@ void visit_fields(C& c, Visitor&& visit) {
   visit("network", "flit_bits", c.network.flit_bits);
   visit("network", "num_vcs", c.network.num_vcs);
   visit("network", "vc_buf_size", c.network.vc_buf_size);
+  visit("network", "threads", c.network.threads);
   visit("network", "alloc_iters", c.network.alloc_iters);
   visit("network", "packet_size", c.network.packet_size);
   visit("network", "control_packet_size", c.network.control_packet_size);

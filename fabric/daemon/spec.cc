@@ -114,6 +114,7 @@ NetworkSpec network_spec(const emu::Config& config, emu::Cycle start) {
   spec.block_flits = static_cast<int>(config.qos.block_flits);
   spec.general_engine = network.engine == emu::Engine::general;
   spec.vc_buf_size = static_cast<int>(network.vc_buf_size);
+  spec.threads = static_cast<int>(network.threads);
   spec.alloc_iters = static_cast<int>(network.alloc_iters);
   spec.link_delay = static_cast<int>(network.link_delay);
   spec.scheduler = scheduler_kind(config.qos.scheduler);

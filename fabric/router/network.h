@@ -1,5 +1,5 @@
 // The whole fabric and the wire half of every attached HCA: packets in, events out, cycle by cycle.
-// Called by fabric/daemon, tests/sim, tests/bench/engine. No I/O, no threads, no wall clock;
+// Called by fabric/daemon, tests/sim, tests/bench/engine. No I/O, no wall clock;
 // nothing is allocated after construction. What happens in which cycle is written in README.md
 // beside this file.
 #pragma once

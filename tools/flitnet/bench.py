@@ -24,6 +24,7 @@ class Options:
     json_file: str = ""  # "-": print it
     quick: bool = False
     sweep: bool = False
+    threads: bool = False
     plot: Path | None = None
     reference: Path | None = None
 
@@ -34,8 +35,11 @@ def run(what: str, options: Options) -> int:
         raise UsageError(f"bench {what!r}: one of {', '.join(BENCHMARKS)}")
     if what == "booksim":
         return curves(options)
-    if what != "engine" and (options.sweep or options.plot or options.reference):
-        raise UsageError(f"bench {what}: --sweep, --plot and --reference are for engine")
+    only_engine = options.sweep or options.threads or options.plot or options.reference
+    if what != "engine" and only_engine:
+        raise UsageError(f"bench {what}: --sweep, --threads, --plot and --reference are for engine")
+    if options.threads and options.sweep:
+        raise UsageError("--threads: a run of its own, without --sweep and --plot")
     if options.reference and not options.reference.is_file():
         raise UsageError(f"--reference {options.reference}: no such file")
     if options.plot:
@@ -47,6 +51,7 @@ def run(what: str, options: Options) -> int:
         argv = [str(paths.program(name)), "--json", str(report)]
         argv += ["--quick"] if options.quick else []
         argv += ["--sweep"] if options.sweep else []
+        argv += ["--threads"] if options.threads else []
         argv += ["--reference", str(options.reference)] if options.reference else []
         prints = options.json_file == "-"
         if what == "verbs":

@@ -267,6 +267,9 @@ def bench(
     sweep: bool = typer.Option(
         False, "--sweep", help="engine: one router at many loads, and more and more routers."
     ),
+    threads: bool = typer.Option(
+        False, "--threads", help="engine: the same work on one engine thread and on several."
+    ),
     plot: Optional[Path] = typer.Option(
         None, "--plot",
         help="engine: draw the sweep into this file (svg, png); booksim: into a directory.",
@@ -280,7 +283,9 @@ def bench(
     """Measure: flit engine, application to application, ways to attach, curves by BookSim2's."""
     from tools.flitnet import bench as bench_module
 
-    options = bench_module.Options(json_file, quick, sweep or plot is not None, plot, reference)
+    options = bench_module.Options(
+        json_file, quick, sweep or plot is not None, threads, plot, reference
+    )
     raise typer.Exit(bench_module.run(what, options))
 
 

@@ -2,6 +2,7 @@
 //   engine_bench [--quick] [--sweep] [--reference FILE] [--json FILE]
 // FILE: what another simulator needs for a cycle, as CSV with a header:
 //   topology,offered_flits_per_node_cycle,us_per_cycle,...
+//   engine_bench --threads [--quick] [--json FILE]   the same on several engine threads
 //   engine_bench --only CASE [--cycles N]     one run, prints ns per cycle; valgrind runs this
 //   engine_bench --instructions CASE...       instructions per cycle by valgrind, one case a line
 #include <fcntl.h>
@@ -22,6 +23,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/bench/engine/threads.h"
 #include "tests/bench/engine/workload.h"
 #include "tests/model/plain_model.h"
 
@@ -31,6 +33,7 @@ namespace {
 struct Options {
   bool quick = false;
   bool sweep = false;
+  bool threads = false;
   std::string reference;
   std::string json;
   std::string only;
@@ -316,6 +319,8 @@ std::optional<Options> parse(int argc, char** argv) {
       options.quick = true;
     } else if (word == "--sweep") {
       options.sweep = true;
+    } else if (word == "--threads") {
+      options.threads = true;
     } else if (word == "--reference" && has_value) {
       options.reference = argv[++i];
     } else if (word == "--json" && has_value) {
@@ -328,9 +333,10 @@ std::optional<Options> parse(int argc, char** argv) {
     } else if (word == "--cycles" && has_value) {
       options.cycles = std::strtoull(argv[++i], nullptr, 10);
     } else {
-      fmt::print(stderr,
-                 "usage: engine_bench [--quick] [--sweep] [--reference FILE] [--json FILE] "
-                 "[--only CASE [--cycles N]] [--instructions CASE...]\n");
+      fmt::print(
+          stderr,
+          "usage: engine_bench [--quick] [--sweep|--threads] [--reference FILE] [--json FILE] "
+          "[--only CASE [--cycles N]] [--instructions CASE...]\n");
       return std::nullopt;
     }
   }
@@ -344,5 +350,6 @@ int main(int argc, char** argv) {
   const auto options = bench::parse(argc, argv);
   if (!options) return 2;
   if (!options->counted.empty()) return bench::count_instructions(options->counted);
+  if (options->threads) return bench::run_threads(options->quick, options->json);
   return options->only.empty() ? bench::run_all(*options) : bench::run_one(*options);
 }
