@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "emu/lane/stamp.h"
+#include "fabric/crew/crew.h"
 #include "fabric/link/wiring.h"
-#include "fabric/router/crew.h"
 #include "fabric/router/impl.h"
 #include "fabric/router/pipeline.h"
 #include "hca/wire/group.h"
@@ -367,96 +367,6 @@ class Engine final : public Network::Impl {
   std::unique_ptr<Crew> crew_;  // last: its threads end before anything else
 };
 
-// Flits and credits of one link lane that are not at the sender: in the wheel, in the receiver's
-// buffer.
-template <int kPlanes, class I, class S>
-unsigned Engine<kPlanes, I, S>::buffered(const emu::Outlet& outlet, unsigned port,
-                                         unsigned vl) const {
-  const unsigned peer = outlet.unit[port];
-  const unsigned peer_port = outlet.port[port];
-  unsigned flits = 0;
-  if (peer < routers_.size()) flits += routers_[peer].state.in_count.get(peer_port, vl);
-  for (int d = 0; d < wheel_.delay(); ++d)
-    flits += (wheel_.row(now + static_cast<emu::Cycle>(d))[peer].flits[peer_port] >> vl) & 1U;
-  return flits;
-}
-
-template <int kPlanes, class I, class S>
-std::string Engine<kPlanes, I, S>::audit() const {
-  const auto buffer = static_cast<unsigned>(spec.vc_buf_size);
-  for (unsigned u = 0; u < static_cast<unsigned>(wiring_.units()); ++u) {
-    const emu::Outlet& outlet = wiring_.outlets[u];
-    for (unsigned i = 0; i < emu::kLaneSlots; ++i) {
-      const unsigned p = port_of_slot(i);
-      const unsigned v = vl_of_slot(i);
-      if (((outlet.connected >> p) & 1U) == 0 || v >= emu::kVlCount) continue;
-      unsigned sum = buffered(outlet, p, v);
-      sum += u < routers_.size() ? routers_[u].state.credits.get(p, v)
-                                 : groups_[u - routers_.size()].credits(p, v);
-      for (int d = 0; d < wheel_.delay(); ++d)
-        sum += (wheel_.row(now + static_cast<emu::Cycle>(d))[u].credits[p] >> v) & 1U;
-      if (sum != buffer)
-        return fmt::format("unit {} port {} lane {}: flits and credits are {}, not {}", u, p, v,
-                           sum, buffer);
-    }
-  }
-  for (const auto& router : routers_) {
-    const State& r = router.state;
-    unsigned owners = 0;
-    unsigned active = 0;
-    for (unsigned i = 0; i < emu::kLaneSlots; ++i) {
-      if (vl_of_slot(i) >= emu::kVlCount) continue;
-      active += (r.active[port_of_slot(i)] & vl_bit(i)) != 0;
-      if (r.out_count.get(port_of_slot(i), vl_of_slot(i)) > buffer)
-        return fmt::format("router {}: output lane {} holds too much", r.id, i);
-      if (r.owner[i] == kNoLane) continue;
-      ++owners;
-      if (r.target[r.owner[i]] != i ||
-          (r.active[port_of_slot(r.owner[i])] & vl_bit(r.owner[i])) == 0)
-        return fmt::format("router {}: output lane {} has an owner that is elsewhere", r.id, i);
-    }
-    if (owners != active)
-      return fmt::format("router {}: {} lanes owned by {} messages", r.id, owners, active);
-  }
-  return {};
-}
-
-template <int kPlanes, class I, class S>
-std::uint64_t Engine<kPlanes, I, S>::position() const {
-  std::uint64_t hash = events.digest;
-  const auto mix = [&](std::uint64_t value) { hash = (hash ^ value) * 0x100000001b3; };
-  for (const auto& router : routers_) {
-    for (unsigned i = 0; i < emu::kLaneSlots; ++i) {
-      if (vl_of_slot(i) >= emu::kVlCount) continue;
-      mix(router.state.in_count.get(port_of_slot(i), vl_of_slot(i)) * 256 +
-          router.state.out_count.get(port_of_slot(i), vl_of_slot(i)));
-    }
-  }
-  for (std::size_t n = 0; n < graph.nodes.size(); ++n)
-    mix(static_cast<std::uint64_t>(wire_backlog(static_cast<emu::NodeId>(n))));
-  return hash;
-}
-
-template <int kPlanes, class I, class S>
-std::vector<Wait> Engine<kPlanes, I, S>::waits() const {
-  std::vector<Wait> found;
-  for (const auto& router : routers_) {
-    const State& r = router.state;
-    const auto add = [&](unsigned in_lane, unsigned out_lane, bool owns) {
-      found.push_back({r.id, static_cast<emu::PortId>(port_of_slot(in_lane)),
-                       static_cast<emu::Vl>(vl_of_slot(in_lane)),
-                       static_cast<emu::PortId>(port_of_slot(out_lane)),
-                       static_cast<emu::Vl>(vl_of_slot(out_lane)), owns});
-    };
-    for (unsigned o = 0; o < emu::kLaneSlots; ++o) {
-      if (vl_of_slot(o) >= emu::kVlCount || r.owner[o] == kNoLane) continue;
-      if ((r.out_full[port_of_slot(o)] & vl_bit(o)) != 0) add(r.owner[o], o, true);
-      for (unsigned i = r.wait_first[o]; i != kNoLane; i = r.wait_next[i]) add(i, o, false);
-    }
-  }
-  return found;
-}
-
 // The engine that has room for the buffers of `spec`.
 template <template <int> class SomeEngine>
 std::unique_ptr<Network::Impl> make_engine(const NetworkSpec& spec, Graph graph,
@@ -467,3 +377,5 @@ std::unique_ptr<Network::Impl> make_engine(const NetworkSpec& spec, Graph graph,
 }
 
 }  // namespace fabric
+
+#include "fabric/router/engine_look.h"

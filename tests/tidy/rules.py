@@ -41,10 +41,12 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "fabric/topo": ("emu",),
     "fabric/route": ("emu", "fabric/topo"),
     "fabric/link": ("emu", "fabric/topo"),
+    "fabric/crew": (),
     "fabric/admit": ("emu", "fabric/topo", "fabric/route"),
     # The network is routers and the wire halves at their edge, stepped together.
     "fabric/router": (
         "emu", "hca/wire", "fabric/topo", "fabric/route", "fabric/link", "fabric/admit",
+        "fabric/crew",
     ),
     "fabric/port": ("emu",),
     "fabric/daemon": (

@@ -29,7 +29,7 @@ RUN_BY_TESTS = "tools/trace/flitnet-trace"
 # Where two threads or two processes' memory meet; everything else is single-threaded by design.
 THREADED = (
     "tests/unit/emu/ring/", "tests/unit/emu/metrics/", "tests/unit/fabric/port/",
-    "tests/unit/fabric/threads/",
+    "tests/unit/fabric/crew/",
     "tests/unit/hca/attach/", "tests/unit/tools/load/", "tests/unit/tools/replay/",
 )  # fmt: skip
 

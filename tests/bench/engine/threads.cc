@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-#include "fabric/router/crew.h"
+#include "fabric/crew/crew.h"
 #include "tests/bench/engine/workload.h"
 
 namespace bench {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "emu/base/prng.h"
-#include "fabric/router/crew.h"
+#include "fabric/crew/crew.h"
 #include "fabric/router/network.h"
 
 namespace fabric {

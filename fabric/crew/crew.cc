@@ -1,4 +1,4 @@
-#include "fabric/router/crew.h"
+#include "fabric/crew/crew.h"
 
 #include <utility>
 

@@ -1,5 +1,6 @@
 // The threads that step the parts of one network. They meet after as many cycles as a link takes,
-// so no flit is read before it is written; between two runs they sleep. Used by engine.h.
+// so no flit is read before it is written; between two runs they sleep. Used by
+// fabric/router.
 #pragma once
 
 #include <atomic>
