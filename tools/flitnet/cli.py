@@ -226,8 +226,13 @@ def replay(
 
 @app.command()
 def load(
-    kind: str = typer.Argument(..., metavar="best-effort|control|on-off"),
-    rate: str = typer.Option(..., "--rate", metavar="R", help="Of each node: bits/s, as 80M."),
+    kind: Optional[str] = typer.Argument(None, metavar="[best-effort|control|on-off]"),
+    rate: Optional[str] = typer.Option(
+        None, "--rate", metavar="R", help="Of each node: bits/s, as 80M."
+    ),
+    workload: Optional[Path] = typer.Option(
+        None, "--workload", metavar="FILE", help="TOML with a table [workload], as the lab's."
+    ),
     seconds: float = typer.Option(10.0, min=0.1, max=86400, help="Emulated seconds."),
     seed: int = typer.Option(1, min=0, help="Of the arrivals."),
     as_json: bool = typer.Option(False, "--json", help="Print JSON."),
@@ -235,9 +240,13 @@ def load(
     """Poisson (on-off: bursty) traffic from every node of the running cluster to all others."""
     from tools.flitnet import operate
 
-    code = operate.load(
-        paths.default_run_dir(), kind, rate, seconds=seconds, seed=seed, as_json=as_json
-    )
+    run = paths.default_run_dir()
+    if workload:
+        code = operate.load_workload(run, workload, seconds=seconds, seed=seed, as_json=as_json)
+    elif kind and rate:
+        code = operate.load(run, kind, rate, seconds=seconds, seed=seed, as_json=as_json)
+    else:
+        raise UsageError("load: a kind with --rate, or --workload FILE")
     raise typer.Exit(code)
 
 

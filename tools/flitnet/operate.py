@@ -19,6 +19,7 @@ from tools.flitnet import config, ctl, pages, programs, screen
 from tools.flitnet.cluster import Cluster
 from tools.flitnet.errors import EXIT_ERROR, EXIT_OK, EXIT_USAGE, FlitnetError, UsageError
 from tools.flitnet.report import Report, report
+from tools.flitnet.workload import Generator, Workload
 
 REFRESH_S = 0.5
 LOAD_KINDS = ("best-effort", "control", "on-off")
@@ -176,17 +177,37 @@ def load(run: Path, kind: str, rate: str, *, seconds: float, seed: int, as_json:
     """A generator on every node, each sending to all others."""
     if kind not in LOAD_KINDS:
         raise UsageError(f"load {kind!r}: one of {', '.join(LOAD_KINDS)}")
-    bits_per_second = parse_rate(rate)
+    word = f"{kind}={parse_rate(rate)}"
+    nodes = Cluster.open(run).nodes
+    wanted = [
+        Generator(node, others, others, (word,))
+        for node in nodes
+        for others in [tuple(other for other in nodes if other != node)]
+    ]
+    return _generate(run, wanted, seconds=seconds, seed=seed, as_json=as_json)
+
+
+def load_workload(run: Path, file: Path, *, seconds: float, seed: int, as_json: bool) -> int:
+    """The [workload] of a file, as the laboratory simulates it."""
+    if not file.exists():
+        raise UsageError(f"{file}: No such file or directory")
+    workload = Workload.from_toml(file.read_text(), file.name)
+    link_mbps = tables_of(run)["network"]["link_mbps"]
+    wanted = workload.generators(Cluster.open(run).nodes, link_mbps, seed)
+    return _generate(run, wanted, seconds=seconds, seed=seed, as_json=as_json)
+
+
+def _generate(
+    run: Path, wanted: list[Generator], *, seconds: float, seed: int, as_json: bool
+) -> int:
     cluster = Cluster.open(run)
     name = f"l{os.getpid()}"
     started = []
     try:
-        for node in cluster.nodes:
-            argv = programs.generator_argv(
-                cluster, node, [f"{kind}={bits_per_second}"], seconds, seed, name
-            )
-            cluster.start(f"{name}:{node}", argv, cluster.env(node))
-            started.append(f"{name}:{node}")
+        for one in wanted:
+            argv = programs.workload_argv(cluster, one, seconds, seed, name)
+            cluster.start(f"{name}:{one.node}", argv, cluster.env(one.node))
+            started.append(f"{name}:{one.node}")
         failed = programs.wait(cluster, started)
         loads = programs.load_results(cluster, name)
     finally:

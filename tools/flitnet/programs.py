@@ -20,6 +20,7 @@ from tools.flitnet.errors import FlitnetError, UsageError
 from tools.flitnet.process import stop_all
 from tools.flitnet.report import LoadReport, Report, StreamReport
 from tools.flitnet.scenario import FRAME_US, Scenario, cluster_tables
+from tools.flitnet.workload import Generator
 
 # Peers start one after another on busy machines; nobody waits longer for the others.
 WAIT_SECONDS = 30
@@ -147,6 +148,21 @@ def generator_argv(
         "--wait-seconds", str(WAIT_SECONDS), "--metrics", str(cluster.run),
         "--json", str(plans / f"{name}-{node}.json"),
     ]  # fmt: skip
+
+
+def workload_argv(
+    cluster: Cluster, generator: Generator, seconds: float, seed: int, name: str
+) -> list[str]:
+    """One generator of a workload; its result goes to plans/<name>-<node>.json."""
+    plans = cluster.run / "plans"
+    argv = [
+        str(paths.program("flitnet-load")), *generator.kinds, "--node", generator.node,
+        "--seconds", f"{seconds:g}", "--seed", str(seed), "--rendezvous", meeting(plans, name),
+        "--wait-seconds", str(WAIT_SECONDS), "--metrics", str(cluster.run), *generator.options,
+        "--json", str(plans / f"{name}-{generator.node}.json"),
+    ]  # fmt: skip
+    argv += ["--to", ",".join(generator.to)] if generator.to else ["--sink"]
+    return argv + (["--from", ",".join(generator.senders)] if generator.senders else [])
 
 
 def meeting(plans: Path, name: str) -> str:

@@ -59,6 +59,28 @@ def run(
         json_file.write_text(json.dumps({"results": verdicts}, indent=1, ensure_ascii=False))
 
 
+@app.command("live")
+def live(
+    id_: str = typer.Argument(..., metavar="ID", help="An experiment that has a live form."),
+    seeds: int = typer.Option(3, min=1, max=20, help="Runs of each point, both ways."),
+) -> None:
+    """The experiment's small form on a live cluster, beside the same in virtual time."""
+    from tools.flitnet.lab import catalog, environment
+
+    chosen = catalog.choose([id_])
+    environment.enter()
+    build.ready((PROGRAM, "fabricd", "hcad", "flitnet-load"))
+    from tools.flitnet.lab import live as live_module
+
+    for experiment in chosen:
+        pairs = []
+        for pair in live_module.compare(experiment, range(1, seeds + 1)):
+            print(pair.text(), flush=True)
+            pairs.append(pair)
+        store_dir().mkdir(parents=True, exist_ok=True)
+        live_module.write(store_dir() / f"{experiment.id}.live.json", pairs)
+
+
 @app.command("report")
 def report(
     quick: bool = typer.Option(False, "--quick", help="Of the quick runs."),

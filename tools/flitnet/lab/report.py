@@ -11,6 +11,8 @@ from pathlib import Path
 from tools.flitnet.lab.claims import shown
 from tools.flitnet.lab.experiment import Experiment, Verdict, judge, ratios
 from tools.flitnet.lab.figures import draw
+from tools.flitnet.lab.live import Pair, curves
+from tools.flitnet.lab.live import read as read_live
 from tools.flitnet.lab.store import Store, estimates, read_parquet
 
 WORDS = ("reproduced", "differs", "not run", "not built")
@@ -28,6 +30,7 @@ class Entry:
     verdict: Verdict
     version: str
     pictures: list[str]
+    live: list[Pair]
 
 
 def entry(experiment: Experiment, store: Store, quick: bool) -> Entry:
@@ -35,7 +38,9 @@ def entry(experiment: Experiment, store: Store, quick: bool) -> Entry:
     rows = read_parquet(path) if path.exists() and not experiment.missing else []
     table = estimates(rows)
     version = rows[0]["version"] if rows else ""
-    return Entry(experiment, table, judge(experiment, table), version, [])
+    both = store.directory / f"{experiment.id}.live.json"
+    pairs = read_live(both) if both.exists() else []
+    return Entry(experiment, table, judge(experiment, table), version, [], pairs)
 
 
 def ours(one: Entry) -> str:
@@ -56,6 +61,8 @@ def write(experiments: Sequence[Experiment], store: Store, quick: bool, director
     for one in entries:
         if one.table:
             one.pictures = draw(one.experiment, one.table, directory)
+        if one.live:
+            one.pictures += draw(*curves(one.experiment, one.live), directory)
     results = [
         {"id": one.experiment.id, "verdict": one.verdict.word, "paper": one.experiment.paper,
          "ours": ours(one), "note": one.verdict.note}
@@ -124,6 +131,9 @@ def markdown(entries: Sequence[Entry], quick: bool) -> str:
             text += _md_table(NUMBER_HEAD, rows)
         if rows := value_rows(one):
             text += _md_table(("series", e.x_label, *(p.measure for p in e.plots)), rows)
+        if one.live:
+            text += "On a live cluster of four nodes, beside the same in virtual time:\n\n"
+            text += "".join(f"- {pair.text()}\n" for pair in one.live) + "\n"
         text += "".join(f"![{name}]({name})\n" for name in one.pictures)
         if one.version:
             text += f"\nSimulator {one.version}.\n\n"
@@ -164,6 +174,9 @@ def _html_entry(one: Entry) -> str:
         f"<li>{'✓' if c.holds else '✗'} {html.escape(c.text)}</li>" for c in one.verdict.checks
     )
     text += f"<ul>{checks}</ul>\n" if checks else ""
+    if one.live:
+        rows = "".join(f"<li>{html.escape(pair.text())}</li>" for pair in one.live)
+        text += f"<p>On a live cluster of four nodes, beside virtual time:</p><ul>{rows}</ul>\n"
     text += "".join(f"<img src='{name}' alt='{name}'>\n" for name in one.pictures)
     if rows := number_rows(one):
         text += _html_table(NUMBER_HEAD, rows)

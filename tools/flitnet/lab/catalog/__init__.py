@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from tools.flitnet.errors import UsageError
-from tools.flitnet.lab.catalog import acp, gn, mw, rn, vct
+from tools.flitnet.lab.catalog import acp, beyond, gn, mw, rn, vct
 from tools.flitnet.lab.experiment import Experiment
 
 ALL: dict[str, Experiment] = {
     experiment.id: experiment
-    for paper in (acp, rn, mw, vct, gn)
+    for paper in (acp, rn, mw, vct, gn, beyond)
     for experiment in paper.EXPERIMENTS
 }
 

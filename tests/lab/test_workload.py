@@ -1,0 +1,81 @@
+"""A workload is one value: the same for a simulated point and for generators on a cluster."""
+
+from __future__ import annotations
+
+import pytest
+
+from tools.flitnet.errors import UsageError
+from tools.flitnet.lab.catalog import ALL
+from tools.flitnet.workload import PATTERNS, Workload
+
+NAMES = tuple(f"n{i}" for i in range(8))
+
+
+@pytest.mark.parametrize("one", [e for e in ALL.values() if e.points], ids=lambda one: one.id)
+def test_every_point_of_the_lab_is_such_a_value(one) -> None:
+    for point in one.points:
+        table = dict(point.config["workload"])
+        workload = Workload.of(table)
+        again = Workload.of(workload.table())
+        assert again == workload
+        # Nothing that was said is lost; what is left out is the default.
+        plain = vars(Workload())
+        for key, value in workload.table().items():
+            assert table[key] == value
+        for key in set(table) - set(workload.table()):
+            assert plain[key] == (tuple(table[key]) if isinstance(table[key], list) else table[key])
+
+
+def test_toml() -> None:
+    text = '[workload]\nload = 0.4\nstreams = "none"\npattern = "shuffle"\n'
+    workload = Workload.from_toml(text)
+    assert (workload.load, workload.pattern) == (0.4, "shuffle")
+    for wrong, says in (
+        ("[workload]\nlaod = 1\n", "laod: unknown key"),
+        ('[workload]\npattern = "film"\n', "one of uniform"),
+        ("[workload]\nload = 3\n", "load is 0 to 2"),
+        ("load = 1\n", "no table"),
+        ("[workload", "x.toml"),
+    ):
+        with pytest.raises(UsageError, match=says):
+            Workload.from_toml(wrong, "x.toml")
+
+
+@pytest.mark.parametrize("pattern", [p for p in PATTERNS if p != "hot_spot"])
+def test_who_sends_to_whom(pattern: str) -> None:
+    workload = Workload(load=0.5, streams="none", pattern=pattern)
+    found = workload.generators(NAMES, 400, seed=3)
+    goals = {g.node: g.to for g in found}
+    for generator in found:
+        assert generator.node not in generator.to
+        assert generator.kinds == ("best-effort=200000000",)
+        for goal in generator.to:
+            assert generator.node in next(g for g in found if g.node == goal).senders
+    if pattern == "uniform":
+        assert all(len(to) == 7 for to in goals.values())
+    if pattern == "bit_reversal":
+        assert goals["n1"] == ("n4",) and "n0" not in goals  # 000 reversed is itself
+    if pattern == "pairs":
+        assert all(goals[to[0]] == (node,) for node, to in goals.items())
+    if pattern == "permutation":
+        assert sorted(to[0] for to in goals.values()) == sorted(NAMES)
+
+
+def test_rates_of_a_mix() -> None:
+    workload = Workload(
+        load=0.5, streams="on_off", real_time_share=0.8, on_ms=1, off_ms=3, message_flits=20,
+        control_per_frame=10, control_flits=10,
+    )  # fmt: skip
+    kinds = workload.generators(NAMES[:2], 100, seed=1)[0].kinds
+    # 40 Mb/s of ON/OFF are 160 while it is ON.
+    assert kinds == ("best-effort=10000000", "on-off=160000000", "control=384000")
+
+
+def test_what_only_a_simulation_can() -> None:
+    for workload in (
+        Workload(pulse_cycles=100, streams="none"), Workload(phases=(0.2, 0.8)),
+        Workload(arrivals="self_similar", streams="none"), Workload(streams="mpeg2"),
+        Workload(pattern="hot_spot", streams="none"),
+    ):  # fmt: skip
+        with pytest.raises(UsageError):
+            workload.generators(NAMES, 400, 1)

@@ -1,0 +1,136 @@
+"""Beyond the papers (x): their controls together on larger networks, shares, tails, two classes.
+
+What is chosen here, for all of its experiments alike:
+- Links of 1.6 Gb/s, messages of 40 flits, buffers of 10 flits, the crossbar matched in four rounds.
+- Tails and shares are those of the second half of a run; latency counts from creation.
+- What is claimed is what the controls promise, not what somebody measured.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tools.flitnet.lab.catalog.acp import BEST_EFFORT_LANES, SCHEMES, on_off
+from tools.flitnet.lab.claims import Below, Rising, Within
+from tools.flitnet.lab.experiment import Experiment, Length, Plot, Point, Tables
+
+OPEN = " ".join(line.strip("- ") for line in (__doc__ or "").split(":\n", 1)[1].split("\n"))
+COMMON: dict[str, Any] = {"quick": Length(8, 8), "full": Length(16, 64), "open": OPEN}
+TAILS = (Plot("best_effort_p50_us", "median latency, µs", log=True),
+         Plot("best_effort_p99_us", "p99, µs", log=True),
+         Plot("best_effort_p999_us", "p99.9, µs", log=True))  # fmt: skip
+
+
+def scheme(name: str, load: float, pattern: str) -> Tables:
+    return {
+        "network": {"topology": "mesh:4x4", "link_mbps": 1600, "vc_buf_size": 10, "alloc_iters": 4},
+        "qos": {"scheduler": "rr"},
+        "controls": {"admission": False, "power_control": False} | SCHEMES[name],
+        "workload": {"streams": "none", "load": load, "message_flits": 40, "pattern": pattern},
+        "run": {"hca": True, "lanes": BEST_EFFORT_LANES, "batch_cycles": 20_000},
+    }  # fmt: skip
+
+
+SCHEME_NAMES = ("No control", "Credit 200", "Self-Tuned", "ALO")
+FAIR_LOADS = (0.3, 0.6, 0.9)
+FAIRNESS = Experiment(
+    id="x.fairness", title="Shares and tails of every congestion control, 4×4 mesh, bit reversal",
+    paper="Beyond the papers: every scheme serves all senders alike below saturation, and "
+    "tails grow with the load.",
+    points=tuple(
+        Point(name, load, scheme(name, load, "bit_reversal"), quick=load != 0.6)
+        for name in SCHEME_NAMES
+        for load in FAIR_LOADS
+    ),
+    plots=(Plot("jain", "Jain's index"), *TAILS),
+    claims=(
+        # Four of sixteen nodes are their own mirror image: silent, so the most is 0.75.
+        *(Within("jain", (0.3,), name, 0.74, 0.7501) for name in SCHEME_NAMES),
+        *(Rising("best_effort_p99_us", FAIR_LOADS, name) for name in ("No control", "Credit 200")),
+    ),
+    **COMMON,
+)  # fmt: skip
+
+COMBINED: dict[str, dict[str, Any]] = {
+    "none": {"admission": False, "congestion": "none", "power_control": False},
+    "A": {"admission": True, "congestion": "none", "power_control": False},
+    "C": {"admission": False, "congestion": "credit", "power_control": False},
+    "A,C,P": {"admission": True, "congestion": "credit", "power_control": True},
+}  # fmt: skip
+
+
+def tree(name: str, load: float) -> Tables:
+    tables = {section: dict(table) for section, table in on_off(load, {}).items()}
+    tables["network"]["topology"] = "fat_tree"
+    tables["controls"] |= COMBINED[name] | {"power_cap_load": 0.6, "power_rt_share": 0.8}
+    tables["run"]["batch_cycles"] = 6_000
+    return tables
+
+
+TREE = Experiment(
+    id="x.fat_tree", title="Admission, congestion and power control together, fat tree of 64 hosts",
+    paper="Beyond the papers: with all three controls the tail of real time is shorter than with "
+    "none at high load, and some connections are refused.",
+    points=tuple(
+        Point(name, load, tree(name, load), quick=load == 0.8 and name in ("none", "A,C,P"))
+        for name in COMBINED
+        for load in (0.4, 0.6, 0.8)
+    ),
+    plots=(Plot("real_time_p99_us", "real time, p99, µs", log=True), *TAILS,
+           Plot("power_w", "power, W"), Plot("rejected", "refused connections")),
+    claims=(
+        Below("real_time_p99_us", (0.8,), "A,C,P", "none"),
+        Within("rejected", (0.8,), "A,C,P", 0.01, 0.9),
+    ),
+    **COMMON,
+)  # fmt: skip
+
+
+def inference(name: str, load: float) -> Tables:
+    """Large writes are bursts of packets; beside them 80-byte messages that cannot wait."""
+    split = name == "own service level"
+    return {
+        "network": {"nodes": 8, "link_mbps": 1600, "vc_buf_size": 10, "alloc_iters": 4,
+                    "router": "np" if split else "tr"},
+        "qos": {"scheduler": "rr" if split else "fcfs"},
+        "controls": {"admission": False, "power_control": False},
+        "workload": {"streams": "none", "load": load, "message_flits": 40, "arrivals": "on_off",
+                     "control_per_frame": 1000, "control_flits": 5},
+        # Lanes of the small messages: of their own, or among the others'.
+        "run": {"lanes": [0x8000, 0, 0x7FFF] if split else [0x7FFF, 0, 0x7FFF],
+                "batch_cycles": 40_000},
+    }  # fmt: skip
+
+
+INFERENCE = Experiment(
+    id="x.inference", title="Key-value transfer of language models: bursts beside small messages",
+    paper="Beyond the papers: on a service level of their own, small messages keep their latency "
+    "beside bursts of large ones; on a shared one their p99 grows with the load.",
+    points=tuple(
+        Point(name, load, inference(name, load), quick=load != 0.5)
+        for name in ("own service level", "shared")
+        for load in (0.3, 0.5, 0.7)
+    ),
+    plots=(Plot("control_p50_us", "small messages, median, µs", log=True),
+           Plot("control_p99_us", "p99, µs", log=True),
+           Plot("best_effort_p99_us", "large messages, p99, µs", log=True)),
+    claims=(
+        Below("control_p99_us", (0.3, 0.5, 0.7), "own service level", "shared", factor=3),
+        Rising("control_p99_us", (0.3, 0.7), "shared"),
+        Within("control_p99_us", (0.3, 0.5, 0.7), "own service level", 0, 5),
+    ),
+    **COMMON,
+)  # fmt: skip
+
+
+def missing(id_: str, title: str, what: str) -> Experiment:
+    return Experiment(id=id_, title=title, paper="Beyond the papers.", missing=what)
+
+
+EXPERIMENTS = (
+    FAIRNESS, TREE, INFERENCE,
+    missing("x.torus", "All controls on a torus of 512 nodes", "configurations of 512 nodes"),
+    missing("x.failures", "All controls while links fail", "links that fail during a run"),
+    missing("x.fecn", "InfiniBand's FECN and BECN against credit", "marks in routers"),
+    missing("x.dcqcn", "DCQCN against credit", "marks in routers"),
+)  # fmt: skip

@@ -1,0 +1,155 @@
+"""A workload as a value: who sends what to whom, how much of a link.
+
+The same value goes to the laboratory (as the table [workload] of a point, simulated by tools/sim)
+and to a live cluster (as a generator for each node, tools/load). In: keyword arguments or TOML.
+"""
+
+from __future__ import annotations
+
+import random
+import tomllib
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any
+
+from tools.flitnet.errors import UsageError
+
+STREAMS = ("none", "vbr", "cbr", "mpeg2", "on_off")
+ARRIVALS = ("poisson", "on_off", "self_similar")
+PATTERNS = ("uniform", "bit_reversal", "shuffle", "hot_spot", "permutation", "pairs")
+FRAME_MS = 1000 / 30
+STREAM_KBPS = 4000  # of the generators' CBR and VBR streams
+
+
+@dataclass(frozen=True)
+class Workload:
+    """Names and defaults are those of tools/sim/point.h, where each is described."""
+
+    load: float = 0.6
+    real_time_share: float = 0.8
+    streams: str = "vbr"
+    arrivals: str = "poisson"
+    pattern: str = "uniform"
+    placement: str = "balanced"
+    stream_kbps: float = STREAM_KBPS
+    message_flits: int = 40
+    frame_ms: float = FRAME_MS
+    on_ms: float = 1.0
+    off_ms: float = 1.0
+    hot_share: float = 0.1
+    pareto_shape: float = 1.4
+    pulse_load: float = 0.0
+    pulse_cycles: int = 0
+    control_per_frame: float = 0.0
+    control_flits: int = 20
+    phases: tuple[float, ...] = ()
+    flows: tuple[str, ...] = ()
+    other: dict[str, Any] = field(default_factory=dict)  # that only a simulation knows
+
+    def __post_init__(self) -> None:
+        for name, known in (("streams", STREAMS), ("arrivals", ARRIVALS), ("pattern", PATTERNS)):
+            if getattr(self, name) not in known:
+                raise UsageError(
+                    f"workload.{name} = {getattr(self, name)!r}: one of {', '.join(known)}"
+                )
+        if not 0 <= self.load <= 2 or not 0 <= self.real_time_share <= 1:
+            raise UsageError("workload: load is 0 to 2, real_time_share 0 to 1")
+
+    @staticmethod
+    def of(table: dict[str, Any]) -> Workload:
+        known = {f.name for f in fields(Workload)} - {"other"}
+        given = {key: tuple(value) if isinstance(value, list) else value
+                 for key, value in table.items() if key in known}  # fmt: skip
+        return Workload(**given, other={k: v for k, v in table.items() if k not in known})
+
+    @staticmethod
+    def from_toml(text: str, where: str = "workload") -> Workload:
+        """A file with a table [workload]."""
+        try:
+            table = tomllib.loads(text).get("workload")
+        except tomllib.TOMLDecodeError as error:
+            raise UsageError(f"{where}: {error}") from None
+        if not isinstance(table, dict):
+            raise UsageError(f"{where}: no table [workload]")
+        found = Workload.of(table)
+        if found.other:
+            raise UsageError(f"{where}: workload.{min(found.other)}: unknown key")
+        return found
+
+    def table(self) -> dict[str, Any]:
+        """[workload] of a point: what differs from the defaults."""
+        plain = asdict(Workload())
+        mine = asdict(self)
+        mine.pop("other")
+        different = {key: list(value) if isinstance(value, tuple) else value
+                     for key, value in mine.items() if value != plain[key]}  # fmt: skip
+        return different | self.other
+
+    def generators(self, nodes: tuple[str, ...], link_mbps: float, seed: int) -> list[Generator]:
+        """What has to run on a live cluster, a generator for each node that sends or receives."""
+        for name, wanted in (("pulse_cycles", 0), ("phases", ()), ("flows", ())):
+            if getattr(self, name) != wanted:
+                raise UsageError(f"workload.{name}: only in virtual time")
+        if self.arrivals != "poisson" or self.pattern == "hot_spot" or self.other:
+            what = self.other or [self.arrivals, self.pattern]
+            raise UsageError(f"workload: {what}: only in virtual time")
+        kinds, options = self._kinds(link_mbps * 1e6)
+        goals = self.destinations(len(nodes), seed)
+        found = []
+        for i, node in enumerate(nodes):
+            to = tuple(nodes[j] for j in goals[i])
+            senders = tuple(nodes[j] for j in range(len(nodes)) if i in goals[j])
+            if kinds and (to or senders):
+                found.append(Generator(node, to, senders, tuple(kinds), options))
+        return found
+
+    def _kinds(self, link_bps: float) -> tuple[list[str], tuple[str, ...]]:
+        real_time = self.real_time_share if self.streams != "none" else 0.0
+        kinds = []
+        if self.load * (1 - real_time) > 0:
+            kinds.append(f"best-effort={round(self.load * (1 - real_time) * link_bps)}")
+        options: tuple[str, ...] = ("--packet-flits", str(self.message_flits))
+        if self.load * real_time > 0:
+            if self.streams != "on_off":
+                raise UsageError(f"workload.streams = {self.streams}: flitnet replay sends streams")
+            # The generators' rate is that while ON.
+            mean = self.load * real_time * link_bps
+            kinds.append(f"on-off={round(mean * (self.on_ms + self.off_ms) / self.on_ms)}")
+            options += ("--on-ms", f"{self.on_ms:g}", "--off-ms", f"{self.off_ms:g}")
+        if self.control_per_frame:
+            bps = self.control_per_frame / self.frame_ms * 1e3 * self.control_flits * 128
+            kinds.append(f"control={round(bps)}")
+            options += ("--control-flits", str(self.control_flits))
+        return kinds, options
+
+    def destinations(self, count: int, seed: int) -> list[tuple[int, ...]]:
+        """Of each node; none: it is silent. As tools/sim/pattern.h, but for what is drawn."""
+        everyone = range(count)
+        if self.pattern in ("uniform", "hot_spot"):
+            return [tuple(j for j in everyone if j != i) for i in everyone]
+        if self.pattern in ("bit_reversal", "shuffle"):
+            bits = count.bit_length() - 1
+            if count != 1 << bits:
+                raise UsageError(f"workload.pattern = {self.pattern}: does not fit {count} nodes")
+            if self.pattern == "shuffle":
+                goals = [(i << 1 | i >> (bits - 1)) & (count - 1) for i in everyone]
+            else:
+                goals = [int(f"{i:0{bits}b}"[::-1], 2) for i in everyone]
+        else:
+            order = list(everyone)
+            random.Random(seed).shuffle(order)
+            goals = [0] * count
+            for place, node in enumerate(order):
+                pair = place if place + 1 == count and place % 2 == 0 else place ^ 1
+                goals[node] = order[pair if self.pattern == "pairs" else (place + 1) % count]
+        return [(goal,) if goal != i else () for i, goal in enumerate(goals)]
+
+
+@dataclass(frozen=True)
+class Generator:
+    """One flitnet-load: words of its command line."""
+
+    node: str
+    to: tuple[str, ...]
+    senders: tuple[str, ...]
+    kinds: tuple[str, ...]
+    options: tuple[str, ...] = ()
