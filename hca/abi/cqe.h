@@ -67,7 +67,10 @@ struct Cqe {
   WcOpcode opcode;
   std::uint8_t sl;
   std::uint8_t dlid_path_bits;
-  std::uint64_t reserved;  // 0
+  // For the program's library after hcad's death, which may come between any two stores: a CQE that
+  // is whole counts even if the queue's tail does not speak of it yet.
+  std::uint32_t done;      // the head of the queue whose request it completes, after it
+  std::uint32_t sequence;  // its index in this CQ plus one, written last; anything else: not whole
 };
 
 static_assert(sizeof(Cqe) == 64 && std::has_unique_object_representations_v<Cqe>);
@@ -76,6 +79,7 @@ static_assert(offsetof(Cqe, timestamp_ns) == 8 && offsetof(Cqe, head_ns) == 16 &
               offsetof(Cqe, qp_num) == 32 && offsetof(Cqe, src_qp) == 36 &&
               offsetof(Cqe, vendor_err) == 40 && offsetof(Cqe, wc_flags) == 44 &&
               offsetof(Cqe, slid) == 48 && offsetof(Cqe, status) == 52 &&
-              offsetof(Cqe, opcode) == 53 && offsetof(Cqe, reserved) == 56);
+              offsetof(Cqe, opcode) == 53 && offsetof(Cqe, done) == 56 &&
+              offsetof(Cqe, sequence) == 60);
 
 }  // namespace hca

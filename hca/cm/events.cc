@@ -76,14 +76,23 @@ void drop_events(CmState& s, std::uint32_t number) {
 void destroy_id(CmState& s, std::uint32_t number) {
   const auto it = s.ids.find(number);
   if (it == s.ids.end()) return;
+  const Id& ending = it->second;
+  const bool listened = ending.state == IdState::listening;
   end_connection(s, it->second);
   // Requests that the program never saw go with their listener.
   std::vector<std::uint32_t> unseen;
   for (const auto& [other, id] : s.ids) {
+    if (!listened) break;
     if (id.listener == number) unseen.push_back(other);
   }
+  if (ending.has_port) {
+    const auto [first, last] = s.ports.equal_range(port_key(ending.port_space, ending.local.port));
+    s.ports.erase(std::find_if(first, last, [&](const auto& e) { return e.second == number; }));
+  }
   std::erase_if(s.multicasts, [number](const auto& mc) { return mc.second.id == number; });
-  std::erase_if(s.requests, [number](const auto& request) { return request.second == number; });
+  if (ending.passive) {
+    std::erase_if(s.requests, [number](const auto& request) { return request.second == number; });
+  }
   drop_events(s, number);
   s.ids.erase(it);
   for (const std::uint32_t other : unseen) destroy_id(s, other);

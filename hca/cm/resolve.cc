@@ -24,13 +24,18 @@ void put_gid(const CmState& s, emu::NodeId node, std::uint8_t (&gid)[16]) {
 }
 
 bool port_taken(const CmState& s, const Id& mine, std::uint16_t port) {
-  return std::any_of(s.ids.begin(), s.ids.end(), [&](const auto& entry) {
-    const Id& other = entry.second;
+  const auto [first, last] = s.ports.equal_range(port_key(mine.port_space, port));
+  return std::any_of(first, last, [&](const auto& entry) {
+    const Id& other = s.ids.at(entry.second);
     const bool shared =
         mine.reuse_address && other.reuse_address && other.state != IdState::listening;
-    return &other != &mine && other.has_port && other.port_space == mine.port_space &&
-           other.local.port == port && !shared;
+    return &other != &mine && !shared;
   });
+}
+
+void hold_port(CmState& s, Id& id) {
+  id.has_port = true;
+  s.ports.emplace(port_key(id.port_space, id.local.port), id.number);
 }
 
 }  // namespace
@@ -39,7 +44,7 @@ int take_port(CmState& s, Id& id) {
   if (id.has_port) return 0;
   if (id.local.port != 0) {
     if (port_taken(s, id, id.local.port)) return EADDRINUSE;
-    id.has_port = true;
+    hold_port(s, id);
     return 0;
   }
   constexpr std::uint32_t kPorts = 0x10000 - kFirstEphemeral;
@@ -48,7 +53,7 @@ int take_port(CmState& s, Id& id) {
     const auto port = static_cast<std::uint16_t>(kFirstEphemeral + (start + i) % kPorts);
     if (port_taken(s, id, port)) continue;
     id.local.port = port;
-    id.has_port = true;
+    hold_port(s, id);
     return 0;
   }
   return EADDRNOTAVAIL;
@@ -122,8 +127,10 @@ int listen_on(CmState& s, Id& id, std::uint32_t backlog) {
 }
 
 Id* listener_for(CmState& s, std::uint16_t port_space, std::uint16_t port, std::uint32_t v4) {
-  for (auto& [number, id] : s.ids) {
-    if (id.state == IdState::listening && id.port_space == port_space && id.local.port == port &&
+  const auto [first, last] = s.ports.equal_range(port_key(port_space, port));
+  for (auto holder = first; holder != last; ++holder) {
+    Id& id = s.ids.at(holder->second);
+    if (id.state == IdState::listening &&
         (id.local.any() || id.local.v4 == v4 || s.addresses.is_own(v4))) {
       return &id;
     }

@@ -140,10 +140,16 @@ struct CmState {
   std::unordered_map<CmFileId, CmFile> files;
   std::unordered_map<std::uint32_t, Id> ids;
   std::unordered_map<std::uint32_t, Multicast> multicasts;
+  // Ids that hold a port, by port space and port: several only where they share it.
+  std::unordered_multimap<std::uint32_t, std::uint32_t> ports;
   std::vector<ParkedRequest> parked;
   // Who asked: a request that comes again is known by its sender and its id there.
   std::map<std::pair<emu::NodeId, std::uint32_t>, std::uint32_t> requests;
 };
+
+constexpr std::uint32_t port_key(std::uint16_t port_space, std::uint16_t port) {
+  return std::uint32_t{port_space} << 16 | port;
+}
 
 using CmAnswer = Cm::Answer;
 

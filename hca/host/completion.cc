@@ -1,6 +1,8 @@
 // Batches end here: bytes into the clients' memory, then the CQEs that speak of them, then one
 // wake-up per CQ. Faults met on the way change QPs only after all is written.
 #include <algorithm>
+#include <atomic>
+#include <cstddef>
 #include <cstring>
 
 #include "emu/base/check.h"
@@ -64,12 +66,17 @@ void overrun(HostState& s, std::uint32_t index) {
   s.settlement_.overruns[s.settlement_.overruns_count++] = index;
 }
 
-void publish(HostState& s, const PendingCqe& pending) {
-  Qp* qp = s.qp_or_null(pending.qp_slot);
-  if (qp != nullptr && qp->number == pending.cqe.qp_num) {
-    (pending.is_recv ? qp->page->rq_head : qp->page->sq_head)
-        .store(pending.head, std::memory_order_release);
-  }
+// We may be killed between any two stores. `sequence` says that the CQE is whole: it is nothing
+// while the rest is written, so a half-written one passes for none.
+void write_cqe(Cqe& slot, const Cqe& cqe, std::uint32_t index) {
+  std::atomic_ref<std::uint32_t> sequence(slot.sequence);
+  sequence.store(0, std::memory_order_relaxed);
+  std::atomic_thread_fence(std::memory_order_release);
+  std::memcpy(&slot, &cqe, offsetof(Cqe, sequence));
+  sequence.store(index + 1, std::memory_order_release);
+}
+
+void enter_cqe(HostState& s, const PendingCqe& pending) {
   Cq& cq = s.cqs_[pending.cq];
   if (!pending.visible || !cq.used || cq.broken) return;
   // The application owns `head`; an impossible value is as bad as a full ring.
@@ -79,16 +86,26 @@ void publish(HostState& s, const PendingCqe& pending) {
     return;
   }
   Cqe* cqes = reinterpret_cast<Cqe*>(cq.region + sizeof(CqPage));
-  Cqe& slot = cqes[cq.tail & (cq.depth - 1)];
-  slot = pending.cqe;
-  if (slot.status == WcStatus::success && faulted(s.settlement_, pending.qp_slot)) {
-    slot.status = WcStatus::loc_prot_err;  // its bytes are not all there
+  Cqe cqe = pending.cqe;
+  cqe.done = pending.head;
+  if (cqe.status == WcStatus::success && faulted(s.settlement_, pending.qp_slot)) {
+    cqe.status = WcStatus::loc_prot_err;  // its bytes are not all there
   }
+  write_cqe(cqes[cq.tail & (cq.depth - 1)], cqe, cq.tail);
   ++cq.tail;
-  cq.solicited = cq.solicited || pending.solicited || slot.status != WcStatus::success;
+  cq.solicited = cq.solicited || pending.solicited || cqe.status != WcStatus::success;
   if (cq.touched) return;
   cq.touched = true;
   s.settlement_.touched[s.settlement_.touched_count++] = pending.cq;
+}
+
+// The CQE first: what the head says is done can be found in the completion queue.
+void publish(HostState& s, const PendingCqe& pending) {
+  enter_cqe(s, pending);
+  Qp* qp = s.qp_or_null(pending.qp_slot);
+  if (qp == nullptr || qp->number != pending.cqe.qp_num) return;
+  (pending.is_recv ? qp->page->rq_head : qp->page->sq_head)
+      .store(pending.head, std::memory_order_release);
 }
 
 void announce(HostState& s, std::uint32_t index) {

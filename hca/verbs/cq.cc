@@ -83,7 +83,7 @@ ibv_cq_ex* create_cq_ex(ibv_context* context, ibv_cq_init_attr_ex* init) {
   return create(context, init->cqe, init->cq_context, init->channel);
 }
 
-void forget_completions(Cq& cq, std::uint32_t qp_num) {
+std::uint32_t forget_completions(Cq& cq, std::uint32_t qp_num) {
   const std::lock_guard lock(cq.lock);
   CqPage& page = cq.page();
   const std::uint32_t tail = page.tail.load(std::memory_order_acquire);
@@ -92,10 +92,13 @@ void forget_completions(Cq& cq, std::uint32_t qp_num) {
   for (std::uint32_t from = tail; from != cq.consumed;) {
     const Cqe& cqe = cq.slot(--from);
     if (cqe.qp_num == qp_num) continue;
-    if (--to != from) cq.slot(to) = cqe;
+    if (--to == from) continue;
+    cq.slot(to) = cqe;
+    cq.slot(to).sequence = to + 1;
   }
   cq.consumed = to;
   page.head.store(to, std::memory_order_release);
+  return tail;
 }
 
 }  // namespace hca

@@ -41,6 +41,39 @@ Cqe flushed(const Qp& qp, const std::byte* slot, WcOpcode opcode) {
   return cqe;
 }
 
+// Never of the last index before the indexes wrap: 0 is what a fresh ring says.
+bool is_whole(Cqe& cqe, std::uint32_t index) {
+  const auto sequence = std::atomic_ref(cqe.sequence).load(std::memory_order_acquire);
+  return sequence == index + 1 && sequence != 0;
+}
+
+// A completion says how far its queue had come, also where hcad did not live to say it itself.
+void believe(const Context& context, const Cqe& cqe, std::uint32_t index) {
+  const auto it = context.qps.find(cqe.qp_num);
+  if (it == context.qps.end()) return;
+  Qp& qp = *it->second;
+  const bool is_receive = (static_cast<std::uint8_t>(cqe.opcode) & IBV_WC_RECV) != 0;
+  const auto& begin = is_receive ? qp.recv_cq_begin : qp.send_cq_begin;
+  if (static_cast<std::int32_t>(index - begin) < 0) return;  // of its life before a RESET
+  Shared32& head = is_receive ? qp.page().rq_head : qp.page().sq_head;
+  const std::uint32_t known = head.load(std::memory_order_relaxed);
+  if (static_cast<std::int32_t>(cqe.done - known) > 0) {
+    head.store(cqe.done, std::memory_order_release);
+  }
+}
+
+// Whole completions beyond the tail are told, and what a completion tells of is not flushed too.
+void recover(const Context& context, const Cq& cq) {
+  CqPage& page = cq.page();
+  std::uint32_t tail = page.tail.load(std::memory_order_acquire);
+  const std::uint32_t told = tail;
+  while (tail - told < cq.depth && is_whole(cq.slot(tail), tail)) ++tail;
+  for (std::uint32_t index = tail - cq.depth; index != tail; ++index) {
+    if (is_whole(cq.slot(index), index)) believe(context, cq.slot(index), index);
+  }
+  page.tail.store(tail, std::memory_order_release);
+}
+
 }  // namespace
 
 void note_death(Context& context) {
@@ -48,6 +81,7 @@ void note_death(Context& context) {
   const std::lock_guard lock(context.table_lock);
   if (context.queues_failed) return;
   context.queues_failed = true;
+  for (const auto& [number, cq] : context.cqs) recover(context, *cq);
   for (auto& [number, qp] : context.qps) {
     qp->qp_base.state = IBV_QPS_ERR;
     qp->page().state.store(static_cast<std::uint32_t>(QpState::err), std::memory_order_release);

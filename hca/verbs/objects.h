@@ -141,6 +141,10 @@ struct Qp : ibv_qp_ex {
 
   std::uint32_t rq_tail = 0;  // under recv_lock
 
+  // Indexes in its CQs below which completions are of its life before the last RESET.
+  std::atomic<std::uint32_t> send_cq_begin{0};
+  std::atomic<std::uint32_t> recv_cq_begin{0};
+
   std::atomic<int> rejected_by{-1};
 
   QpPage& page() const { return *reinterpret_cast<QpPage*>(region.data()); }
@@ -209,8 +213,9 @@ void note_death(Context& context);  // QPs go to ERR, once; nothing while hcad l
 // ring is empty; false: there is none, or hcad lives.
 bool next_flushed(Cq& cq, Cqe& cqe);
 bool flushes_waiting(const Context& context, const Cq& cq);  // under table_lock
-// Takes what was completed for a QP out of a CQ: its QP is gone or starts anew.
-void forget_completions(Cq& cq, std::uint32_t qp_num);
+// Takes what was completed for a QP out of a CQ: its QP is gone or starts anew. Returns the CQ's
+// tail.
+std::uint32_t forget_completions(Cq& cq, std::uint32_t qp_num);
 // Blocks until `got` events of an object were acknowledged.
 void wait_acknowledged(pthread_mutex_t& mutex, pthread_cond_t& cond,
                        const std::uint32_t& acknowledged, std::uint32_t got);

@@ -56,7 +56,8 @@ void copy_out(const Cqe& from, ibv_wc& to) {
 int take(Cq& cq, int count, ibv_wc* completions) {
   const std::lock_guard lock(cq.lock);
   CqPage& page = cq.page();
-  const bool dead = to_context(cq.context)->dead();  // then the tail below is the last one
+  const bool dead = to_context(cq.context)->dead();
+  if (dead) note_death(*to_context(cq.context));  // then the tail below is the last one
   // Acquire: the CQEs below the tail are written. Pairs with the tail store in hca/host.
   const std::uint32_t tail = page.tail.load(std::memory_order_acquire);
   int taken = 0;

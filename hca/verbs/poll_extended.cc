@@ -9,7 +9,8 @@ namespace {
 // The next completion becomes the current one; under the lock.
 bool advance(Cq& cq) {
   CqPage& page = cq.page();
-  const bool dead = to_context(cq.context)->dead();  // then the tail is the last one
+  const bool dead = to_context(cq.context)->dead();
+  if (dead) note_death(*to_context(cq.context));  // then the tail is the last one
   if (page.tail.load(std::memory_order_acquire) != cq.consumed) {
     cq.current = cq.slot(cq.consumed++);
   } else if (!dead || !next_flushed(cq, cq.current)) {

@@ -94,9 +94,10 @@ void reset_rings(Qp& qp) {
 }
 
 void forget_completions(Qp& qp) {
-  forget_completions(*to_cq(qp.qp_base.send_cq), qp.qp_base.qp_num);
+  const std::uint32_t sends = forget_completions(*to_cq(qp.qp_base.send_cq), qp.qp_base.qp_num);
+  qp.send_cq_begin = qp.recv_cq_begin = sends;
   if (qp.qp_base.recv_cq != qp.qp_base.send_cq) {
-    forget_completions(*to_cq(qp.qp_base.recv_cq), qp.qp_base.qp_num);
+    qp.recv_cq_begin = forget_completions(*to_cq(qp.qp_base.recv_cq), qp.qp_base.qp_num);
   }
 }
 

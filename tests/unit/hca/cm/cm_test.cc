@@ -392,6 +392,23 @@ TEST_F(CmTest, PortsBelongToOneListener) {
   EXPECT_EQ(a.bind(second, 0, 7471), 0);
 }
 
+// Ports are held by name: whatever other ids there are, the right one is found and given back.
+TEST_F(CmTest, ManyIdsHoldPorts) {
+  std::vector<std::uint32_t> ids;
+  for (std::uint16_t i = 0; i < 300; ++i) {
+    ids.push_back(a.create(RDMA_PS_TCP, i));
+    ASSERT_EQ(a.bind(ids.back(), 0, static_cast<std::uint16_t>(20'000 + i)), 0);
+  }
+  const std::uint32_t late = a.create(RDMA_PS_TCP, 999);
+  for (std::uint16_t i = 0; i < 300; i = static_cast<std::uint16_t>(i + 7)) {
+    const auto port = static_cast<std::uint16_t>(20'000 + i);
+    EXPECT_EQ(a.bind(late, 0, port), EADDRINUSE) << port;
+    EXPECT_EQ(a.destroy(ids[i]), 0);
+    const std::uint32_t heir = a.create(RDMA_PS_TCP, 1000u + i);
+    EXPECT_EQ(a.bind(heir, 0, port), 0) << port;
+  }
+}
+
 TEST_F(CmTest, AServiceTellsItsQp) {
   const std::uint32_t listener = a.create(RDMA_PS_UDP, 10);
   a.bind(listener, 0, 7174);

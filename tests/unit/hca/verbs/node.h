@@ -48,6 +48,8 @@ class Node {
   Node(const Node&) = delete;
   Node& operator=(const Node&) = delete;
 
+  std::string socket() const { return dir_ + "/hcad.sock"; }
+
   void kill() {
     if (!thread_.joinable()) return;
     stop_ = true;
