@@ -143,6 +143,9 @@ std::string Node::status() const {
   j.field("cm_listeners", static_cast<std::uint64_t>(cm_->cm().listeners()));
   j.field("emulated_ns", options_.cycle_time.ns(now_));
   j.field("clients", static_cast<std::uint64_t>(control_->client_count()));
+  const ObjectCounts objects = host_->objects();
+  j.open("objects").field("pds", objects.pds).field("mrs", objects.mrs);
+  j.field("cqs", objects.cqs).field("srqs", objects.srqs).field("qps", objects.qps).close();
   j.field("reserved_bps", counters.reserved_bps);
   j.field("congestion", host_->congestion());
   j.field("completion_queues",

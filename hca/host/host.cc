@@ -145,6 +145,17 @@ void Host::fabric_restarted(emu::Cycle now) {
 }
 
 const HostCounters& Host::counters() const { return state_->counters_; }
+ObjectCounts Host::objects() const {
+  const HostState& s = *state_;
+  const auto count = [](const auto& table, auto there) {
+    return static_cast<std::uint32_t>(std::ranges::count_if(table, there));
+  };
+  return {.pds = count(s.pds_, [](const Pd& pd) { return pd.used; }),
+          .mrs = count(s.mrs_, [](const Mr& mr) { return mr.key != 0; }),
+          .cqs = count(s.cqs_, [](const Cq& cq) { return cq.used; }),
+          .srqs = count(s.srqs_, [](const Srq& srq) { return srq.used; }),
+          .qps = count(s.qps_, [](const auto& qp) { return qp != nullptr; })};
+}
 std::array<std::uint32_t, kQpStates> Host::qps_by_state() const {
   std::array<std::uint32_t, kQpStates> count{};
   for (const auto& qp : state_->qps_) {

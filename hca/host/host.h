@@ -47,6 +47,15 @@ struct MrKeys {
   std::uint32_t rkey = 0;
 };
 
+// What exists, of all programs together.
+struct ObjectCounts {
+  std::uint32_t pds = 0;
+  std::uint32_t mrs = 0;  // and bound windows
+  std::uint32_t cqs = 0;
+  std::uint32_t srqs = 0;
+  std::uint32_t qps = 0;
+};
+
 inline constexpr std::uint32_t kNoSrqNumber = ~0u;
 
 struct QpSpec {
@@ -154,6 +163,7 @@ class Host {
   void fabric_restarted(emu::Cycle now);
 
   const HostCounters& counters() const;
+  ObjectCounts objects() const;                               // walks all of them
   std::array<std::uint32_t, kQpStates> qps_by_state() const;  // walks the QPs: for metrics
   const HostOptions& options() const;
   // Everything is quiet: no QP has work, no packet is out. For tests.

@@ -62,7 +62,9 @@ constexpr Transition kTransitions[] = {
 
 bool allowed(QpState from, QpState to, QpType type, std::uint32_t mask) {
   mask &= ~kQpState;
-  if (to == reset || to == err) return mask == 0 || (mask & ~kQpCurState) == 0;
+  // From RESET there is only INIT: nothing is there that could fail.
+  if (from == reset && to == err) return false;
+  if (to == reset || to == err) return (mask & ~kQpCurState) == 0;
   for (const Transition& transition : kTransitions) {
     if (transition.from != from || transition.to != to || transition.type != type) continue;
     return (mask & transition.required) == transition.required &&

@@ -106,6 +106,17 @@ void scribble(emu::Prng& prng, const std::vector<Area>& areas) {
   }
 }
 
+// Every byte of every area once, while hcad works with it.
+void sweep(emu::Prng& prng, const std::vector<Area>& areas, const std::vector<Queues>& queues) {
+  for (const Area& area : areas) {
+    for (std::size_t at = 0; at + 8 <= area.bytes; at += 8) {
+      const std::uint64_t word = prng();
+      std::memcpy(area.data + at, &word, sizeof word);
+      if (at % 1024 == 0 && !queues.empty() && queues[0].qp != nullptr) post_something(queues[0]);
+    }
+  }
+}
+
 // A second connection of this program that says anything at all.
 void babble(emu::Prng& prng, const char* path) {
   const int fd = ::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -151,6 +162,7 @@ int main(int argc, char** argv) {
       babble(prng, path);
       ::usleep(prng.below(300));
     }
+    if (round % 4 == 3) sweep(prng, areas, queues);
     ibv_close_device(context);  // leaves everything to hcad
   }
   std::puts("done");

@@ -312,14 +312,17 @@ def conformance(
 
 @app.command()
 def soak(
-    what: str = typer.Argument(..., metavar="model"),
+    what: str = typer.Argument(..., metavar="model|verbs|hostile|kill"),
     minutes: float = typer.Option(10.0, min=0.01, max=100_000, help="For so long."),
     seed: int = typer.Option(1, min=1, help="First seed; a failing one is printed."),
+    count: int = typer.Option(1000, min=1, help="kill: so many programs."),
 ) -> None:
-    """Random designs on random networks, the engine against the plain model, for hours if asked."""
+    """Random tests for hours if asked: `model` the engine against the plain model; `verbs` call
+    sequences against the object rules; `hostile` programs that write over their rings; `kill`
+    programs that die anywhere."""
     from tools.flitnet import soak as soak_module
 
-    raise typer.Exit(soak_module.run(what, minutes, seed))
+    raise typer.Exit(soak_module.run(what, minutes, seed, count))
 
 
 def run(argv: list[str]) -> int:

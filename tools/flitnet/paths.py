@@ -21,6 +21,8 @@ PROGRAMS = {
     "libibverbs.so.1": "hca/verbs/dropin/libibverbs.so.1",
     "flitnet-point": "tools/sim/flitnet-point",
     "flitnet-sim": "tests/sim/flitnet-sim",
+    "verbs_soak": "tests/abi/verbs_soak",
+    "scribbler": "tests/abi/scribbler",
     "model_design_test": "tests/model/model_design_test",
     "engine_bench": "tests/bench/engine/engine_bench",
     "engine_curve": "tests/bench/engine/engine_curve",

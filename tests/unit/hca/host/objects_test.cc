@@ -97,6 +97,8 @@ TEST(Modify, RequiredMasks) {
   a.path_mtu = 3;
   a.av.dlid = 2;
   const QpState states[] = {QpState::init, QpState::rtr, QpState::rts};
+  a.state = QpState::err;
+  EXPECT_EQ(app.modify(qp, a, hca::kQpState, 0), EINVAL);  // from RESET there is only INIT
   for (int step = 0; step < 3; ++step) {
     a.state = states[step];
     for (int bit = 0; bit < 21; ++bit) {
