@@ -41,6 +41,10 @@ void write_bth(std::byte* p, const Bth& bth, std::size_t pad) {
 
 // The extended headers that the opcode asks for; returns behind the last.
 std::byte* write_extended(std::byte* p, const PacketHeaders& h, std::uint8_t which) {
+  if ((which & kXrcEth) != 0) {
+    put_be<4>(p, h.xrc_srq & kMask24);
+    p += kXrcEthBytes;
+  }
   if ((which & kDeth) != 0) {
     put_be<4>(p, h.deth.qkey);
     put_be<4>(p + 4, h.deth.src_qp & kMask24);

@@ -22,11 +22,13 @@ constexpr std::uint16_t flits_of(std::size_t bytes, std::uint32_t flit_bits) {
 }
 // Payload of a full RC or UC packet: what fits in a worm of `packet_flits` flits and in the path
 // MTU, cut to whole words. The 28 are LRH, BTH and CRCs (26) rounded up to a word: 40 flits of 16
-// bytes carry 612.
+// bytes carry 612. `more_bytes` are in front of every packet's payload beside these (XRC).
 constexpr std::uint32_t rc_payload_bytes_max(std::uint32_t packet_flits, std::uint32_t flit_bits,
-                                             std::uint32_t mtu_bytes) {
+                                             std::uint32_t mtu_bytes,
+                                             std::uint32_t more_bytes = 0) {
   const std::uint32_t worm = packet_flits * flit_bits / 8;
-  const std::uint32_t room = worm > 28 ? (worm - 28) & ~3u : 4;
+  const std::uint32_t headers = 28 + more_bytes;
+  const std::uint32_t room = worm > headers ? (worm - headers) & ~3u : 4;
   return room < mtu_bytes ? room : mtu_bytes;
 }
 

@@ -20,6 +20,7 @@ inline constexpr std::size_t kAethBytes = 4;
 inline constexpr std::size_t kAtomicAckEthBytes = 8;
 inline constexpr std::size_t kImmDtBytes = 4;
 inline constexpr std::size_t kIethBytes = 4;
+inline constexpr std::size_t kXrcEthBytes = 4;
 inline constexpr std::size_t kIcrcBytes = 4;
 inline constexpr std::size_t kVcrcBytes = 2;
 // What an RC packet carries beside its payload in the middle of a message.
@@ -96,6 +97,7 @@ struct PacketHeaders {
   std::uint64_t atomic_original = 0;  // AtomicAckETH
   std::uint32_t immediate = 0;        // host order
   std::uint32_t invalidate_rkey = 0;  // IETH
+  std::uint32_t xrc_srq = 0;          // XRCETH: number of the SRQ, 24 bits
 };
 
 // AETH syndromes (IBA 9.7.5.1.2): the upper three bits say what, the lower five how.

@@ -19,7 +19,7 @@ constexpr void set(Table& table, Opcode opcode, Service service, unsigned place,
       request, consumes_recv};
 }
 
-// SEND and RDMA WRITE, which RC and UC share; UC's opcodes are RC's + 0x20.
+// SEND and RDMA WRITE, which RC and UC share.
 constexpr void set_sends(Table& table, Service service, unsigned base) {
   const auto op = [base](Opcode rc) {
     return static_cast<Opcode>(base + static_cast<unsigned>(rc));
@@ -63,6 +63,13 @@ constexpr Table make_table() {
   rc(Opcode::rc_fetch_add, kOnly, kAtomicEth, false, true);
   rc(Opcode::rc_send_last_inv, kLast, kIeth, true, true, true);
   rc(Opcode::rc_send_only_inv, kOnly, kIeth, true, true, true);
+  for (unsigned opcode = 0; opcode < kUcOpcodes; ++opcode) {
+    OpcodeInfo info = table[opcode];
+    if (!info.known) continue;
+    info.service = Service::xrc;
+    if (info.request) info.headers |= kXrcEth;
+    table[opcode + kXrcOpcodes] = info;
+  }
   set(table, Opcode::ud_send_only, Service::ud, kOnly, kDeth, true, true, true);
   set(table, Opcode::ud_send_only_imm, Service::ud, kOnly, kDeth | kImmDt, true, true, true);
   return table;
@@ -89,6 +96,7 @@ std::size_t ext_header_bytes(std::uint8_t headers) {
   if ((headers & kAtomicAckEth) != 0) bytes += kAtomicAckEthBytes;
   if ((headers & kImmDt) != 0) bytes += kImmDtBytes;
   if ((headers & kIeth) != 0) bytes += kIethBytes;
+  if ((headers & kXrcEth) != 0) bytes += kXrcEthBytes;
   return bytes;
 }
 

@@ -52,11 +52,17 @@ inline constexpr unsigned kUcOpcodes = 0x20;
 constexpr Opcode uc_of(Opcode rc) {
   return static_cast<Opcode>(static_cast<unsigned>(rc) + kUcOpcodes);
 }
-constexpr Opcode rc_of(Opcode uc) {
-  return static_cast<Opcode>(static_cast<unsigned>(uc) - kUcOpcodes);
+// All of RC's, requests and answers, are XRC's with this (IBA annex A14).
+inline constexpr unsigned kXrcOpcodes = 0xa0;
+constexpr Opcode xrc_of(Opcode rc) {
+  return static_cast<Opcode>(static_cast<unsigned>(rc) + kXrcOpcodes);
+}
+// What RC calls an opcode of UC or XRC; RC's own stay.
+constexpr Opcode rc_of(Opcode opcode) {
+  return static_cast<Opcode>(static_cast<unsigned>(opcode) & 0x1f);
 }
 
-enum class Service : std::uint8_t { rc, uc, ud };
+enum class Service : std::uint8_t { rc, uc, ud, xrc };
 
 // What follows the BTH, in the order of the wire.
 enum ExtHeader : std::uint8_t {
@@ -67,6 +73,7 @@ enum ExtHeader : std::uint8_t {
   kAtomicAckEth = 1 << 4,
   kImmDt = 1 << 5,
   kIeth = 1 << 6,
+  kXrcEth = 1 << 7,  // the first, where there is one
 };
 
 struct OpcodeInfo {

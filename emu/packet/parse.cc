@@ -49,6 +49,10 @@ void parse_bth(const std::byte* p, Bth& bth) {
 }
 
 void parse_extended(const std::byte* p, std::uint8_t which, PacketHeaders& h) {
+  if ((which & kXrcEth) != 0) {
+    h.xrc_srq = get24(p + 1);
+    p += kXrcEthBytes;
+  }
   if ((which & kDeth) != 0) {
     h.deth = {get32(p), get24(p + 5)};
     p += kDethBytes;

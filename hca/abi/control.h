@@ -22,7 +22,10 @@
 //   resize_cq        number = CQ, cq                                    received: region
 //   destroy_cq       number = CQ
 //   create_qp        number = PD, qp             number = QPN, qp       received: region
+//   open_qp          number = QPN, qp.xrcd                              received: region
 //   create_srq       number = PD, srq            number = SRQ, srq      received: region
+//   open_xrcd        number = kXrcd…             number = handle        sent: a file (optional)
+//   close_xrcd       number = handle
 //   modify_srq       number = SRQ, srq.limit
 //   query_srq        number = SRQ                srq
 //   destroy_srq      number = SRQ
@@ -49,7 +52,7 @@
 
 namespace hca {
 
-inline constexpr std::uint32_t kControlVersion = 3;
+inline constexpr std::uint32_t kControlVersion = 4;
 inline constexpr std::uint32_t kControlMagic = 0x54434c46;  // "FLCT"
 // Environment of a program on a node: the socket of its hcad.
 inline constexpr char kNodeSocketVariable[] = "FLITNET_NODE_SOCKET";
@@ -81,6 +84,9 @@ enum class ControlOp : std::uint32_t {
   may_advise,
   attach_mcast,
   detach_mcast,
+  open_xrcd,
+  close_xrcd,
+  open_qp,
 };
 
 struct ControlHello {
@@ -114,13 +120,20 @@ struct ControlSrq {
   std::uint32_t max_wr;
   std::uint32_t max_sge;
   std::uint32_t limit;  // IBV_EVENT_SRQ_LIMIT_REACHED once fewer are posted; 0: never
-  std::uint32_t reserved;
+  std::uint32_t xrc;    // 1: of type XRC, with these two
+  std::uint32_t xrcd;   // handle
+  std::uint32_t cq;
 };
 
+// With open_xrcd.
+inline constexpr std::uint32_t kXrcdCreate = 1;     // the file's domain, if it has none
+inline constexpr std::uint32_t kXrcdExclusive = 2;  // not if it has one
+
 struct ControlQp {
-  std::uint32_t send_cq;
+  std::uint32_t send_cq;  // 0 where the type has none
   std::uint32_t recv_cq;
-  std::uint32_t srq;  // kNoSrq: its own receive queue
+  std::uint32_t srq;   // kNoSrq: its own receive queue
+  std::uint32_t xrcd;  // handle; xrc_recv
   // Capacity; in the reply as granted.
   std::uint32_t send_wr;
   std::uint32_t recv_wr;
@@ -193,8 +206,8 @@ struct ControlReply {
 static_assert(sizeof(ControlRequest) == 96 && std::is_trivially_copyable_v<ControlRequest>);
 static_assert(sizeof(ControlReply) == 104 && std::is_trivially_copyable_v<ControlReply>);
 static_assert(offsetof(ControlRequest, mr) == 8 && offsetof(ControlReply, mr) == 16);
-static_assert(sizeof(ControlMr) == 48 && sizeof(ControlQp) == 36 && sizeof(ControlModify) == 80 &&
-              sizeof(ControlRate) == 24 && sizeof(ControlSrq) == 16);
+static_assert(sizeof(ControlMr) == 48 && sizeof(ControlQp) == 40 && sizeof(ControlModify) == 80 &&
+              sizeof(ControlRate) == 24 && sizeof(ControlSrq) == 24);
 
 // Before the bytes that answer a command of rdma_cm.
 struct CmReply {

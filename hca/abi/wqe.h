@@ -70,7 +70,7 @@ struct SendWqe {
   std::uint8_t flags;
   std::uint8_t num_sge;
   std::uint8_t reserved0;
-  std::uint32_t xrc_srqn;   // reserved for XRC
+  std::uint32_t xrc_srqn;   // XRC: the peer's SRQ
   std::uint32_t reserved1;  // 0
 };
 

@@ -5,6 +5,7 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <memory>
 #include <unordered_map>
 
 #include "emu/ring/fd.h"
@@ -34,9 +35,12 @@ struct Client {
     std::size_t bytes = 0;
   };
   std::unordered_map<std::uint32_t, CompletionQueue> cqs;
-  std::unordered_map<std::uint32_t, emu::Region> qps;
+  // Several programs may have one QP open (XRC).
+  std::unordered_map<std::uint32_t, std::shared_ptr<emu::Region>> qps;
   std::unordered_map<std::uint32_t, emu::Region> srqs;
   std::unordered_map<std::uint32_t, emu::UniqueFd> channels;
+  // By handle: the file of the domain, held open so that its inode stays the domain's name.
+  std::unordered_map<std::uint32_t, emu::UniqueFd> xrcds;
   std::unordered_map<std::uint32_t, SharedMemory> mrs;  // by lkey; only those that are mapped
   std::uint32_t next_channel = 1;
   std::uint32_t rate_pending_qpn = 0;  // 0: none; its set_rate is answered by the fabric

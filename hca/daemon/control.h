@@ -63,7 +63,7 @@ class Control : public HostEvents {
 
   // Each fills in the reply and returns an errno; fds to send along go into `reply_fds_`.
   int handle(Client& client, Incoming& in, emu::Cycle now, ControlReply& reply);
-  int handle_rare(const Client& client, const ControlRequest& request, ControlReply& reply);
+  int handle_rare(Client& client, Incoming& in, ControlReply& reply);
   int hello(Client& client, Incoming& in, ControlReply& reply);
   int register_mr(Client& client, Incoming& in, ControlReply& reply);
   int deregister_mr(Client& client, const ControlRequest& request);
@@ -72,9 +72,12 @@ class Control : public HostEvents {
   int resize_cq(Client& client, const ControlRequest& request);
   int destroy_cq(Client& client, const ControlRequest& request);
   int create_qp(Client& client, const ControlRequest& request, ControlReply& reply);
+  int open_qp(Client& client, const ControlRequest& request);
   int destroy_qp(Client& client, const ControlRequest& request);
   int create_srq(Client& client, const ControlRequest& request, ControlReply& reply);
   int destroy_srq(Client& client, const ControlRequest& request);
+  int open_xrcd(Client& client, Incoming& in, ControlReply& reply);
+  int close_xrcd(Client& client, std::uint32_t xrcd);
   int set_rate(Client& client, const ControlRequest& request, emu::Cycle now);
   bool speaks_our_version(const Client& client, const ControlHello& hello);
   int open_cm(Client& client, Incoming& in, ControlReply& reply);

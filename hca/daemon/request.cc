@@ -111,7 +111,7 @@ int Control::handle(Client& client, Incoming& in, emu::Cycle now, ControlReply& 
     case ControlOp::query_srq: {
       const auto srq = host_->query_srq(client.id, request.number);
       if (!srq) return srq.error();
-      reply.srq = {srq->max_wr, srq->max_sge, srq->limit, 0};
+      reply.srq = {srq->max_wr, srq->max_sge, srq->limit, 0, 0, 0};
       return 0;
     }
     case ControlOp::destroy_srq:
@@ -119,12 +119,13 @@ int Control::handle(Client& client, Incoming& in, emu::Cycle now, ControlReply& 
     case ControlOp::open_cm:
       return open_cm(client, in, reply);
     default:
-      return handle_rare(client, request, reply);
+      return handle_rare(client, in, reply);
   }
 }
 
-// Windows, advice, groups.
-int Control::handle_rare(const Client& client, const ControlRequest& request, ControlReply& reply) {
+// Windows, advice, groups, XRC domains.
+int Control::handle_rare(Client& client, Incoming& in, ControlReply& reply) {
+  const ControlRequest& request = in.request;
   switch (request.op) {
     case ControlOp::alloc_mw: {
       const auto key = host_->alloc_mw(client.id, request.number, request.mr.access);
@@ -147,6 +148,12 @@ int Control::handle_rare(const Client& client, const ControlRequest& request, Co
                  ? host_->attach_mcast(client.id, request.number, gid, request.mcast.lid)
                  : host_->detach_mcast(client.id, request.number, gid);
     }
+    case ControlOp::open_xrcd:
+      return open_xrcd(client, in, reply);
+    case ControlOp::close_xrcd:
+      return close_xrcd(client, request.number);
+    case ControlOp::open_qp:
+      return open_qp(client, request);
     default:
       return EOPNOTSUPP;
   }
@@ -289,8 +296,9 @@ int Control::create_qp(Client& client, const ControlRequest& request, ControlRep
   const ControlQp& qp = request.qp;
   if (!within_limits(qp.capacity())) return EINVAL;
   const QpLayout layout = qp_layout(qp.capacity());
-  auto region = emu::Region::create("flitnet-qp", layout.bytes);
-  if (!region) return ENOMEM;
+  auto made = emu::Region::create("flitnet-qp", layout.bytes);
+  if (!made) return ENOMEM;
+  auto region = std::make_shared<emu::Region>(std::move(*made));
   QpSpec spec;
   spec.pd = request.number;
   spec.send_cq = qp.send_cq;
@@ -299,19 +307,34 @@ int Control::create_qp(Client& client, const ControlRequest& request, ControlRep
   spec.signal_all = qp.signal_all != 0;
   spec.capacity = qp.capacity();
   spec.srq = qp.srq;
+  spec.xrcd = qp.xrcd;
   const auto number = host_->create_qp(
       client.id, spec, {reinterpret_cast<std::uint8_t*>(region->data()), layout.bytes});
   if (!number) return number.error();
   reply.number = *number;
   reply.qp = qp;
   reply_fds_ = {region->fd()};
-  client.qps[*number] = std::move(*region);
+  client.qps[*number] = std::move(region);
+  return 0;
+}
+
+int Control::open_qp(Client& client, const ControlRequest& request) {
+  const auto owner = std::find_if(clients_.begin(), clients_.end(), [&](const auto& other) {
+    return other->qps.contains(request.number);
+  });
+  if (owner == clients_.end()) return EINVAL;
+  const int error = host_->open_qp(client.id, request.number, request.qp.xrcd);
+  if (error != 0) return error;
+  const auto region = (*owner)->qps[request.number];
+  reply_fds_ = {region->fd()};
+  client.qps[request.number] = region;
   return 0;
 }
 
 int Control::destroy_qp(Client& client, const ControlRequest& request) {
   const int error = host_->destroy_qp(client.id, request.number);
-  if (error == 0) client.qps.erase(request.number);
+  // An XRC_RECV QP may be open here more than once.
+  if (error == 0 && !host_->query_qp(client.id, request.number)) client.qps.erase(request.number);
   return error;
 }
 
@@ -321,9 +344,10 @@ int Control::create_srq(Client& client, const ControlRequest& request, ControlRe
   const std::uint32_t bytes = srq_layout(srq.max_wr, srq.max_sge).bytes;
   auto region = emu::Region::create("flitnet-srq", bytes);
   if (!region) return ENOMEM;
-  const auto number =
-      host_->create_srq(client.id, {request.number, srq.max_wr, srq.max_sge, srq.limit},
-                        {reinterpret_cast<std::uint8_t*>(region->data()), bytes});
+  const auto number = host_->create_srq(
+      client.id,
+      {request.number, srq.max_wr, srq.max_sge, srq.limit, srq.xrc != 0, srq.xrcd, srq.cq},
+      {reinterpret_cast<std::uint8_t*>(region->data()), bytes});
   if (!number) return number.error();
   reply.number = *number;
   reply.srq = srq;
@@ -335,6 +359,25 @@ int Control::create_srq(Client& client, const ControlRequest& request, ControlRe
 int Control::destroy_srq(Client& client, const ControlRequest& request) {
   const int error = host_->destroy_srq(client.id, request.number);
   if (error == 0) client.srqs.erase(request.number);
+  return error;
+}
+
+int Control::open_xrcd(Client& client, Incoming& in, ControlReply& reply) {
+  struct stat info {};
+  if (in.fd && ::fstat(in.fd.get(), &info) != 0) return EBADF;
+  const XrcFile file{info.st_dev, info.st_ino};
+  const std::uint32_t flags = in.request.number;
+  const auto xrcd = host_->open_xrcd(client.id, in.fd ? &file : nullptr, (flags & kXrcdCreate) != 0,
+                                     (flags & kXrcdExclusive) != 0);
+  if (!xrcd) return xrcd.error();
+  reply.number = *xrcd;
+  client.xrcds[*xrcd] = std::move(in.fd);
+  return 0;
+}
+
+int Control::close_xrcd(Client& client, std::uint32_t xrcd) {
+  const int error = host_->close_xrcd(client.id, xrcd);
+  if (error == 0) client.xrcds.erase(xrcd);
   return error;
 }
 

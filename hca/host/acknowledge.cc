@@ -218,7 +218,7 @@ void acknowledge(HostState& s, Qp& qp, const Arrival& arrival, const emu::Parsed
     ++s.counters_.duplicates_received;
     return;
   }
-  switch (headers.bth.opcode) {
+  switch (emu::rc_of(headers.bth.opcode)) {
     case emu::Opcode::rc_ack:
       on_aeth(s, qp, headers);
       break;

@@ -104,7 +104,7 @@ void grant(HostState& s, std::uint32_t index, ConnectionState state) {
 
 int ask_rate(HostState& s, Qp& qp, std::uint64_t rate_bps, std::uint64_t peak_bps) {
   Admission& admission = s.admission_;
-  if (qp.type != QpType::rc) return EOPNOTSUPP;
+  if (qp.type != QpType::rc && qp.type != QpType::xrc_send) return EOPNOTSUPP;
   if (qp.state != QpState::rtr && qp.state != QpState::rts) return EINVAL;
   if (qp.connection != kNone &&
       admission.connections[qp.connection].state == ConnectionState::probing) {

@@ -14,7 +14,8 @@ namespace {
 bool service_matches(const Qp& qp, emu::Service service) {
   return (qp.type == QpType::rc && service == emu::Service::rc) ||
          (qp.type == QpType::uc && service == emu::Service::uc) ||
-         (qp.type == QpType::ud && service == emu::Service::ud);
+         (qp.type == QpType::ud && service == emu::Service::ud) ||
+         (qp.is_xrc() && service == emu::Service::xrc);
 }
 
 // A connected QP listens to its peer's node only; `src` is the attachment and cannot be forged.
@@ -78,7 +79,7 @@ void receive_one(HostState& s, const Arrival& arrival, bool check_crc) {
   count(s, arrival, packet.payload_bytes);
   if (!qp->heard && qp->state == QpState::rtr && qp->type != QpType::ud) {
     qp->heard = true;
-    s.events_.async(qp->client, AsyncEvent::comm_est, qp->number);
+    tell(s, *qp, AsyncEvent::comm_est);
   }
   if (packet.info->service == emu::Service::ud) {
     receive_datagram(s, *qp, arrival, packet);

@@ -13,7 +13,8 @@ namespace {
 using emu::NakCode;
 
 std::uint64_t after(const emu::PacketHeaders& headers, std::uint64_t before) {
-  if (headers.bth.opcode == emu::Opcode::rc_fetch_add) return before + headers.atomic.swap_or_add;
+  if (emu::rc_of(headers.bth.opcode) == emu::Opcode::rc_fetch_add)
+    return before + headers.atomic.swap_or_add;
   return before == headers.atomic.compare ? headers.atomic.swap_or_add : before;
 }
 

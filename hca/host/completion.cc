@@ -156,7 +156,7 @@ void write_fault(HostState& s, Qp& qp, std::uint32_t psn) {
   if (qp.receiving != Receiving::write) {
     complete_recv(s, qp, WcStatus::loc_prot_err, Cqe{}, true);
   }
-  if (qp.type != QpType::rc) {
+  if (qp.is_unreliable()) {
     enter_error(s, qp);
     return;
   }
@@ -167,7 +167,7 @@ void write_fault(HostState& s, Qp& qp, std::uint32_t psn) {
   push_nak(s, qp, psn,
            emu::kSyndromeNak | static_cast<std::uint8_t>(emu::NakCode::remote_operational_error),
            true);
-  s.events_.async(qp.client, AsyncEvent::qp_access_err, qp.number);
+  tell(s, qp, AsyncEvent::qp_access_err);
 }
 
 void fail_users(HostState& s, std::uint32_t cq_index) {

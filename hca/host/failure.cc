@@ -34,7 +34,8 @@ void enter_error(HostState& s, Qp& qp) {
   flush_sends(s, qp);
   flush_recvs(s, qp);
   // IBA 11.6.3.2 (affiliated events): the SRQ's owner may now destroy the QP without losing one.
-  if (qp.srq != kNone) s.events_.async(qp.client, AsyncEvent::qp_last_wqe_reached, qp.number);
+  // XRC: no SRQ is this QP's, so none can wait for it.
+  if (qp.srq != kNone && !qp.is_xrc()) tell(s, qp, AsyncEvent::qp_last_wqe_reached);
 }
 
 void fail_send(HostState& s, Qp& qp, WcStatus status) {
@@ -101,7 +102,7 @@ void flush_recvs(HostState& s, Qp& qp) {
 void qp_fault(HostState& s, Qp& qp) {
   ++s.counters_.ring_faults;
   if (qp.state == QpState::err || qp.state == QpState::reset) return;
-  s.events_.async(qp.client, AsyncEvent::qp_fatal, qp.number);
+  tell(s, qp, AsyncEvent::qp_fatal);
   enter_error(s, qp);
 }
 
@@ -118,7 +119,7 @@ void retire(HostState& s, Qp& qp) {
     qp.drained = true;
     qp.attributes.sq_draining = 0;
     if (qp.attributes.en_sqd_async_notify != 0) {
-      s.events_.async(qp.client, AsyncEvent::sq_drained, qp.number);
+      tell(s, qp, AsyncEvent::sq_drained);
     }
   }
 }

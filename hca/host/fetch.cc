@@ -28,7 +28,7 @@ bool opcode_served(QpType type, WrOpcode opcode) {
     case WrOpcode::atomic_cas:
     case WrOpcode::atomic_fadd:
     case WrOpcode::send_inv:
-      return type == QpType::rc;
+      return type == QpType::rc || type == QpType::xrc_send;
     default:
       return false;
   }

@@ -25,7 +25,7 @@ int Host::modify_qp(ClientId client, std::uint32_t qpn, const QpAttributes& attr
                     std::uint32_t mask, emu::Cycle now) {
   tick(*state_, now);
   Qp* qp = state_->find_qp(qpn);
-  if (qp == nullptr || qp->client != client) return ENOENT;
+  if (qp == nullptr || !owns(*qp, client)) return ENOENT;
   return modify(*state_, *qp, attributes, mask);
 }
 

@@ -29,6 +29,7 @@
 #include "hca/host/memory.h"
 #include "hca/host/options.h"
 #include "hca/host/port.h"
+#include "hca/host/xrc.h"
 
 namespace hca {
 
@@ -66,6 +67,7 @@ struct QpSpec {
   bool signal_all = false;
   QpCapacity capacity;
   std::uint32_t srq = kNoSrqNumber;  // then capacity.recv_wr is 0
+  std::uint32_t xrcd = 0;            // xrc_recv, which has no PD, no CQs and no capacity
 };
 
 struct SrqSpec {
@@ -73,6 +75,9 @@ struct SrqSpec {
   std::uint32_t max_wr = 1;
   std::uint32_t max_sge = 1;
   std::uint32_t limit = 0;
+  bool xrc = false;  // then these two
+  std::uint32_t xrcd = 0;
+  std::uint32_t cq = 0;
 };
 
 class HostState;  // hca/host/state.h
@@ -122,6 +127,13 @@ class Host {
   int modify_qp(ClientId client, std::uint32_t qpn, const QpAttributes& attributes,
                 std::uint32_t mask, emu::Cycle now);
   OrErrno<QpAttributes> query_qp(ClientId client, std::uint32_t qpn) const;
+  // One more owner of an XRC_RECV QP of the same domain; the last to destroy it ends it.
+  int open_qp(ClientId client, std::uint32_t qpn, std::uint32_t xrcd);
+  // XRC domains, by handle. `file` null: a new one of its own. EAGAIN: none of that file and not
+  // to be made; EINVAL: there is one already, but `exclusive`.
+  OrErrno<std::uint32_t> open_xrcd(ClientId client, const XrcFile* file, bool create,
+                                   bool exclusive);
+  int close_xrcd(ClientId client, std::uint32_t xrcd);
   int destroy_qp(ClientId client, std::uint32_t qpn);
 
   // UD only; a QP that is attached somewhere is EBUSY at destroy_qp.

@@ -11,6 +11,8 @@ namespace hca {
 
 using ClientId = std::uint32_t;  // an attached application process; dense, reused after close
 
+inline constexpr std::uint32_t kNone = ~0u;  // an index that names nothing
+
 // One contiguous copy. `local` is ours, `remote` an address of that client.
 struct MemoryPiece {
   std::uint8_t* local;

@@ -58,6 +58,33 @@ constexpr Transition kTransitions[] = {
          kQpPathMigState},
     {sqd, sqd, QpType::ud, 0, kQpPkeyIndex | kQpQkey},
     {sqe, rts, QpType::ud, 0, kQpCurState | kQpQkey},
+    // XRC: each needs the half of RC's attributes that its direction has. The other half means
+    // nothing there, but perftest gives all of them to both.
+    {reset, init, QpType::xrc_send, kQpPkeyIndex | kQpPort | kQpAccessFlags, 0},
+    {reset, init, QpType::xrc_recv, kQpPkeyIndex | kQpPort | kQpAccessFlags, 0},
+    {init, init, QpType::xrc_send, 0, kQpPkeyIndex | kQpPort | kQpAccessFlags},
+    {init, init, QpType::xrc_recv, 0, kQpPkeyIndex | kQpPort | kQpAccessFlags},
+    {init, rtr, QpType::xrc_send, kQpAv | kQpPathMtu | kQpDestQpn | kQpRqPsn,
+     kQpAltPath | kQpAccessFlags | kQpPkeyIndex | kQpMaxDestRdAtomic | kQpMinRnrTimer},
+    {init, rtr, QpType::xrc_recv,
+     kQpAv | kQpPathMtu | kQpDestQpn | kQpRqPsn | kQpMaxDestRdAtomic | kQpMinRnrTimer,
+     kQpAltPath | kQpAccessFlags | kQpPkeyIndex},
+    {rtr, rts, QpType::xrc_send,
+     kQpTimeout | kQpRetryCnt | kQpRnrRetry | kQpSqPsn | kQpMaxQpRdAtomic, kUcLater},
+    {rtr, rts, QpType::xrc_recv, kQpTimeout | kQpSqPsn,
+     kRcLater | kQpRetryCnt | kQpRnrRetry | kQpMaxQpRdAtomic},
+    {rts, rts, QpType::xrc_send, 0, kUcLater},
+    {rts, rts, QpType::xrc_recv, 0, kRcLater},
+    {rts, sqd, QpType::xrc_send, 0, kQpEnSqdAsyncNotify},
+    {rts, sqd, QpType::xrc_recv, 0, kQpEnSqdAsyncNotify},
+    {sqd, rts, QpType::xrc_send, 0, kUcLater},
+    {sqd, rts, QpType::xrc_recv, 0, kRcLater},
+    {sqd, sqd, QpType::xrc_send, 0,
+     kQpPort | kQpAv | kQpTimeout | kQpRetryCnt | kQpRnrRetry | kQpMaxQpRdAtomic | kQpAltPath |
+         kQpAccessFlags | kQpPkeyIndex | kQpPathMigState},
+    {sqd, sqd, QpType::xrc_recv, 0,
+     kQpPort | kQpAv | kQpTimeout | kQpMaxDestRdAtomic | kQpAltPath | kQpAccessFlags |
+         kQpPkeyIndex | kQpMinRnrTimer | kQpPathMigState},
 };
 
 bool allowed(QpState from, QpState to, QpType type, std::uint32_t mask) {
@@ -152,7 +179,8 @@ void set_path(HostState& s, Qp& qp) {
   qp.vl_out = next_lane(lanes, draws + s.options_.node);
   ++draws;
   qp.payload = emu::rc_payload_bytes_max(s.options_.packet_flits, s.options_.flit_bits,
-                                         128u << qp.attributes.path_mtu);
+                                         128u << qp.attributes.path_mtu,
+                                         qp.is_xrc() ? emu::kXrcEthBytes : 0);
 }
 
 void enter_rtr(HostState& s, Qp& qp) {

@@ -1,5 +1,5 @@
-// Protection domains, memory regions, completion queues, queue pairs: made, checked, destroyed. Off
-// the datapath; allocation is allowed here and nowhere else.
+// Protection domains, memory regions, completion queues: made, checked, destroyed. Off the
+// datapath; allocation is allowed here and in queue_pair.cc, nowhere else.
 #include <algorithm>
 #include <bit>
 #include <cerrno>
@@ -31,16 +31,6 @@ std::vector<std::uint32_t> free_list(const std::vector<T>& table, std::uint32_t 
 
 bool client_open(const HostState& s, ClientId client) {
   return client < s.clients_.size() && s.clients_[client].open;
-}
-
-Pd* find_pd(HostState& s, ClientId client, std::uint32_t pd) {
-  if (pd >= s.pds_.size() || !s.pds_[pd].used || s.pds_[pd].client != client) return nullptr;
-  return &s.pds_[pd];
-}
-
-Cq* find_cq(HostState& s, ClientId client, std::uint32_t cq) {
-  if (cq >= s.cqs_.size() || !s.cqs_[cq].used || s.cqs_[cq].client != client) return nullptr;
-  return &s.cqs_[cq];
 }
 
 Mr* find_mr(HostState& s, ClientId client, std::uint32_t key) {
@@ -79,22 +69,6 @@ void write_cq_header(const Cq& cq) {
   page->depth = cq.depth;
 }
 
-void write_qp_header(const Qp& qp) {
-  auto* page = new (qp.region) QpPage{};
-  page->magic = kQpMagic;
-  page->version = kAbiVersion;
-  page->qp_num = qp.number;
-  page->sq_depth = qp.layout.sq_depth;
-  page->sq_stride = qp.layout.sq_stride;
-  page->rq_depth = qp.layout.rq_depth;
-  page->rq_stride = qp.layout.rq_stride;
-  page->sq_offset = qp.layout.sq_offset;
-  page->rq_offset = qp.layout.rq_offset;
-  page->max_inline = qp.capacity.inline_bytes;
-  page->max_sge_send = qp.capacity.send_sge;
-  page->max_sge_recv = qp.capacity.recv_sge;
-}
-
 std::uint32_t posted_sends(const HostState& s, std::uint32_t cq) {
   std::uint32_t posted = 0;
   for (const auto& qp : s.qps_) {
@@ -105,27 +79,17 @@ std::uint32_t posted_sends(const HostState& s, std::uint32_t cq) {
   return posted;
 }
 
-bool within_limits(const QpCapacity& capacity) {
-  return capacity.send_wr <= kMaxQpWr && capacity.recv_wr <= kMaxQpWr &&
-         capacity.send_sge <= kMaxSge && capacity.recv_sge <= kMaxSge &&
-         capacity.inline_bytes <= kMaxInline;
-}
-
-void free_qp(HostState& s, Qp& qp) {
-  settle(s);
-  release_rate(s, qp, true);
-  unqueue(s, qp);
-  detach_all(s, qp.number);
-  --s.cqs_[qp.send_cq].users;
-  --s.cqs_[qp.recv_cq].users;
-  if (qp.srq != kNone) --s.srqs_[qp.srq].users;
-  --s.pds_[qp.pd].users;
-  const std::uint32_t slot = qp.slot;
-  s.qps_[slot].reset();
-  s.free_qps_.insert(s.free_qps_.begin(), slot);
-}
-
 }  // namespace
+
+Pd* find_pd(HostState& s, ClientId client, std::uint32_t pd) {
+  if (pd >= s.pds_.size() || !s.pds_[pd].used || s.pds_[pd].client != client) return nullptr;
+  return &s.pds_[pd];
+}
+
+Cq* find_cq(HostState& s, ClientId client, std::uint32_t cq) {
+  if (cq >= s.cqs_.size() || !s.cqs_[cq].used || s.cqs_[cq].client != client) return nullptr;
+  return &s.cqs_[cq];
+}
 
 void free_mr(HostState& s, Mr& mr) {
   --s.pds_[mr.pd].users;
@@ -152,6 +116,8 @@ HostState::HostState(const HostOptions& options, Memory& memory, PacketPort& por
       best_effort_calendar_(power_budget_pj(options), horizon_cycles_),
       cqs_(options.cqs_max),
       srqs_(std::min(options.srqs_max, kMaxSrq)),
+      xrc_domains_(options.xrcds_max),
+      xrc_handles_(options.xrcds_max),
       loop_bytes_(kLoopPackets * emu::kPacketBytesMax),
       clients_(options.clients_max),
       pds_(options.pds_max),
@@ -166,7 +132,7 @@ HostState::HostState(const HostOptions& options, Memory& memory, PacketPort& por
   free_qps_ = free_list(qps_, 2);  // 0 and 1 are the management QPs of IBA
   free_mrs_ = free_list(mrs_, 1);  // key 0 is never valid
   free_cqs_ = free_list(cqs_, 0);
-  free_srqs_ = free_list(srqs_, 0);
+  free_srqs_ = free_list(srqs_, 1);  // 0 is what a program that names none says (XRC)
   free_pds_ = free_list(pds_, 0);
   admission_.connections.resize(qps_.size());
   admission_.free_connections = free_list(admission_.connections, 0);
@@ -195,16 +161,20 @@ void Host::close_client(ClientId client) {
   HostState& s = *state_;
   if (!client_open(s, client)) return;
   for (auto& qp : s.qps_) {
-    if (qp != nullptr && qp->client == client) free_qp(s, *qp);
+    if (qp == nullptr || !owns(*qp, client)) continue;
+    if (qp->type != QpType::xrc_recv || let_go(s, *qp, client, true)) free_qp(s, *qp);
   }
   for (Mr& mr : s.mrs_) {  // windows and regions of one owner: none outlives the other
     if (mr.key != 0 && mr.client == client) free_mr(s, mr);
   }
+  for (std::uint32_t srq = 0; srq < s.srqs_.size(); ++srq) {
+    if (s.srqs_[srq].used && s.srqs_[srq].client == client) destroy_srq(client, srq);
+  }
   for (std::uint32_t cq = 0; cq < s.cqs_.size(); ++cq) {
     if (s.cqs_[cq].used && s.cqs_[cq].client == client) destroy_cq(client, cq);
   }
-  for (std::uint32_t srq = 0; srq < s.srqs_.size(); ++srq) {
-    if (s.srqs_[srq].used && s.srqs_[srq].client == client) destroy_srq(client, srq);
+  for (std::uint32_t xrcd = 0; xrcd < s.xrc_handles_.size(); ++xrcd) {
+    if (find_xrcd(s, client, xrcd) != nullptr) close_xrcd(client, xrcd);
   }
   for (std::uint32_t pd = 0; pd < s.pds_.size(); ++pd) {
     if (s.pds_[pd].used && s.pds_[pd].client == client) destroy_pd(client, pd);
@@ -361,74 +331,6 @@ int Host::destroy_cq(ClientId client, std::uint32_t number) {
   settle(s);
   s.cqs_[number] = {};
   s.free_cqs_.push_back(number);
-  return 0;
-}
-
-OrErrno<std::uint32_t> Host::create_qp(ClientId client, const QpSpec& spec,
-                                       std::span<std::uint8_t> region) {
-  HostState& s = *state_;
-  Pd* pd = find_pd(s, client, spec.pd);
-  Cq* send_cq = find_cq(s, client, spec.send_cq);
-  Cq* recv_cq = find_cq(s, client, spec.recv_cq);
-  if (pd == nullptr || send_cq == nullptr || recv_cq == nullptr) return std::unexpected(ENOENT);
-  if (spec.type != QpType::rc && spec.type != QpType::uc && spec.type != QpType::ud) {
-    return std::unexpected(EOPNOTSUPP);
-  }
-  if (!within_limits(spec.capacity)) return std::unexpected(EINVAL);
-  if (spec.srq != kNoSrqNumber) {
-    if (const auto srq = query_srq(client, spec.srq); !srq) return std::unexpected(srq.error());
-    if (spec.capacity.recv_wr != 0) return std::unexpected(EINVAL);
-  }
-  const QpLayout layout = qp_layout(spec.capacity);
-  if (region.size() < layout.bytes) return std::unexpected(EINVAL);
-  if (s.free_qps_.empty()) return std::unexpected(ENOMEM);
-
-  const std::uint32_t slot = s.free_qps_.back();
-  s.free_qps_.pop_back();
-  std::uint16_t& generation = s.qp_generations_[slot];
-  generation = static_cast<std::uint16_t>((generation + 1) % kQpGenerations);
-  auto qp = std::make_unique<Qp>();
-  qp->slot = slot;
-  qp->number = static_cast<std::uint32_t>(generation) << kQpSlotBits | slot;
-  qp->client = client;
-  qp->pd = spec.pd;
-  qp->send_cq = spec.send_cq;
-  qp->recv_cq = spec.recv_cq;
-  qp->srq = spec.srq;
-  qp->type = spec.type;
-  qp->signal_all = spec.signal_all;
-  qp->capacity = spec.capacity;
-  qp->layout = layout;
-  qp->region = region.data();
-  qp->page = reinterpret_cast<QpPage*>(region.data());
-  qp->sends.resize(layout.sq_depth);
-  qp->send_copies.resize(std::size_t{layout.sq_depth} * layout.sq_stride);
-  write_qp_header(*qp);
-  ++pd->users;
-  ++send_cq->users;
-  ++recv_cq->users;
-  if (spec.srq != kNoSrqNumber) ++s.srqs_[spec.srq].users;
-  const std::uint32_t number = qp->number;
-  s.qps_[slot] = std::move(qp);
-  return number;
-}
-
-OrErrno<QpAttributes> Host::query_qp(ClientId client, std::uint32_t qpn) const {
-  Qp* qp = state_->find_qp(qpn);
-  if (qp == nullptr || qp->client != client) return std::unexpected(ENOENT);
-  QpAttributes attributes = qp->attributes;
-  attributes.state = attributes.cur_state = qp->state;
-  attributes.rq_psn = qp->type != QpType::ud ? qp->epsn : attributes.rq_psn;
-  attributes.sq_psn = qp->state == QpState::rts ? qp->psn_fetch : attributes.sq_psn;
-  return attributes;
-}
-
-int Host::destroy_qp(ClientId client, std::uint32_t qpn) {
-  HostState& s = *state_;
-  Qp* qp = s.find_qp(qpn);
-  if (qp == nullptr || qp->client != client) return ENOENT;
-  if (is_attached(s, qpn)) return EBUSY;
-  free_qp(s, *qp);
   return 0;
 }
 

@@ -68,6 +68,7 @@ struct HostOptions {
   std::uint32_t mrs_max = 16384;
   std::uint32_t cqs_max = 4096;
   std::uint32_t srqs_max = 1024;
+  std::uint32_t xrcds_max = 256;
   std::uint32_t qps_max = 4096;
   std::uint64_t seed = 1;
 };

@@ -13,8 +13,6 @@
 
 namespace hca {
 
-inline constexpr std::uint32_t kNone = ~0u;
-
 // QP number: generation << 14 | slot, so that late packets of a destroyed QP miss its successor.
 inline constexpr std::uint32_t kQpSlotBits = 14;
 inline constexpr std::uint32_t kQpSlotMask = (1u << kQpSlotBits) - 1;
@@ -42,6 +40,7 @@ enum class ResponseKind : std::uint8_t { ack, nak, read, atomic };
 struct Response {
   std::uint64_t address = 0;  // read; atomic: what stood there before
   std::uint32_t rkey = 0;
+  std::uint32_t pd = 0;  // read: that its key belongs to
   std::uint32_t length = 0;
   std::uint32_t psn = 0;
   std::uint32_t msn = 0;
@@ -77,13 +76,20 @@ struct QueueLink {
   bool queued = false;
 };
 
+// A program that opened an XRC_RECV QP, through its handle of the QP's domain.
+struct QpOpener {
+  ClientId client = 0;
+  std::uint32_t xrcd = 0;
+};
+
 struct Qp {
-  // Identity; constant after creation.
+  // Identity; constant after creation. An XRC_RECV QP has neither PD nor queues of its own: each
+  // message says whose SRQ it is for, and pd, recv_cq, srq and client are that one's (xrc.cc).
   std::uint32_t number = 0;
   std::uint32_t slot = 0;
   std::uint32_t pd = 0;
-  std::uint32_t send_cq = 0;
-  std::uint32_t recv_cq = 0;
+  std::uint32_t send_cq = kNone;
+  std::uint32_t recv_cq = kNone;
   std::uint32_t srq = kNone;  // whose receives it takes, if not its own
   ClientId client = 0;
   QpType type = QpType::rc;
@@ -172,6 +178,10 @@ struct Qp {
   // Admission; one connection id per granted or asked rate.
   std::uint32_t connection = kNone;  // index into Admission's table
 
+  // XRC_RECV: it lives as long as somebody has it open.
+  std::uint32_t xrc_domain = kNone;
+  std::vector<QpOpener> openers;
+
   SendEntry& entry(std::uint32_t index) { return sends[index & (layout.sq_depth - 1)]; }
   SendWqe& wqe(std::uint32_t index) {
     return *reinterpret_cast<SendWqe*>(
@@ -181,6 +191,7 @@ struct Qp {
   Response& response(std::uint32_t index) { return responses[index % kResponsesMax]; }
   // An unreliable send is done when its last packet has left.
   bool is_unreliable() const { return type == QpType::uc || type == QpType::ud; }
+  bool is_xrc() const { return type == QpType::xrc_send || type == QpType::xrc_recv; }
   bool unacknowledged() const { return psn_una != psn_sent; }
 };
 

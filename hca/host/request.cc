@@ -42,7 +42,8 @@ emu::Opcode rc_opcode_of(const SendEntry& entry, std::uint32_t packet) {
 
 emu::Opcode opcode_of(const Qp& qp, const SendEntry& entry, std::uint32_t packet) {
   const emu::Opcode rc = rc_opcode_of(entry, packet);
-  return qp.type == QpType::uc ? emu::uc_of(rc) : rc;
+  if (qp.type == QpType::rc) return rc;
+  return qp.is_xrc() ? emu::xrc_of(rc) : emu::uc_of(rc);
 }
 
 emu::Cycle launch_of(const Qp& qp, const SendEntry& entry) {
@@ -127,7 +128,7 @@ bool request_ready(HostState& s, Qp& qp) {
     retire(s, qp);
     return false;
   }
-  if (qp.type == QpType::rc) {
+  if (!qp.is_unreliable()) {
     if (qp.current_packet == 0 && (entry->flags & kWqeFence) != 0 && qp.reads_out > 0) {
       return false;
     }
@@ -235,10 +236,11 @@ void build_request(HostState& s, Qp& qp) {
   headers.bth.opcode = opcode;
   headers.bth.psn = psn;
   const bool last = is_read || packet_index + 1 == entry.packets;
-  headers.bth.ack_request = qp.type == QpType::rc && (last || psn % kAckEveryPackets == 0);
+  headers.bth.ack_request = !qp.is_unreliable() && (last || psn % kAckEveryPackets == 0);
   headers.bth.solicited = last && (entry.flags & kWqeSolicited) != 0;
   headers.immediate = __builtin_bswap32(wqe.imm);
   headers.invalidate_rkey = wqe.imm;
+  headers.xrc_srq = wqe.xrc_srqn;
   if (is_atomic(entry.opcode)) {
     fill_atomic(wqe, headers.atomic);
   } else if (is_read) {

@@ -77,10 +77,11 @@ bool store_send(HostState& s, Qp& qp, const std::uint8_t* bytes, std::uint32_t l
 void serve_read(HostState& s, Qp& qp, const emu::PacketHeaders& headers, bool repeated) {
   const emu::Reth& reth = headers.reth;
   const std::uint32_t psn = headers.bth.psn;
+  const std::uint32_t pd = request_pd(s, qp, headers);
   Range range;
   const bool allowed =
       (qp.attributes.access_flags & kAccessRemoteRead) != 0 &&
-      (reth.length == 0 || resolve(s.mrs_, reth.rkey, qp.pd, reth.address, reth.length,
+      (reth.length == 0 || resolve(s.mrs_, reth.rkey, pd, reth.address, reth.length,
                                    kAccessRemoteRead, range, qp.number));
   if (!allowed) {
     refuse(s, qp, psn, NakCode::remote_access_error, AsyncEvent::qp_access_err);
@@ -111,6 +112,7 @@ void serve_read(HostState& s, Qp& qp, const emu::PacketHeaders& headers, bool re
   response.kind = ResponseKind::read;
   response.address = reth.address;
   response.rkey = reth.rkey;
+  response.pd = pd;
   response.length = reth.length;
   response.psn = psn;
   response.msn = qp.msn;
@@ -121,7 +123,7 @@ void serve_read(HostState& s, Qp& qp, const emu::PacketHeaders& headers, bool re
 // Behind what was expected: it was served before, and the answer perhaps lost.
 void respond_again(HostState& s, Qp& qp, const emu::ParsedPacket& packet) {
   ++s.counters_.duplicates_received;
-  if (packet.headers.bth.opcode == Opcode::rc_read_request) {
+  if (emu::rc_of(packet.headers.bth.opcode) == Opcode::rc_read_request) {
     serve_read(s, qp, packet.headers, true);
     return;
   }
@@ -143,13 +145,12 @@ bool fits_sequence(const Qp& qp, const emu::ParsedPacket& packet, const Request&
 // A request that cannot be served: the requester is told why, this QP goes to ERR.
 void refuse(HostState& s, Qp& qp, std::uint32_t psn, NakCode code, AsyncEvent event) {
   push_nak(s, qp, psn, static_cast<std::uint8_t>(emu::kSyndromeNak | static_cast<int>(code)), true);
-  s.events_.async(qp.client, event, qp.number);
+  tell(s, qp, event);
 }
 
 Request request_of(Opcode opcode) {
   using enum Opcode;
-  const bool is_uc = emu::opcode_info(opcode).service == emu::Service::uc;
-  switch (is_uc ? emu::rc_of(opcode) : opcode) {
+  switch (emu::rc_of(opcode)) {
     case rc_send_first:
     case rc_send_middle:
     case rc_send_last:
@@ -253,6 +254,10 @@ void respond(HostState& s, Qp& qp, const Arrival& arrival, const emu::ParsedPack
   const auto length = static_cast<std::uint32_t>(packet.payload_bytes);
   if ((request.kind == Receiving::nothing && !request.brings_data()) ||
       !fits_sequence(qp, packet, request) || length > qp.payload) {
+    refuse(s, qp, psn, NakCode::invalid_request, AsyncEvent::qp_req_err);
+    return;
+  }
+  if (!enter_srq(s, qp, headers, packet.info->first)) {
     refuse(s, qp, psn, NakCode::invalid_request, AsyncEvent::qp_req_err);
     return;
   }

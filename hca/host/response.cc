@@ -38,8 +38,8 @@ void fetch_response(HostState& s, Qp& qp, const Response& response, std::uint32_
                     std::uint8_t* bytes, std::uint32_t length) {
   if (length == 0) return;
   Range range;
-  if (!resolve(s.mrs_, response.rkey, qp.pd, response.address + offset, length, kAccessRemoteRead,
-               range, qp.number)) {
+  if (!resolve(s.mrs_, response.rkey, response.pd, response.address + offset, length,
+               kAccessRemoteRead, range, qp.number)) {
     fail_packet(s);
     return;
   }
@@ -55,9 +55,10 @@ bool build_response(HostState& s, Qp& qp) {
   const std::uint32_t offset = response.sent * qp.payload;
   const std::uint32_t length = is_read ? std::min(qp.payload, response.length - offset) : 0;
   const bool is_atomic = response.kind == ResponseKind::atomic;
-  const emu::Opcode opcode = is_read     ? read_opcode(response)
-                             : is_atomic ? emu::Opcode::rc_atomic_ack
-                                         : emu::Opcode::rc_ack;
+  const emu::Opcode rc = is_read     ? read_opcode(response)
+                         : is_atomic ? emu::Opcode::rc_atomic_ack
+                                     : emu::Opcode::rc_ack;
+  const emu::Opcode opcode = qp.is_xrc() ? emu::xrc_of(rc) : rc;
   const bool grh = qp.attributes.av.is_global != 0;
   const std::uint16_t flits =
       emu::flits_of(emu::packet_bytes(opcode, grh, length), s.options_.flit_bits);

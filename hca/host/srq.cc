@@ -47,12 +47,15 @@ TakeRecv take_shared(HostState& s, Qp& qp) {
 OrErrno<std::uint32_t> Host::create_srq(ClientId client, const SrqSpec& spec,
                                         std::span<std::uint8_t> region) {
   HostState& s = *state_;
-  if (spec.pd >= s.pds_.size() || !s.pds_[spec.pd].used || s.pds_[spec.pd].client != client) {
-    return std::unexpected(ENOENT);
-  }
+  if (find_pd(s, client, spec.pd) == nullptr) return std::unexpected(ENOENT);
   if (spec.max_wr == 0 || spec.max_wr > kMaxSrqWr || spec.max_sge == 0 || spec.max_sge > kMaxSge ||
       spec.limit > spec.max_wr) {
     return std::unexpected(EINVAL);
+  }
+  XrcHandle* xrcd = nullptr;
+  if (spec.xrc) {
+    xrcd = find_xrcd(s, client, spec.xrcd);
+    if (xrcd == nullptr || find_cq(s, client, spec.cq) == nullptr) return std::unexpected(ENOENT);
   }
   const SrqLayout layout = srq_layout(spec.max_wr, spec.max_sge);
   if (region.size() < layout.bytes) return std::unexpected(EINVAL);
@@ -71,6 +74,13 @@ OrErrno<std::uint32_t> Host::create_srq(ClientId client, const SrqSpec& spec,
   srq.limit = spec.limit;
   srq.region = region.data();
   srq.page = reinterpret_cast<SrqPage*>(region.data());
+  if (xrcd != nullptr) {
+    srq.xrc_domain = xrcd->domain;
+    srq.xrcd = spec.xrcd;
+    srq.cq = spec.cq;
+    ++xrcd->users;
+    ++s.cqs_[spec.cq].users;
+  }
   write_header(srq);
   ++s.pds_[spec.pd].users;
   return number;
@@ -95,6 +105,12 @@ int Host::destroy_srq(ClientId client, std::uint32_t number) {
   const Srq* srq = find_srq(s, client, number);
   if (srq == nullptr) return ENOENT;
   if (srq->users != 0) return EBUSY;
+  if (srq->xrc_domain != kNone) {
+    settle(s);
+    leave_srq(s, number);
+    --s.xrc_handles_[srq->xrcd].users;
+    --s.cqs_[srq->cq].users;
+  }
   --s.pds_[srq->pd].users;
   s.srqs_[number] = {};
   s.free_srqs_.insert(s.free_srqs_.begin(), number);

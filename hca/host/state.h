@@ -99,6 +99,8 @@ class HostState {
   std::vector<Srq> srqs_;
   MadQueue mads_;
   std::vector<McastGroup> groups_;
+  std::vector<XrcDomain> xrc_domains_;
+  std::vector<XrcHandle> xrc_handles_;
 
   // Own packet memory for traffic within the node.
   std::vector<std::uint8_t> loop_bytes_;
@@ -215,6 +217,19 @@ inline bool may_receive(const Qp& qp) {
          qp.state == QpState::sqe;
 }
 
+// ---- xrc.cc ----
+// Tells the program that owns a QP; of an XRC_RECV QP all that have it open.
+void tell(HostState& s, const Qp& qp, AsyncEvent event);
+bool owns(const Qp& qp, ClientId client);
+// The PD that a request's keys are of; kNone, which no key is of: it names no SRQ of the domain.
+std::uint32_t request_pd(const HostState& s, const Qp& qp, const emu::PacketHeaders& headers);
+// The QP takes this message for its SRQ; false: it may not. Nothing for other services.
+bool enter_srq(HostState& s, Qp& qp, const emu::PacketHeaders& headers, bool first);
+XrcHandle* find_xrcd(HostState& s, ClientId client, std::uint32_t xrcd);
+void leave_srq(HostState& s, std::uint32_t srq);  // it ends: QPs forget it
+// This program lets go of an XRC_RECV QP, of all its opens or one; true: nobody has it any more.
+bool let_go(HostState& s, Qp& qp, ClientId client, bool all);
+
 // ---- window.cc ----
 WcStatus run_local(HostState& s, const Qp& qp, const SendWqe& wqe);  // bind, invalidate
 bool may_invalidate(HostState& s, const Qp& qp, std::uint32_t key);
@@ -222,6 +237,11 @@ void invalidate(HostState& s, const Qp& qp, std::uint32_t key);
 
 // ---- objects.cc ----
 void free_mr(HostState& s, Mr& mr);
+Pd* find_pd(HostState& s, ClientId client, std::uint32_t pd);  // null: it is not this client's
+Cq* find_cq(HostState& s, ClientId client, std::uint32_t cq);
+
+// ---- queue_pair.cc ----
+void free_qp(HostState& s, Qp& qp);
 
 // ---- mad.cc: management datagrams, QP1 ----
 std::size_t send_mads(HostState& s);

@@ -42,7 +42,7 @@ void fill_device(const NodePage& node, ibv_device_attr& a) {
   a.max_qp_wr = static_cast<int>(kMaxQpWr);
   a.device_cap_flags = IBV_DEVICE_CURR_QP_STATE_MOD | IBV_DEVICE_PORT_ACTIVE_EVENT |
                        IBV_DEVICE_SYS_IMAGE_GUID | IBV_DEVICE_RC_RNR_NAK_GEN |
-                       IBV_DEVICE_MEM_WINDOW | IBV_DEVICE_MEM_WINDOW_TYPE_2B;
+                       IBV_DEVICE_MEM_WINDOW | IBV_DEVICE_MEM_WINDOW_TYPE_2B | IBV_DEVICE_XRC;
   a.max_sge = a.max_sge_rd = static_cast<int>(kMaxSge);
   a.max_cq = static_cast<int>(kMaxCq);
   a.max_cqe = static_cast<int>(kMaxCqe);
@@ -115,10 +115,12 @@ int query_device(ibv_context* context, const ibv_query_device_ex_input* input,
   a.device_cap_flags_ex = a.orig_attr.device_cap_flags;
   a.packet_pacing_caps.qp_rate_limit_min = 1;
   a.packet_pacing_caps.qp_rate_limit_max = static_cast<std::uint32_t>(node.link_bps / 1000);
-  a.packet_pacing_caps.supported_qpts = 1U << IBV_QPT_RC | 1U << IBV_QPT_UD;
+  a.packet_pacing_caps.supported_qpts =
+      1U << IBV_QPT_RC | 1U << IBV_QPT_UD | 1U << IBV_QPT_XRC_SEND;
   a.phys_port_cnt_ex = 1;
   a.max_dm_size = kMaxDmBytes;
   a.odp_caps = kOnDemand;
+  a.xrc_odp_caps = kOnDemand.per_transport_caps.rc_odp_caps;
   // A program built against older headers has a shorter structure.
   std::memcpy(static_cast<void*>(out), &a, size < sizeof a ? size : sizeof a);
   return 0;
@@ -158,8 +160,6 @@ int compat_query_port(ibv_context* context, std::uint8_t port, _compat_ibv_port_
   return query_port(context, port, reinterpret_cast<ibv_port_attr*>(attributes), kOldPortBytes);
 }
 
-int close_xrcd(ibv_xrcd*) { return EOPNOTSUPP; }
-
 }  // namespace
 
 // What stays null here the inline functions of verbs.h answer with EOPNOTSUPP; what they call
@@ -175,8 +175,11 @@ void fill_ops(Context& context) {
   context.alloc_dm = alloc_dm;
   context.free_dm = free_dm;
   context.reg_dm_mr = reg_dm_mr;
+  context.open_xrcd = open_xrcd;
   context.close_xrcd = close_xrcd;
+  context.open_qp = open_qp;
   context.create_srq_ex = create_srq_ex;
+  context.get_srq_num = get_srq_num;
   context.alloc_td = alloc_td;
   context.dealloc_td = dealloc_td;
   context.alloc_parent_domain = alloc_parent_domain;

@@ -73,6 +73,11 @@ struct Pd : ibv_pd {
 };
 struct Mr : ibv_mr {};
 
+// A domain of XRC, as this program has it open.
+struct Xrcd : ibv_xrcd {
+  std::uint32_t handle;
+};
+
 struct Ah : ibv_ah {
   ibv_ah_attr attributes;
 };
@@ -201,6 +206,10 @@ ibv_pd* alloc_parent_domain(ibv_context* context, ibv_parent_domain_init_attr* i
 int advise_mr(ibv_pd* pd, ibv_advise_mr_advice advice, std::uint32_t flags, ibv_sge* list,
               std::uint32_t count);
 ibv_srq* create_srq_ex(ibv_context* context, ibv_srq_init_attr_ex* init);
+int get_srq_num(ibv_srq* srq, std::uint32_t* number);
+ibv_xrcd* open_xrcd(ibv_context* context, ibv_xrcd_init_attr* init);
+int close_xrcd(ibv_xrcd* xrcd);
+ibv_qp* open_qp(ibv_context* context, ibv_qp_open_attr* attributes);
 int poll_cq(ibv_cq* cq, int count, ibv_wc* completions);
 int req_notify_cq(ibv_cq* cq, int solicited_only);
 int post_send(ibv_qp* qp, ibv_send_wr* wr, ibv_send_wr** bad_wr);

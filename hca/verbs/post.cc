@@ -107,6 +107,7 @@ int post_one(Qp& qp, const ibv_send_wr& wr) {
     wqe.remote_addr = wr.wr.rdma.remote_addr;
     wqe.rkey = wr.wr.rdma.rkey;
   }
+  if (qp.qp_base.qp_type == IBV_QPT_XRC_SEND) wqe.xrc_srqn = wr.qp_type.xrc.remote_srqn;
   std::uint64_t length = 0;
   if (const int wrong = put_payload(qp, wr, wqe, payload, length)) return wrong;
   return finish_request(qp, wqe, length);
@@ -131,6 +132,7 @@ int put_receive(Qp& qp, const ibv_recv_wr& wr) {
 }  // namespace
 
 bool opcode_served(ibv_qp_type type, ibv_wr_opcode opcode) {
+  if (type == IBV_QPT_XRC_RECV) return false;
   switch (opcode) {
     case IBV_WR_SEND:
     case IBV_WR_SEND_WITH_IMM:
@@ -145,7 +147,7 @@ bool opcode_served(ibv_qp_type type, ibv_wr_opcode opcode) {
     case IBV_WR_ATOMIC_CMP_AND_SWP:
     case IBV_WR_ATOMIC_FETCH_AND_ADD:
     case IBV_WR_SEND_WITH_INV:
-      return type == IBV_QPT_RC;
+      return type == IBV_QPT_RC || type == IBV_QPT_XRC_SEND;
     default:
       return false;
   }
@@ -224,7 +226,7 @@ int post_recv(ibv_qp* base_qp, ibv_recv_wr* wr, ibv_recv_wr** bad_wr) {
   const std::lock_guard lock(qp.recv_lock);
   const std::uint32_t first = qp.rq_tail;
   int error = to_context(base_qp->context)->link().abandoned() ? EIO : 0;
-  if (error == 0 && (base_qp->state == IBV_QPS_RESET || base_qp->srq != nullptr)) error = EINVAL;
+  if (error == 0 && (base_qp->state == IBV_QPS_RESET || qp.layout.rq_depth == 0)) error = EINVAL;
   while (error == 0 && wr != nullptr) {
     error = put_receive(qp, *wr);
     if (error == 0) wr = wr->next;

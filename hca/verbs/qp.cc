@@ -93,19 +93,29 @@ void reset_rings(Qp& qp) {
   qp.launch_span_ns = 0;
 }
 
+// Not of an SRQ's CQ (XRC): what it holds is the SRQ's.
 void forget_completions(Qp& qp) {
-  const std::uint32_t sends = forget_completions(*to_cq(qp.qp_base.send_cq), qp.qp_base.qp_num);
-  qp.send_cq_begin = qp.recv_cq_begin = sends;
-  if (qp.qp_base.recv_cq != qp.qp_base.send_cq) {
-    qp.recv_cq_begin = forget_completions(*to_cq(qp.qp_base.recv_cq), qp.qp_base.qp_num);
+  const ibv_qp& b = qp.qp_base;
+  if (b.send_cq != nullptr) {
+    qp.send_cq_begin = qp.recv_cq_begin = forget_completions(*to_cq(b.send_cq), b.qp_num);
+  }
+  if (b.recv_cq != nullptr && b.recv_cq != b.send_cq) {
+    qp.recv_cq_begin = forget_completions(*to_cq(b.recv_cq), b.qp_num);
   }
 }
 
+bool has_receives(ibv_qp_type type) {
+  return type == IBV_QPT_RC || type == IBV_QPT_UC || type == IBV_QPT_UD;
+}
+
 int check_init(const ibv_qp_init_attr_ex& init) {
-  if (init.qp_type != IBV_QPT_RC && init.qp_type != IBV_QPT_UC && init.qp_type != IBV_QPT_UD) {
-    return EOPNOTSUPP;
+  if (init.qp_type == IBV_QPT_XRC_RECV) {
+    const bool given = (init.comp_mask & IBV_QP_INIT_ATTR_XRCD) != 0 && init.xrcd != nullptr;
+    return given && init.srq == nullptr ? 0 : EINVAL;
   }
-  if (init.pd == nullptr || init.send_cq == nullptr || init.recv_cq == nullptr) return EINVAL;
+  if (!has_receives(init.qp_type) && init.qp_type != IBV_QPT_XRC_SEND) return EOPNOTSUPP;
+  if (init.pd == nullptr || init.send_cq == nullptr) return EINVAL;
+  if (has_receives(init.qp_type) ? init.recv_cq == nullptr : init.srq != nullptr) return EINVAL;
   const ibv_qp_cap& cap = init.cap;
   if (cap.max_send_wr > kMaxQpWr || cap.max_recv_wr > kMaxQpWr || cap.max_send_sge > kMaxSge ||
       cap.max_recv_sge > kMaxSge || cap.max_inline_data > kMaxInline) {
@@ -134,13 +144,34 @@ int destroy_at_hcad(Context& context, std::uint32_t qp_num) {
 }
 
 // A capacity of nothing still has a slot or a list entry: programs say 0 for "whatever is least".
-void set_capacity(const ibv_qp_cap& cap, const ibv_srq* srq, ControlQp& qp) {
+// Slots are multiples of 64 bytes, so that much inline costs nothing; rdma_xclient takes it
+// unasked.
+constexpr std::uint32_t kLeastInline = 64;
+void set_capacity(const ibv_qp_init_attr_ex& init, ControlQp& qp) {
+  const ibv_qp_cap& cap = init.cap;
+  const bool receives = has_receives(init.qp_type) && init.srq == nullptr;
+  qp.recv_wr = receives ? std::max<std::uint32_t>(cap.max_recv_wr, 1) : 0;
+  qp.srq = init.srq != nullptr ? static_cast<const Srq*>(init.srq)->number : kNoSrq;
+  if (init.qp_type == IBV_QPT_XRC_RECV) {
+    qp.send_sge = qp.recv_sge = 1;
+    return;
+  }
   qp.send_wr = std::max<std::uint32_t>(cap.max_send_wr, 1);
-  qp.recv_wr = srq != nullptr ? 0 : std::max<std::uint32_t>(cap.max_recv_wr, 1);
-  qp.srq = srq != nullptr ? static_cast<const Srq*>(srq)->number : kNoSrq;
   qp.send_sge = std::max<std::uint32_t>(cap.max_send_sge, 1);
   qp.recv_sge = std::max<std::uint32_t>(cap.max_recv_sge, 1);
-  qp.inline_bytes = cap.max_inline_data;
+  qp.inline_bytes = std::max(cap.max_inline_data, kLeastInline);
+}
+
+void enter(ibv_context* base_context, Qp& qp, std::uint32_t number) {
+  ibv_qp& b = qp.qp_base;
+  b.context = base_context;
+  b.handle = b.qp_num = number;
+  pthread_mutex_init(&b.mutex, nullptr);
+  pthread_cond_init(&b.cond, nullptr);
+  fill_wr_ops(qp);
+  Context* context = to_context(base_context);
+  const std::lock_guard lock(context->table_lock);
+  context->qps[number] = &qp;
 }
 
 Qp* create(ibv_context* base_context, ibv_qp_init_attr_ex& init) {
@@ -150,10 +181,20 @@ Qp* create(ibv_context* base_context, ibv_qp_init_attr_ex& init) {
   if (!qp) return null_with(ENOMEM);
   ControlRequest request{};
   request.op = ControlOp::create_qp;
-  request.number = init.pd->handle;
-  request.qp.send_cq = to_cq(init.send_cq)->number;
-  request.qp.recv_cq = to_cq(init.recv_cq)->number;
-  set_capacity(init.cap, init.srq, request.qp);
+  if (init.qp_type == IBV_QPT_XRC_RECV) {
+    request.qp.xrcd = static_cast<Xrcd*>(init.xrcd)->handle;
+    if ((init.comp_mask & IBV_QP_INIT_ATTR_PD) == 0) init.pd = nullptr;  // librdmacm has one
+    init.send_cq = nullptr;
+  } else {
+    request.number = init.pd->handle;
+    request.qp.send_cq = to_cq(init.send_cq)->number;
+  }
+  if (has_receives(init.qp_type)) {
+    request.qp.recv_cq = to_cq(init.recv_cq)->number;
+  } else {
+    init.recv_cq = nullptr;
+  }
+  set_capacity(init, request.qp);
   request.qp.type = static_cast<QpType>(init.qp_type);
   request.qp.signal_all = init.sq_sig_all != 0 ? 1 : 0;
   Answered answered;
@@ -165,24 +206,18 @@ Qp* create(ibv_context* base_context, ibv_qp_init_attr_ex& init) {
     return null_with(error);
   }
   ibv_qp& b = qp->qp_base;
-  b.context = base_context;
   b.qp_context = init.qp_context;
   b.pd = init.pd;
   b.send_cq = init.send_cq;
   b.recv_cq = init.recv_cq;
   b.srq = init.srq;
-  b.handle = b.qp_num = number;
   b.state = IBV_QPS_RESET;
   b.qp_type = init.qp_type;
-  pthread_mutex_init(&b.mutex, nullptr);
-  pthread_cond_init(&b.cond, nullptr);
   qp->signal_all = init.sq_sig_all != 0;
   qp->capacity = {qp->layout.sq_depth, qp->layout.rq_depth, granted.send_sge, granted.recv_sge,
                   granted.inline_bytes};
   init.cap = qp->capacity;
-  fill_wr_ops(*qp);
-  const std::lock_guard lock(context->table_lock);
-  context->qps[number] = qp.get();
+  enter(base_context, *qp, number);
   return qp.release();
 }
 
@@ -190,8 +225,8 @@ Qp* create(ibv_context* base_context, ibv_qp_init_attr_ex& init) {
 
 ibv_qp* create_qp_ex(ibv_context* context, ibv_qp_init_attr_ex* init) {
   if (context == nullptr || init == nullptr) return null_with(EINVAL);
-  constexpr std::uint32_t kKnown =
-      IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+  constexpr std::uint32_t kKnown = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS |
+                                   IBV_QP_INIT_ATTR_SEND_OPS_FLAGS | IBV_QP_INIT_ATTR_XRCD;
   constexpr std::uint64_t kOps = IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM |
                                  IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM |
                                  IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP |
@@ -199,7 +234,9 @@ ibv_qp* create_qp_ex(ibv_context* context, ibv_qp_init_attr_ex* init) {
                                  IBV_QP_EX_WITH_LOCAL_INV | IBV_QP_EX_WITH_SEND_WITH_INV;
   const std::uint32_t mask = init->comp_mask;
   if ((mask & ~kKnown) != 0) return null_with(EOPNOTSUPP);
-  if ((mask & IBV_QP_INIT_ATTR_PD) == 0) return null_with(EINVAL);
+  if ((mask & IBV_QP_INIT_ATTR_PD) == 0 && init->qp_type != IBV_QPT_XRC_RECV) {
+    return null_with(EINVAL);
+  }
   if ((mask & IBV_QP_INIT_ATTR_CREATE_FLAGS) != 0 && init->create_flags != 0) {
     return null_with(EOPNOTSUPP);
   }
@@ -209,6 +246,37 @@ ibv_qp* create_qp_ex(ibv_context* context, ibv_qp_init_attr_ex* init) {
   if (qp == nullptr) return nullptr;
   qp->extended = extended;
   return base(qp);
+}
+
+// The QP that another program made in the same domain, or this one.
+ibv_qp* open_qp(ibv_context* base_context, ibv_qp_open_attr* attributes) {
+  constexpr std::uint32_t kNeeded =
+      IBV_QP_OPEN_ATTR_NUM | IBV_QP_OPEN_ATTR_XRCD | IBV_QP_OPEN_ATTR_TYPE;
+  if (base_context == nullptr || attributes == nullptr ||
+      (attributes->comp_mask & kNeeded) != kNeeded || attributes->xrcd == nullptr ||
+      attributes->qp_type != IBV_QPT_XRC_RECV) {
+    return null_with(EINVAL);
+  }
+  Context* context = to_context(base_context);
+  std::unique_ptr<Qp> qp(new (std::nothrow) Qp{});
+  if (!qp) return null_with(ENOMEM);
+  ControlRequest request{};
+  request.op = ControlOp::open_qp;
+  request.number = attributes->qp_num;
+  request.qp.xrcd = static_cast<Xrcd*>(attributes->xrcd)->handle;
+  Answered answered;
+  if (const int error = context->link().ask(request, answered)) return null_with(error);
+  if (const int error = take_region(answered, qp_layout({0, 0, 1, 1, 0}), *qp)) {
+    (void)destroy_at_hcad(*context, attributes->qp_num);
+    return null_with(error);
+  }
+  ibv_qp& b = qp->qp_base;
+  b.qp_context =
+      (attributes->comp_mask & IBV_QP_OPEN_ATTR_CONTEXT) != 0 ? attributes->qp_context : nullptr;
+  b.state = IBV_QPS_UNKNOWN;
+  b.qp_type = attributes->qp_type;
+  enter(base_context, *qp, attributes->qp_num);
+  return base(qp.release());
 }
 
 // The rate is the mean of the connection, max_burst_sz what it may send within one frame time of

@@ -66,32 +66,18 @@ int post_srq_recv(ibv_srq* base_srq, ibv_recv_wr* wr, ibv_recv_wr** bad_wr) {
   return error;
 }
 
-ibv_srq* create_srq_ex(ibv_context*, ibv_srq_init_attr_ex* init) {
-  if (init == nullptr || (init->comp_mask & IBV_SRQ_INIT_ATTR_PD) == 0) return null_with(EINVAL);
-  const bool basic =
-      (init->comp_mask & IBV_SRQ_INIT_ATTR_TYPE) == 0 || init->srq_type == IBV_SRQT_BASIC;
-  constexpr std::uint32_t kKnown = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD;
-  if (!basic || (init->comp_mask & ~kKnown) != 0) return null_with(EOPNOTSUPP);
-  return ibv_create_srq(init->pd, reinterpret_cast<ibv_srq_init_attr*>(init));
-}
+namespace {
 
-}  // namespace hca
-
-using namespace hca;
-
-extern "C" {
-
-ibv_srq* ibv_create_srq(ibv_pd* pd, ibv_srq_init_attr* init) {
-  if (pd == nullptr || init == nullptr) return null_with(EINVAL);
-  if (init->attr.max_wr > kMaxSrqWr || init->attr.max_sge > kMaxSge) return null_with(EINVAL);
+// `request` says what is special about it.
+ibv_srq* create(ibv_pd* pd, void* srq_context, ibv_srq_attr& attr, ControlRequest& request) {
+  if (attr.max_wr > kMaxSrqWr || attr.max_sge > kMaxSge) return null_with(EINVAL);
   Context* context = to_context(pd->context);
   std::unique_ptr<Srq> srq(new (std::nothrow) Srq{});
   if (!srq) return null_with(ENOMEM);
-  ControlRequest request{};
   request.op = ControlOp::create_srq;
   request.number = pd->handle;
-  request.srq.max_wr = std::max<std::uint32_t>(init->attr.max_wr, 1);
-  request.srq.max_sge = std::max<std::uint32_t>(init->attr.max_sge, 1);
+  request.srq.max_wr = std::max<std::uint32_t>(attr.max_wr, 1);
+  request.srq.max_sge = std::max<std::uint32_t>(attr.max_sge, 1);
   Answered answered;
   if (const int error = context->link().ask(request, answered)) return null_with(error);
   srq->number = srq->handle = answered.reply.number;
@@ -103,15 +89,58 @@ ibv_srq* ibv_create_srq(ibv_pd* pd, ibv_srq_init_attr* init) {
   }
   srq->max_sge = request.srq.max_sge;
   srq->context = pd->context;
-  srq->srq_context = init->srq_context;
+  srq->srq_context = srq_context;
   srq->pd = pd;
   pthread_mutex_init(&srq->mutex, nullptr);
   pthread_cond_init(&srq->cond, nullptr);
-  init->attr.max_wr = request.srq.max_wr;
-  init->attr.max_sge = request.srq.max_sge;
+  attr.max_wr = request.srq.max_wr;
+  attr.max_sge = request.srq.max_sge;
   const std::lock_guard lock(context->table_lock);
   context->srqs[srq->number] = srq.get();
   return srq.release();
+}
+
+}  // namespace
+
+ibv_srq* create_srq_ex(ibv_context*, ibv_srq_init_attr_ex* init) {
+  if (init == nullptr || (init->comp_mask & IBV_SRQ_INIT_ATTR_PD) == 0 || init->pd == nullptr) {
+    return null_with(EINVAL);
+  }
+  constexpr std::uint32_t kXrc = IBV_SRQ_INIT_ATTR_XRCD | IBV_SRQ_INIT_ATTR_CQ;
+  constexpr std::uint32_t kKnown = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD | kXrc;
+  const ibv_srq_type type =
+      (init->comp_mask & IBV_SRQ_INIT_ATTR_TYPE) != 0 ? init->srq_type : IBV_SRQT_BASIC;
+  if ((type != IBV_SRQT_BASIC && type != IBV_SRQT_XRC) || (init->comp_mask & ~kKnown) != 0) {
+    return null_with(EOPNOTSUPP);
+  }
+  ControlRequest request{};
+  if (type == IBV_SRQT_XRC) {
+    if ((init->comp_mask & kXrc) != kXrc || init->xrcd == nullptr || init->cq == nullptr) {
+      return null_with(EINVAL);
+    }
+    request.srq.xrc = 1;
+    request.srq.xrcd = static_cast<Xrcd*>(init->xrcd)->handle;
+    request.srq.cq = to_cq(init->cq)->number;
+  }
+  return create(init->pd, init->srq_context, init->attr, request);
+}
+
+int get_srq_num(ibv_srq* srq, std::uint32_t* number) {
+  if (srq == nullptr || number == nullptr) return EINVAL;
+  *number = to_srq(srq)->number;
+  return 0;
+}
+
+}  // namespace hca
+
+using namespace hca;
+
+extern "C" {
+
+ibv_srq* ibv_create_srq(ibv_pd* pd, ibv_srq_init_attr* init) {
+  if (pd == nullptr || init == nullptr) return null_with(EINVAL);
+  ControlRequest request{};
+  return create(pd, init->srq_context, init->attr, request);
 }
 
 int ibv_modify_srq(ibv_srq* srq, ibv_srq_attr* attributes, int mask) {

@@ -153,6 +153,13 @@ void wr_set_inline_data(ibv_qp_ex* base_qp, void* address, std::size_t length) {
   wr_set_inline_data_list(base_qp, 1, &buffer);
 }
 
+void wr_set_xrc_srqn(ibv_qp_ex* base_qp, std::uint32_t remote_srqn) {
+  Qp& qp = *to_qp(base_qp);
+  if (!qp.wr_open) return;
+  if (qp.qp_base.qp_type != IBV_QPT_XRC_SEND) return fail(qp, EINVAL);
+  qp.wr.xrc_srqn = remote_srqn;
+}
+
 void refuse(ibv_qp_ex* base_qp) { fail(*to_qp(base_qp), EOPNOTSUPP); }
 
 void open_binding(ibv_qp_ex* base_qp, ibv_mw* mw, std::uint32_t rkey,
@@ -200,7 +207,6 @@ void fill_requests(Qp& qp) {
 void fill_refusals(Qp& qp) {
   qp.wr_atomic_write = [](ibv_qp_ex* q, std::uint32_t, std::uint64_t, const void*) { refuse(q); };
   qp.wr_send_tso = [](ibv_qp_ex* q, void*, std::uint16_t, std::uint16_t) { refuse(q); };
-  qp.wr_set_xrc_srqn = [](ibv_qp_ex* q, std::uint32_t) { refuse(q); };
 }
 
 }  // namespace
@@ -210,6 +216,7 @@ void fill_wr_ops(Qp& qp) {
   qp.wr_complete = wr_complete;
   qp.wr_abort = wr_abort;
   qp.wr_set_ud_addr = wr_set_ud_addr;
+  qp.wr_set_xrc_srqn = wr_set_xrc_srqn;
   qp.wr_set_sge = wr_set_sge;
   qp.wr_set_sge_list = wr_set_sge_list;
   qp.wr_set_inline_data = wr_set_inline_data;

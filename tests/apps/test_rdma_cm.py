@@ -91,6 +91,15 @@ def test_blocking_calls(cluster2: Cluster) -> None:
     assert "rdma_client: end 0" in said
 
 
+@pytest.mark.parametrize("service", ["r", "x"], ids=["rc", "xrc"])
+def test_the_server_chooses_its_srq(cluster2: Cluster, service: str) -> None:
+    """By XRC the server tells the number of its SRQ when it accepts."""
+    flags = ["-p", str(next(PORTS)), "-c", service]
+    to = ["-s", address(cluster2, "n0"), *flags]
+    said = assert_good(run_pair(cluster2, ["rdma_xserver", *flags], ["rdma_xclient", *to]))
+    assert "end 0" in said
+
+
 @pytest.mark.parametrize("flags", [[], ["-T", "a"], ["-T", "b"]], ids="_".join)
 @pytest.mark.parametrize("program", ["rstream", "riostream"])
 def test_rsockets(cluster2: Cluster, program: str, flags: list[str]) -> None:

@@ -13,7 +13,7 @@ import pytest
 from tools.flitnet import pages, paths
 from tools.flitnet.cluster import Cluster
 
-DONE = re.compile(r"\d+ bytes in [\d.]+ seconds")
+DONE = re.compile(r"\d+ bytes in [\d.]+ seconds|^success$", re.MULTILINE)  # the latter: xsrq
 Pair = tuple[subprocess.CompletedProcess[str], str, int]
 
 
@@ -86,7 +86,9 @@ def test_uc_pingpong(cluster2: Cluster, flags: list[str]) -> None:
     assert_done(pingpong(cluster2, ["ibv_uc_pingpong", "-n", "200", *flags], next(PORTS)))
 
 
-@pytest.mark.parametrize("program", ["ibv_rc_pingpong", "ibv_uc_pingpong", "ibv_ud_pingpong"])
+@pytest.mark.parametrize("program", [
+    "ibv_rc_pingpong", "ibv_uc_pingpong", "ibv_ud_pingpong", "ibv_xsrq_pingpong",
+])  # fmt: skip
 def test_pingpong_with_the_dropin(cluster2: Cluster, program: str) -> None:
     assert_done(pingpong(cluster2, [program, "-n", "200", "-e"], next(PORTS), dropin=True))
 
@@ -96,6 +98,24 @@ def test_pingpong_with_the_dropin(cluster2: Cluster, program: str) -> None:
 ], ids="_".join)  # fmt: skip
 def test_srq_pingpong(cluster2: Cluster, flags: list[str]) -> None:
     assert_done(pingpong(cluster2, ["ibv_srq_pingpong", "-n", "200", *flags], next(PORTS)))
+
+
+@pytest.mark.parametrize("flags", [
+    [], ["-e"], ["-o"], ["-s", "20000", "-n", "50"], ["-m", "256"], ["-l", "1"], ["-g", "0"],
+], ids="_".join)  # fmt: skip
+def test_xsrq_pingpong(cluster2: Cluster, flags: list[str]) -> None:
+    assert_done(pingpong(cluster2, ["ibv_xsrq_pingpong", "-n", "100", *flags], next(PORTS)))
+
+
+def test_xsrq_pingpong_with_two_clients(cluster2: Cluster) -> None:
+    """Clients of one node share a domain by its file: each is also reached by the other's QP."""
+    port = next(PORTS)
+    server = start_server(cluster2, ["ibv_xsrq_pingpong", "-n", "50", "-c", "2"], port)
+    argv = ["ibv_xsrq_pingpong", "-n", "50", "-p", str(port), "127.0.0.1"]
+    clients = [cluster2.popen(node, argv) for node in ("n1", "n1")]
+    for process in (*clients, server):
+        said, _ = process.communicate(timeout=60)
+        assert process.returncode == 0 and DONE.search(said), said
 
 
 def test_without_a_node_a_program_finds_no_device(cluster2: Cluster) -> None:
@@ -200,7 +220,7 @@ def test_asyncwatch(make_cluster: Callable[..., Cluster]) -> None:
     watch.communicate(timeout=10)
 
 
-@pytest.mark.parametrize("service", ["RC", "UC", "UD"])
+@pytest.mark.parametrize("service", ["RC", "UC", "UD", "XRC"])
 @pytest.mark.parametrize("program", [
     "ib_send_bw", "ib_send_lat", "ib_write_bw", "ib_write_lat", "ib_read_bw", "ib_read_lat",
 ])  # fmt: skip
@@ -231,6 +251,8 @@ def test_perftest_options(cluster2: Cluster, flags: list[str]) -> None:
     ["ib_send_lat", "-e"], ["ib_read_bw", "-e"], ["ib_write_bw", "-q", "8", "-b", "-s", "4096"],
     ["ib_read_bw", "-q", "8", "-s", "4096"], ["ib_write_lat", "-I", "32", "-s", "32"],
     ["ib_write_bw", "-S", "1"], ["ib_send_lat", "-c", "UD", "-e"], ["ib_send_lat", "-x", "0"],
+    ["ib_send_bw", "-c", "XRC", "-q", "4", "-e"], ["ib_atomic_bw", "-c", "XRC"],
+    ["ib_send_bw", "-c", "XRC", "-b"],
 ], ids="_".join)  # fmt: skip
 def test_perftest_extents(cluster2: Cluster, argv: list[str]) -> None:
     client, server_said, server_code = pingpong(

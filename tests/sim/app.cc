@@ -95,14 +95,24 @@ Completions App::make_cq(std::uint32_t depth) {
 
 Queue App::make_qp(hca::QpType type, const Completions& send_cq, const Completions& recv_cq,
                    const hca::QpCapacity& capacity, bool signal_all, std::uint32_t srq) {
+  return make_qp({pd_, send_cq.number, recv_cq.number, type, signal_all, capacity, srq});
+}
+
+Queue App::make_xrc_recv(std::uint32_t xrcd) {
+  hca::QpSpec spec;
+  spec.type = hca::QpType::xrc_recv;
+  spec.capacity = {0, 0, 1, 1, 0};
+  spec.xrcd = xrcd;
+  return make_qp(spec);
+}
+
+Queue App::make_qp(const hca::QpSpec& spec) {
   Queue queue;
-  queue.type = type;
-  queue.capacity = capacity;
-  queue.layout = hca::qp_layout(capacity);
+  queue.type = spec.type;
+  queue.capacity = spec.capacity;
+  queue.layout = hca::qp_layout(spec.capacity);
   queue.region = ring_memory(queue.layout.bytes);
-  const auto number = host_.create_qp(
-      client_, {pd_, send_cq.number, recv_cq.number, type, signal_all, capacity, srq},
-      {queue.region, queue.layout.bytes});
+  const auto number = host_.create_qp(client_, spec, {queue.region, queue.layout.bytes});
   CHECK(number.has_value());
   queue.number = *number;
   queue.page = reinterpret_cast<hca::QpPage*>(queue.region);
@@ -110,11 +120,18 @@ Queue App::make_qp(hca::QpType type, const Completions& send_cq, const Completio
 }
 
 Shared App::make_srq(std::uint32_t max_wr, std::uint32_t max_sge, std::uint32_t limit) {
+  return make_srq({pd_, max_wr, max_sge, limit});
+}
+
+Shared App::make_xrc_srq(std::uint32_t xrcd, const Completions& cq, std::uint32_t max_wr) {
+  return make_srq({pd_, max_wr, 1, 0, true, xrcd, cq.number});
+}
+
+Shared App::make_srq(const hca::SrqSpec& spec) {
   Shared srq;
-  srq.layout = hca::srq_layout(max_wr, max_sge);
+  srq.layout = hca::srq_layout(spec.max_wr, spec.max_sge);
   srq.region = ring_memory(srq.layout.bytes);
-  const auto number =
-      host_.create_srq(client_, {pd_, max_wr, max_sge, limit}, {srq.region, srq.layout.bytes});
+  const auto number = host_.create_srq(client_, spec, {srq.region, srq.layout.bytes});
   CHECK(number.has_value());
   srq.number = *number;
   srq.page = reinterpret_cast<hca::SrqPage*>(srq.region);
@@ -158,14 +175,16 @@ int App::connect(const Queue& queue, const Path& path, emu::Cycle now) {
     return e;
   }
   a.state = hca::QpState::rtr;
-  const bool reliable = queue.type != hca::QpType::uc;
+  const bool responds = queue.type == hca::QpType::rc || queue.type == hca::QpType::xrc_recv;
+  const bool requests = queue.type == hca::QpType::rc || queue.type == hca::QpType::xrc_send;
   std::uint32_t mask =
       hca::kQpState | hca::kQpAv | hca::kQpPathMtu | hca::kQpDestQpn | hca::kQpRqPsn;
-  if (reliable) mask |= hca::kQpMaxDestRdAtomic | hca::kQpMinRnrTimer;
+  if (responds) mask |= hca::kQpMaxDestRdAtomic | hca::kQpMinRnrTimer;
   if (int e = modify(queue, a, mask, now)) return e;
   a.state = hca::QpState::rts;
   mask = hca::kQpState | hca::kQpSqPsn;
-  if (reliable) {
+  if (queue.type == hca::QpType::xrc_recv) mask |= hca::kQpTimeout;
+  if (requests) {
     mask |= hca::kQpTimeout | hca::kQpRetryCnt | hca::kQpRnrRetry | hca::kQpMaxQpRdAtomic;
   }
   return modify(queue, a, mask, now);
@@ -209,6 +228,7 @@ int App::post(Queue& queue, const Send& send) {
   wqe.remote_addr = send.remote_addr;
   wqe.launch_ns = send.launch_ns;
   wqe.launch_span_ns = send.launch_span_ns;
+  wqe.xrc_srqn = send.xrc_srqn;
   wqe.rkey = send.rkey;
   wqe.imm = send.imm;
   wqe.remote_qpn = send.remote_qpn;

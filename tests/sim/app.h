@@ -74,6 +74,7 @@ struct Send {
   std::uint8_t sl = 0;
   std::uint64_t launch_ns = 0;
   std::uint32_t launch_span_ns = 0;
+  std::uint32_t xrc_srqn = 0;
 };
 
 // How two RC or UC QPs are joined; the fields of ibv_modify_qp that tests vary.
@@ -110,6 +111,9 @@ class App {
                 const hca::QpCapacity& capacity, bool signal_all = false,
                 std::uint32_t srq = hca::kNoSrqNumber);
   Shared make_srq(std::uint32_t max_wr, std::uint32_t max_sge, std::uint32_t limit = 0);
+  // XRC: a QP that receives, in a domain; an SRQ of it that completes into `cq`.
+  Queue make_xrc_recv(std::uint32_t xrcd);
+  Shared make_xrc_srq(std::uint32_t xrcd, const Completions& cq, std::uint32_t max_wr);
   static int post_shared(Shared& srq, std::uint64_t wr_id, std::span<const hca::Sge> sges);
   int connect(const Queue& queue, const Path& path, emu::Cycle now);  // RESET -> RTS
   int ready_ud(const Queue& queue, std::uint32_t qkey, emu::Cycle now);
@@ -123,6 +127,8 @@ class App {
   static bool poll(Completions& cq, hca::Cqe& cqe);
 
  private:
+  Queue make_qp(const hca::QpSpec& spec);
+  Shared make_srq(const hca::SrqSpec& spec);
   hca::Host& host_;
   std::unique_ptr<hca::DoorbellPage> doorbells_;
   hca::ClientId client_ = 0;

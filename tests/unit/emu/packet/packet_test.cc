@@ -66,6 +66,7 @@ PacketHeaders random_headers(Prng& random, Opcode opcode) {
   h.atomic_original = random();
   h.immediate = word();
   h.invalidate_rkey = word();
+  h.xrc_srq = word() & emu::kMask24;
   return h;
 }
 
@@ -134,11 +135,14 @@ void expect_same(const PacketHeaders& a, const PacketHeaders& b) {
   if ((which & emu::kIeth) != 0) {
     EXPECT_EQ(a.invalidate_rkey, b.invalidate_rkey);
   }
+  if ((which & emu::kXrcEth) != 0) {
+    EXPECT_EQ(a.xrc_srq, b.xrc_srq);
+  }
 }
 
 TEST(Packet, EveryOpcodeComesBack) {
   Prng random(fresh_seed());
-  EXPECT_EQ(known_opcodes().size(), 37u);
+  EXPECT_EQ(known_opcodes().size(), 60u);
   for (const Opcode opcode : known_opcodes()) {
     for (int round = 0; round < 20; ++round) {
       const PacketHeaders h = random_headers(random, opcode);
@@ -252,6 +256,12 @@ TEST(Opcode, TableIsThatOfTheIba) {
   EXPECT_EQ(info(Opcode::uc_write_first).service, emu::Service::uc);
   EXPECT_TRUE(info(Opcode::uc_write_first).first);
   EXPECT_FALSE(info(Opcode::uc_write_first).last);
+  // XRC: RC's, the requests with the number of an SRQ in front (IBA annex A14).
+  EXPECT_EQ(static_cast<int>(emu::xrc_of(Opcode::rc_send_only)), 0xa4);
+  EXPECT_EQ(info(emu::xrc_of(Opcode::rc_write_first)).headers, emu::kXrcEth | emu::kReth);
+  EXPECT_EQ(info(emu::xrc_of(Opcode::rc_send_middle)).headers, emu::kXrcEth);
+  EXPECT_EQ(info(emu::xrc_of(Opcode::rc_ack)).headers, emu::kAeth);
+  EXPECT_EQ(info(emu::xrc_of(Opcode::rc_ack)).service, emu::Service::xrc);
   EXPECT_EQ(emu::rnr_timer_ns(1), 10'000u);
   EXPECT_EQ(emu::rnr_timer_ns(0), 655'360'000u);
   EXPECT_EQ(emu::rnr_timer_ns(31), 491'520'000u);
@@ -305,8 +315,11 @@ TEST(Packet, TsharkReadsTheSameFields) {
     for (std::size_t i = packet.size() - 6; i < packet.size() - 2; ++i) {
       icrc = icrc << 8 | std::to_integer<std::uint32_t>(packet[i]);
     }
-    want += fmt::format("0x{:02x}\t{}\t{}\t{}\t0x{:06x}\t{}\t0x{:08x}\n", h.lrh.vl, h.lrh.sl,
-                        h.lrh.dlid, static_cast<int>(opcode), h.bth.dest_qp, h.bth.psn, icrc);
+    want += fmt::format("0x{:02x}\t{}\t{}\t{}\t0x{:06x}\t{}\t", h.lrh.vl, h.lrh.sl, h.lrh.dlid,
+                        static_cast<int>(opcode), h.bth.dest_qp, h.bth.psn);
+    // tshark 4.0 does not know what follows the BTH of XRC, nor where it ends.
+    const bool xrc = emu::opcode_info(opcode).service == emu::Service::xrc;
+    want += xrc ? "\n" : fmt::format("0x{:08x}\n", icrc);
   }
   std::ofstream(dir + "/a.pcap", std::ios::binary) << pcap;
   const std::string got = output_of(
