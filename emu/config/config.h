@@ -36,6 +36,7 @@ enum class Frame : std::uint8_t { small, large };
 enum class Pointer : std::uint8_t { fast, slow };
 enum class Congestion : std::uint8_t { credit, alo, self_tuned, none };
 enum class CompletionQueues : std::uint8_t { global, separate, quad };
+enum class LinkLayer : std::uint8_t { infiniband, roce_v2 };
 enum class AttachKind : std::uint8_t { shm, udp, ethdev };
 
 // "mesh:4x4": a kind and its sizes.
@@ -133,6 +134,7 @@ struct HcaConfig {
   std::uint32_t launch_horizon_us = 10'000;  // packets go to the wire half so far ahead at most
   std::uint32_t mtu = 2048;                  // active MTU, bytes
   std::string device = "flitnet0";
+  LinkLayer link_layer = LinkLayer::infiniband;  // as programs see it
 };
 
 // [clock]
@@ -212,6 +214,7 @@ std::string_view name_of(Counters value);
 std::string_view name_of(Frame value);
 std::string_view name_of(Pointer value);
 std::string_view name_of(AttachKind value);
+std::string_view name_of(LinkLayer value);
 std::string_view name_of(Congestion value);
 std::string_view name_of(CompletionQueues value);
 

@@ -70,6 +70,7 @@ void visit_fields(C& c, Visitor&& visit) {
   visit_controls(c.controls, visit);
   visit("hca", "launch_horizon_us", c.hca.launch_horizon_us);
   visit("hca", "vendor_part_id", c.hca.vendor_part_id);
+  visit("hca", "link_layer", c.hca.link_layer);
   visit("hca", "mtu", c.hca.mtu);
   visit("hca", "device", c.hca.device);
   visit("clock", "mode", c.clock.mode);
@@ -119,6 +120,7 @@ inline constexpr std::array<std::string_view, 3> kAttachNames = {"shm", "udp", "
 
 inline constexpr std::array<std::string_view, 4> kCongestionNames = {"credit", "alo", "self_tuned",
                                                                      "none"};
+inline constexpr std::array<std::string_view, 2> kLinkLayerNames = {"infiniband", "roce_v2"};
 inline constexpr std::array<std::string_view, 3> kCompletionQueuesNames = {"global", "separate",
                                                                            "quad"};
 
@@ -133,6 +135,7 @@ constexpr std::span<const std::string_view> names_of(Counters) { return kCounter
 constexpr std::span<const std::string_view> names_of(Frame) { return kFrameNames; }
 constexpr std::span<const std::string_view> names_of(Pointer) { return kPointerNames; }
 constexpr std::span<const std::string_view> names_of(AttachKind) { return kAttachNames; }
+constexpr std::span<const std::string_view> names_of(LinkLayer) { return kLinkLayerNames; }
 constexpr std::span<const std::string_view> names_of(Congestion) { return kCongestionNames; }
 constexpr std::span<const std::string_view> names_of(CompletionQueues) {
   return kCompletionQueuesNames;

@@ -26,6 +26,7 @@
 //   create_srq       number = PD, srq            number = SRQ, srq      received: region
 //   open_xrcd        number = kXrcd…             number = handle        sent: a file (optional)
 //   close_xrcd       number = handle
+//   find_gid         mcast.gid                   number = LID of the port with that GID
 //   modify_srq       number = SRQ, srq.limit
 //   query_srq        number = SRQ                srq
 //   destroy_srq      number = SRQ
@@ -87,6 +88,7 @@ enum class ControlOp : std::uint32_t {
   open_xrcd,
   close_xrcd,
   open_qp,
+  find_gid,
 };
 
 struct ControlHello {

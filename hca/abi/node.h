@@ -32,7 +32,9 @@ struct NodePage {
   char device_name[32];          // zero terminated
   char node_name[64];            // zero terminated
   std::uint8_t class_of_sl[16];  // emu::TrafficClass
-  std::uint8_t reserved0[12];
+  std::uint32_t ipv4;            // RoCE v2: GID 1 is ::ffff:a.b.c.d; host order
+  std::uint8_t link_layer;       // IBV_LINK_LAYER_INFINIBAND or _ETHERNET
+  std::uint8_t reserved0[7];
   // hot
   alignas(64) std::atomic<std::uint64_t> now_ns;  // emulated time
   std::atomic<std::uint32_t> port_state;          // IBV_PORT_*: ACTIVE while the fabric is attached
@@ -42,6 +44,7 @@ struct NodePage {
 static_assert(offsetof(NodePage, node_guid) == 8 && offsetof(NodePage, lid) == 48 &&
               offsetof(NodePage, node_index) == 56 && offsetof(NodePage, device_name) == 68 &&
               offsetof(NodePage, node_name) == 100 && offsetof(NodePage, class_of_sl) == 164 &&
+              offsetof(NodePage, ipv4) == 180 && offsetof(NodePage, link_layer) == 184 &&
               offsetof(NodePage, now_ns) == 192 && sizeof(NodePage) == 256);
 
 }  // namespace hca

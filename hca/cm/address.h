@@ -35,6 +35,7 @@ class AddressBook {
   AddressBook(emu::NodeId self, std::vector<std::uint32_t> addresses)
       : self_(self), addresses_(std::move(addresses)) {}
   std::uint32_t own() const { return addresses_[self_]; }
+  std::uint32_t of(emu::NodeId node) const { return addresses_[node]; }
   emu::NodeId self() const { return self_; }
   // Loopback addresses that are no node's mean this node.
   std::optional<emu::NodeId> node_at(std::uint32_t v4) const;

@@ -23,6 +23,7 @@ using CmFileId = std::uint32_t;  // an open /dev/infiniband/rdma_cm of a program
 struct CmOptions {
   std::uint64_t guid_base = 0;   // node n: guid_base + n + 1
   std::uint64_t gid_prefix = 0;  // of every GID
+  bool roce = false;             // then connections go by the GIDs that are IP addresses
   std::uint8_t path_mtu = 4;     // IBV_MTU_*
   std::uint8_t rate = 2;         // IBV_RATE_*
   std::uint64_t seed = 1;        // starting PSNs, ephemeral ports

@@ -35,11 +35,7 @@ std::uint8_t transport_of(const Id& id) {
 }
 
 void fill_gid(const CmState& s, emu::NodeId node, std::array<std::uint8_t, 16>& gid) {
-  const std::uint64_t guid = s.options.guid_base + node + 1;
-  for (std::size_t i = 0; i < 8; ++i) {
-    gid[i] = static_cast<std::uint8_t>(s.options.gid_prefix >> (56 - 8 * i));
-    gid[8 + i] = static_cast<std::uint8_t>(guid >> (56 - 8 * i));
-  }
+  gid = path_gid(s, node);
 }
 
 void take_param(Id& id, const rdma_ucm_conn_param& param) {

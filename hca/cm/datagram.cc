@@ -76,7 +76,7 @@ void on_sidr_rep(CmState& s, emu::NodeId source, const CmMessage& m) {
   id.remote_qpn = m.qpn;
   body.param.ud.qp_num = m.qpn;
   body.param.ud.qkey = m.qkey;
-  fill_ah(id, body.param.ud.ah_attr);
+  fill_ah(s, id, body.param.ud.ah_attr);
   body.param.ud.private_data_len = kSidrRepPrivateBytes;
   std::memcpy(body.param.ud.private_data, m.private_data.data(), kSidrRepPrivateBytes);
   push_event(s, id, CmEvent::established, body);

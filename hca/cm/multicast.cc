@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "hca/cm/state.h"
+#include "hca/host/gid.h"
 
 namespace hca {
 
@@ -12,7 +13,7 @@ namespace {
 constexpr std::uint16_t kPortSpaceUdp = RDMA_PS_UDP;
 
 // As ip_ib_mc_map of the kernel, with rdma_cm's signature in port space UDP.
-void fill_group(const Id& id, std::uint32_t v4, ib_uverbs_ah_attr& to) {
+void fill_group(const CmState& s, const Id& id, std::uint32_t v4, ib_uverbs_ah_attr& to) {
   std::uint8_t* gid = to.grh.dgid;
   gid[0] = 0xff;
   gid[1] = 0x12;  // link local, transient
@@ -27,6 +28,7 @@ void fill_group(const Id& id, std::uint32_t v4, ib_uverbs_ah_attr& to) {
   constexpr std::uint32_t kGroupLids = 0x3ffe;
   to.dlid = static_cast<std::uint16_t>(kFirstGroupLid + group % kGroupLids);
   to.is_global = 1;
+  to.grh.sgid_index = s.options.roce ? kIpGidIndex : 0;
   to.grh.hop_limit = 1;
   to.sl = sl_of(id);
   to.port_num = 1;
@@ -52,7 +54,7 @@ CmAnswer join(CmState& s, Id& id, std::uint64_t uid, const sockaddr_in6& group,
   rdma_ucm_ud_param& ud = waiting.body.param.ud;
   ud.qp_num = 0xffffff;
   ud.qkey = id.qkey != 0 ? id.qkey : kUdpQkey;
-  fill_group(id, address->v4, ud.ah_attr);
+  fill_group(s, id, address->v4, ud.ah_attr);
   s.files[id.file].events.push_back(waiting);
   s.out.event_waits(id.file);
   return answer_with(rdma_ucm_create_id_resp{number}, to);

@@ -6,6 +6,7 @@
 
 #include "hca/abi/attributes.h"
 #include "hca/cm/state.h"
+#include "hca/host/gid.h"
 
 namespace hca {
 
@@ -14,13 +15,11 @@ namespace {
 constexpr std::uint8_t kAckTimeout = 16;   // 268 ms: longer than any queue of a loaded fabric
 constexpr std::uint8_t kMinRnrTimer = 12;  // 0.64 ms, as perftest sets it by itself
 constexpr std::uint16_t kFirstEphemeral = 0xc000;
+constexpr std::uint8_t kHopLimit = 64;
 
-void put_gid(const CmState& s, emu::NodeId node, std::uint8_t (&gid)[16]) {
-  const std::uint64_t guid = s.options.guid_base + node + 1;
-  for (std::size_t i = 0; i < 8; ++i) {
-    gid[i] = static_cast<std::uint8_t>(s.options.gid_prefix >> (56 - 8 * i));
-    gid[8 + i] = static_cast<std::uint8_t>(guid >> (56 - 8 * i));
-  }
+void put_gid(const CmState& s, emu::NodeId node, std::uint8_t (&to)[16]) {
+  const emu::Gid gid = path_gid(s, node);
+  std::copy(gid.begin(), gid.end(), to);
 }
 
 bool port_taken(const CmState& s, const Id& mine, std::uint16_t port) {
@@ -39,6 +38,11 @@ void hold_port(CmState& s, Id& id) {
 }
 
 }  // namespace
+
+emu::Gid path_gid(const CmState& s, emu::NodeId node) {
+  if (s.options.roce) return ip_gid(s.addresses.of(node));
+  return guid_gid(s.options.gid_prefix, s.options.guid_base + node + 1);
+}
 
 int take_port(CmState& s, Id& id) {
   if (id.has_port) return 0;
@@ -157,8 +161,11 @@ rdma_ucm_query_route_resp query_route(const CmState& s, const Id& id) {
   put_gid(s, id.peer, path.dgid);
   if (id.state == IdState::addr_resolved) return to;
   to.num_paths = 1;
-  path.dlid = __builtin_bswap16(emu::lid_of(id.peer));
-  path.slid = __builtin_bswap16(emu::lid_of(s.addresses.self()));
+  if (!s.options.roce) {
+    path.dlid = __builtin_bswap16(emu::lid_of(id.peer));
+    path.slid = __builtin_bswap16(emu::lid_of(s.addresses.self()));
+  }
+  path.hop_limit = s.options.roce ? kHopLimit : 0;
   path.traffic_class = id.tos;
   path.reversible = 1;
   path.numb_path = 1;
@@ -171,13 +178,21 @@ rdma_ucm_query_route_resp query_route(const CmState& s, const Id& id) {
   return to;
 }
 
-void fill_ah(const Id& id, ib_uverbs_ah_attr& to) {
-  to.dlid = emu::lid_of(id.peer);
+void fill_ah(const CmState& s, const Id& id, ib_uverbs_ah_attr& to) {
+  if (s.options.roce) {
+    to.is_global = 1;
+    put_gid(s, id.peer, to.grh.dgid);
+    to.grh.sgid_index = kIpGidIndex;
+    to.grh.hop_limit = kHopLimit;
+    to.grh.traffic_class = id.tos;
+  } else {
+    to.dlid = emu::lid_of(id.peer);
+  }
   to.sl = sl_of(id);
   to.port_num = 1;
 }
 
-int init_qp_attr(const CmState&, const Id& id, std::uint32_t qp_state, ib_uverbs_qp_attr& to) {
+int init_qp_attr(const CmState& s, const Id& id, std::uint32_t qp_state, ib_uverbs_qp_attr& to) {
   to = {};
   to.qp_state = qp_state;
   to.qp_attr_mask = kQpState;
@@ -199,7 +214,7 @@ int init_qp_attr(const CmState&, const Id& id, std::uint32_t qp_state, ib_uverbs
   if (is_datagram(id) || id.remote_qpn == 0) return EINVAL;
   const auto type = static_cast<QpType>(id.qp_type);
   if (state == QpState::rtr) {
-    fill_ah(id, to.ah_attr);
+    fill_ah(s, id, to.ah_attr);
     to.path_mtu = id.path_mtu;
     to.dest_qp_num = id.remote_qpn;
     to.rq_psn = id.remote_psn;

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "emu/base/prng.h"
+#include "emu/packet/headers.h"
 #include "hca/cm/cm.h"
 #include "hca/cm/mad.h"
 
@@ -172,7 +173,8 @@ rdma_ucm_query_route_resp query_route(const CmState& s, const Id& id);
 int init_qp_attr(const CmState& s, const Id& id, std::uint32_t qp_state, ib_uverbs_qp_attr& to);
 int set_option(Id& id, const rdma_ucm_set_option& command, std::span<const std::uint8_t> value);
 Id* listener_for(CmState& s, std::uint16_t port_space, std::uint16_t port, std::uint32_t v4);
-void fill_ah(const Id& id, ib_uverbs_ah_attr& to);
+emu::Gid path_gid(const CmState& s, emu::NodeId node);
+void fill_ah(const CmState& s, const Id& id, ib_uverbs_ah_attr& to);
 std::uint8_t sl_of(const Id& id);
 
 // ---- connection.cc ----

@@ -16,6 +16,7 @@ CmOptions cm_options(const HostOptions& options) {
   CmOptions cm;
   cm.guid_base = options.guid_base;
   cm.gid_prefix = options.gid_prefix;
+  cm.roce = options.roce;
   cm.path_mtu = 1;
   while (cm.path_mtu < 5 && (256U << cm.path_mtu) <= options.mtu_bytes) ++cm.path_mtu;
   cm.seed = options.seed;

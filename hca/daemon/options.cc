@@ -5,6 +5,8 @@
 #include <cstring>
 #include <string>
 
+#include "hca/daemon/cm_service.h"
+
 #include "emu/wire/message.h"
 
 namespace hca {
@@ -64,6 +66,8 @@ HostOptions host_options(const emu::Config& config, emu::NodeId node) {
   }
   options.power_w = kPowerMargin * config.power_cap_w() / static_cast<double>(config.nodes.size());
   options.seed = config.network.seed * 1000 + node;
+  options.roce = config.hca.link_layer == emu::LinkLayer::roce_v2;
+  std::ranges::copy(node_addresses(config), options.address_of.begin());
   return options;
 }
 
@@ -75,8 +79,11 @@ void fill_node_page(const emu::Config& config, const HostOptions& options, NodeP
   page.gid_prefix = options.gid_prefix;
   page.link_bps = options.link_bps;
   page.cycle_ps = options.cycle_time.cycle_ps;
-  page.lid = emu::lid_of(options.node);
-  page.sm_lid = 1;
+  // RoCE v2 has no LIDs and no subnet manager.
+  page.lid = options.roce ? emu::Lid{0} : emu::lid_of(options.node);
+  page.sm_lid = options.roce ? 0 : 1;
+  page.ipv4 = options.address_of[options.node];
+  page.link_layer = options.roce ? 2 : 1;
   page.pkey = 0xffff;
   page.active_mtu = mtu_enum(options.mtu_bytes);
   page.max_mtu = mtu_enum(4096);

@@ -16,6 +16,7 @@
 
 #include "emu/base/log.h"
 #include "hca/daemon/control.h"
+#include "hca/host/gid.h"
 
 namespace hca {
 
@@ -147,6 +148,14 @@ int Control::handle_rare(Client& client, Incoming& in, ControlReply& reply) {
       return request.op == ControlOp::attach_mcast
                  ? host_->attach_mcast(client.id, request.number, gid, request.mcast.lid)
                  : host_->detach_mcast(client.id, request.number, gid);
+    }
+    case ControlOp::find_gid: {
+      emu::Gid gid;
+      std::copy(std::begin(request.mcast.gid), std::end(request.mcast.gid), gid.begin());
+      const auto node = node_of_gid(host_->options(), gid);
+      if (!node) return EHOSTUNREACH;
+      reply.number = emu::lid_of(*node);
+      return 0;
     }
     case ControlOp::open_xrcd:
       return open_xrcd(client, in, reply);

@@ -1,10 +1,12 @@
 // UD: one packet a message, no connection, no promise; and the receive lists that UD shares with
 // RC.
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cstring>
 
 #include "emu/packet/build.h"
+#include "hca/host/gid.h"
 #include "hca/host/state.h"
 
 namespace hca {
@@ -45,8 +47,35 @@ void fill_datagram(const HostState& s, const Qp& qp, const SendWqe& wqe, const S
   av.flow_label = extension.flow_label;
   av.hop_limit = extension.hop_limit;
   av.traffic_class = extension.traffic_class;
+  av.sgid_index = extension.sgid_index;
   headers.has_grh = true;
   fill_grh(s, av, headers.grh);
+}
+
+// Between IPv4 addresses RoCE v2 has an IPv4 header, which stands in the last 20 of the 40 bytes
+// (IBA annex A17.4.5.2).
+using GrhRoom = std::array<std::uint8_t, kGrhBytes>;
+void write_ipv4(const emu::Grh& grh, std::size_t packet_bytes, GrhRoom& room) {
+  constexpr std::size_t kIpv4Bytes = 20;
+  constexpr std::uint8_t kUdp = 17;
+  std::uint8_t* ip = room.data() + kGrhBytes - kIpv4Bytes;
+  const std::size_t total =
+      packet_bytes - emu::kLrhBytes - emu::kGrhBytes - emu::kVcrcBytes + kIpv4Bytes + 8;
+  ip[0] = 0x45;
+  ip[1] = grh.traffic_class;
+  ip[2] = static_cast<std::uint8_t>(total >> 8);
+  ip[3] = static_cast<std::uint8_t>(total);
+  ip[6] = 0x40;  // not to be cut
+  ip[8] = grh.hop_limit;
+  ip[9] = kUdp;
+  std::copy_n(&grh.sgid[12], 4, ip + 12);
+  std::copy_n(&grh.dgid[12], 4, ip + 16);
+  std::uint32_t sum = 0;
+  for (std::size_t i = 0; i < kIpv4Bytes; i += 2) sum += std::uint32_t{ip[i]} << 8 | ip[i + 1];
+  sum = (sum & 0xffff) + (sum >> 16);
+  sum = ~((sum & 0xffff) + (sum >> 16));
+  ip[10] = static_cast<std::uint8_t>(sum >> 8);
+  ip[11] = static_cast<std::uint8_t>(sum);
 }
 
 // The receive buffer begins with room for a GRH, whether one came or not (IBA 11.4.1.2).
@@ -54,8 +83,16 @@ WcStatus store_datagram(HostState& s, Qp& qp, const Arrival& arrival,
                         const emu::ParsedPacket& packet) {
   static const std::uint8_t no_grh[kGrhBytes] = {};
   const std::uint8_t* grh = packet.headers.has_grh ? arrival.bytes + emu::kLrhBytes : no_grh;
+  GrhRoom room{};
+  const bool is_ipv4 =
+      packet.headers.has_grh && s.options_.roce && is_ip_gid(packet.headers.grh.sgid);
+  if (is_ipv4) {
+    write_ipv4(packet.headers.grh, arrival.desc.length, room);
+    grh = room.data();
+  }
   WcStatus status = scatter_payload(s, qp, recv_pd(s, qp), qp.recv_sges.data(), qp.recv_num_sge,
                                     qp.scatter, grh, kGrhBytes, 0);
+  if (is_ipv4) write_pieces(s);  // `room` ends here
   if (status != WcStatus::success) return status;
   return scatter_payload(s, qp, recv_pd(s, qp), qp.recv_sges.data(), qp.recv_num_sge, qp.scatter,
                          arrival.bytes + packet.payload_offset,
@@ -152,7 +189,7 @@ void receive_datagram(HostState& s, Qp& qp, const Arrival& arrival,
   cqe.imm = imm ? __builtin_bswap32(packet.headers.immediate) : 0;
   cqe.wc_flags = (imm ? kWcWithImm : 0) | (packet.headers.has_grh ? kWcGrh : 0);
   cqe.src_qp = packet.headers.deth.src_qp;
-  cqe.slid = packet.headers.lrh.slid;
+  cqe.slid = s.options_.roce ? emu::Lid{0} : packet.headers.lrh.slid;
   cqe.sl = packet.headers.lrh.sl;
   cqe.timestamp_ns = s.options_.cycle_time.ns(arrival.desc.arrival_cycle);
   cqe.head_ns = s.options_.cycle_time.ns(arrival.desc.head_cycle);

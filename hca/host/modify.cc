@@ -1,9 +1,11 @@
 // The QP state machine: which attributes a transition needs and allows (IBA table 93, as in the man
 // page of ibv_modify_qp), what their values may be, what the transition does.
+#include <algorithm>
 #include <bit>
 #include <cerrno>
 
 #include "emu/packet/build.h"
+#include "hca/host/gid.h"
 #include "hca/host/state.h"
 
 namespace hca {
@@ -100,6 +102,19 @@ bool allowed(QpState from, QpState to, QpType type, std::uint32_t mask) {
   return false;
 }
 
+emu::Gid dgid_of(const AddressVector& av) {
+  emu::Gid gid;
+  std::copy(std::begin(av.dgid), std::end(av.dgid), gid.begin());
+  return gid;
+}
+
+bool path_fits(const HostState& s, const AddressVector& av) {
+  if (av.sl > 15) return false;
+  if (!s.options_.roce) return av.dlid != 0;
+  return av.is_global != 0 && av.sgid_index < gids_of_port(true) &&
+         node_of_gid(s.options_, dgid_of(av)).has_value();
+}
+
 bool values_fit(const HostState& s, const QpAttributes& wanted, std::uint32_t mask) {
   const auto given = [mask](std::uint32_t bit) { return (mask & bit) != 0; };
   if (given(kQpPort) && wanted.port_num != 1) return false;
@@ -109,7 +124,7 @@ bool values_fit(const HostState& s, const QpAttributes& wanted, std::uint32_t ma
                             (128u << wanted.path_mtu) > s.options_.mtu_bytes)) {
     return false;
   }
-  if (given(kQpAv) && (wanted.av.dlid == 0 || wanted.av.sl > 15)) return false;
+  if (given(kQpAv) && !path_fits(s, wanted.av)) return false;
   if (given(kQpDestQpn) && wanted.dest_qp_num > emu::kMask24) return false;
   if (given(kQpTimeout) && wanted.timeout > 31) return false;
   if (given(kQpRetryCnt) && wanted.retry_cnt > 7) return false;
@@ -147,7 +162,7 @@ constexpr WordField kWords[] = {
     {kQpDestQpn, &QpAttributes::dest_qp_num},
 };
 
-void take_values(Qp& qp, const QpAttributes& wanted, std::uint32_t mask) {
+void take_values(const HostState& s, Qp& qp, const QpAttributes& wanted, std::uint32_t mask) {
   QpAttributes& mine = qp.attributes;
   for (const auto& [bit, value] : kBytes) {
     if ((mask & bit) != 0) mine.*value = wanted.*value;
@@ -156,7 +171,11 @@ void take_values(Qp& qp, const QpAttributes& wanted, std::uint32_t mask) {
     if ((mask & bit) != 0) mine.*value = wanted.*value;
   }
   if ((mask & kQpPkeyIndex) != 0) mine.pkey_index = wanted.pkey_index;
-  if ((mask & kQpAv) != 0) mine.av = wanted.av;
+  if ((mask & kQpAv) != 0) {
+    mine.av = wanted.av;
+    // The fabric below knows LIDs only.
+    if (s.options_.roce) mine.av.dlid = emu::lid_of(*node_of_gid(s.options_, dgid_of(mine.av)));
+  }
   mine.rq_psn &= emu::kMask24;
   mine.sq_psn &= emu::kMask24;
 }
@@ -223,7 +242,7 @@ int modify(HostState& s, Qp& qp, const QpAttributes& wanted, std::uint32_t mask)
     settle(s);
     return 0;
   }
-  take_values(qp, wanted, mask);
+  take_values(s, qp, wanted, mask);
   if (to == reset) enter_reset(s, qp);
   qp.state = qp.attributes.state = to;
   qp.page->state.store(static_cast<std::uint32_t>(to), std::memory_order_seq_cst);

@@ -145,6 +145,7 @@ OrErrno<QpAttributes> Host::query_qp(ClientId client, std::uint32_t qpn) const {
   if (qp == nullptr || !owns(*qp, client)) return std::unexpected(ENOENT);
   QpAttributes attributes = qp->attributes;
   attributes.state = attributes.cur_state = qp->state;
+  if (state_->options_.roce) attributes.av.dlid = 0;  // what the program gave was a GID
   attributes.rq_psn = qp->type != QpType::ud ? qp->epsn : attributes.rq_psn;
   attributes.sq_psn = qp->state == QpState::rts ? qp->psn_fetch : attributes.sq_psn;
   return attributes;

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "emu/packet/build.h"
+#include "hca/host/gid.h"
 #include "hca/host/state.h"
 
 namespace hca {
@@ -319,11 +320,7 @@ void fill_grh(const HostState& s, const AddressVector& av, emu::Grh& grh) {
   grh.flow_label = av.flow_label & 0xfffff;
   grh.hop_limit = av.hop_limit;
   std::copy(std::begin(av.dgid), std::end(av.dgid), grh.dgid.begin());
-  const std::uint64_t guid = s.options_.guid_base + s.options_.node + 1;
-  for (std::size_t i = 0; i < 8; ++i) {
-    grh.sgid[i] = static_cast<std::uint8_t>(s.options_.gid_prefix >> (56 - 8 * i));
-    grh.sgid[8 + i] = static_cast<std::uint8_t>(guid >> (56 - 8 * i));
-  }
+  grh.sgid = gid_of(s.options_, s.options_.node, av.sgid_index);
 }
 
 }  // namespace hca

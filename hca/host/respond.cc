@@ -224,7 +224,7 @@ void finish_message(HostState& s, Qp& qp, const Arrival& arrival, const emu::Par
       cqe.wc_flags |= kWcWithInv;
     }
     cqe.src_qp = qp.attributes.dest_qp_num;
-    cqe.slid = packet.headers.lrh.slid;
+    cqe.slid = s.options_.roce ? emu::Lid{0} : packet.headers.lrh.slid;
     cqe.sl = packet.headers.lrh.sl;
     cqe.timestamp_ns = s.options_.cycle_time.ns(arrival.desc.arrival_cycle);
     cqe.head_ns = s.options_.cycle_time.ns(qp.head_cycle);

@@ -22,10 +22,21 @@ constexpr ibv_odp_caps kOnDemand = {IBV_ODP_SUPPORT | IBV_ODP_SUPPORT_IMPLICIT,
                                     {kOdpUnreliable | IBV_ODP_SUPPORT_READ | IBV_ODP_SUPPORT_ATOMIC,
                                      kOdpUnreliable, kOdpDatagram | IBV_ODP_SUPPORT_SRQ_RECV}};
 
-ibv_gid port_gid(const NodePage& node) {
-  ibv_gid gid;
-  gid.global.subnet_prefix = __builtin_bswap64(node.gid_prefix);
-  gid.global.interface_id = __builtin_bswap64(node.port_guid);
+bool is_roce(const NodePage& node) { return node.link_layer == IBV_LINK_LAYER_ETHERNET; }
+
+int gid_count(const NodePage& node) { return is_roce(node) ? 2 : 1; }
+
+// 0: the subnet's prefix and the GUID; 1: the IP address, as ::ffff:a.b.c.d.
+ibv_gid port_gid(const NodePage& node, int index) {
+  ibv_gid gid{};
+  if (index == 0) {
+    gid.global.subnet_prefix = __builtin_bswap64(node.gid_prefix);
+    gid.global.interface_id = __builtin_bswap64(node.port_guid);
+  } else {
+    gid.raw[10] = gid.raw[11] = 0xff;
+    const std::uint32_t v4 = __builtin_bswap32(node.ipv4);
+    std::memcpy(&gid.raw[12], &v4, sizeof v4);
+  }
   return gid;
 }
 
@@ -88,8 +99,11 @@ void fill_port(const NodePage& node, ibv_port_attr& a) {
   a.state = static_cast<ibv_port_state>(node.port_state.load(std::memory_order_relaxed));
   a.max_mtu = static_cast<ibv_mtu>(node.max_mtu);
   a.active_mtu = static_cast<ibv_mtu>(node.active_mtu);
-  a.gid_tbl_len = 1;
-  a.port_cap_flags = IBV_PORT_SL_MAP_SUP | IBV_PORT_SYS_IMAGE_GUID_SUP;
+  a.gid_tbl_len = gid_count(node);
+  a.port_cap_flags = is_roce(node)
+                         ? static_cast<std::uint32_t>(IBV_PORT_CM_SUP | IBV_PORT_IP_BASED_GIDS)
+                         : IBV_PORT_SL_MAP_SUP | IBV_PORT_SYS_IMAGE_GUID_SUP;
+  if (is_roce(node)) a.flags = IBV_QPF_GRH_REQUIRED;
   a.max_msg_sz = kMaxMessageBytes;
   a.pkey_tbl_len = 1;
   a.lid = node.lid;
@@ -97,7 +111,7 @@ void fill_port(const NodePage& node, ibv_port_attr& a) {
   a.max_vl_num = 5;  // IBA's code for VL0 ... VL14
   a.subnet_timeout = 18;
   a.phys_state = a.state == IBV_PORT_ACTIVE ? 5 : 2;  // LinkUp, Polling
-  a.link_layer = IBV_LINK_LAYER_INFINIBAND;
+  a.link_layer = node.link_layer;
   fill_speed(node.link_bps, a);
 }
 
@@ -219,11 +233,12 @@ int ibv_query_port(ibv_context* context, std::uint8_t port, _compat_ibv_port_att
 }
 
 int ibv_query_gid(ibv_context* context, std::uint8_t port, int index, ibv_gid* gid) {
-  if (context == nullptr || gid == nullptr || port != kPort || index != 0) {
+  if (context == nullptr || gid == nullptr || port != kPort || index < 0 ||
+      index >= gid_count(to_context(context)->node())) {
     errno = EINVAL;
     return -1;
   }
-  *gid = port_gid(to_context(context)->node());
+  *gid = port_gid(to_context(context)->node(), index);
   return 0;
 }
 
@@ -233,19 +248,30 @@ int _ibv_query_gid_ex(ibv_context* context, std::uint32_t port, std::uint32_t in
       entry_size < sizeof(ibv_gid_entry)) {
     return EINVAL;
   }
-  if (index != 0) return ENODATA;
+  const NodePage& node = to_context(context)->node();
+  if (index >= static_cast<std::uint32_t>(gid_count(node))) return ENODATA;
   *entry = {};
-  entry->gid = port_gid(to_context(context)->node());
+  entry->gid = port_gid(node, static_cast<int>(index));
+  entry->gid_index = index;
   entry->port_num = kPort;
-  entry->gid_type = IBV_GID_TYPE_IB;
+  entry->gid_type = is_roce(node) ? IBV_GID_TYPE_ROCE_V2 : IBV_GID_TYPE_IB;
   return 0;
 }
 
 ssize_t _ibv_query_gid_table(ibv_context* context, ibv_gid_entry* entries, std::size_t count,
                              std::uint32_t flags, std::size_t entry_size) {
-  if (count == 0) return -EINVAL;
-  const int error = _ibv_query_gid_ex(context, kPort, 0, entries, flags, entry_size);
-  return error == 0 ? 1 : -error;
+  if (context == nullptr || entries == nullptr || entry_size < sizeof(ibv_gid_entry)) {
+    return -EINVAL;
+  }
+  const int entries_count = gid_count(to_context(context)->node());
+  if (count < static_cast<std::size_t>(entries_count)) return -EINVAL;
+  auto* to = reinterpret_cast<std::byte*>(entries);
+  for (int i = 0; i < entries_count; ++i, to += entry_size) {
+    const int error = _ibv_query_gid_ex(context, kPort, static_cast<std::uint32_t>(i),
+                                        reinterpret_cast<ibv_gid_entry*>(to), flags, entry_size);
+    if (error != 0) return -error;
+  }
+  return entries_count;
 }
 
 int ibv_query_pkey(ibv_context* context, std::uint8_t port, int index, __be16* pkey) {
@@ -265,14 +291,14 @@ int ibv_get_pkey_index(ibv_context* context, std::uint8_t port, __be16 pkey) {
   return -1;
 }
 
-// enum ibv_gid_type_sysfs: 0 is "IB or RoCE v1".
+// enum ibv_gid_type_sysfs: 0 is "IB or RoCE v1", 1 RoCE v2.
 int ibv_query_gid_type(ibv_context* context, std::uint8_t port, unsigned index, int* type) {
   ibv_gid gid;
   if (type == nullptr || ibv_query_gid(context, port, static_cast<int>(index), &gid) != 0) {
     errno = EINVAL;
     return -1;
   }
-  *type = 0;
+  *type = is_roce(to_context(context)->node()) ? 1 : 0;
   return 0;
 }
 
