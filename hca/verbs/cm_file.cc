@@ -24,6 +24,7 @@
 
 #include "hca/verbs/link.h"
 #include "hca/verbs/objects.h"
+#include "hca/verbs/redirect.h"
 
 namespace hca {
 
@@ -203,7 +204,8 @@ bool opens_cm(const char* path) {
 template <class Function>
 int open_file(Function real, const char* path, int flags, mode_t mode) {
   if (opens_cm(path)) return open_cm(std::getenv(kNodeSocketVariable), flags);
-  return real(path, flags, mode);
+  PathRoom room;
+  return real(redirected(path, room), flags, mode);
 }
 
 int looked_at(int result, int fd, struct stat* info) {

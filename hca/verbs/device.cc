@@ -17,6 +17,8 @@ namespace hca {
 
 namespace {
 
+extern "C" const char* ibv_get_sysfs_path();  // sysfs.cc; in no header of programs
+
 std::mutex g_device_lock;
 Device* g_device = nullptr;
 
@@ -28,9 +30,8 @@ void put(char (&to)[N], const std::string& from) {
 // A sysfs-shaped folder of this device, or one that is merely there: programs look for optional
 // files in it and go on without them.
 std::string sysfs_path(const char* name) {
-  const char* run = std::getenv("FLITNET_RUN");
-  if (run == nullptr) return "/dev/null";
-  return std::string(run) + "/sys/class/infiniband/" + name;
+  if (std::getenv("FLITNET_RUN") == nullptr) return "/dev/null";
+  return std::string(ibv_get_sysfs_path()) + "/class/infiniband/" + name;
 }
 
 // Under g_device_lock. The device, with one more reference, or null.

@@ -114,6 +114,8 @@ int ibv_destroy_comp_channel(ibv_comp_channel* base_channel) {
   return 0;
 }
 
+}  // extern "C"
+
 namespace {
 
 // hcad has gone: a CQ that was armed and has something to poll, or null.
@@ -135,6 +137,8 @@ Cq* fire_after_death(Context& context, const ibv_comp_channel* channel) {
 }
 
 }  // namespace
+
+extern "C" {
 
 int ibv_get_cq_event(ibv_comp_channel* channel, ibv_cq** cq, void** cq_context) {
   if (channel == nullptr || cq == nullptr || cq_context == nullptr) {

@@ -404,6 +404,8 @@ int ibv_destroy_qp(ibv_qp* base_qp) {
   return 0;
 }
 
+}  // extern "C"
+
 namespace {
 
 int ask_group(ibv_qp* qp, const ibv_gid* gid, std::uint16_t lid, ControlOp op) {
@@ -417,6 +419,8 @@ int ask_group(ibv_qp* qp, const ibv_gid* gid, std::uint16_t lid, ControlOp op) {
 }
 
 }  // namespace
+
+extern "C" {
 
 int ibv_attach_mcast(ibv_qp* qp, const ibv_gid* gid, std::uint16_t lid) {
   return ask_group(qp, gid, lid, ControlOp::attach_mcast);

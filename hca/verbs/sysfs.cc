@@ -12,7 +12,9 @@ extern "C" {
 const char* ibv_get_sysfs_path() {
   static const std::string path = [] {
     const char* run = std::getenv("FLITNET_RUN");
-    return run != nullptr ? std::string(run) + "/sys" : std::string("/sys");
+    const char* node = std::getenv("FLITNET_NODE");
+    return run != nullptr && node != nullptr ? std::string(run) + "/sys/nodes/" + node
+                                             : std::string("/sys");
   }();
   return path.c_str();
 }

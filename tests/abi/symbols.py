@@ -1,6 +1,6 @@
 """Both link flavours of the verbs library export what Debian's libibverbs promises (nm compares).
 
-usage: symbols.py PRELOAD DROPIN ORIGINAL
+usage: symbols.py PRELOAD DROPIN FILES ORIGINAL
 """
 
 from __future__ import annotations
@@ -12,8 +12,13 @@ from pathlib import Path
 EXTENSIONS = {"flitnet_now", "flitnet_rejected_by", "flitnet_set_launch"}
 # Linked into the preloaded flavour never: the real library behind it serves these.
 NOT_PRELOADED = ("_kern", "ibv_register_driver")
-# In front of the C library's, for /dev/infiniband/rdma_cm (hca/verbs/cm_file.cc).
-CM_FILE = {"open", "open64", "write", "close", "fstat"}
+# In front of the C library's, for /dev/infiniband/rdma_cm (hca/verbs/cm_file.cc) and
+# /sys/class/infiniband (hca/verbs/redirect.cc).
+FILES = {
+    "open", "open64", "write", "close", "fstat",
+    "fopen", "fopen64", "openat", "openat64", "stat", "stat64", "lstat", "lstat64", "fstatat",
+    "fstatat64", "statx", "access", "opendir", "readlink", "realpath",
+}  # fmt: skip
 SKIPPED = 77
 
 
@@ -33,7 +38,7 @@ def exported(library: str) -> dict[str, str]:
     return found
 
 
-def problems(preload: str, dropin: str, original: str) -> list[str]:
+def problems(preload: str, dropin: str, files: str, original: str) -> list[str]:
     wanted = exported(original)
     if not any(version == "IBVERBS_PRIVATE_34" for version in wanted.values()):
         return []  # another rdma-core than the one whose private symbols we promise
@@ -42,22 +47,24 @@ def problems(preload: str, dropin: str, original: str) -> list[str]:
              if ours.get(n) != v]  # fmt: skip
     found += [f"drop-in: {n} is no symbol of libibverbs" for n in ours.keys() - wanted.keys()
               if n not in EXTENSIONS]  # fmt: skip
+    if exported(files) != dict.fromkeys(FILES, ""):
+        found.append(f"files: exports {sorted(exported(files).items())}")
     unversioned = exported(preload)
     found += [f"preload: {n} has version {v}" for n, v in unversioned.items() if v]
     public = {n for n, v in wanted.items() if v != "IBVERBS_PRIVATE_34"}
     needed = {n for n in public if not any(part in n for part in NOT_PRELOADED)}
-    needed |= EXTENSIONS | CM_FILE
+    needed |= EXTENSIONS | FILES
     found += [f"preload: {name} is missing" for name in sorted(needed - unversioned.keys())]
     extra = unversioned.keys() - needed - {"ibv_query_gid_type"}
     return found + [f"preload: {name} leaks" for name in sorted(extra)]
 
 
 def main() -> int:
-    preload, dropin, original = sys.argv[1:4]
+    preload, dropin, files, original = sys.argv[1:5]
     if not Path(original).exists():
         print(f"no {original}: package libibverbs1")
         return SKIPPED
-    found = problems(preload, dropin, original)
+    found = problems(preload, dropin, files, original)
     print("\n".join(found) or "both flavours export what they promise")
     return 1 if found else 0
 

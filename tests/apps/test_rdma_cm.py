@@ -18,18 +18,18 @@ def listens(cluster: Cluster, node: str, before: int) -> bool:
 
 
 def run_pair(
-    cluster: Cluster, server_argv: list[str], client_argv: list[str]
+    cluster: Cluster, server_argv: list[str], client_argv: list[str], dropin: bool = False
 ) -> tuple[subprocess.CompletedProcess[str], str, int | None]:
     """The server on n0, the client on n1 once a new listener is there."""
     before = int(cluster.node_status("n0")["cm_listeners"])
-    server = cluster.popen("n0", server_argv)
+    server = cluster.popen("n0", server_argv, dropin=dropin)
     try:
         for _ in range(500):
             if listens(cluster, "n0", before):
                 break
             assert server.poll() is None, server.stdout.read()
             time.sleep(0.02)
-        client = cluster.exec("n1", client_argv, timeout=60)
+        client = cluster.exec("n1", client_argv, timeout=60, dropin=dropin)
         try:
             said, _ = server.communicate(timeout=20)
             code: int | None = server.returncode
@@ -59,6 +59,21 @@ def test_rping(cluster2: Cluster) -> None:
         run_pair(cluster2, ["rping", "-s", "-p", port, "-C", "20", "-V"], ["rping", "-c", *to])
     )
     assert said.count("ping data: rdma-ping-") == 20
+
+
+@pytest.mark.parametrize("programs", [
+    ("rping -s -C 5 -V -p {port}", "rping -c -a {to} -C 5 -V -p {port}"),
+    ("udaddy -c 2 -C 5", "udaddy -s {to} -c 2 -C 5"),
+    ("rdma_xserver -c x -p {port}", "rdma_xclient -c x -s {to} -p {port}"),
+    ("ib_send_bw -R -F -n 50 -p {port}", "ib_send_bw -R -F -n 50 -p {port} {to}"),
+    ("rstream -p {port} -T a -C 5 -I 2 -S 64", "rstream -s {to} -p {port} -T a -C 5 -I 2 -S 64"),
+], ids=lambda programs: programs[0].split()[0])  # fmt: skip
+def test_with_the_dropin(cluster2: Cluster, programs: tuple[str, str]) -> None:
+    words = {"port": next(PORTS), "to": address(cluster2, "n0")}
+    server, client = (program.format(**words).split() for program in programs)
+    done, said, code = run_pair(cluster2, server, client, dropin=True)
+    # rstream: see test_rsockets.
+    assert done.returncode in (0, 16) and code == 0, done.stdout + done.stderr + said
 
 
 @pytest.mark.parametrize("program", ["ucmatose", "udaddy"])

@@ -27,6 +27,18 @@ def test_call(cluster2: Cluster, call: str, dropin: bool) -> None:
     assert done.returncode == 0 and done.stdout == "good\n", done.stdout + done.stderr
 
 
+@pytest.mark.parametrize("kind", [
+    "big", "unaligned", "huge", "read_only", "file", "truncated", "in_flight",
+])  # fmt: skip
+def test_memory(cluster2: Cluster, kind: str) -> None:
+    """Of big: a message of 1 GiB from a region of 1 GiB into another."""
+    program = str(paths.build_dir() / "tests/abi/memory_probe")
+    done = cluster2.exec("n0", [program, kind], timeout=120)
+    if done.returncode == 77:
+        pytest.skip(done.stdout.strip())
+    assert done.returncode == 0 and done.stdout == "good\n", done.stdout + done.stderr
+
+
 def test_a_refused_rate_says_who_refused(make_cluster: Callable[..., Cluster]) -> None:
     """n0 and n1 both want n2's link: the router refuses the second, n0's own link what it lacks."""
     cluster = make_cluster({"network": {"nodes": 3}})

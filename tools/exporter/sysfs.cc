@@ -1,5 +1,6 @@
 #include "tools/exporter/sysfs.h"
 
+#include <arpa/inet.h>
 #include <fmt/core.h>
 #include <sys/stat.h>
 
@@ -67,6 +68,21 @@ std::string rate_text(std::uint32_t link_mbps) {
   return fmt::format("{} Gb/sec (1X SDR)", link_mbps / 1000.0);
 }
 
+// ::ffff:a.b.c.d as the kernel writes it; a node without an address of the configuration has
+// 127.1.0.1 and so on, as hca/daemon gives them out.
+std::string ip_gid_text(const emu::Config& config, std::size_t node) {
+  in_addr given{};
+  const std::string& ip = config.nodes[node].ip;
+  const bool has_one = !ip.empty() && ::inet_aton(ip.c_str(), &given) != 0;
+  const std::uint32_t v4 =
+      has_one ? ntohl(given.s_addr) : 0x7f010001 + static_cast<std::uint32_t>(node);
+  return fmt::format("0000:0000:0000:0000:0000:ffff:{:04x}:{:04x}", v4 >> 16, v4 & 0xffff);
+}
+
+bool is_number(std::string_view text) {
+  return text.find_first_not_of("0123456789") == std::string_view::npos;
+}
+
 std::string label_of(const emu::SeriesValue& series, std::string_view key) {
   for (const auto& [name, value] : series.labels) {
     if (name == key) return value;
@@ -110,6 +126,14 @@ std::string SysfsTree::device_dir(std::size_t node) const {
 emu::Result<void> SysfsTree::put(const std::string& path, std::string_view text) {
   std::string& there = written_[path];
   if (there == text) return {};
+  // A counter grows in place: programs keep the file open and read it again (perftest -W).
+  if (!there.empty() && text.size() >= there.size() && is_number(there) && is_number(text)) {
+    std::fstream file(path, std::ios::in | std::ios::out);
+    file << text << '\n';
+    file.close();
+    if (file) there = text;
+    if (file) return {};
+  }
   const std::string fresh = path + ".new";
   std::ofstream file(fresh, std::ios::trunc);
   file << text << '\n';
@@ -128,7 +152,8 @@ emu::Result<void> SysfsTree::make_device(std::size_t node) {
       fmt::format("{}/nodes/{}/class/infiniband", dir_, config_.nodes[node].name);
   std::error_code error;
   for (const std::string& folder :
-       {port + "/counters", port + "/hw_counters", port + "/gids", port + "/pkeys", own}) {
+       {port + "/counters", port + "/hw_counters", port + "/gids", port + "/gid_attrs/types",
+        port + "/pkeys", device + "/device/net/lo", own}) {
     std::filesystem::create_directories(folder, error);
     if (error) return emu::fail("cannot make {}: {}", folder, error.message());
   }
@@ -140,6 +165,7 @@ emu::Result<void> SysfsTree::make_device(std::size_t node) {
       link, error);
   if (error) return emu::fail("cannot make {}: {}", link, error.message());
   const std::uint64_t guid = kGuidBase + node + 1;
+  const bool roce = config_.hca.link_layer == emu::LinkLayer::roce_v2;
   const std::pair<std::string, std::string> files[] = {
       {device + "/board_id", "FLITNET0001"},
       {device + "/fw_ver", "0.1.0"},
@@ -150,19 +176,23 @@ emu::Result<void> SysfsTree::make_device(std::size_t node) {
       {device + "/node_guid", guid_text(guid)},
       {device + "/sys_image_guid", guid_text(guid)},
       {port + "/rate", rate_text(config_.network.link_mbps)},
-      {port + "/lid", fmt::format("{:#x}", emu::lid_of(static_cast<emu::NodeId>(node)))},
+      {port + "/lid",
+       roce ? "0x0" : fmt::format("{:#x}", emu::lid_of(static_cast<emu::NodeId>(node)))},
       {port + "/lid_mask_count", "0"},
-      {port + "/sm_lid", "0x1"},
+      {port + "/sm_lid", roce ? "0x0" : "0x1"},
       {port + "/sm_sl", "0"},
       {port + "/cap_mask", "0x00000000"},
-      {port + "/link_layer", "InfiniBand"},
+      {port + "/link_layer", roce ? "Ethernet" : "InfiniBand"},
       {port + "/pkeys/0", "0xffff"},
       {port + "/gids/0", guid_text(kGidPrefix) + ":" + guid_text(guid)},
+      {port + "/gid_attrs/types/0", roce ? "RoCE v2" : "IB/RoCE v1"},
   };
   for (const auto& [path, text] : files) {
     if (auto written = put(path, text); !written) return written;
   }
-  return {};
+  if (!roce) return {};
+  if (auto written = put(port + "/gids/1", ip_gid_text(config_, node)); !written) return written;
+  return put(port + "/gid_attrs/types/1", "RoCE v2");
 }
 
 emu::Result<SysfsTree> SysfsTree::make(const std::string& dir, const emu::Config& config) {

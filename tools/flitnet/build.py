@@ -21,7 +21,7 @@ ERROR_LINES_MAX = 40
 # What a live cluster and its programs need; `test` and `bench` build everything.
 RUNTIME = (
     "fabricd", "hcad", "flitnet-exporter", "flitnet-replay", "flitnet-load", "flitnet-trace",
-    "libflitnet_verbs.so", "libibverbs.so.1",
+    "libflitnet_verbs.so", "libflitnet_files.so", "libibverbs.so.1",
 )  # fmt: skip
 
 

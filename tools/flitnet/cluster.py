@@ -267,10 +267,10 @@ class Cluster:
             library = str(paths.program("libibverbs.so.1").parent)
             before = env.get("LD_LIBRARY_PATH")
             env["LD_LIBRARY_PATH"] = f"{library}:{before}" if before else library
-        else:
-            library = str(paths.program("libflitnet_verbs.so"))
-            before = env.get("LD_PRELOAD")
-            env["LD_PRELOAD"] = f"{library}:{before}" if before else library
+        # With the drop-in, what is preloaded knows files alone (rdma_cm's, sysfs).
+        library = str(paths.program("libflitnet_files.so" if dropin else "libflitnet_verbs.so"))
+        before = env.get("LD_PRELOAD")
+        env["LD_PRELOAD"] = f"{library}:{before}" if before else library
         return env
 
     def exec(

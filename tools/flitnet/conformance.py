@@ -9,12 +9,13 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
 from tools.flitnet import build, paths
 from tools.flitnet.cluster import Cluster
-from tools.flitnet.errors import EXIT_ERROR, EXIT_OK, UsageError
+from tools.flitnet.errors import EXIT_ERROR, EXIT_OK, FlitnetError, UsageError
 
 # Every module that is not one vendor's.
 MODULES = (
@@ -24,6 +25,7 @@ MODULES = (
     "test_shared_pd", "test_tag_matching",
 )  # fmt: skip
 MODULE_TIMEOUT_S = 120
+TREE_S = 20
 PYTHON = "/usr/bin/python3"  # Debian's pyverbs is built for it
 
 
@@ -46,7 +48,9 @@ def run(checkout: Path, modules: list[str], as_json: bool) -> int:
         raise UsageError("pyverbs is missing: apt-get install python3-pyverbs")
     build.ready(build.RUNTIME)
     outcomes: list[Outcome] = []
-    with Cluster({"network": {"nodes": 2}}) as cluster:
+    # With the exporter, for its tree below /sys/class/infiniband.
+    with Cluster({"network": {"nodes": 2}}, exporter="127.0.0.1:0") as cluster:
+        _wait_for_tree(cluster)
         for module in modules or MODULES:
             outcomes += _module(cluster, checkout, module)
             if not as_json:
@@ -57,6 +61,15 @@ def run(checkout: Path, modules: list[str], as_json: bool) -> int:
     words = f"{count['pass']} passed, {count['skip']} skipped, {count['fail']} failed"
     print(words, file=sys.stderr if as_json else sys.stdout)
     return EXIT_OK if count["fail"] == 0 and count["pass"] > 0 else EXIT_ERROR
+
+
+def _wait_for_tree(cluster: Cluster) -> None:
+    device = cluster.run / "sys" / "nodes" / "n0" / "class" / "infiniband" / "flitnet0"
+    deadline = time.monotonic() + TREE_S
+    while not device.exists():
+        if time.monotonic() > deadline:
+            raise FlitnetError(f"flitnet-exporter makes no {device}")
+        time.sleep(0.05)
 
 
 def _module(cluster: Cluster, checkout: Path, module: str) -> list[Outcome]:

@@ -18,6 +18,7 @@ PROGRAMS = {
     "flitnet-load": "tools/load/flitnet-load",
     "flitnet-trace": "tools/trace/flitnet-trace",
     "libflitnet_verbs.so": "hca/verbs/libflitnet_verbs.so",
+    "libflitnet_files.so": "hca/verbs/libflitnet_files.so",
     "libibverbs.so.1": "hca/verbs/dropin/libibverbs.so.1",
     "flitnet-point": "tools/sim/flitnet-point",
     "flitnet-sim": "tests/sim/flitnet-sim",

@@ -103,6 +103,9 @@ TEST_F(Exporter, SysfsTreeFollowsThePages) {
   EXPECT_EQ(read(device + "node_guid"), "0002:c903:0000:0002\n");
   EXPECT_EQ(read(device + "ports/1/state"), "1: DOWN\n");
   EXPECT_EQ(read(device + "ports/1/counters/port_xmit_data"), "0\n");
+  EXPECT_EQ(read(device + "ports/1/link_layer"), "InfiniBand\n");
+  EXPECT_FALSE(std::filesystem::exists(device + "ports/1/gids/1"));
+  std::ifstream open_counter(device + "ports/1/counters/port_xmit_data");
   {
     auto page = *MetricsPage::create(dir_, "hcad-n1");
     page.gauge(Metric::port_up, {"n1", "flitnet0", "1"}).set(1);
@@ -113,6 +116,9 @@ TEST_F(Exporter, SysfsTreeFollowsThePages) {
   EXPECT_EQ(read(device + "ports/1/phys_state"), "5: LinkUp\n");
   // The kernel counts words of four bytes here, as the page does.
   EXPECT_EQ(read(device + "ports/1/counters/port_xmit_data"), "77\n");
+  // Who has the file open since before reads it too.
+  std::string line;
+  EXPECT_TRUE(std::getline(open_counter, line) && line == "77") << line;
   EXPECT_EQ(read(dir_ + "/sys/nodes/n1/class/infiniband/flitnet0/ports/1/state"), "4: ACTIVE\n");
   // The process is gone: down, with its last values.
   ASSERT_TRUE(tree->update(emu::read_pages(dir_)));
@@ -120,6 +126,20 @@ TEST_F(Exporter, SysfsTreeFollowsThePages) {
   EXPECT_EQ(read(device + "ports/1/counters/port_xmit_data"), "77\n");
   tree->remove();
   EXPECT_FALSE(std::filesystem::exists(dir_ + "/sys"));
+}
+
+TEST_F(Exporter, SysfsTreeOfRoce) {
+  emu::Config config;
+  config.hca.link_layer = emu::LinkLayer::roce_v2;
+  config.nodes[1].ip = "10.0.0.7";
+  ASSERT_TRUE(tools::SysfsTree::make(dir_ + "/sys", config));
+  const std::string port = dir_ + "/sys/class/infiniband/n1-flitnet0/ports/1/";
+  EXPECT_EQ(read(port + "link_layer"), "Ethernet\n");
+  EXPECT_EQ(read(port + "lid"), "0x0\n");
+  EXPECT_EQ(read(port + "gids/1"), "0000:0000:0000:0000:0000:ffff:0a00:0007\n");
+  EXPECT_EQ(read(port + "gid_attrs/types/0"), "RoCE v2\n");
+  EXPECT_EQ(read(dir_ + "/sys/class/infiniband/n0-flitnet0/ports/1/gids/1"),
+            "0000:0000:0000:0000:0000:ffff:7f01:0001\n");
 }
 
 TEST_F(Exporter, SysfsTreeThatCannotBeMade) {

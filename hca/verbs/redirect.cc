@@ -1,0 +1,94 @@
+// Programs that look into /sys/class/infiniband by themselves (perftest's -W, rdma-core's tests)
+// find there what the cluster says of this node: the calls that take a path, in front of the C
+// library's. Every other path costs a comparison of its beginning.
+#include "hca/verbs/redirect.h"
+
+#include <dirent.h>
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <string_view>
+
+namespace hca {
+
+namespace {
+
+constexpr std::string_view kSysfs = "/sys";
+constexpr std::string_view kDevices = "/sys/class/infiniband";
+
+bool names_devices(const char* path) {
+  if (path == nullptr || path[0] != '/' || path[1] != 's') return false;
+  if (std::strncmp(path, kDevices.data(), kDevices.size()) != 0) return false;
+  const char after = path[kDevices.size()];
+  return after == '/' || after == '\0';
+}
+
+// The folder that stands for /sys on this node; empty: this program is on none.
+const std::string& node_sysfs() {
+  static const std::string* const folder = [] {
+    const char* run = std::getenv("FLITNET_RUN");
+    const char* node = std::getenv("FLITNET_NODE");
+    return run == nullptr || node == nullptr
+               ? new std::string
+               : new std::string(std::string(run) + "/sys/nodes/" + node);
+  }();  // never destroyed: programs open files while they exit
+  return *folder;
+}
+
+template <class Function>
+Function next(const char* name) {
+  return reinterpret_cast<Function>(::dlsym(RTLD_NEXT, name));
+}
+
+}  // namespace
+
+const char* redirected(const char* path, PathRoom& room) {
+  if (!names_devices(path)) return path;
+  const std::string& sysfs = node_sysfs();
+  const std::string_view rest = path + kSysfs.size();
+  if (sysfs.empty() || sysfs.size() + rest.size() >= room.size()) return path;
+  std::memcpy(room.data(), sysfs.data(), sysfs.size());
+  std::memcpy(room.data() + sysfs.size(), rest.data(), rest.size() + 1);
+  return room.data();
+}
+
+}  // namespace hca
+
+using namespace hca;
+
+// By their names for the linker: the headers rename some where files may be large.
+#define FLITNET_BY_PATH(result, name, parameters, arguments)    \
+  extern "C" result flitnet_##name parameters __asm__(#name);   \
+  extern "C" result flitnet_##name parameters {                 \
+    static const auto real = next<result(*) parameters>(#name); \
+    PathRoom room;                                              \
+    path = redirected(path, room);                              \
+    return real arguments;                                      \
+  }
+
+FLITNET_BY_PATH(std::FILE*, fopen, (const char* path, const char* mode), (path, mode))
+FLITNET_BY_PATH(std::FILE*, fopen64, (const char* path, const char* mode), (path, mode))
+FLITNET_BY_PATH(int, openat, (int folder, const char* path, int flags, mode_t mode),
+                (folder, path, flags, mode))
+FLITNET_BY_PATH(int, openat64, (int folder, const char* path, int flags, mode_t mode),
+                (folder, path, flags, mode))
+FLITNET_BY_PATH(int, stat, (const char* path, void* info), (path, info))
+FLITNET_BY_PATH(int, stat64, (const char* path, void* info), (path, info))
+FLITNET_BY_PATH(int, lstat, (const char* path, void* info), (path, info))
+FLITNET_BY_PATH(int, lstat64, (const char* path, void* info), (path, info))
+FLITNET_BY_PATH(int, fstatat, (int folder, const char* path, void* info, int flags),
+                (folder, path, info, flags))
+FLITNET_BY_PATH(int, fstatat64, (int folder, const char* path, void* info, int flags),
+                (folder, path, info, flags))
+FLITNET_BY_PATH(int, statx, (int folder, const char* path, int flags, unsigned mask, void* info),
+                (folder, path, flags, mask, info))
+FLITNET_BY_PATH(int, access, (const char* path, int mode), (path, mode))
+FLITNET_BY_PATH(DIR*, opendir, (const char* path), (path))
+FLITNET_BY_PATH(ssize_t, readlink, (const char* path, char* to, std::size_t size), (path, to, size))
+FLITNET_BY_PATH(char*, realpath, (const char* path, char* to), (path, to))
