@@ -81,8 +81,8 @@ WcStatus status_of(NakCode code) {
       return WcStatus::rem_access_err;
     case NakCode::remote_operational_error:
       return WcStatus::rem_op_err;
-    default:
-      return WcStatus::bad_resp_err;
+    default:  // reserved: an error that no other status describes
+      return WcStatus::general_err;
   }
 }
 
