@@ -36,17 +36,21 @@ Endpoint::Endpoint(int pair) {
   if (context_ == nullptr) stop("cannot open the device");
   pd_ = ibv_alloc_pd(context_);
   ibv_cq_init_attr_ex wanted{};
+  channel_ = ibv_create_comp_channel(context_);
+  wanted.channel = channel_;
   wanted.cqe = 2 * kDepth;
   wanted.wc_flags = IBV_WC_EX_WITH_COMPLETION_TIMESTAMP;
   cq_ = ibv_create_cq_ex(context_, &wanted);
   if (pd_ == nullptr || cq_ == nullptr) stop("no PD or CQ");
   mr_ = ibv_reg_mr(pd_, message_.data(), message_.size(), IBV_ACCESS_LOCAL_WRITE);
+  block_mr_ = ibv_reg_mr(pd_, block_.data(), block_.size(),
+                         IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
   ibv_qp_init_attr init{};
   init.send_cq = init.recv_cq = ibv_cq_ex_to_cq(cq_);
   init.cap = {kDepth, kDepth, 1, 1, kMessageBytes};
   init.qp_type = IBV_QPT_RC;
   qp_ = ibv_create_qp(pd_, &init);
-  if (mr_ == nullptr || qp_ == nullptr) stop("no MR or QP");
+  if (mr_ == nullptr || block_mr_ == nullptr || qp_ == nullptr) stop("no MR or QP");
   connect(pair);
 }
 
@@ -60,22 +64,29 @@ void Endpoint::connect(int pair) {
     std::uint32_t qpn;
     std::uint16_t lid;
     std::uint16_t reserved;
+    std::uint32_t key;
+    std::uint32_t reserved2;
+    std::uint64_t block;
   };
   ibv_port_attr port{};
   if (ibv_query_port(context_, 1, &port) != 0) stop("ibv_query_port");
   ibv_qp_attr a{};
   a.qp_state = IBV_QPS_INIT;
   a.port_num = 1;
+  a.qp_access_flags = IBV_ACCESS_REMOTE_WRITE;
   modify(a, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
   for (std::uint32_t i = 0; i < kDepth; ++i) receive();
-  const Address mine{qp_->qp_num, port.lid, 0};
+  const Address mine{qp_->qp_num,     port.lid, 0,
+                     block_mr_->rkey, 0,        reinterpret_cast<std::uint64_t>(block_.data())};
   Address peer{};
   if (::send(pair, &mine, sizeof mine, MSG_NOSIGNAL) != sizeof mine ||
       ::recv(pair, &peer, sizeof peer, MSG_WAITALL) != sizeof peer) {
     stop("the other end is gone");
   }
+  remote_block_ = peer.block;
+  remote_key_ = peer.key;
   a.qp_state = IBV_QPS_RTR;
-  a.path_mtu = IBV_MTU_2048;
+  a.path_mtu = port.active_mtu;
   a.dest_qp_num = peer.qpn;
   a.max_dest_rd_atomic = 1;
   a.min_rnr_timer = 12;
@@ -99,9 +110,7 @@ void Endpoint::send() {
   wr.num_sge = 1;
   wr.opcode = IBV_WR_SEND;
   wr.send_flags = IBV_SEND_SIGNALED | IBV_SEND_INLINE;
-  ibv_send_wr* bad = nullptr;
-  errno = ibv_post_send(qp_, &wr, &bad);
-  if (errno != 0) stop("ibv_post_send");
+  post(wr);
 }
 
 void Endpoint::send_at(std::uint64_t launch_ns) {
@@ -118,16 +127,78 @@ void Endpoint::receive() {
   if (errno != 0) stop("ibv_post_recv");
 }
 
-Completion Endpoint::wait() {
+void Endpoint::post(ibv_send_wr& first) {
+  ibv_send_wr* bad = nullptr;
+  errno = ibv_post_send(qp_, &first, &bad);
+  if (errno != 0) stop("ibv_post_send");
+  ++completions_due_;  // of each call that posts, the last request is signaled
+}
+
+void Endpoint::write_list(std::uint32_t bytes, std::uint32_t count) {
+  ibv_sge piece{reinterpret_cast<std::uint64_t>(block_.data()), bytes, block_mr_->lkey};
+  std::array<ibv_send_wr, kListRequests> list{};
+  for (std::uint32_t i = 0; i < count; ++i) {
+    ibv_send_wr& wr = list[i];
+    wr.next = i + 1 < count ? &list[i + 1] : nullptr;
+    wr.sg_list = &piece;
+    wr.num_sge = 1;
+    wr.opcode = IBV_WR_RDMA_WRITE;
+    wr.send_flags = bytes <= kMessageBytes ? unsigned{IBV_SEND_INLINE} : 0U;
+    if (wr.next == nullptr) wr.send_flags |= IBV_SEND_SIGNALED;
+    wr.wr.rdma.remote_addr = remote_block_;
+    wr.wr.rdma.rkey = remote_key_;
+  }
+  post(list[0]);
+}
+
+void Endpoint::write_with_immediate(std::uint32_t bytes) {
+  ibv_sge piece{reinterpret_cast<std::uint64_t>(block_.data()), bytes, block_mr_->lkey};
+  ibv_send_wr wr{};
+  wr.sg_list = &piece;
+  wr.num_sge = 1;
+  wr.opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
+  wr.send_flags = IBV_SEND_SIGNALED | (bytes <= kMessageBytes ? unsigned{IBV_SEND_INLINE} : 0U);
+  wr.wr.rdma.remote_addr = remote_block_;
+  wr.wr.rdma.rkey = remote_key_;
+  post(wr);
+}
+
+bool Endpoint::poll(Completion& done) {
   ibv_poll_cq_attr none{};
-  int status = ENOENT;
-  while (status == ENOENT) status = ibv_start_poll(cq_, &none);
+  const int status = ibv_start_poll(cq_, &none);
+  if (status == ENOENT) return false;
   errno = status;
   if (status != 0) stop("ibv_start_poll");
   if (cq_->status != IBV_WC_SUCCESS) stop(ibv_wc_status_str(cq_->status));
-  const Completion done{ibv_wc_read_opcode(cq_) == IBV_WC_RECV, ibv_wc_read_completion_ts(cq_)};
+  const bool is_receive = (ibv_wc_read_opcode(cq_) & IBV_WC_RECV) != 0;
+  done = {is_receive, ibv_wc_read_completion_ts(cq_)};
   ibv_end_poll(cq_);
+  if (!is_receive) --completions_due_;
+  return true;
+}
+
+void Endpoint::drain() {
+  while (completions_due_ > 0) (void)wait();
+}
+
+Completion Endpoint::wait() {
+  Completion done;
+  while (!poll(done)) {
+  }
   return done;
+}
+
+Completion Endpoint::wait_asleep() {
+  Completion done;
+  while (true) {
+    ibv_req_notify_cq(ibv_cq_ex_to_cq(cq_), 0);
+    if (poll(done)) return done;
+    ibv_cq* cq = nullptr;
+    void* user = nullptr;
+    if (ibv_get_cq_event(channel_, &cq, &user) != 0) stop("ibv_get_cq_event");
+    ibv_ack_cq_events(cq, 1);
+    if (poll(done)) return done;
+  }
 }
 
 std::uint64_t Endpoint::now() const {

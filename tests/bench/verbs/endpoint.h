@@ -6,11 +6,14 @@
 
 #include <array>
 #include <cstdint>
+#include <vector>
 
 namespace bench {
 
 inline constexpr std::uint32_t kMessageBytes = 64;
 inline constexpr std::uint32_t kDepth = 256;
+inline constexpr std::uint32_t kBlockBytes = 65536;  // of a large RDMA WRITE
+inline constexpr std::uint32_t kListRequests = 32;   // that ibv_post_send takes at once
 
 struct Completion {
   bool is_receive = false;
@@ -26,19 +29,33 @@ class Endpoint {
   void send();
   void send_at(std::uint64_t launch_ns);
   void receive();  // posts a receive
+  // RDMA WRITEs into the other end's block; the last of a list asks for a completion.
+  void write_list(std::uint32_t bytes, std::uint32_t count);
+  void write_with_immediate(std::uint32_t bytes);
   Completion wait();
+  // The same, asleep on the completion channel until there is one.
+  Completion wait_asleep();
+  void drain();  // takes the completions of all that was posted
   std::uint64_t now() const;
 
  private:
   void connect(int pair);
   void modify(ibv_qp_attr& attributes, int mask);
+  bool poll(Completion& done);
+  void post(ibv_send_wr& first);
 
   ibv_context* context_ = nullptr;
   ibv_pd* pd_ = nullptr;
   ibv_cq_ex* cq_ = nullptr;
   ibv_qp* qp_ = nullptr;
   ibv_mr* mr_ = nullptr;
+  ibv_mr* block_mr_ = nullptr;
+  ibv_comp_channel* channel_ = nullptr;
+  std::uint64_t remote_block_ = 0;
+  std::size_t completions_due_ = 0;  // of what was posted
+  std::uint32_t remote_key_ = 0;
   std::array<char, kMessageBytes> message_{};
+  std::vector<char> block_ = std::vector<char>(kBlockBytes);
 };
 
 [[noreturn]] void stop(const char* what);

@@ -4,6 +4,7 @@
 // exactly that time, and its completion tells when its last flit arrived.
 //
 // Run by `./flitnet bench verbs` on node n0; the other end is a child of this process on node n1.
+#include <sched.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -15,6 +16,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <string>
 #include <vector>
 
@@ -31,6 +33,9 @@ struct Plan {
   std::size_t calibrations = 50;
   std::size_t round_trips = 20'000;
   std::size_t messages = 200'000;
+  std::size_t slept_round_trips = 500;
+  std::size_t lists = 20'000;
+  std::size_t blocks = 10'000;
 };
 constexpr std::size_t kWindow = 128;                 // messages under way when the rate is measured
 constexpr std::uint64_t kLaunchAheadNs = 3'000'000;  // more than any nap of hcad
@@ -86,10 +91,71 @@ std::vector<std::uint64_t> measure_bare(Bare& bare, std::size_t count) {
   return times;
 }
 
+// The same with a third process between the two that passes the word on, as any fabric must; more
+// spinning parties than cores, so each gives its core away between looks.
+struct Relayed {
+  Bare near;
+  Bare far;
+};
+
+void await_politely(const std::atomic<std::uint64_t>& word, std::uint64_t value) {
+  for (unsigned looks = 0; word.load(std::memory_order_acquire) != value; ++looks) {
+    if (looks >= 64) ::sched_yield();
+  }
+}
+
+void relay(Relayed& r, std::size_t count) {
+  for (std::uint64_t i = 1; i <= count; ++i) {
+    await_politely(r.near.ping, i);
+    r.far.ping.store(i, std::memory_order_release);
+    await_politely(r.far.pong, i);
+    r.near.pong.store(i, std::memory_order_release);
+  }
+}
+
+void answer_relayed(Relayed& r, std::size_t count) {
+  for (std::uint64_t i = 1; i <= count; ++i) {
+    await_politely(r.far.ping, i);
+    r.far.pong.store(i, std::memory_order_release);
+  }
+}
+
+std::vector<std::uint64_t> measure_relayed(Relayed& r, std::size_t count) {
+  std::vector<std::uint64_t> times;
+  for (std::uint64_t i = 1; i <= count; ++i) {
+    const std::uint64_t begin = host_ns();
+    r.near.ping.store(i, std::memory_order_release);
+    await_politely(r.near.pong, i);
+    times.push_back((host_ns() - begin) / 2);
+  }
+  return times;
+}
+
+double measure_memcpy() {
+  constexpr std::size_t kBlocks = 256;  // 16 MiB: beyond the caches of one core
+  std::vector<char> from(kBlocks * bench::kBlockBytes, 1);
+  std::vector<char> to(from.size());
+  const std::uint64_t begin = host_ns();
+  constexpr int kRounds = 16;
+  for (int round = 0; round < kRounds; ++round) {
+    for (std::size_t at = 0; at < from.size(); at += bench::kBlockBytes) {
+      std::memcpy(&to[at], &from[at], bench::kBlockBytes);
+      asm volatile("" : : "r"(to.data()) : "memory");
+    }
+  }
+  return static_cast<double>(kRounds * from.size()) * 1e9 / static_cast<double>(host_ns() - begin);
+}
+
 // ---- over verbs ------------------------------------------------------------------------------
 
 void await_receive(Endpoint& end) {
   while (!end.wait().is_receive) {
+  }
+  end.receive();
+}
+
+void await_receive_asleep(Endpoint& end) {
+  while (!end.wait_asleep().is_receive) {
   }
   end.receive();
 }
@@ -106,8 +172,17 @@ void answer(Endpoint& end, int pair, const Plan& plan) {
     await_receive(end);
     end.send();
   }
+  for (std::size_t i = 0; i < plan.round_trips; ++i) {
+    await_receive(end);
+    end.write_with_immediate(bench::kMessageBytes);
+  }
+  for (std::size_t i = 0; i < plan.slept_round_trips; ++i) {
+    await_receive_asleep(end);
+    end.send();
+  }
   for (std::size_t i = 0; i < plan.messages; ++i) await_receive(end);
   pass_on(pair, 0);
+  (void)get(pair);  // RDMA WRITEs need nobody at this end
 }
 
 std::uint64_t measure_emulated(Endpoint& end, int pair, std::size_t count) {
@@ -132,6 +207,58 @@ std::vector<std::uint64_t> measure_round_trips(Endpoint& end, std::size_t count)
   return times;
 }
 
+std::vector<std::uint64_t> measure_writes(Endpoint& end, std::size_t count) {
+  std::vector<std::uint64_t> times;
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::uint64_t begin = host_ns();
+    end.write_with_immediate(bench::kMessageBytes);
+    await_receive(end);
+    times.push_back((host_ns() - begin) / 2);
+  }
+  return times;
+}
+
+// Everybody sleeps: each round trip begins in silence.
+std::vector<std::uint64_t> measure_slept(Endpoint& end, std::size_t count) {
+  std::vector<std::uint64_t> times;
+  for (std::size_t i = 0; i < count; ++i) {
+    ::usleep(3'000);
+    const std::uint64_t begin = host_ns();
+    end.send();
+    await_receive_asleep(end);
+    times.push_back((host_ns() - begin) / 2);
+  }
+  return times;
+}
+
+// Lists of RDMA WRITEs, half a queue of them under way at any time. In host time, and in emulated
+// time from the first completion to the last.
+struct Rate {
+  double per_second = 0;
+  double per_emulated_second = 0;
+};
+Rate measure_lists(Endpoint& end, std::uint32_t bytes, std::uint32_t count, std::size_t lists) {
+  end.drain();
+  const std::uint64_t begin = host_ns();
+  std::uint64_t first_ns = 0;
+  std::uint64_t last_ns = 0;
+  for (std::size_t posted = 0, done = 0; done < lists;) {
+    while (posted < lists && (posted - done) * count < bench::kDepth / 2) {
+      end.write_list(bytes, count);
+      ++posted;
+    }
+    const Completion completion = end.wait();
+    if (completion.is_receive) continue;
+    if (done == 0) first_ns = completion.time_ns;
+    last_ns = completion.time_ns;
+    ++done;
+  }
+  const auto requests = static_cast<double>(lists * count);
+  const double emulated_ns = std::max(1.0, static_cast<double>(last_ns - first_ns));
+  return {requests * 1e9 / static_cast<double>(host_ns() - begin),
+          (requests - count) * 1e9 / emulated_ns};
+}
+
 // How many sends of the round trips were not yet seen to complete does not matter: the window
 // counts from here on, and the queue is deeper than it.
 double measure_rate(Endpoint& end, int pair, std::size_t count) {
@@ -154,9 +281,16 @@ struct Figures {
   std::uint64_t emulated_ns = 0;
   std::uint64_t median_ns = 0;
   std::uint64_t p99_ns = 0;
+  std::uint64_t write_median_ns = 0;
+  std::uint64_t slept_median_ns = 0;
   double per_second = 0;
+  double list_per_second = 0;
+  double block_bytes_per_second = 0;
+  double block_bits_per_emulated_second = 0;
   std::uint64_t bare_median_ns = 0;
   std::uint64_t bare_p99_ns = 0;
+  std::uint64_t relayed_median_ns = 0;
+  double memcpy_bytes_per_second = 0;
 };
 
 std::uint64_t beyond(std::uint64_t whole, std::uint64_t part) {
@@ -166,42 +300,78 @@ std::uint64_t beyond(std::uint64_t whole, std::uint64_t part) {
 std::string to_json(const Figures& f) {
   return fmt::format(
       "{{\"message_bytes\": {}, \"latency_median_ns\": {}, \"latency_p99_ns\": {}, "
+      "\"write_latency_median_ns\": {}, \"slept_latency_median_ns\": {}, "
       "\"emulated_latency_ns\": {}, \"messages_per_second\": {:.0f}, "
-      "\"shared_memory_median_ns\": {}, \"shared_memory_p99_ns\": {}}}\n",
-      bench::kMessageBytes, f.median_ns, f.p99_ns, f.emulated_ns, f.per_second, f.bare_median_ns,
-      f.bare_p99_ns);
+      "\"list_messages_per_second\": {:.0f}, \"block_bytes_per_second\": {:.0f}, "
+      "\"block_bits_per_emulated_second\": {:.0f}, "
+      "\"shared_memory_median_ns\": {}, \"shared_memory_p99_ns\": {}, "
+      "\"relayed_median_ns\": {}, \"memcpy_bytes_per_second\": {:.0f}}}\n",
+      bench::kMessageBytes, f.median_ns, f.p99_ns, f.write_median_ns, f.slept_median_ns,
+      f.emulated_ns, f.per_second, f.list_per_second, f.block_bytes_per_second,
+      f.block_bits_per_emulated_second, f.bare_median_ns, f.bare_p99_ns, f.relayed_median_ns,
+      f.memcpy_bytes_per_second);
 }
+
+double us(std::uint64_t ns) { return static_cast<double>(ns) / 1e3; }
 
 void print(const Figures& f) {
   fmt::print("RC SEND of {} bytes, program to program, half a round trip\n", bench::kMessageBytes);
-  fmt::print("  without the fabric's time   median {:9.2f} us   p99 {:9.2f} us\n",
-             static_cast<double>(f.median_ns) / 1e3, static_cast<double>(f.p99_ns) / 1e3);
-  fmt::print("  the fabric's (emulated)            {:9.2f} us\n",
-             static_cast<double>(f.emulated_ns) / 1e3);
-  fmt::print("  messages per second         {:9.0f}\n", f.per_second);
+  fmt::print("  without the fabric's time   median {:9.2f} us   p99 {:9.2f} us\n", us(f.median_ns),
+             us(f.p99_ns));
+  fmt::print("  the fabric's (emulated)            {:9.2f} us\n", us(f.emulated_ns));
+  fmt::print("  by RDMA WRITE               median {:9.2f} us\n", us(f.write_median_ns));
+  fmt::print("  after 3 ms of sleep         median {:9.2f} us\n", us(f.slept_median_ns));
+  fmt::print("messages per second           {:9.0f} posted singly, {:9.0f} WRITEs in lists of {}\n",
+             f.per_second, f.list_per_second, bench::kListRequests);
+  fmt::print("RC WRITE of {} bytes       {:9.1f} MB/s ({:.2f} Mb/s of emulated time)\n",
+             bench::kBlockBytes, f.block_bytes_per_second / 1e6,
+             f.block_bits_per_emulated_second / 1e6);
   fmt::print("bare shared memory            median {:9.2f} us   p99 {:9.2f} us\n",
-             static_cast<double>(f.bare_median_ns) / 1e3, static_cast<double>(f.bare_p99_ns) / 1e3);
+             us(f.bare_median_ns), us(f.bare_p99_ns));
+  fmt::print("  with a third party          median {:9.2f} us\n", us(f.relayed_median_ns));
+  fmt::print("memcpy                        {:9.1f} MB/s\n", f.memcpy_bytes_per_second / 1e6);
 }
 
-Figures measure(int pair, Bare& bare, const Plan& plan) {
+Figures measure(int pair, Bare& bare, Relayed& relayed, const Plan& plan) {
   Figures f;
   std::vector<std::uint64_t> times = measure_bare(bare, plan.round_trips);
   f.bare_median_ns = quantile(times, 0.5);
   f.bare_p99_ns = quantile(times, 0.99);
+  times = measure_relayed(relayed, plan.round_trips);
+  f.relayed_median_ns = quantile(times, 0.5);
+  f.memcpy_bytes_per_second = measure_memcpy();
   Endpoint end(pair);
   f.emulated_ns = measure_emulated(end, pair, plan.calibrations);
   times = measure_round_trips(end, plan.round_trips);
   f.median_ns = beyond(quantile(times, 0.5), f.emulated_ns);
   f.p99_ns = beyond(quantile(times, 0.99), f.emulated_ns);
+  times = measure_writes(end, plan.round_trips);
+  f.write_median_ns = beyond(quantile(times, 0.5), f.emulated_ns);
+  times = measure_slept(end, plan.slept_round_trips);
+  f.slept_median_ns = beyond(quantile(times, 0.5), f.emulated_ns);
   f.per_second = measure_rate(end, pair, plan.messages);
+  f.list_per_second =
+      measure_lists(end, bench::kMessageBytes, bench::kListRequests, plan.lists).per_second;
+  const Rate blocks = measure_lists(end, bench::kBlockBytes, 1, plan.blocks);
+  f.block_bytes_per_second = blocks.per_second * bench::kBlockBytes;
+  f.block_bits_per_emulated_second = blocks.per_emulated_second * bench::kBlockBytes * 8;
+  pass_on(pair, 0);
   return f;
 }
 
-int other_end(int pair, Bare& bare, const Plan& plan, const std::string& run,
+int other_end(int pair, Bare& bare, Relayed& relayed, const Plan& plan, const std::string& run,
               const std::string& node) {
   const std::string socket = run + "/nodes/" + node + "/hcad.sock";
   ::setenv("FLITNET_NODE_SOCKET", socket.c_str(), 1);
   answer_bare(bare, plan.round_trips);
+  const pid_t third = ::fork();
+  if (third < 0) bench::stop("fork");
+  if (third == 0) {
+    relay(relayed, plan.round_trips);
+    ::_exit(0);
+  }
+  answer_relayed(relayed, plan.round_trips);
+  ::waitpid(third, nullptr, 0);
   Endpoint end(pair);
   answer(end, pair, plan);
   return 0;
@@ -226,21 +396,25 @@ int main(int argc, char** argv) {
     return 2;
   }
   Plan plan;
-  if (quick) plan = {10, 2'000, 20'000};
+  if (quick) plan = {10, 2'000, 20'000, 50, 1'000, 500};
   int pair[2];
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0) bench::stop("socketpair");
+  struct Shared {
+    Bare bare;
+    Relayed relayed;
+  };
   void* shared =
-      ::mmap(nullptr, sizeof(Bare), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+      ::mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (shared == MAP_FAILED) bench::stop("mmap");
-  Bare& bare = *new (shared) Bare{};
+  auto& [bare, relayed] = *new (shared) Shared{};
   const pid_t child = ::fork();
   if (child < 0) bench::stop("fork");
   if (child == 0) {
     ::close(pair[0]);
-    return other_end(pair[1], bare, plan, run, node);
+    return other_end(pair[1], bare, relayed, plan, run, node);
   }
   ::close(pair[1]);
-  const Figures figures = measure(pair[0], bare, plan);
+  const Figures figures = measure(pair[0], bare, relayed, plan);
   int status = 0;
   ::waitpid(child, &status, 0);
   if (json->count() == 0 || !json_path.empty()) print(figures);

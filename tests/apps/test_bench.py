@@ -1,0 +1,25 @@
+"""`flitnet bench verbs`: what it measures is there, and what cannot be measured is a reason."""
+
+from __future__ import annotations
+
+import pytest
+
+from tools.flitnet import bench_verbs
+from tools.flitnet.cluster import Cluster
+
+
+def test_the_programs_figures_over_a_fabric_that_adds_nothing() -> None:
+    with Cluster(bench_verbs.PASS_THROUGH) as cluster:
+        figures = bench_verbs.programs(cluster, quick=True)
+    assert "emulated_latency_ns" in figures  # 0 unless hcad was too late for a launch time
+    for name in (
+        "latency_median_ns", "write_latency_median_ns", "slept_latency_median_ns",
+        "messages_per_second", "list_messages_per_second", "block_bytes_per_second",
+        "shared_memory_median_ns", "relayed_median_ns", "memcpy_bytes_per_second",
+    ):  # fmt: skip
+        assert figures[name] > 0, name
+
+
+def test_without_ucx_there_is_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert "ucx-utils" in bench_verbs.ucx("posix,self", quick=True)["skipped"]
