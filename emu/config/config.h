@@ -32,6 +32,19 @@ enum class Crossbar : std::uint8_t { multiplexed, full };
 enum class Engine : std::uint8_t { automatic, general };
 enum class Counters : std::uint8_t { epoch, wide, overflow };
 enum class Scheduler : std::uint8_t { vclk, fgvc, fcfs, rr, wrr, two_level, vclk_hol, fq, fgfq };
+// Of the HCAs onto their links: that of the routers, or one of its own.
+enum class HcaScheduler : std::uint8_t {
+  router,
+  vclk,
+  fgvc,
+  fcfs,
+  rr,
+  wrr,
+  two_level,
+  vclk_hol,
+  fq,
+  fgfq
+};
 enum class Frame : std::uint8_t { small, large };
 enum class Pointer : std::uint8_t { fast, slow };
 enum class Congestion : std::uint8_t { credit, alo, self_tuned, none };
@@ -93,6 +106,7 @@ struct VlWeight {
 // [qos], in opensm's words where it has them.
 struct QosConfig {
   Scheduler scheduler = Scheduler::fgvc;
+  HcaScheduler hca_scheduler = HcaScheduler::router;
   std::uint32_t block_flits = 1;
   Counters counters = Counters::epoch;
   bool strict_classes = false;  // best effort goes where nobody else can

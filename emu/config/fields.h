@@ -54,6 +54,7 @@ void visit_fields(C& c, Visitor&& visit) {
   visit("network", "link_delay", c.network.link_delay);
   visit("network", "seed", c.network.seed);
   visit("qos", "scheduler", c.qos.scheduler);
+  visit("qos", "hca_scheduler", c.qos.hca_scheduler);
   visit("qos", "block_flits", c.qos.block_flits);
   visit("qos", "counters", c.qos.counters);
   visit("qos", "strict_classes", c.qos.strict_classes);
@@ -108,6 +109,8 @@ inline constexpr std::array<std::string_view, 7> kRoutingNames = {
     "auto", "dor", "dor_by_load", "dateline", "up_down", "up_by_load", "adaptive"};
 inline constexpr std::array<std::string_view, 9> kSchedulerNames = {
     "vclk", "fgvc", "fcfs", "rr", "wrr", "two_level", "vclk_hol", "fq", "fgfq"};
+inline constexpr std::array<std::string_view, 10> kHcaSchedulerNames = {
+    "router", "vclk", "fgvc", "fcfs", "rr", "wrr", "two_level", "vclk_hol", "fq", "fgfq"};
 inline constexpr std::array<std::string_view, 6> kRouterNames = {"np",  "tr",  "p",
                                                                  "pcs", "vct", "cell"};
 inline constexpr std::array<std::string_view, 2> kFlowControlNames = {"link", "stream"};
@@ -127,6 +130,7 @@ inline constexpr std::array<std::string_view, 3> kCompletionQueuesNames = {"glob
 constexpr std::span<const std::string_view> names_of(Topology) { return kTopologyNames; }
 constexpr std::span<const std::string_view> names_of(Routing) { return kRoutingNames; }
 constexpr std::span<const std::string_view> names_of(Scheduler) { return kSchedulerNames; }
+constexpr std::span<const std::string_view> names_of(HcaScheduler) { return kHcaSchedulerNames; }
 constexpr std::span<const std::string_view> names_of(Router) { return kRouterNames; }
 constexpr std::span<const std::string_view> names_of(FlowControl) { return kFlowControlNames; }
 constexpr std::span<const std::string_view> names_of(Crossbar) { return kCrossbarNames; }

@@ -17,9 +17,12 @@ Arbitration::Arbitration(const emu::Config& config, const Network& network)
   initial_ = spec.weights;
   vticks_ = spec.lane_vtick;
   real_time_ = spec.lanes_of_class[static_cast<std::size_t>(emu::TrafficClass::real_time)];
-  weighted_ =
-      spec.scheduler == emu::SchedulerKind::wrr || spec.scheduler == emu::SchedulerKind::two_level;
-  clocked_ = emu::has_lane_vticks(spec.scheduler);
+  const auto follows = [](emu::SchedulerKind kind) {
+    return Follows{kind == emu::SchedulerKind::wrr || kind == emu::SchedulerKind::two_level,
+                   emu::has_lane_vticks(kind)};
+  };
+  routers_ = follows(spec.scheduler);
+  hcas_ = follows(spec.wire_scheduler());
   at_outputs_ = spec.crossbar == CrossbarKind::full;
   for (std::size_t r = 0; r < nodes_at_.size(); ++r) {
     const int ports = network.ports(static_cast<emu::RouterId>(r));
@@ -32,7 +35,7 @@ Arbitration::Arbitration(const emu::Config& config, const Network& network)
 }
 
 void Arbitration::follow(const Admission& admission, Network& network) {
-  if (!weighted_ && !clocked_) return;
+  if (!routers_.weighted && !routers_.clocked && !hcas_.weighted && !hcas_.clocked) return;
   for (std::size_t r = 0; r < seen_.size(); ++r) {
     const auto router = static_cast<emu::RouterId>(r);
     if (seen_[r] == admission.changes(router)) continue;
@@ -67,15 +70,14 @@ void Arbitration::apply(const Book& book, emu::RouterId router, emu::PortId port
   LaneRates here = at_outputs_ ? book.out_rates(port) : in;
   in.link_bps = here.link_bps = link_bps_;  // the limit goes by the link, not by what may be booked
   const emu::NodeId node = nodes_at_[router][port];
-  if (weighted_) {
-    network.set_weights(router, port, weights(here));
-    if (node != emu::kNodesMax) network.set_wire_weights(node, weights(in));
-  }
-  for (unsigned v = 0; clocked_ && v < emu::kVlCount; ++v) {
+  const bool hca = node != emu::kNodesMax;
+  if (routers_.weighted) network.set_weights(router, port, weights(here));
+  if (hca && hcas_.weighted) network.set_wire_weights(node, weights(in));
+  for (unsigned v = 0; v < emu::kVlCount; ++v) {
     if (((real_time_ >> v) & 1U) == 0) continue;
     const auto vl = static_cast<emu::Vl>(v);
-    network.set_lane_vtick(router, port, vl, vtick(here, vl));
-    if (node != emu::kNodesMax) network.set_wire_vtick(node, vl, vtick(in, vl));
+    if (routers_.clocked) network.set_lane_vtick(router, port, vl, vtick(here, vl));
+    if (hca && hcas_.clocked) network.set_wire_vtick(node, vl, vtick(in, vl));
   }
 }
 

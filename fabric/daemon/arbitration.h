@@ -38,8 +38,12 @@ class Arbitration {
   emu::LaneMask real_time_;
   bool large_frame_;
   bool tables_given_;
-  bool weighted_;
-  bool clocked_;
+  struct Follows {
+    bool weighted;
+    bool clocked;
+  };
+  Follows routers_;
+  Follows hcas_;
   bool at_outputs_;
   std::uint64_t link_bps_;
   std::vector<std::uint64_t> seen_;                 // changes of each router that are applied

@@ -35,6 +35,14 @@ emu::SchedulerKind scheduler_kind(emu::Scheduler scheduler) {
   return emu::SchedulerKind::fgvc;
 }
 
+// The names of both lists are the same but for the first of the HCAs', "router".
+static_assert(static_cast<int>(emu::HcaScheduler::fgfq) ==
+              static_cast<int>(emu::Scheduler::fgfq) + 1);
+std::optional<emu::SchedulerKind> hca_scheduler_kind(emu::HcaScheduler scheduler) {
+  if (scheduler == emu::HcaScheduler::router) return std::nullopt;
+  return scheduler_kind(static_cast<emu::Scheduler>(static_cast<int>(scheduler) - 1));
+}
+
 // The IBA counts weights in 64 bytes, the engine in flits; at least one.
 std::uint16_t flits_of(std::uint8_t weight, std::uint32_t flit_bits) {
   return static_cast<std::uint16_t>(std::max<std::uint32_t>(1, weight * 64U * 8 / flit_bits));
@@ -118,6 +126,7 @@ NetworkSpec network_spec(const emu::Config& config, emu::Cycle start) {
   spec.alloc_iters = static_cast<int>(network.alloc_iters);
   spec.link_delay = static_cast<int>(network.link_delay);
   spec.scheduler = scheduler_kind(config.qos.scheduler);
+  spec.hca_scheduler = hca_scheduler_kind(config.qos.hca_scheduler);
   spec.strict_classes = config.qos.strict_classes;
   spec.weights = weights_of(config);
   spec.lanes_of_class = config.qos.class_vls;

@@ -46,7 +46,7 @@ void Engine::set_up_router(std::size_t index) {
       take(lane.flits);
       lane.credits.fill(static_cast<std::uint16_t>(spec.vc_buf_size));
     }
-    configure_schedulers(port.clock, port.arbiter, world_, world_.stamped_levels());
+    configure_schedulers(port.clock, port.arbiter, world_, world_.rules, world_.stamped_levels());
   }
 }
 
@@ -145,7 +145,7 @@ void Engine::set_vtick(emu::RouterId router, emu::PortId port, emu::Vl vl, emu::
     routers_[router].ports[port].clock.set_vtick(vl * levels + level, vtick, now);
 }
 void Engine::set_wire_vtick(emu::NodeId node, emu::Vl vl, emu::Vtick vtick) {
-  if (!emu::has_lane_vticks(world_.rules.kind)) return;
+  if (!emu::has_lane_vticks(world_.hca_rules.kind)) return;
   hcas_[node].clock().set_vtick(vl, vtick, now);
 }
 

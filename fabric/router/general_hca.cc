@@ -16,7 +16,7 @@ void Hca::configure(unsigned node, unsigned unit, const World& world) {
   for (unsigned v = 0; v < world.lanes; ++v)
     for (unsigned level = 0; level < world.levels; ++level)
       lanes_[v].credits[level] = static_cast<std::uint16_t>(world.spec.vc_buf_size);
-  configure_schedulers(clock_, arbiter_, world, 1);
+  configure_schedulers(clock_, arbiter_, world, world.hca_rules, 1);
   if (world.circuits()) streams_.resize(emu::kVlCount + hca::kStreamsMax);
 }
 
@@ -50,7 +50,7 @@ void Hca::bring_to_front(World& world, unsigned l, emu::Cycle now) {
 // a flit arrives when it gets there.
 Stamp Hca::stamp_next(World& world, unsigned lane, emu::Cycle now) {
   const emu::Cycle arrival =
-      world.rules.head_of_line() ? now : world.messages[lanes_[lane].current].launch;
+      world.hca_rules.head_of_line() ? now : world.messages[lanes_[lane].current].launch;
   return clock_.stamp(lane, arrival, now);
 }
 

@@ -212,11 +212,12 @@ void step_router(Router& router, World& world, emu::Cycle now) {
   world.links.clear(router.id, now);
 }
 
-void configure_schedulers(PortClock& clock, Arbiter& arbiter, const World& world, unsigned levels) {
-  clock.configure(world.rules, world.spec.start);
-  arbiter.configure(world.rules.kind, world.spec.block_flits);
+void configure_schedulers(PortClock& clock, Arbiter& arbiter, const World& world,
+                          const ClockRules& rules, unsigned levels) {
+  clock.configure(rules, world.spec.start);
+  arbiter.configure(rules.kind, world.spec.block_flits);
   arbiter.set_weights(world.spec.weights);
-  if (!emu::has_lane_vticks(world.rules.kind)) return;
+  if (!emu::has_lane_vticks(rules.kind)) return;
   for (unsigned i = 0; i < emu::kVlCount * levels; ++i)
     clock.set_vtick(i, world.spec.lane_vtick[i / levels], world.spec.start);
 }

@@ -117,8 +117,10 @@ struct World {
         hook(control_hook),
         design(design_counters),
         links(graph, network_spec.link_delay),
-        rules{network_spec.scheduler, network_spec.counters} {
-    if (network_spec.router == RouterKind::traditional) rules = {};  // FCFS
+        rules{network_spec.scheduler, network_spec.counters},
+        hca_rules{network_spec.wire_scheduler(), network_spec.counters} {
+    if (traditional()) rules = {};  // FCFS
+    if (traditional() && !spec.hca_scheduler) hca_rules = {};
     if (preemptive()) levels = emu::kClassCount;
     if (!circuits()) {
       if (!traditional()) first_lanes = spec.lanes_of_class[0];
@@ -127,8 +129,10 @@ struct World {
     }
     lanes = static_cast<unsigned>(spec.circuits);
     // The Vtick of a lane is that of the connection that has it.
-    if (rules.kind == emu::SchedulerKind::virtual_clock) rules.kind = emu::SchedulerKind::fgvc;
-    if (rules.kind == emu::SchedulerKind::fair_queueing) rules.kind = emu::SchedulerKind::fgfq;
+    for (ClockRules* one : {&rules, &hca_rules}) {
+      if (one->kind == emu::SchedulerKind::virtual_clock) one->kind = emu::SchedulerKind::fgvc;
+      if (one->kind == emu::SchedulerKind::fair_queueing) one->kind = emu::SchedulerKind::fgfq;
+    }
     signals.resize(graph.nodes.size() * kLanesMax);
   }
   const NetworkSpec& spec;
@@ -138,6 +142,7 @@ struct World {
   DesignCounters& design;
   Links links;
   ClockRules rules;
+  ClockRules hca_rules;
   unsigned lanes = emu::kVlCount;
   unsigned levels = 1;
   // Lanes that go before all others, and those that yield to them, where a lane has one class.
@@ -201,7 +206,8 @@ inline void add(LaneCounters& sum, const LaneCounters& more) {
 }
 
 // `levels`: queues of a lane that have a stamp of their own.
-void configure_schedulers(PortClock& clock, Arbiter& arbiter, const World& world, unsigned levels);
+void configure_schedulers(PortClock& clock, Arbiter& arbiter, const World& world,
+                          const ClockRules& rules, unsigned levels);
 
 // An acknowledgement passes the router of a circuit, on an output lane of it: a refusal frees that
 // lane. Returns the input lane of the circuit.

@@ -59,6 +59,7 @@ emu::Result<Routes> routes_of(const NetworkSpec& spec, const Graph& graph) {
 bool fast_engine_does(const NetworkSpec& spec, const Graph& graph) {
   return spec.router == RouterKind::non_preemptive && spec.crossbar == CrossbarKind::multiplexed &&
          spec.counters == CounterKind::epoch && spec.block_flits == 1 &&
+         spec.wire_scheduler() == spec.scheduler &&
          spec.scheduler != emu::SchedulerKind::fair_queueing &&
          spec.scheduler != emu::SchedulerKind::fgfq && spec.vc_buf_size <= emu::kBufferMax &&
          graph.ports_max() <= emu::kPortsMax;
@@ -259,7 +260,7 @@ void Network::set_lane_vtick(emu::RouterId router, emu::PortId in_port, emu::Vl 
   impl_->set_vtick(router, in_port, vl, std::min(vtick, emu::kVtickMax));
 }
 void Network::set_wire_vtick(emu::NodeId node, emu::Vl vl, emu::Vtick vtick) {
-  if (!emu::has_lane_vticks(impl_->spec.scheduler)) return;
+  if (!emu::has_lane_vticks(impl_->spec.wire_scheduler())) return;
   impl_->set_wire_vtick(node, vl, std::min(vtick, emu::kVtickMax));
 }
 

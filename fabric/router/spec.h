@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -61,6 +62,10 @@ struct NetworkSpec {
   int alloc_iters = 2;
 
   emu::SchedulerKind scheduler = emu::SchedulerKind::virtual_clock;
+  // Of the HCAs onto their links, where it is not the routers' (traditional routers: FCFS). Another
+  // one is the general engine's.
+  std::optional<emu::SchedulerKind> hca_scheduler;
+  emu::SchedulerKind wire_scheduler() const { return hca_scheduler.value_or(scheduler); }
   emu::VlWeights weights{};  // wrr, two_level: of every port until set_weights
   // virtual_clock: Vtick of each lane at every port until set_lane_vtick. default_lane_vticks().
   std::array<emu::Vtick, emu::kVlCount> lane_vtick{};

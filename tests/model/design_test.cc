@@ -70,6 +70,8 @@ RunOptions draw_run(std::uint64_t seed) {
   spec.crossbar = static_cast<CrossbarKind>(draw.below(2));
   spec.counters = static_cast<CounterKind>(draw.below(3));
   spec.scheduler = static_cast<SchedulerKind>(draw.below(emu::kSchedulerKindCount));
+  if (draw.one_in(3))
+    spec.hca_scheduler = static_cast<SchedulerKind>(draw.below(emu::kSchedulerKindCount));
   static constexpr int kBlocks[] = {1, 1, 5, 10};
   spec.block_flits = draw.of(kBlocks);
   static constexpr int kBuffers[] = {1, 2, 7, 10, 10, 16, 40, 300};
@@ -107,7 +109,8 @@ std::string name_of(const fabric::NetworkSpec& spec) {
   return std::string(fabric::kRouterNames[static_cast<std::size_t>(spec.router)]) + " " +
          std::string(fabric::kCrossbarNames[static_cast<std::size_t>(spec.crossbar)]) + " " +
          std::string(fabric::kCounterNames[static_cast<std::size_t>(spec.counters)]) +
-         " scheduler " + std::to_string(static_cast<int>(spec.scheduler)) + " block " +
+         " scheduler " + std::to_string(static_cast<int>(spec.scheduler)) + " at HCAs " +
+         std::to_string(static_cast<int>(spec.wire_scheduler())) + " block " +
          std::to_string(spec.block_flits) + " buffer " + std::to_string(spec.vc_buf_size);
 }
 
@@ -131,6 +134,7 @@ TEST(EveryDesign, BothEnginesAgreeWhereBothDo) {
     spec.crossbar = CrossbarKind::multiplexed;
     spec.counters = CounterKind::epoch;
     spec.scheduler = static_cast<SchedulerKind>(seed % 7);
+    spec.hca_scheduler.reset();
     spec.block_flits = 1;
     spec.vc_buf_size = std::min(spec.vc_buf_size, 127);
     spec.nodes = std::min(spec.nodes, 8);

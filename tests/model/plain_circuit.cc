@@ -117,7 +117,7 @@ void PlainNetwork::begin_probes(PlainHca& hca) {
       lane.sent = 0;
       lane.probe_due = true;
       hca.clock->head(v, message->packet.vtick);
-      lane.stamp = stamp(hca, v, stamps_at_head() ? now_ : message->launch);
+      lane.stamp = stamp(hca, v, came(*message));
     } else if (opens(*message)) {
       message->rejected_by = graph_.nodes[hca.node].router;
       answer_open(*first);
@@ -171,7 +171,7 @@ void PlainNetwork::begin_message(PlainHca& hca, std::size_t v) {
   stream.queue.pop_front();
   lane.sent = 0;
   if (stays) lane.current->head_cycle = now_;
-  lane.stamp = stamp(hca, v, stamps_at_head() ? now_ : lane.current->launch);
+  lane.stamp = stamp(hca, v, came(*lane.current));
 }
 
 void PlainNetwork::circuit_closed(PlainHca& hca, std::size_t v) {

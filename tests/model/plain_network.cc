@@ -49,12 +49,14 @@ void PlainNetwork::connect_links() {
   }
 }
 
-std::unique_ptr<PlainScheduler> PlainNetwork::new_scheduler(const emu::VlWeights& weights) const {
-  return make_plain_scheduler(scheduler_kind(), weights, 0, spec_.block_flits);
+std::unique_ptr<PlainScheduler> PlainNetwork::new_scheduler(emu::SchedulerKind kind,
+                                                            const emu::VlWeights& weights) const {
+  return make_plain_scheduler(kind, weights, 0, spec_.block_flits);
 }
-std::unique_ptr<PlainClock> PlainNetwork::new_clock(std::size_t slots) const {
-  const auto counters = traditional() ? fabric::CounterKind::epoch : spec_.counters;
-  auto clock = make_plain_clock(scheduler_kind(), counters, slots, spec_.start);
+std::unique_ptr<PlainClock> PlainNetwork::new_clock(emu::SchedulerKind kind,
+                                                    fabric::CounterKind counters,
+                                                    std::size_t slots) const {
+  auto clock = make_plain_clock(kind, counters, slots, spec_.start);
   const std::size_t each = slots / kLanes;
   for (std::size_t i = 0; i < emu::kVlCount * each; ++i)
     clock->set_vtick(i, spec_.lane_vtick[i / each]);
@@ -64,15 +66,16 @@ std::unique_ptr<PlainClock> PlainNetwork::new_clock(std::size_t slots) const {
 void PlainNetwork::set_up_lanes() {
   for (PlainRouter& router : routers_) {
     for (PlainPort& port : router.ports) {
-      port.scheduler = new_scheduler(spec_.weights);
-      port.clock = new_clock(full_crossbar() ? kLanes : kLanes * kLevels);
+      port.scheduler = new_scheduler(scheduler_kind(), spec_.weights);
+      port.clock =
+          new_clock(scheduler_kind(), counters(), full_crossbar() ? kLanes : kLanes * kLevels);
       for (OutputLane& lane : port.out) lane.credits.fill(spec_.vc_buf_size);
     }
   }
   for (std::size_t n = 0; n < hcas_.size(); ++n) {
     hcas_[n].node = static_cast<emu::NodeId>(n);
-    hcas_[n].scheduler = new_scheduler(spec_.weights);
-    hcas_[n].clock = new_clock(kLanes);
+    hcas_[n].scheduler = new_scheduler(hca_scheduler_kind(), spec_.weights);
+    hcas_[n].clock = new_clock(hca_scheduler_kind(), hca_counters(), kLanes);
     hcas_[n].streams.resize(emu::kVlCount + hca::kStreamsMax);
     for (SourceLane& lane : hcas_[n].lanes) lane.credits.fill(spec_.vc_buf_size);
   }
@@ -80,10 +83,10 @@ void PlainNetwork::set_up_lanes() {
 
 void PlainNetwork::set_weights(emu::RouterId router, emu::PortId port,
                                const emu::VlWeights& weights) {
-  routers_[router].ports[port].scheduler = new_scheduler(weights);
+  routers_[router].ports[port].scheduler = new_scheduler(scheduler_kind(), weights);
 }
 void PlainNetwork::set_wire_weights(emu::NodeId node, const emu::VlWeights& weights) {
-  hcas_[node].scheduler = new_scheduler(weights);
+  hcas_[node].scheduler = new_scheduler(hca_scheduler_kind(), weights);
 }
 void PlainNetwork::set_lane_vtick(emu::RouterId router, emu::PortId port, emu::Vl lane,
                                   emu::Vtick vtick) {
@@ -134,7 +137,7 @@ void PlainNetwork::new_front(PlainHca& hca, std::size_t v) {
   lane.current = *next;
   lane.queue.erase(next);
   hca.clock->head(v, lane.current->packet.vtick);
-  lane.stamp = stamp(hca, v, stamps_at_head() ? now_ : lane.current->launch);
+  lane.stamp = stamp(hca, v, came(*lane.current));
 }
 
 void PlainNetwork::step() {
@@ -178,7 +181,7 @@ void PlainNetwork::step_hca_send(PlainHca& hca) {
   ++lane.sent;
   if (flit.is_head()) message->head_cycle = now_;
   if (!flit.is_last()) {
-    lane.stamp = stamp(hca, choice.lane, stamps_at_head() ? now_ : message->launch);
+    lane.stamp = stamp(hca, choice.lane, came(*message));
     return;
   }
   if (!message->is_answer) {

@@ -255,8 +255,17 @@ class PlainNetwork final : public PlainModel {
     if (side.clock->changed()) reread(side);
     return given;
   }
-  std::unique_ptr<PlainScheduler> new_scheduler(const emu::VlWeights& weights) const;
-  std::unique_ptr<PlainClock> new_clock(std::size_t slots) const;
+  std::unique_ptr<PlainScheduler> new_scheduler(emu::SchedulerKind kind,
+                                                const emu::VlWeights& weights) const;
+  std::unique_ptr<PlainClock> new_clock(emu::SchedulerKind kind, fabric::CounterKind counters,
+                                        std::size_t slots) const;
+  // Of the routers: a traditional one needs no others.
+  fabric::CounterKind counters() const {
+    return traditional() ? fabric::CounterKind::epoch : spec_.counters;
+  }
+  fabric::CounterKind hca_counters() const {
+    return spec_.hca_scheduler ? spec_.counters : counters();
+  }
   // Strict class priority: without the lanes of best effort where there are others.
   std::vector<Waiting> first_class(std::vector<Waiting> waiting) const;
   // Against other inputs: all of best effort alike and after every other flit.
@@ -282,16 +291,23 @@ class PlainNetwork final : public PlainModel {
     return true;
   }
   bool stamps_at_head() const { return scheduler_kind() == emu::SchedulerKind::head_of_line; }
+  // When the next flit of an HCA's message came, as its scheduler sees it.
+  emu::Cycle came(const PlainMessage& message) const {
+    return hca_scheduler_kind() == emu::SchedulerKind::head_of_line ? now_ : message.launch;
+  }
   bool traditional() const { return spec_.router == fabric::RouterKind::traditional; }
   bool full_crossbar() const { return spec_.crossbar == fabric::CrossbarKind::full; }
   emu::SchedulerKind scheduler_kind() const {
-    if (traditional()) return emu::SchedulerKind::fcfs;
-    // The Vtick of a circuit is that of the connection that has it.
-    if (circuits() && spec_.scheduler == emu::SchedulerKind::virtual_clock)
-      return emu::SchedulerKind::fgvc;
-    if (circuits() && spec_.scheduler == emu::SchedulerKind::fair_queueing)
-      return emu::SchedulerKind::fgfq;
-    return spec_.scheduler;
+    return traditional() ? emu::SchedulerKind::fcfs : of_connections(spec_.scheduler);
+  }
+  emu::SchedulerKind hca_scheduler_kind() const {
+    return spec_.hca_scheduler ? of_connections(*spec_.hca_scheduler) : scheduler_kind();
+  }
+  // The Vtick of a circuit is that of the connection that has it.
+  emu::SchedulerKind of_connections(emu::SchedulerKind kind) const {
+    if (circuits() && kind == emu::SchedulerKind::virtual_clock) return emu::SchedulerKind::fgvc;
+    if (circuits() && kind == emu::SchedulerKind::fair_queueing) return emu::SchedulerKind::fgfq;
+    return kind;
   }
   emu::Cycle arrival() const { return now_ + static_cast<emu::Cycle>(spec_.link_delay); }
   // The first message of the lane changed.

@@ -198,24 +198,24 @@ class Run {
     const emu::VlWeights weights = random_weights();
     const auto lane = static_cast<emu::Vl>(random_.below(emu::kVlCount));
     const auto vtick = static_cast<emu::Vtick>(random_.below(200));
-    switch (options_.spec.scheduler) {
-      case emu::SchedulerKind::wrr:
-      case emu::SchedulerKind::two_level:
-        fast_->set_weights(router, port, weights);
-        plain_->set_weights(router, port, weights);
-        fast_->set_wire_weights(node, weights);
-        plain_->set_wire_weights(node, weights);
-        break;
-      case emu::SchedulerKind::virtual_clock:
-      case emu::SchedulerKind::head_of_line:
-      case emu::SchedulerKind::fair_queueing:
-        fast_->set_lane_vtick(router, port, lane, vtick);
-        plain_->set_lane_vtick(router, port, lane, vtick);
-        fast_->set_wire_vtick(node, lane, vtick);
-        plain_->set_wire_vtick(node, lane, vtick);
-        break;
-      default:
-        break;
+    const auto weighted = [](emu::SchedulerKind kind) {
+      return kind == emu::SchedulerKind::wrr || kind == emu::SchedulerKind::two_level;
+    };
+    if (weighted(options_.spec.scheduler)) {
+      fast_->set_weights(router, port, weights);
+      plain_->set_weights(router, port, weights);
+    }
+    if (weighted(options_.spec.wire_scheduler())) {
+      fast_->set_wire_weights(node, weights);
+      plain_->set_wire_weights(node, weights);
+    }
+    if (emu::has_lane_vticks(options_.spec.scheduler)) {
+      fast_->set_lane_vtick(router, port, lane, vtick);
+      plain_->set_lane_vtick(router, port, lane, vtick);
+    }
+    if (emu::has_lane_vticks(options_.spec.wire_scheduler())) {
+      fast_->set_wire_vtick(node, lane, vtick);
+      plain_->set_wire_vtick(node, lane, vtick);
     }
   }
 

@@ -118,6 +118,22 @@ TEST_F(ArbitrationTest, AFullCrossbarGoesByWhatIsBookedAtItsOutput) {
   }
 }
 
+// HCAs with a scheduler of their own get the booked weights too: who has booked more comes first at
+// a router that serves the first who comes. Without, the lowest lane of those that are ready at
+// once goes first, as far as its credits reach.
+TEST_F(ArbitrationTest, HcasMayHaveASchedulerOfTheirOwn) {
+  set_up("[qos]\nscheduler = \"fcfs\"\nhca_scheduler = \"wrr\"\n");
+  book(kFirst, 270'000'000);
+  book(kSecond, 90'000'000);
+  const auto arrived = flits(30'000);
+  EXPECT_GT(arrived[kFirst], 1.5 * arrived[kSecond]);
+  EXPECT_GT(arrived[kSecond], arrived[kBestEffort]);
+  set_up("[qos]\nscheduler = \"fcfs\"\n");
+  book(kFirst, 270'000'000);
+  const auto without = flits(30'000);
+  EXPECT_GT(without[kBestEffort], 1.5 * without[kFirst]);
+}
+
 TEST_F(ArbitrationTest, AReleaseTakesTheShareBack) {
   set_up("[qos]\nscheduler = \"wrr\"\n");
   book(kFirst, 90'000'000);

@@ -133,9 +133,14 @@ TEST(Stamps, ArrivalAndHeadOfLineTellWhoCameFirst) {
 
 TEST(WeightedRoundRobin, EveryFrameIsExact) {
   constexpr std::array<std::uint16_t, 5> kWeights = {0, 8, 4, 3, 1};
-  for (const bool general_engine : {false, true}) {
+  for (const int engine : {0, 1, 2}) {
     for (const auto pointer : {emu::PointerKind::fast, emu::PointerKind::slow}) {
+      const bool general_engine = engine > 0;
       NetworkSpec spec = spec_of(SchedulerKind::wrr, general_engine);
+      if (engine == 2) {  // the HCA's own scheduler, whatever the routers have
+        spec.scheduler = SchedulerKind::fcfs;
+        spec.hca_scheduler = SchedulerKind::wrr;
+      }
       spec.weights = {};
       for (std::size_t v = 1; v <= 4; ++v) spec.weights.high[v] = kWeights[v];
       spec.weights.pointer = pointer;
