@@ -11,7 +11,7 @@ import pytest
 
 from tools.flitnet import paths
 
-AFFORDABLE = ("mw.fig5",)  # 15 s on two cores
+AFFORDABLE = ("mw.fig5", "gn.port", "gn.t1")  # 30 s on two cores
 
 
 @pytest.fixture(scope="module")

@@ -56,6 +56,7 @@ class Experiment:
     relative: float = 0.05
     seeds: int = len(SEEDS)  # replications; more where a seed draws few things of weight
     missing: str = ""  # what has to be built first; then there are no points
+    reason: str = ""  # if it differs: most likely why, as far as it was studied
     open: str = ""  # what the paper leaves open here, and what was chosen
 
     def chosen(self, quick: bool) -> tuple[Point, ...]:
@@ -83,6 +84,8 @@ def judge(experiment: Experiment, table: Table) -> Verdict:
         return Verdict("differs", tuple(checks), f"only {seeds} seeds: nothing is decided")
     holds = bool(checks) and all(check.holds for check in checks)
     note = "" if holds else "; ".join(c.text for c in checks if not c.holds)
+    if not holds and experiment.reason:
+        note += f". Most likely because {experiment.reason}"
     return Verdict("reproduced" if holds else "differs", tuple(checks), note)
 
 

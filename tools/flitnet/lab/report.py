@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tools.flitnet.lab.claims import shown
+from tools.flitnet.lab.claims import NOTHING, shown
 from tools.flitnet.lab.experiment import Experiment, Verdict, judge, ratios
 from tools.flitnet.lab.figures import draw
 from tools.flitnet.lab.live import Pair, curves
@@ -101,9 +101,15 @@ def value_rows(one: Entry) -> list[tuple[str, ...]]:
     rows = []
     for series, x in places:
         if any((series, x, m) in one.table for m in measures):
-            values = [shown(one.table[series, x, m]) for m in measures]
+            values = [shown(one.table.get((series, x, m), NOTHING)) for m in measures]
             rows.append((series, f"{x:g}", *values))
     return rows
+
+
+def reason(one: Entry) -> str:
+    """Said only of what differs."""
+    text = one.experiment.reason if one.verdict.word == "differs" else ""
+    return f"Most likely because {text}" if text else ""
 
 
 NUMBER_HEAD = ("series", "at", "measure", "paper", "ours", "ours / paper")
@@ -127,6 +133,8 @@ def markdown(entries: Sequence[Entry], quick: bool) -> str:
             text += f"{one.verdict.note}\n\n"
         text += "".join(f"- {'✓' if c.holds else '✗'} {c.text}\n" for c in one.verdict.checks)
         text += "\n" if one.verdict.checks else ""
+        if why := reason(one):
+            text += f"{why}\n\n"
         if rows := number_rows(one):
             text += _md_table(NUMBER_HEAD, rows)
         if rows := value_rows(one):
@@ -177,6 +185,7 @@ def _html_entry(one: Entry) -> str:
     if one.live:
         rows = "".join(f"<li>{html.escape(pair.text())}</li>" for pair in one.live)
         text += f"<p>On a live cluster of four nodes, beside virtual time:</p><ul>{rows}</ul>\n"
+    text += f"<p>{html.escape(reason(one))}</p>\n" if reason(one) else ""
     text += "".join(f"<img src='{name}' alt='{name}'>\n" for name in one.pictures)
     if rows := number_rows(one):
         text += _html_table(NUMBER_HEAD, rows)
