@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 import pytest
@@ -9,8 +10,10 @@ import pytest
 from tools.flitnet import paths
 from tools.flitnet.errors import UsageError
 from tools.flitnet.lab.catalog import ALL, choose
-from tools.flitnet.lab.claims import Above, Alike, Below, Proportional, Rising, Slope, Within
+from tools.flitnet.lab.claims import Above, Alike, AtMost, Below, Proportional, Rising, Slope
+from tools.flitnet.lab.claims import Within
 from tools.flitnet.lab.experiment import SEEDS, Experiment, Point, judge, ratios
+from tools.flitnet.lab.report import WORDS
 from tools.flitnet.lab.statistics import Estimate
 
 TABLE = {
@@ -18,6 +21,7 @@ TABLE = {
     ("b", 0.5, "us"): Estimate(2.0, 0.1, 5),
     ("a", 0.9, "us"): Estimate(3.0, 0.1, 5),
     ("b", 0.9, "us"): Estimate(3.1, 0.1, 5),
+    ("c", 0.7, "us"): Estimate(0.05, 0.1, 5),
 }
 
 
@@ -32,6 +36,10 @@ TABLE = {
         (Below("us", (0.7,), "a", "b"), False),  # no results
         (Within("us", (0.5,), "a", 0.9, 1.1), True),
         (Within("us", (0.5,), "a", 0.95, 1.1), False),
+        (AtMost("us", (0.5,), "a", 1.1), True),
+        (AtMost("us", (0.5,), "a", 1.05), False),
+        (AtMost("us", (0.7,), "a", 9), False),  # no results
+        (AtMost("us", (0.7,), "c", 1), True),  # 0.05 ± 0.1 of something that is never negative
         (Above("us", (0.9,), "a", 2.8), True),
         (Above("us", (0.9,), "a", 2.95), False),
         (Alike("us", (0.9,), "a", "b", 0.05), True),
@@ -102,6 +110,17 @@ gn.base gn.slow gn.port gn.t1 gn.ftb
 
 def test_every_result_of_the_papers_is_there() -> None:
     assert set(ALL) >= set(IDS)
+
+
+def test_the_report_of_record_has_every_result() -> None:
+    summary = json.loads((paths.ROOT / "docs/results/summary.json").read_text())["results"]
+    assert set(IDS) <= {one["id"] for one in summary} <= set(ALL)
+    for one in summary:
+        assert set(one) == {"id", "verdict", "paper", "ours", "note"}
+        assert one["verdict"] in WORDS
+        # Nothing is reproduced or differs without figures; nothing differs without saying how.
+        assert one["ours"] or one["verdict"] in ("not run", "not built"), one["id"]
+        assert one["note"] or one["verdict"] in ("reproduced", "not run"), one["id"]
 
 
 @pytest.mark.parametrize("one", ALL.values(), ids=lambda one: one.id)

@@ -98,6 +98,21 @@ class Within(Claim):
 
 
 @dataclass(frozen=True)
+class AtMost(Claim):
+    """A series lies below a bound; of what cannot be negative an interval may reach below 0."""
+
+    series: str
+    bound: float
+
+    def sentence(self) -> str:
+        return f"{self.measure} of {self.series} ≤ {self.bound:g}"
+
+    def place(self, table: Table, x: float) -> tuple[bool, str]:
+        a = self.value(table, self.series, x)
+        return a.high <= self.bound, shown(a)
+
+
+@dataclass(frozen=True)
 class Above(Claim):
     """A series lies above a bound."""
 

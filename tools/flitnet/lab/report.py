@@ -9,13 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tools.flitnet.lab.claims import NOTHING, shown
-from tools.flitnet.lab.experiment import Experiment, Verdict, judge, ratios
+from tools.flitnet.lab.experiment import SEEDS, Experiment, Verdict, judge, ratios
 from tools.flitnet.lab.figures import draw
 from tools.flitnet.lab.live import Pair, curves
 from tools.flitnet.lab.live import read as read_live
 from tools.flitnet.lab.store import Store, estimates, read_parquet
 
 WORDS = ("reproduced", "differs", "not run", "not built")
+SEEDS_SAID = f"at least {len(SEEDS)} seeds a point"
 STYLE = (
     "body{font:14px sans-serif;max-width:70em;margin:2em auto;padding:0 1em}"
     "table{border-collapse:collapse}td,th{border:1px solid #bbb;padding:2px 6px;text-align:left}"
@@ -80,7 +81,7 @@ def heading(entries: Sequence[Entry], quick: bool) -> str:
     counts = {word: sum(e.verdict.word == word for e in entries) for word in WORDS}
     said = ", ".join(f"{count} {word}" for word, count in counts.items() if count)
     kind = "quick runs: few points, short" if quick else "full runs"
-    return f"{len(entries)} results of the papers: {said} ({kind})."
+    return f"{len(entries)} results, x.* beyond the papers: {said} ({kind}, {SEEDS_SAID})."
 
 
 def number_rows(one: Entry) -> list[tuple[str, ...]]:

@@ -123,14 +123,17 @@ INFERENCE = Experiment(
 )  # fmt: skip
 
 
+POINTS = "points and claims; the simulator has what they need"
+
+
 def missing(id_: str, title: str, what: str) -> Experiment:
     return Experiment(id=id_, title=title, paper="Beyond the papers.", missing=what)
 
 
 EXPERIMENTS = (
     FAIRNESS, TREE, INFERENCE,
-    missing("x.torus", "All controls on a torus of 512 nodes", "configurations of 512 nodes"),
+    missing("x.torus", "All controls on a torus of 512 nodes", POINTS),
     missing("x.failures", "All controls while links fail", "links that fail during a run"),
-    missing("x.fecn", "InfiniBand's FECN and BECN against credit", "marks in routers"),
-    missing("x.dcqcn", "DCQCN against credit", "marks in routers"),
+    missing("x.fecn", "InfiniBand's FECN and BECN against credit", POINTS),
+    missing("x.dcqcn", "DCQCN against credit", POINTS),
 )  # fmt: skip

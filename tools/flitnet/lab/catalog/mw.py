@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tools.flitnet.lab.claims import Above, Alike, Below, Claim, Rising, Within
+from tools.flitnet.lab.claims import Above, Alike, AtMost, Below, Claim, Rising, Within
 from tools.flitnet.lab.experiment import Experiment, Length, Plot, Point, Tables
 
 FRAME_MS = 1000 / 30
@@ -66,10 +66,10 @@ def router(
 LOADS = (0.6, 0.7, 0.8, 0.9, 0.96)
 
 
-def jitter_free(series: str, at: tuple[float, ...]) -> tuple[Within, Within]:
+def jitter_free(series: str, at: tuple[float, ...]) -> tuple[Within, AtMost]:
     return (
         Within("interval_ms", at, series, INTERVAL_LOW, INTERVAL_HIGH),
-        Within("sd_ms", at, series, 0, JITTER_SD_MS),
+        AtMost("sd_ms", at, series, JITTER_SD_MS),
     )
 
 
@@ -289,7 +289,7 @@ PCS_ROWS = {
 }  # fmt: skip
 PCS_LOADS = tuple(sorted(PCS_ROWS))
 PCS_POINTS = {
-    name: tuple(Point(name, load, connected(name, load), quick=load in (0.64, 0.8, 0.87))
+    name: tuple(Point(name, load, connected(name, load), quick=load in (0.64, 0.87))
                 for load in PCS_LOADS)
     for name in ("MediaWorm", "PCS")
 }  # fmt: skip

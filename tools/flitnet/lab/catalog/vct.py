@@ -11,7 +11,7 @@ EXPERIMENTS = (
         paper=(
             "Without control, delivered load collapses past saturation (torus)."
         ),
-        missing="the VCT router and its congestion control",
+        missing="points and claims: router vct and the schemes vct1 and vct2 exist",
     ),
     Experiment(
         id="vct.fig2",
@@ -21,7 +21,7 @@ EXPERIMENTS = (
             "little; approach 1 performs better, approach 2 is easier to tune; best when the "
             "delay changes at every message."
         ),
-        missing="the VCT router and its congestion control",
+        missing="points and claims: router vct and the schemes vct1 and vct2 exist",
     ),
     Experiment(
         id="vct.fig3",
@@ -31,7 +31,7 @@ EXPERIMENTS = (
             "little; approach 1 performs better, approach 2 is easier to tune; best when the "
             "delay changes at every message."
         ),
-        missing="the VCT router and its congestion control",
+        missing="points and claims: router vct and the schemes vct1 and vct2 exist",
     ),
     Experiment(
         id="vct.fig4",
@@ -41,7 +41,7 @@ EXPERIMENTS = (
             "little; approach 1 performs better, approach 2 is easier to tune; best when the "
             "delay changes at every message."
         ),
-        missing="the VCT router and its congestion control",
+        missing="points and claims: router vct and the schemes vct1 and vct2 exist",
     ),
     Experiment(
         id="vct.fig5",
@@ -51,7 +51,7 @@ EXPERIMENTS = (
             "little; approach 1 performs better, approach 2 is easier to tune; best when the "
             "delay changes at every message."
         ),
-        missing="the VCT router and its congestion control",
+        missing="points and claims: router vct and the schemes vct1 and vct2 exist",
     ),
     Experiment(
         id="vct.fig6",
@@ -61,7 +61,7 @@ EXPERIMENTS = (
             "little; approach 1 performs better, approach 2 is easier to tune; best when the "
             "delay changes at every message."
         ),
-        missing="the VCT router and its congestion control",
+        missing="points and claims: router vct and the schemes vct1 and vct2 exist",
     ),
     Experiment(
         id="vct.fig7",
@@ -71,7 +71,7 @@ EXPERIMENTS = (
             "little; approach 1 performs better, approach 2 is easier to tune; best when the "
             "delay changes at every message."
         ),
-        missing="the VCT router and its congestion control",
+        missing="points and claims: router vct and the schemes vct1 and vct2 exist",
     ),
     Experiment(
         id="vct.fig8",
@@ -81,6 +81,6 @@ EXPERIMENTS = (
             "little; approach 1 performs better, approach 2 is easier to tune; best when the "
             "delay changes at every message."
         ),
-        missing="the VCT router and its congestion control",
+        missing="points and claims: router vct and the schemes vct1 and vct2 exist",
     ),
 )
