@@ -18,8 +18,6 @@
 
 namespace emu {
 
-inline constexpr int kPortsMax = 8;  // ports of a router, nodes of a wire group: words of a vector
-
 using Lanes8 = std::uint16_t __attribute__((vector_size(16), may_alias));
 
 inline constexpr Lanes8 kNoLanes8 = {0, 0, 0, 0, 0, 0, 0, 0};

@@ -9,6 +9,8 @@
 
 namespace emu {
 
+inline constexpr int kPortsMax = 8;  // ports of a router, nodes of a group, of the fast engine
+
 // One bit per lane.
 using LaneMask = std::uint16_t;
 

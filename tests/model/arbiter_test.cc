@@ -4,6 +4,7 @@
 #include <deque>
 
 #include "emu/base/prng.h"
+#include "emu/lane/port_stamps.h"
 #include "emu/lane/stamps.h"
 #include "emu/lane/turns.h"
 #include "fabric/router/match.h"
@@ -98,6 +99,8 @@ void compare_stamps(SchedulerKind kind, std::uint64_t seed) {
   emu::BidRows bids;
   emu::InputStamps<kPlanes> fast;
   fast.configure(kind, vticks, kControl);
+  emu::InputClocks<kPlanes> clocks;
+  clocks.configure(kind, vticks, kControl);
   const auto plain = make_plain_scheduler(kind, {}, kControl);
   const auto clock = make_plain_clock(kind, fabric::CounterKind::epoch, emu::kVlCount, now);
   std::array<std::deque<Stamp>, emu::kVlCount> queued;
@@ -109,10 +112,12 @@ void compare_stamps(SchedulerKind kind, std::uint64_t seed) {
       if (random.below(8) == 0) {
         const auto vtick = static_cast<emu::Vtick>(random.below(400));
         fast.head(kPort, lane, vtick);
+        clocks.head(emu::block_lane(kPort, lane), vtick);
         clock->head(lane, vtick);
       }
       const emu::Lanes8 flit = one_lane(kPort, lane);
       fast.arrive(bids, flit, emu::stamp_now(now));
+      clocks.arrive(emu::block_lane(kPort, lane), emu::stamp_now(now));
       queued[lane].push_back(clock->stamp(lane, now, now));
     }
     const emu::LaneMask may = random_mask(random);
@@ -127,11 +132,15 @@ void compare_stamps(SchedulerKind kind, std::uint64_t seed) {
       const Choice choice = plain->choose(waiting);
       const emu::Bid bid = fabric::bid_of(bids, kPort, mask, 0, {fast.control(), emu::kNoLanes8});
       ASSERT_EQ(emu::lane_of_bid(bid), choice.lane) << "event " << i;
+      ASSERT_EQ(clocks.template pick<emu::Isa::base>(kPort, mask).lane, choice.lane)
+          << "event " << i;
       fast.leave(bids, emu::lane_slot(kPort, choice.lane));
+      clocks.granted(emu::block_lane(kPort, choice.lane), emu::stamp_now(now));
       queued[choice.lane].pop_front();
     }
     if (++now % emu::kStampPeriod != 0) continue;
     fast.age(bids, emu::kStampPeriod);
+    clocks.age(emu::kStampPeriod);
     clock->tick(now);
     for (auto& stamps : queued)
       for (Stamp& stamp : stamps) stamp = clock->reread(stamp);

@@ -105,6 +105,31 @@ TEST_P(EveryScheduler, Meshes) {
   }
 }
 
+// More than one router: what the single switch is tested with, in the layout of many.
+TEST_P(EveryScheduler, MeshesWithBuffersDelaysAndEpochs) {
+  std::uint64_t seed = 81;
+  for (const int buffer : {1, 7, 16, 127}) {
+    RunOptions o = mesh(options(), 2, 2);
+    o.seed = seed++;
+    o.spec.vc_buf_size = buffer;
+    o.spec.link_delay = 1 + buffer % 5;
+    o.spec.start = 16384 * seed - 300;
+    o.lanes = buffer == 7 ? 3 : emu::kVlCount;
+    o.load = 0.8;
+    o.hot_spot = buffer == 16;
+    o.cycles = 600;
+    compare_engines(o);
+    if (HasFatalFailure()) return;
+  }
+  RunOptions o = mesh(options(), 3, 1);
+  o.seed = seed;
+  o.spec.start = (1ULL << 40) - 500;
+  o.load = 0.02;
+  o.cycles = 3000;
+  o.jump_idle = true;
+  compare_engines(o);
+}
+
 struct Net {
   const char* name;
   fabric::TopologyKind topology;

@@ -164,9 +164,9 @@ TEST(Box, EmitScattersOverUnits) {
   EXPECT_EQ(row[1].flits[5], 0x10);
   EXPECT_EQ(row[2].flits[2], 0x8000);
   EXPECT_EQ(row[1].credits[7], 1);
-  EXPECT_EQ(row[2].name[2], 77U);
-  EXPECT_EQ(row[2].names, 1U << 2);
-  EXPECT_EQ(row[1].names, 0U);
+  EXPECT_EQ(ports_named(row[2]), 1U << 2);
+  EXPECT_EQ(named_at(row[2], 2), 77U);
+  EXPECT_FALSE(has_names(row[1]));
 }
 
 }  // namespace

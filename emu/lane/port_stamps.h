@@ -1,0 +1,164 @@
+// FCFS, VirtualClock (by arrival or by head of line) and FGVC: the flit with the smallest stamp
+// goes first (MW section 3, PAPERS.md section 1). One object serves the ports of a block, inputs of
+// routers, where flits are stamped as they arrive, or links of HCAs, where a whole message is there
+// at once. FCFS is Vtick 0: the stamp is the arrival. Called by fabric/router stages 1 and 4, and
+// by hca/wire.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+
+#include "emu/lane/stamp.h"
+#include "emu/lane/words.h"
+
+namespace emu {
+
+// What a scheduler has chosen of a port's lanes, and how urgent that is against other inputs:
+// smaller numbers go first.
+struct PortPick {
+  unsigned lane;
+  unsigned urgency;
+};
+
+// What both places share: the clocks of the lanes, and stamps of kBehind flits behind the first.
+template <unsigned kBehind>
+class PortClocks {
+ public:
+  void configure(SchedulerKind kind, const std::array<Vtick, kVlCount>& lane_vtick,
+                 LaneMask control) {
+    per_message_ = kind == SchedulerKind::fgvc;
+    head_of_line_ = kind == SchedulerKind::head_of_line;
+    control_ = control;
+    for (unsigned i = 0; i < kBlockLanes; ++i)
+      set_vtick(i, has_lane_vticks(kind) ? lane_vtick[vl_of_lane(i)] : Vtick{0});
+  }
+  void set_vtick(unsigned lane, Vtick vtick) { clock_[lane].vtick = vtick; }
+  void set_weights(unsigned /*port*/, const VlWeights& /*weights*/) {}
+
+  template <Isa kIsa>
+  PortPick pick(unsigned port, unsigned lanes) const {
+    const unsigned urgent = lanes & control_;
+    if (urgent != 0) [[unlikely]]
+      return {first_of(urgent), 0};
+    const std::uint16_t* stamps = &stamp_[block_lane(port, 0)];
+    const unsigned lane = least_lane<kIsa>(stamps, lanes);
+    return {lane, stamps[lane]};
+  }
+
+ protected:
+  struct Clock {
+    std::uint16_t aux = 0;  // auxVC: the stamp of the last flit
+    Vtick vtick = 0;
+    std::uint16_t arrived = 0;  // flits so far, modulo 2^16
+    std::uint16_t granted = 0;  // and of those
+  };
+  std::uint16_t tick(Clock& clock, std::uint32_t now) {
+    return clock.aux = next_stamp(now, clock.aux, clock.vtick);
+  }
+  // The next flit of a lane gets its stamp.
+  std::uint16_t tick(unsigned lane, std::uint32_t now) { return tick(clock_[lane], now); }
+  void age_clocks(std::uint64_t moved) {
+    for (Clock& clock : clock_) clock.aux = aged_stamp(clock.aux, moved);
+    for (auto& stamp : stamp_) stamp = aged_stamp(stamp, moved);
+  }
+
+  // Of the first flit of each lane; then of those behind it, touched only where a lane queues.
+  alignas(64) std::array<std::uint16_t, kBlockLanes * (1 + kBehind)> stamp_{};
+  alignas(64) std::array<Clock, kBlockLanes> clock_{};
+  unsigned control_ = 0;  // lanes that go strictly before all others
+  bool per_message_ = false;
+  bool head_of_line_ = false;
+};
+
+// At crossbar inputs, for lanes that buffer less than 2^kPlanes flits.
+template <int kPlanes>
+class InputClocks : public PortClocks<1U << kPlanes> {
+  static constexpr unsigned kRing = 1U << kPlanes;
+  using PortClocks<kRing>::clock_;
+  using PortClocks<kRing>::per_message_;
+  using PortClocks<kRing>::head_of_line_;
+  using PortClocks<kRing>::tick;
+
+ public:
+  // The head of a message arrives; arrive() follows for its flit.
+  void head(unsigned lane, Vtick vtick) {
+    if (!per_message_) return;
+    clock_[lane].aux = 0;
+    clock_[lane].vtick = vtick;
+  }
+  void arrive(unsigned lane, std::uint32_t now) {
+    typename PortClocks<kRing>::Clock& clock = clock_[lane];
+    const unsigned place = clock.arrived++;
+    const bool first = clock.granted == place;
+    if (head_of_line_) [[unlikely]] {
+      if (first) stamp_[lane] = tick(clock, now);
+      return;
+    }
+    stamp_[first_or_behind(first, lane, place)] = tick(clock, now);
+  }
+  // The first flit of the lane has been granted; the next one, if there is one, is first now.
+  void granted(unsigned lane, std::uint32_t now) {
+    typename PortClocks<kRing>::Clock& clock = clock_[lane];
+    const unsigned place = ++clock.granted;
+    const bool none = clock.arrived == place;
+    if (head_of_line_) [[unlikely]] {
+      if (!none) stamp_[lane] = tick(clock, now);
+      return;
+    }
+    // Of a lane that is empty now the stamp is of no meaning: no need to fetch another.
+    stamp_[lane] = stamp_[first_or_behind(none, lane, place)];
+  }
+  void age(std::uint64_t moved) { this->age_clocks(moved); }
+
+ private:
+  // Where a stamp is. By a mask: which it is cannot be predicted, so it must not become a branch.
+  static constexpr unsigned first_or_behind(bool first, unsigned lane, unsigned place) {
+    const unsigned behind = kBlockLanes + lane * (kRing - 1) + place % kRing;
+    return lane + (behind & (unsigned{first} - 1));
+  }
+  using PortClocks<kRing>::stamp_;
+};
+
+// At HCAs' links: all flits of a message arrive when it becomes ready to leave.
+class SourceClocks : public PortClocks<0> {
+ public:
+  // A message that became ready in cycle `ready` is now first in its lane.
+  void front(unsigned lane, Cycle ready, Cycle now, Vtick vtick) {
+    Clock& clock = clock_[lane];
+    if (per_message_) clock.vtick = vtick;
+    if (head_of_line_) {
+      stamp_[lane] = tick(lane, stamp_now(now));
+      return;
+    }
+    const auto behind = static_cast<std::int64_t>(now - ready);
+    const std::int64_t arrival = static_cast<std::int64_t>(stamp_now(now)) - behind;
+    const std::int64_t base =
+        per_message_ ? arrival : std::max(arrival, static_cast<std::int64_t>(clock.aux));
+    limit_[lane] = floor_one(arrival + kStampHorizon);
+    stamp_[lane] = floor_one(std::min(base + clock.vtick, arrival + kStampHorizon));
+  }
+  // A flit of the lane has left; `ended`: the last of its message.
+  void sent(unsigned lane, bool ended, Cycle now) {
+    if (ended) {
+      clock_[lane].aux = stamp_[lane];
+    } else if (head_of_line_) {
+      stamp_[lane] = tick(lane, stamp_now(now));
+    } else {
+      const unsigned next = stamp_[lane] + unsigned{clock_[lane].vtick};
+      stamp_[lane] = static_cast<std::uint16_t>(std::min<unsigned>(next, limit_[lane]));
+    }
+  }
+  void age(std::uint64_t moved) {
+    age_clocks(moved);
+    for (auto& limit : limit_) limit = aged_stamp(limit, moved);
+  }
+
+ private:
+  static std::uint16_t floor_one(std::int64_t stamp) {
+    return static_cast<std::uint16_t>(std::max<std::int64_t>(stamp, 1));
+  }
+  alignas(64) std::array<std::uint16_t, kBlockLanes> limit_{};
+};
+
+}  // namespace emu

@@ -1,0 +1,164 @@
+// Stages 2 and 3, where only heads are. Stage 2: the head at the front of an input lane learns its
+// output lane; probes and releases ask admission. Stage 3: it takes that lane, which its message
+// holds until the tail has crossed; others wait in line, first come first served. In: `routing`,
+// `arbitrating`, and tails that crossed in this cycle. Out: owners, `open`, and the message's place
+// in the output lane.
+#pragma once
+
+#include <bit>
+#include <span>
+
+#include "fabric/router/block.h"
+
+namespace fabric::blocks {
+
+// The message is now first in its input lane and has to be routed.
+template <class Block>
+void bring_to_front(Block& b, unsigned in_lane, const BlockWorld& world) {
+  b.far_left.begin(b.in.left, in_lane, world.messages[b.in_messages.front(in_lane)].flits);
+  b.routing.push(in_lane);
+}
+
+// The front message of an output lane begins to leave.
+template <class Block>
+void begin_leaving(Block& b, unsigned out_lane, const BlockWorld& world) {
+  b.far_leaving.begin(b.out.leaving, out_lane,
+                      world.messages[b.out_messages.front(out_lane)].flits);
+  emu::add_lane(b.out.at_head[emu::port_of_lane(out_lane)], emu::vl_of_lane(out_lane));
+}
+
+template <class Block>
+void take_output_lane(Block& b, unsigned in_lane, const BlockWorld& world) {
+  const unsigned out_lane = b.target[in_lane];
+  const unsigned out_port = emu::port_of_lane(out_lane);
+  const unsigned out_vl = emu::vl_of_lane(out_lane);
+  b.owner[out_lane] = static_cast<BlockLane>(in_lane);
+  b.way[in_lane] = static_cast<std::uint8_t>(1U << out_port % emu::kPortsMax);
+  emu::add_lane(b.owned[out_port], out_vl);
+  if ((b.out.full[out_port] >> out_vl & 1U) == 0)
+    emu::add_lane(b.open[emu::port_of_lane(in_lane)], emu::vl_of_lane(in_lane));
+  // The whole of the lane's earlier messages has crossed.
+  b.out_messages.push(out_lane, b.in_messages.front(in_lane));
+  if (b.out_messages.count(out_lane) == 1) begin_leaving(b, out_lane, world);
+  ++b.activity[out_port / emu::kPortsMax].heads;
+}
+
+// The tail of the front message of `in_lane` has crossed: its output lane goes to the first in
+// line, the next message of the input lane comes to the front.
+template <class Block>
+void release_output_lane(Block& b, unsigned in_lane, const BlockWorld& world) {
+  const unsigned out_lane = b.target[in_lane];
+  const std::uint16_t flits = world.messages[b.in_messages.front(in_lane)].flits;
+  b.traffic_in[in_lane].flits += flits;
+  ++b.traffic_in[in_lane].packets;
+  b.traffic_out[out_lane].flits += flits;
+  ++b.traffic_out[out_lane].packets;
+  emu::drop_lane(b.open[emu::port_of_lane(in_lane)], emu::vl_of_lane(in_lane));
+  emu::drop_lane(b.owned[emu::port_of_lane(out_lane)], emu::vl_of_lane(out_lane));
+  b.owner[out_lane] = kNoBlockLane;
+  b.in_messages.pop(in_lane);
+  if (b.in_messages.count(in_lane) != 0) bring_to_front(b, in_lane, world);
+  const BlockLane waiter = b.wait_first[out_lane];
+  if (waiter == kNoBlockLane) return;
+  b.wait_first[out_lane] = b.wait_next[waiter];
+  take_output_lane(b, waiter, world);
+}
+
+template <class Block>
+[[gnu::noinline]] void stage3_arbitrate(Block& b, const BlockWorld& world) {
+  for (const BlockLane in_lane : b.arbitrating) {
+    const unsigned out_lane = b.target[in_lane];
+    if (b.owner[out_lane] == kNoBlockLane) {
+      take_output_lane(b, in_lane, world);
+      continue;
+    }
+    b.wait_next[in_lane] = kNoBlockLane;
+    if (b.wait_first[out_lane] == kNoBlockLane) {
+      b.wait_first[out_lane] = in_lane;
+    } else {
+      b.wait_next[b.wait_last[out_lane]] = in_lane;
+    }
+    b.wait_last[out_lane] = in_lane;
+  }
+  b.arbitrating.count = 0;
+}
+
+// What admission booked, and what books, must not stray.
+inline bool keeps_to_fixed(const hca::Message& message, const BlockWorld& world) {
+  return message.kind != emu::PacketKind::data || message.is_answer ||
+         ((world.fixed_classes >> static_cast<unsigned>(message.traffic_class)) & 1U) != 0;
+}
+
+// The output lane of a choice for a router whose first port is `first`.
+inline unsigned lane_of_choice(unsigned first, const Choice& choice, const hca::Message& message,
+                               const BlockWorld& world) {
+  return emu::block_lane(first + choice.port, world.routes.lanes.at(choice.set, message.vl_out));
+}
+
+// `claimed`: output lanes that heads of this cycle have chosen before.
+template <class Block>
+unsigned choose_by_load(const Block& b, unsigned first, std::span<const Choice> choices,
+                        const hca::Message& message, const BlockWorld& world,
+                        const emu::LaneWords& claimed) {
+  unsigned best = lane_of_choice(first, choices[0], message, world);
+  const bool adaptive = choices[1].set == LaneSet::adaptive;
+  if (adaptive && ((world.routes.lanes.may_adapt >> message.vl_out) & 1) == 0) return best;
+  unsigned least = ~0U;
+  for (const Choice& choice : choices.subspan(adaptive ? 1 : 0)) {
+    const unsigned lane = lane_of_choice(first, choice, message, world);
+    const unsigned port = emu::port_of_lane(lane);
+    const bool taken = (((b.owned[port] | claimed[port]) >> emu::vl_of_lane(lane)) & 1U) != 0;
+    if (adaptive && taken) continue;
+    // Messages on their way to the port; a lane that nobody has goes before all others.
+    const auto load = static_cast<unsigned>(std::popcount(b.owned[port]) +
+                                            std::popcount(claimed[port]) + (taken ? 1 << 16 : 0));
+    if (load >= least) continue;
+    least = load;
+    best = lane;
+  }
+  return best;
+}
+
+inline void ask_admission(emu::RouterId router, unsigned in_port, unsigned out_port,
+                          hca::Message& message, const BlockWorld& world, const Choice& fixed,
+                          emu::Cycle now) {
+  if (message.rejected_by != emu::kNoRouter) return;  // a refused probe asks nobody any more
+  const auto& lanes = world.routes.lanes.lane[static_cast<std::size_t>(fixed.set)];
+  const ControlHead head = {.router = router,
+                            .in_port = static_cast<emu::PortId>(in_port % emu::kPortsMax),
+                            .out_port = static_cast<emu::PortId>(out_port % emu::kPortsMax),
+                            .kind = message.kind,
+                            .src = message.src,
+                            .dest = message.dest,
+                            .cookie = message.cookie,
+                            .handle = message.handle,
+                            .cycle = now,
+                            .lanes_out = &lanes};
+  const bool accepted = world.hook->at_route(head);
+  if (!accepted && message.kind == emu::PacketKind::probe) message.rejected_by = router;
+}
+
+template <class Block>
+[[gnu::noinline]] void stage2_route(Block& b, const BlockWorld& world, emu::Cycle now) {
+  b.routing.sort();  // the lower input port, then lane, is first
+  emu::LaneWords claimed{};
+  for (const BlockLane in_lane : b.routing) {
+    hca::Message& message = world.messages[b.in_messages.front(in_lane)];
+    const unsigned in_port = emu::port_of_lane(in_lane);
+    const unsigned first = in_port / emu::kPortsMax * emu::kPortsMax;
+    const auto router = static_cast<emu::RouterId>(b.first_router + in_port / emu::kPortsMax);
+    const std::span<const Choice> choices = world.routes.table.choices(router, message.dest);
+    const unsigned out_lane = choices.size() == 1 || keeps_to_fixed(message, world)
+                                  ? lane_of_choice(first, choices[0], message, world)
+                                  : choose_by_load(b, first, choices, message, world, claimed);
+    const unsigned out_port = emu::port_of_lane(out_lane);
+    emu::add_lane(claimed[out_port], emu::vl_of_lane(out_lane));
+    b.target[in_lane] = static_cast<BlockLane>(out_lane);
+    b.arbitrating.push(in_lane);
+    if (message.kind != emu::PacketKind::data && !message.is_answer && world.hook != nullptr)
+      ask_admission(router, in_port, out_port, message, world, choices[0], now);
+  }
+  b.routing.count = 0;
+}
+
+}  // namespace fabric::blocks

@@ -1,0 +1,95 @@
+// Stage 4: the multiplexed crossbar. At most one flit leaves each input port and at most one enters
+// each output port. Rounds: every input port that has no grant proposes, by its scheduler, one of
+// its lanes that may cross to an output port without a grant; of the proposals for one output the
+// most urgent wins, ties by this cycle's ranks; a round ends with every output for which somebody
+// has proposed taken; alloc_iters times. In: `queued`, `open`. Out: flits move from input to output
+// buffers, credits in the row of their arrival, and the tails among the flits.
+#pragma once
+
+#include "emu/lane/port_stamps.h"
+#include "fabric/router/b3_arbitrate.h"
+#include "fabric/router/b5_output.h"
+#include "fabric/router/block.h"
+#include "fabric/router/rank.h"
+
+namespace fabric::blocks {
+
+// What a port proposes: the most urgent of `lanes`, in one number for its output port. Smaller
+// claims go first: urgency (16 bits) | rank (3) | port (3).
+inline constexpr std::uint32_t kNoClaim = ~0U;
+inline constexpr unsigned kClaimShift = 6;
+
+template <emu::Isa kIsa, class Scheduler>
+emu::PortPick pick_of(Scheduler& scheduler, unsigned port, unsigned lanes, unsigned yields) {
+  if (yields == 0) [[likely]]
+    return scheduler.template pick<kIsa>(port, lanes);
+  const unsigned firm = lanes & ~yields;
+  emu::PortPick pick = scheduler.template pick<kIsa>(port, firm != 0 ? firm : lanes);
+  pick.urgency =
+      firm == 0 ? emu::kYieldingKey : std::min<unsigned>(pick.urgency, emu::kYieldingKey - 1U);
+  return pick;
+}
+
+// A flit crosses; what that changes is counted later, with what arrives: account().
+template <class Block, class Scheduler>
+void cross(Block& b, Scheduler& scheduler, unsigned port, unsigned in_lane, emu::Moved& moved,
+           emu::LinkBlock* there, std::uint32_t stamp_now) {
+  const unsigned out_lane = b.target[in_lane];
+  const emu::LaneMask lane = emu::lane_bit(emu::vl_of_lane(in_lane));
+  moved.gone[port] = lane;
+  moved.came[emu::port_of_lane(out_lane)] = emu::lane_bit(emu::vl_of_lane(out_lane));
+  emu::put_credit(there, b.peer[port], lane);
+  scheduler.granted(in_lane, stamp_now);
+}
+
+template <emu::Isa kIsa, class Block, class Scheduler>
+void stage4_cross(Block& b, Scheduler& scheduler, const BlockWorld& world, emu::Moved& moved,
+                  emu::LinkBlock* there, emu::Cycle now) {
+  const auto& ranks = kRankedPorts.of[now % kRankedPorts.of.size()];
+  const std::uint32_t stamp_now = emu::stamp_now(now);
+  std::array<BlockLane, emu::kBlockPorts> proposed;  // [input port] lane
+  std::uint64_t todo = emu::common_words<kIsa>(b.in.queued, b.open, b.ports);
+  std::uint64_t taken = 0;  // outputs for which somebody has proposed
+  for (int round = 1; todo != 0; ++round) {
+    std::uint64_t wanted = 0;
+    for (std::uint64_t bits = todo; bits != 0; bits &= bits - 1) {
+      const unsigned port = emu::first_of(bits);
+      unsigned lanes = b.in.queued[port] & b.open[port];
+      if (round > 1) {
+        const auto gone = static_cast<unsigned>(taken >> (port & ~7U) & 0xff);
+        lanes &= ~emu::lanes_with<kIsa>(&b.way[emu::block_lane(port, 0)], gone);
+        if (lanes == 0) continue;
+      }
+      const emu::PortPick pick = pick_of<kIsa>(scheduler, port, lanes, world.yields);
+      const unsigned in_lane = emu::block_lane(port, pick.lane);
+      const unsigned out_port = emu::port_of_lane(b.target[in_lane]);
+      const std::uint32_t claim = pick.urgency << kClaimShift | ranks[port % emu::kPortsMax];
+      proposed[port] = static_cast<BlockLane>(in_lane);
+      b.claim[out_port] = std::min(b.claim[out_port], claim);
+      wanted |= std::uint64_t{1} << out_port;
+    }
+    for (std::uint64_t bits = wanted; bits != 0; bits &= bits - 1) {
+      const unsigned out_port = emu::first_of(bits);
+      const unsigned port = (out_port & ~7U) | (b.claim[out_port] & 7U);
+      b.claim[out_port] = kNoClaim;
+      todo &= ~(std::uint64_t{1} << port);
+      cross(b, scheduler, port, proposed[port], moved, there, stamp_now);
+    }
+    taken |= wanted;
+    if (wanted == 0 || round == world.alloc_iters) return;
+  }
+}
+
+// What has become of the lanes that flits have crossed from and to.
+template <class Block>
+void lanes_crossed(Block& b, const emu::Crossed& crossed, const emu::Moved& moved,
+                   const BlockWorld& world) {
+  for (std::uint64_t bits = crossed.filled; bits != 0; bits &= bits - 1)
+    set_open(b, only_lane(moved.came, emu::first_of(bits)), false);
+  for (std::uint64_t bits = crossed.tails; bits != 0; bits &= bits - 1) {
+    const unsigned in_lane = only_lane(moved.gone, emu::first_of(bits));
+    if (b.far_left.ends(b.in.left, in_lane)) release_output_lane(b, in_lane, world);
+  }
+}
+
+}  // namespace fabric::blocks

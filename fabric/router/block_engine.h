@@ -1,0 +1,291 @@
+// The fast engine for one pair of schedulers, InputScheduler at the crossbar inputs,
+// SourceScheduler at the HCAs, and for buffers of less than 2^kPlanes flits. Instantiated by
+// engine_*.cc; seen by others as Network::Impl.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "emu/lane/stamp.h"
+#include "fabric/link/rows.h"
+#include "fabric/router/block_step.h"
+#include "fabric/router/impl.h"
+#include "hca/wire/wire_block.h"
+
+namespace fabric {
+
+template <int kPlanes, class InputScheduler, class SourceScheduler>
+class BlockEngine final : public Network::Impl {
+ public:
+  BlockEngine(const NetworkSpec& network_spec, Graph network_graph, ControlHook* control_hook)
+      : Impl(network_spec, std::move(network_graph), control_hook),
+        rows_(graph, spec.link_delay),
+        blocks_(rows_.router_blocks()) {
+    for (std::size_t i = 0; i < blocks_.size(); ++i) set_up(i);
+    wires_.reserve(rows_.node_blocks());
+    for (std::size_t i = 0; i < rows_.node_blocks(); ++i) add_wires(i);
+    order_changed();
+  }
+
+  void step(emu::Cycle cycles) override {
+#if defined(__x86_64__)
+    if (isa_ == emu::Isa::avx512) return step_avx512(cycles);
+    if constexpr (emu::kStepsByAvx2) {
+      if (isa_ == emu::Isa::avx2) return step_avx2(cycles);
+    }
+#endif
+    run<emu::Isa::base>(cycles);
+  }
+  void order_changed() override {
+    order_.clear();
+    std::vector<bool> seen(blocks_.size(), false);
+    for (const emu::RouterId r : order) {
+      if (seen[r / blocks::kBlockRouters]) continue;
+      seen[r / blocks::kBlockRouters] = true;
+      order_.push_back(r / blocks::kBlockRouters);
+    }
+  }
+  void ready(hca::MessageId id) override {
+    ++events.live;
+    wires_of(messages[id].src).ready(id, now);
+  }
+  void age(std::uint64_t moved) override {
+    for (auto& block : blocks_) {
+      block.scheduler.age(moved);
+      State& b = block.state;
+      for (unsigned p = 0; p < emu::kBlockPorts; ++p) b.wait_cycles[p] += b.out.recent_wait[p];
+      b.out.recent_wait = {};
+    }
+    for (auto& wires : wires_) {
+      wires.age(moved);
+      wires.flush_counters();
+    }
+  }
+  void close_window() override {
+    const auto length = static_cast<emu::Cycle>(spec.energy_window);
+    for (std::size_t i = 0; i < graph.routers.size(); ++i) {
+      const PortRange r = range_of(i);
+      const ActivityWindow window = activity_of(r, next_window - length);
+      if (window.arrived + window.crossed + window.sent + window.heads == 0) continue;
+      const std::size_t most = Network::kActivityWindowsMax * graph.routers.size();
+      if (windows.size() >= most) windows.erase(windows.begin());
+      windows.push_back(window);
+    }
+    next_window += length;
+  }
+
+  void set_weights(emu::RouterId router, emu::PortId port, const emu::VlWeights& w) override {
+    scheduler_of(router).set_weights(at(router, port), w);
+  }
+  void set_wire_weights(emu::NodeId node, const emu::VlWeights& w) override {
+    wires_of(node).scheduler().set_weights(node % emu::kBlockPorts, w);
+  }
+  void set_vtick(emu::RouterId router, emu::PortId port, emu::Vl vl, emu::Vtick vtick) override {
+    scheduler_of(router).set_vtick(emu::block_lane(at(router, port), vl), vtick);
+  }
+  void set_wire_vtick(emu::NodeId node, emu::Vl vl, emu::Vtick vtick) override {
+    wires_of(node).scheduler().set_vtick(emu::block_lane(node % emu::kBlockPorts, vl), vtick);
+  }
+
+  PortCounters router_counters(emu::RouterId router, emu::PortId port) const override {
+    const State& b = state_of(router);
+    const unsigned p = at(router, port);
+    PortCounters counters;
+    for (unsigned v = 0; v < emu::kVlCount; ++v) {
+      counters.received[v] = b.traffic_in[emu::block_lane(p, v)];
+      counters.sent[v] = b.traffic_out[emu::block_lane(p, v)];
+    }
+    counters.wait_cycles = b.wait_cycles[p] + b.out.recent_wait[p];
+    return counters;
+  }
+  PortCounters wire_counters(emu::NodeId node) const override {
+    const Wires& wires = wires_[node / emu::kBlockPorts];
+    const unsigned n = node % emu::kBlockPorts;
+    PortCounters counters;
+    for (unsigned v = 0; v < emu::kVlCount; ++v) {
+      counters.sent[v] = {wires.sent(n, v).flits, wires.sent(n, v).packets};
+      counters.received[v] = {wires.received(n, v).flits, wires.received(n, v).packets};
+    }
+    counters.wait_cycles = wires.wait_cycles(n);
+    return counters;
+  }
+  Network::Occupancy occupancy(emu::RouterId router, emu::PortId port) const override {
+    const State& b = state_of(router);
+    Network::Occupancy occupancy;
+    for (unsigned v = 0; v < emu::kVlCount; ++v) {
+      occupancy.input[v] = static_cast<std::uint8_t>(b.in.held.get(at(router, port), v));
+      occupancy.output[v] = static_cast<std::uint8_t>(b.out.held.get(at(router, port), v));
+    }
+    return occupancy;
+  }
+  int wire_backlog(emu::NodeId node) const override {
+    return wires_[node / emu::kBlockPorts].backlog(node % emu::kBlockPorts);
+  }
+  std::string audit() const override;
+  std::uint64_t position() const override;
+  std::vector<Wait> waits() const override;
+
+ private:
+  using Routers = blocks::RouterBlock<kPlanes, InputScheduler>;
+  using State = blocks::Block<kPlanes>;
+  using Wires = hca::WireBlock<SourceScheduler>;
+
+  // Of one router: its block, and its first port there.
+  struct PortRange {
+    std::size_t block;
+    unsigned first;
+    emu::RouterId router;
+  };
+  static PortRange range_of(std::size_t router) {
+    return {router / blocks::kBlockRouters,
+            static_cast<unsigned>(router % blocks::kBlockRouters) * unsigned{emu::kPortsMax},
+            static_cast<emu::RouterId>(router)};
+  }
+  static unsigned at(emu::RouterId router, unsigned port) {
+    return router % blocks::kBlockRouters * unsigned{emu::kPortsMax} + port;
+  }
+  const State& state_of(emu::RouterId router) const {
+    return blocks_[router / blocks::kBlockRouters].state;
+  }
+  InputScheduler& scheduler_of(emu::RouterId router) {
+    return blocks_[router / blocks::kBlockRouters].scheduler;
+  }
+  Wires& wires_of(emu::NodeId node) { return wires_[node / emu::kBlockPorts]; }
+
+  template <class Scheduler>
+  void configure(Scheduler& scheduler) {
+    scheduler.configure(spec.scheduler, spec.lane_vtick, spec.lanes_of_class[0]);
+    for (unsigned p = 0; p < emu::kBlockPorts; ++p) scheduler.set_weights(p, spec.weights);
+  }
+  void set_up(std::size_t index) {
+    State& b = blocks_[index].state;
+    b.first_router = static_cast<unsigned>(index * blocks::kBlockRouters);
+    const auto count =
+        std::min<std::size_t>(blocks::kBlockRouters, graph.routers.size() - b.first_router);
+    b.ports = static_cast<unsigned>(count) * emu::kPortsMax;
+    b.claim.fill(blocks::kNoClaim);
+    b.wait_first.fill(blocks::kNoBlockLane);
+    b.owner.fill(blocks::kNoBlockLane);
+    for (unsigned p = 0; p < b.ports; ++p) {
+      const auto router = static_cast<emu::RouterId>(b.first_router + p / emu::kPortsMax);
+      b.peer[p] = rows_.peer_of(graph, router, p % emu::kPortsMax);
+      const bool to_hca = !rows_.is_router(b.peer[p]) && !rows_.is_nowhere(b.peer[p]);
+      b.to_hca |= std::uint64_t{to_hca} << p;
+      for (unsigned v = 0; v < emu::kVlCount; ++v)
+        b.out.credits.set(p, v, static_cast<unsigned>(spec.vc_buf_size));
+    }
+    configure(blocks_[index].scheduler);
+  }
+  void add_wires(std::size_t index) {
+    const auto first = static_cast<unsigned>(index * emu::kBlockPorts);
+    const auto count =
+        std::min<unsigned>(emu::kBlockPorts, static_cast<unsigned>(graph.nodes.size()) - first);
+    Wires& wires = wires_.emplace_back(
+        typename Wires::Setting{first, count, static_cast<unsigned>(spec.vc_buf_size),
+                                spec.answer_flits, yields()},
+        messages, events);
+    for (unsigned n = 0; n < count; ++n) {
+      const NodePlace& place = graph.nodes[first + n];
+      wires.lead_to(n, rows_.port_of(place.router, place.port));
+    }
+    configure(wires.scheduler());
+  }
+  emu::LaneMask yields() const { return spec.strict_classes ? spec.lanes_of_class[2] : 0; }
+
+  // What happened in the window that began in `begin`; the next one begins. Only arrivals are
+  // counted flit by flit: what has gone on is what is no longer there.
+  ActivityWindow activity_of(const PortRange& r, emu::Cycle begin) {
+    State& b = blocks_[r.block].state;
+    blocks::RouterActivity& activity = b.activity[r.first / emu::kPortsMax];
+    std::uint32_t arrived = 0;
+    std::uint32_t in_now = 0;
+    std::uint32_t out_now = 0;
+    for (unsigned p = r.first; p < r.first + emu::kPortsMax; ++p) {
+      arrived += b.arrived[p];
+      b.arrived[p] = 0;
+      in_now += b.in.held.sum(p);
+      out_now += b.out.held.sum(p);
+    }
+    const std::uint32_t crossed = activity.in_held + arrived - in_now;
+    const std::uint32_t sent = activity.out_held + crossed - out_now;
+    const ActivityWindow window = {begin, r.router, arrived, crossed, sent, activity.heads};
+    activity = {.heads = 0, .in_held = in_now, .out_held = out_now};
+    return window;
+  }
+
+  // The same code three times, for what the processor can do; a build must run on all of them.
+#if defined(__x86_64__)
+  FLITNET_AVX2 FLITNET_WHOLE_STEP void step_avx2(emu::Cycle cycles) {
+    run<emu::kStepsByAvx2 ? emu::Isa::avx2 : emu::Isa::base>(cycles);
+  }
+  FLITNET_AVX512 FLITNET_WHOLE_STEP void step_avx512(emu::Cycle cycles) {
+    run<emu::Isa::avx512>(cycles);
+  }
+#endif
+
+  template <emu::Isa kIsa>
+  void run(emu::Cycle cycles) {
+    for (const emu::Cycle end = now + cycles; now != end;) {
+      while (launches[0].next() <= now) ready(launches[0].pop());
+      // Until something else is due than flits: a launch, a window, an epoch.
+      const emu::Cycle epoch = now - now % emu::kStampPeriod + emu::kStampPeriod;
+      const emu::Cycle due = std::min({end, launches[0].next(), next_window, epoch});
+      if (idle()) {
+        now = due;
+      } else {
+        cycles_until<kIsa>(due);
+      }
+      if (now == next_window) close_window();
+      if (now == epoch) age(emu::kStampPeriod);
+    }
+  }
+
+  template <emu::Isa kIsa>
+  void cycles_until(emu::Cycle end) {
+    const blocks::BlockWorld world = {.messages = messages,
+                                      .routes = routes,
+                                      .hook = hook,
+                                      .fixed_classes = spec.fixed_classes,
+                                      .buffer = static_cast<unsigned>(spec.vc_buf_size),
+                                      .alloc_iters = spec.alloc_iters,
+                                      .control = spec.lanes_of_class[0],
+                                      .yields = yields()};
+    const auto delay = static_cast<emu::Cycle>(rows_.delay());
+    emu::Cycle cycle = now;
+    do {
+      emu::LinkBlock* here = rows_.row(cycle);
+      emu::LinkBlock* there = rows_.row(cycle + delay);
+      step_groups<kIsa>(here, there, cycle);
+      step_routers<kIsa>(here, there, world, cycle);
+    } while (++cycle != end);
+    now = cycle;
+  }
+  template <emu::Isa kIsa>
+  void step_groups(emu::LinkBlock* here, emu::LinkBlock* there, emu::Cycle cycle) {
+    for (std::size_t w = 0; w < wires_.size(); ++w)
+      wires_[w].template step<kIsa>(here[blocks_.size() + w], there, cycle);
+  }
+  template <emu::Isa kIsa>
+  void step_routers(emu::LinkBlock* here, emu::LinkBlock* there, const blocks::BlockWorld& world,
+                    emu::Cycle cycle) {
+    for (const std::size_t i : order_)
+      blocks::step_block<kIsa>(blocks_[i], here[i], there, world, cycle);
+  }
+
+  std::string audit_link(emu::LinkPlace peer, emu::LinkPlace self, unsigned vl,
+                         unsigned credits) const;
+  std::string audit_router(const PortRange& r) const;
+
+  emu::Isa isa_ = best_isa(spec.isa_max);
+  LinkRows rows_;
+  std::vector<Routers> blocks_;
+  std::vector<Wires> wires_;
+  std::vector<std::size_t> order_;  // of blocks
+};
+
+}  // namespace fabric
+
+#include "fabric/router/block_look.h"

@@ -1,0 +1,125 @@
+// What is asked of a BlockEngine between cycles: does everything add up, has anything moved, who
+// waits. Included by block_engine.h only.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <bit>
+
+#include "fabric/router/block_engine.h"
+
+namespace fabric {
+
+// Empty, or that flits and credits of one lane of a link do not add up to its buffer: at the sender
+// (`credits`), in the rows, and at the peer.
+template <int kPlanes, class I, class S>
+std::string BlockEngine<kPlanes, I, S>::audit_link(emu::LinkPlace peer, emu::LinkPlace self,
+                                                   unsigned vl, unsigned credits) const {
+  unsigned sum = credits;
+  if (rows_.is_router(peer))
+    sum += blocks_[emu::block_of_place(peer)].state.in.held.get(
+        static_cast<unsigned>(emu::port_of_place(peer)), vl);
+  for (int d = 0; d < rows_.delay(); ++d) {
+    const emu::LinkBlock* row = rows_.row(now + static_cast<emu::Cycle>(d));
+    sum += row[emu::block_of_place(peer)].flits[emu::port_of_place(peer)] >> vl & 1U;
+    sum += row[emu::block_of_place(self)].credits[emu::port_of_place(self)] >> vl & 1U;
+  }
+  if (sum == static_cast<unsigned>(spec.vc_buf_size)) return {};
+  return fmt::format("lane {}: flits and credits are {}, not {}", vl, sum, spec.vc_buf_size);
+}
+
+template <int kPlanes, class I, class S>
+std::string BlockEngine<kPlanes, I, S>::audit_router(const PortRange& r) const {
+  const State& b = blocks_[r.block].state;
+  unsigned owners = 0;
+  unsigned owned = 0;
+  for (unsigned p = r.first; p < r.first + emu::kPortsMax; ++p) {
+    owned += static_cast<unsigned>(std::popcount(b.owned[p]));
+    for (unsigned v = 0; v < emu::kVlCount; ++v) {
+      const unsigned lane = emu::block_lane(p, v);
+      if (b.out.held.get(p, v) > static_cast<unsigned>(spec.vc_buf_size))
+        return fmt::format("output lane {} holds too much", lane);
+      if (b.owner[lane] != blocks::kNoBlockLane) {
+        ++owners;
+        if (b.target[b.owner[lane]] != lane)
+          return fmt::format("output lane {} has an owner that is elsewhere", lane);
+      }
+      if (rows_.is_nowhere(b.peer[p])) continue;
+      const std::string wrong = audit_link(b.peer[p], rows_.port_of(r.router, p % emu::kPortsMax),
+                                           v, b.out.credits.get(p, v));
+      if (!wrong.empty()) return wrong;
+    }
+  }
+  if (owners != owned) return fmt::format("{} lanes owned by {} messages", owned, owners);
+  return {};
+}
+
+template <int kPlanes, class I, class S>
+std::string BlockEngine<kPlanes, I, S>::audit() const {
+  for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
+    const NodePlace& place = graph.nodes[n];
+    for (unsigned v = 0; v < emu::kVlCount; ++v) {
+      const std::string wrong = audit_link(
+          rows_.port_of(place.router, place.port), rows_.port_of_node(static_cast<emu::NodeId>(n)),
+          v, wires_[n / emu::kBlockPorts].credits(n % emu::kBlockPorts, v));
+      if (!wrong.empty()) return fmt::format("node {}: {}", n, wrong);
+    }
+  }
+  for (std::size_t index = 0; index < graph.routers.size(); ++index) {
+    const PortRange r = range_of(index);
+    const std::string wrong = audit_router(r);
+    if (!wrong.empty()) return fmt::format("router {}: {}", r.router, wrong);
+  }
+  for (const auto& block : blocks_) {
+    std::uint32_t inside = 0;
+    for (unsigned p = 0; p < emu::kBlockPorts; ++p)
+      inside += block.state.in.held.sum(p) + block.state.out.held.sum(p);
+    if (inside != block.state.inside)
+      return fmt::format("routers from {} on: {} flits, not {}", block.state.first_router, inside,
+                         block.state.inside);
+  }
+  return {};
+}
+
+template <int kPlanes, class I, class S>
+std::uint64_t BlockEngine<kPlanes, I, S>::position() const {
+  std::uint64_t hash = events.digest;
+  const auto mix = [&](std::uint64_t value) { hash = (hash ^ value) * 0x100000001b3; };
+  for (const auto& block : blocks_)
+    for (unsigned i = 0; i < emu::kBlockLanes; ++i) {
+      const unsigned p = emu::port_of_lane(i);
+      const unsigned v = emu::vl_of_lane(i);
+      mix(block.state.in.held.get(p, v) * 256 + block.state.out.held.get(p, v));
+    }
+  for (std::size_t n = 0; n < graph.nodes.size(); ++n)
+    mix(static_cast<std::uint64_t>(wire_backlog(static_cast<emu::NodeId>(n))));
+  return hash;
+}
+
+template <int kPlanes, class I, class S>
+std::vector<Wait> BlockEngine<kPlanes, I, S>::waits() const {
+  std::vector<Wait> found;
+  for (std::size_t index = 0; index < graph.routers.size(); ++index) {
+    const PortRange r = range_of(index);
+    const State& b = blocks_[r.block].state;
+    const auto add = [&](unsigned in_lane, unsigned out_lane, bool owns) {
+      const auto port = [](unsigned lane) {
+        return static_cast<emu::PortId>(emu::port_of_lane(lane) % emu::kPortsMax);
+      };
+      found.push_back({r.router, port(in_lane), static_cast<emu::Vl>(emu::vl_of_lane(in_lane)),
+                       port(out_lane), static_cast<emu::Vl>(emu::vl_of_lane(out_lane)), owns});
+    };
+    for (unsigned vl = 0; vl < emu::kVlCount; ++vl) {
+      for (unsigned p = r.first; p < r.first + emu::kPortsMax; ++p) {
+        const unsigned o = emu::block_lane(p, vl);
+        if (b.owner[o] == blocks::kNoBlockLane) continue;
+        if ((b.out.full[p] >> vl & 1U) != 0) add(b.owner[o], o, true);
+        for (unsigned i = b.wait_first[o]; i != blocks::kNoBlockLane; i = b.wait_next[i])
+          add(i, o, false);
+      }
+    }
+  }
+  return found;
+}
+
+}  // namespace fabric
