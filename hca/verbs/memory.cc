@@ -2,6 +2,7 @@
 // memfd that cannot shrink it maps instead, so that small messages cost no call.
 #include <dirent.h>
 #include <fcntl.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
@@ -56,7 +57,7 @@ struct Range {
   bool whole = false;
   std::optional<Mapping> only;
 };
-Range look_up(std::uint64_t address, std::uint64_t length, bool write) {
+Range scan_maps(std::uint64_t address, std::uint64_t length, bool write) {
   Range range;
   std::FILE* maps = std::fopen("/proc/self/maps", "re");
   if (maps == nullptr) return {true, std::nullopt};  // no /proc: hcad will find out
@@ -71,6 +72,68 @@ Range look_up(std::uint64_t address, std::uint64_t length, bool write) {
     next = m.end;
   }
   std::fclose(maps);
+  range.whole = next >= end;
+  return range;
+}
+
+// PROCMAP_QUERY of Linux 6.11, whose headers may be older: asks for the mapping that covers an
+// address. Its cost does not grow with the mappings, of which every queue of a program is one.
+struct MapQuery {
+  std::uint64_t size;
+  std::uint64_t query_flags;  // 0: the mapping that covers query_addr
+  std::uint64_t query_addr;
+  std::uint64_t vma_start;
+  std::uint64_t vma_end;
+  std::uint64_t vma_flags;  // 1 readable, 2 writable, 8 shared
+  std::uint64_t vma_page_size;
+  std::uint64_t vma_offset;
+  std::uint64_t inode;
+  std::uint32_t dev_major;
+  std::uint32_t dev_minor;
+  std::uint32_t vma_name_size;
+  std::uint32_t build_id_size;
+  std::uint64_t vma_name_addr;
+  std::uint64_t build_id_addr;
+};
+static_assert(sizeof(MapQuery) == 104);
+constexpr unsigned long kMapQuery = _IOWR('f', 17, MapQuery);
+
+enum class Found : std::uint8_t { yes, no, unknown };
+Found mapping_at(int maps, std::uint64_t address, Mapping& m) {
+  char name[4352] = {};
+  MapQuery query{};
+  query.size = sizeof query;
+  query.query_addr = address;
+  query.vma_name_size = sizeof name;
+  query.vma_name_addr = reinterpret_cast<std::uint64_t>(name);
+  if (::ioctl(maps, kMapQuery, &query) != 0) return errno == ENOENT ? Found::no : Found::unknown;
+  m = {.start = query.vma_start,
+       .end = query.vma_end,
+       .offset = query.vma_offset,
+       .inode = query.inode,
+       .device_major = query.dev_major,
+       .device_minor = query.dev_minor,
+       .readable = (query.vma_flags & 1) != 0,
+       .writable = (query.vma_flags & 2) != 0,
+       .shared = (query.vma_flags & 8) != 0,
+       .memfd = std::strncmp(name, "/memfd:", 7) == 0};
+  return Found::yes;
+}
+
+Range look_up(std::uint64_t address, std::uint64_t length, bool write) {
+  const emu::UniqueFd maps(::open("/proc/self/maps", O_RDONLY | O_CLOEXEC));
+  if (!maps) return {true, std::nullopt};  // no /proc: hcad will find out
+  Range range;
+  const std::uint64_t end = address + length;
+  std::uint64_t next = address;
+  Mapping m{};
+  while (next < end) {
+    const Found found = mapping_at(maps.get(), next, m);
+    if (found == Found::unknown) return scan_maps(address, length, write);  // an older kernel
+    if (found == Found::no || !m.readable || (write && !m.writable)) break;
+    if (m.start <= address && m.end >= end) range.only = m;
+    next = m.end;
+  }
   range.whole = next >= end;
   return range;
 }
