@@ -19,9 +19,10 @@ using PortId = std::uint8_t;     // port of a router
 using Vl = std::uint8_t;         // virtual lane, 0 … 15
 using Lid = std::uint16_t;       // IBA local identifier; node n owns n + 1
 
-inline constexpr int kVlCount = 16;   // IBA: VL0 … VL15
-inline constexpr Vl kControlVl = 15;  // management lane: control traffic and probes
-inline constexpr int kNodesMax = 64;  // attached HCAs of a live cluster
+inline constexpr int kVlCount = 16;           // IBA: VL0 … VL15
+inline constexpr Vl kControlVl = 15;          // management lane: control traffic and probes
+inline constexpr int kNodesMax = 64;          // attached HCAs of a live cluster
+inline constexpr int kNodesVirtualMax = 512;  // in virtual time: the VCT paper's 8-ary 3-cube
 inline constexpr Cycle kNever = ~Cycle{0};
 
 constexpr Lid lid_of(NodeId node) { return static_cast<Lid>(node + 1); }

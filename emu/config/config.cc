@@ -209,6 +209,15 @@ std::string_view name_of(Congestion value) {
 std::string_view name_of(CompletionQueues value) {
   return names_of(value)[static_cast<std::size_t>(value)];
 }
+std::string_view name_of(PeakPower value) {
+  return names_of(value)[static_cast<std::size_t>(value)];
+}
+std::string_view name_of(PowerBooking value) {
+  return names_of(value)[static_cast<std::size_t>(value)];
+}
+std::string_view name_of(NoticeWay value) {
+  return names_of(value)[static_cast<std::size_t>(value)];
+}
 std::string_view name_of(Pointer value) { return names_of(value)[static_cast<std::size_t>(value)]; }
 std::string_view name_of(LinkLayer value) {
   return names_of(value)[static_cast<std::size_t>(value)];

@@ -47,7 +47,10 @@ enum class HcaScheduler : std::uint8_t {
 };
 enum class Frame : std::uint8_t { small, large };
 enum class Pointer : std::uint8_t { fast, slow };
-enum class Congestion : std::uint8_t { credit, alo, self_tuned, none };
+enum class Congestion : std::uint8_t { credit, alo, self_tuned, none, vct1, vct2, ibcc, dcqcn };
+enum class PeakPower : std::uint8_t { scheme, powerherd, none };
+enum class PowerBooking : std::uint8_t { links, routers };
+enum class NoticeWay : std::uint8_t { instant, message };
 enum class CompletionQueues : std::uint8_t { global, separate, quad };
 enum class LinkLayer : std::uint8_t { infiniband, roce_v2 };
 enum class AttachKind : std::uint8_t { shm, udp, ethdev };
@@ -130,10 +133,22 @@ struct QosConfig {
 // [controls]
 struct ControlsConfig {
   bool admission = true;
-  bool congestion_control = true;                                 // off: no scheme at all
-  Congestion congestion = Congestion::credit;                     // scheme for best effort
+  bool congestion_control = true;              // off: no scheme at all
+  Congestion congestion = Congestion::credit;  // scheme for best effort
+  // vct1, vct2: how routers tell sources, when they do, and what these make of it.
+  NoticeWay notice = NoticeWay::instant;
+  std::uint32_t vct_threshold = 2;  // occupied buffers of a lane
+  std::uint32_t vct_history = 4;    // headers
+  std::uint32_t vct_period = 16;    // routings
+  std::uint32_t vct_step = 32;      // cycles
+  std::uint32_t vct_timeout = 64;   // cycles
+  std::uint32_t vct_messages = 1;   // injected
+  std::uint32_t mark_from = 4;      // packets for one output
+  std::uint32_t mark_all = 16;
   CompletionQueues completion_queues = CompletionQueues::global;  // credits: of whom together
   bool power_control = true;
+  PeakPower peak_power = PeakPower::scheme;
+  PowerBooking power_booking = PowerBooking::routers;
   double reservable_share = 0.9;             // of each link's bandwidth that admission may book
   std::uint32_t best_effort_credits = 200;   // C_b per HCA
   std::uint32_t hca_buffer_packets = 13107;  // M: 8 MiB of 640 B
@@ -196,6 +211,7 @@ struct Config {
   // Defaults: nodes n0 ... n7 on one router.
   Config();
 
+  // A file describes a live cluster: at most kNodesMax nodes.
   static Result<Config> load(const std::string& path);
   // `source` names the text in messages.
   static Result<Config> parse(std::string_view toml, std::string_view source = "configuration");
@@ -209,6 +225,13 @@ struct Config {
   // The cap in watts that the configuration means: power_cap_w or, if that is 0, every HCA sending
   // power_cap_load of its link to uniform destinations.
   double power_cap_w() const;
+  // Peak power is kept by HCAs and admission (ACP section 5), or by the routers (PowerHerd).
+  bool power_scheme() const {
+    return controls.power_control && controls.peak_power == PeakPower::scheme;
+  }
+  bool power_herd() const {
+    return controls.power_control && controls.peak_power == PeakPower::powerherd;
+  }
   double best_effort_power_w() const { return power_cap_w() * (1 - controls.power_rt_share); }
   double real_time_power_w() const { return power_cap_w() * controls.power_rt_share; }
   // Index of a node by name; -1: there is none.
@@ -231,5 +254,8 @@ std::string_view name_of(AttachKind value);
 std::string_view name_of(LinkLayer value);
 std::string_view name_of(Congestion value);
 std::string_view name_of(CompletionQueues value);
+std::string_view name_of(NoticeWay value);
+std::string_view name_of(PeakPower value);
+std::string_view name_of(PowerBooking value);
 
 }  // namespace emu

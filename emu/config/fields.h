@@ -17,8 +17,19 @@ void visit_controls(Controls& controls, Visitor&& visit) {
   visit("controls", "admission", controls.admission);
   visit("controls", "congestion_control", controls.congestion_control);
   visit("controls", "congestion", controls.congestion);
+  visit("controls", "notice", controls.notice);
+  visit("controls", "vct_threshold", controls.vct_threshold);
+  visit("controls", "vct_history", controls.vct_history);
+  visit("controls", "vct_period", controls.vct_period);
+  visit("controls", "vct_step", controls.vct_step);
+  visit("controls", "vct_timeout", controls.vct_timeout);
+  visit("controls", "vct_messages", controls.vct_messages);
+  visit("controls", "mark_from", controls.mark_from);
+  visit("controls", "mark_all", controls.mark_all);
   visit("controls", "completion_queues", controls.completion_queues);
   visit("controls", "power_control", controls.power_control);
+  visit("controls", "peak_power", controls.peak_power);
+  visit("controls", "power_booking", controls.power_booking);
   visit("controls", "reservable_share", controls.reservable_share);
   visit("controls", "best_effort_credits", controls.best_effort_credits);
   visit("controls", "hca_buffer_packets", controls.hca_buffer_packets);
@@ -93,6 +104,8 @@ void visit_fields(C& c, Visitor&& visit) {
   visit("energy", "crossbar_pj", c.energy.crossbar_pj);
   visit("energy", "link_pj_per_bit", c.energy.link_pj_per_bit);
   visit("energy", "hca_flit_pj", c.energy.hca_flit_pj);
+  visit("energy", "hca_core_pj", c.energy.hca_core_pj);
+  visit("energy", "hca_memory_pj_per_byte", c.energy.hca_memory_pj_per_byte);
 }
 
 template <class N, class Visitor>
@@ -121,8 +134,11 @@ inline constexpr std::array<std::string_view, 2> kFrameNames = {"small", "large"
 inline constexpr std::array<std::string_view, 2> kPointerNames = {"fast", "slow"};
 inline constexpr std::array<std::string_view, 3> kAttachNames = {"shm", "udp", "ethdev"};
 
-inline constexpr std::array<std::string_view, 4> kCongestionNames = {"credit", "alo", "self_tuned",
-                                                                     "none"};
+inline constexpr std::array<std::string_view, 8> kCongestionNames = {
+    "credit", "alo", "self_tuned", "none", "vct1", "vct2", "ibcc", "dcqcn"};
+inline constexpr std::array<std::string_view, 3> kPeakPowerNames = {"scheme", "powerherd", "none"};
+inline constexpr std::array<std::string_view, 2> kPowerBookingNames = {"links", "routers"};
+inline constexpr std::array<std::string_view, 2> kNoticeNames = {"instant", "message"};
 inline constexpr std::array<std::string_view, 2> kLinkLayerNames = {"infiniband", "roce_v2"};
 inline constexpr std::array<std::string_view, 3> kCompletionQueuesNames = {"global", "separate",
                                                                            "quad"};
@@ -141,6 +157,9 @@ constexpr std::span<const std::string_view> names_of(Pointer) { return kPointerN
 constexpr std::span<const std::string_view> names_of(AttachKind) { return kAttachNames; }
 constexpr std::span<const std::string_view> names_of(LinkLayer) { return kLinkLayerNames; }
 constexpr std::span<const std::string_view> names_of(Congestion) { return kCongestionNames; }
+constexpr std::span<const std::string_view> names_of(PeakPower) { return kPeakPowerNames; }
+constexpr std::span<const std::string_view> names_of(PowerBooking) { return kPowerBookingNames; }
+constexpr std::span<const std::string_view> names_of(NoticeWay) { return kNoticeNames; }
 constexpr std::span<const std::string_view> names_of(CompletionQueues) {
   return kCompletionQueuesNames;
 }

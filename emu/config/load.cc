@@ -217,8 +217,9 @@ class Loader {
     if (array == nullptr || !array->is_array_of_tables()) {
       return fail("{}: node = {}: must be [[node]] tables", place(node), shown(node));
     }
-    if (array->size() > kNodesMax) {
-      return fail("{}: node: {} tables, must be 1 … {}", place(node), array->size(), kNodesMax);
+    if (array->size() > kNodesVirtualMax) {
+      return fail("{}: node: {} tables, must be 1 … {}", place(node), array->size(),
+                  kNodesVirtualMax);
     }
     for (const toml::node& item : *array) {
       NodeConfig& entry = config_.nodes.emplace_back();
@@ -272,7 +273,12 @@ Result<Config> Config::load(const std::string& path) {
   text.resize(static_cast<std::size_t>(file.gcount()));
   if (file.bad()) return fail("cannot read {}", path);
   const std::size_t slash = path.rfind('/');
-  return parse(text, slash == std::string::npos ? path : path.substr(slash + 1));
+  auto config = parse(text, slash == std::string::npos ? path : path.substr(slash + 1));
+  if (config && config->network.nodes > kNodesMax) {
+    return fail("network.nodes = {}: must be 1 … {} in a live cluster", config->network.nodes,
+                kNodesMax);
+  }
+  return config;
 }
 
 }  // namespace emu

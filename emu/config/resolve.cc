@@ -74,7 +74,8 @@ Result<void> resolve_nodes(Config& config, bool nodes_given, bool node_tables) {
   } else if (!nodes_given && !network.topology.sizes.empty()) {
     network.nodes = network.topology.sizes[0];
   }
-  const std::uint32_t most = std::min<std::uint32_t>(room == 0 ? kNodesMax : room, kNodesMax);
+  const std::uint32_t most =
+      std::min<std::uint32_t>(room == 0 ? kNodesVirtualMax : room, kNodesVirtualMax);
   if (network.nodes > most) {
     return fail("network.nodes = {}: must be 1 … {} for {}", network.nodes, most,
                 print_topology(network.topology));
@@ -120,6 +121,24 @@ Result<void> resolve_pass_through(Config& config) {
     return fail("network.pass_through = true: must be false for clock.mode virtual");
   }
   config.controls.power_control = false;
+  return {};
+}
+
+Result<void> check_congestion(const Config& config) {
+  const Congestion scheme = config.controls.congestion;
+  const bool detected = scheme == Congestion::vct1 || scheme == Congestion::vct2;
+  if (detected && config.network.router != Router::vct)
+    return fail("controls.congestion = \"{}\": must have router vct: its routers detect",
+                name_of(scheme));
+  const bool marked = scheme == Congestion::ibcc || scheme == Congestion::dcqcn;
+  const Router router = config.network.router;
+  if (marked && (router == Router::pcs || router == Router::cell))
+    return fail("controls.congestion = \"{}\": must not have router {}, which marks nothing",
+                name_of(scheme), name_of(router));
+  if (config.controls.mark_all <= config.controls.mark_from)
+    return fail("controls.mark_all = {}: must be more than mark_from", config.controls.mark_all);
+  if (config.power_herd() && router == Router::cell)
+    return fail("controls.peak_power = \"powerherd\": must not have router cell");
   return {};
 }
 
@@ -259,6 +278,7 @@ Result<void> resolve(Config& config, bool nodes_given, bool node_tables, bool la
   config.energy.flit_bits = config.network.flit_bits;
   if (auto sizes = check_sizes(config.network); !sizes) return sizes;
   if (auto design = check_design(config.network); !design) return design;
+  if (auto scheme = check_congestion(config); !scheme) return scheme;
   complete(config.network);
   if (auto passes = resolve_pass_through(config); !passes) return passes;
   if (!lanes_given) {

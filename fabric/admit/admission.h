@@ -35,6 +35,11 @@ class Admission {
   // `ports_of_router[i]`: ports of router i. Limits are per router alike.
   Admission(std::span<const int> ports_of_router, const BookLimits& limits, bool enabled);
 
+  // Book::set_router_ports of a router.
+  void set_router_ports(emu::RouterId router, std::uint64_t ports) {
+    books_[router].set_router_ports(ports);
+  }
+
   // A probe's header leaves stage 2 of `router`, having come in by `in`, for `out`. Books, or marks
   // the probe with this router; a probe marked before books no more. Idempotent. `vl_out`: the
   // lane on that link that stands for the connection's.

@@ -35,13 +35,15 @@ std::string_view name_of(BookResult result) {
 Book::Book(int ports, const BookLimits& limits)
     : limits_(limits),
       links_(static_cast<std::size_t>(ports)),
-      bookings_of_node_(emu::kNodesMax, 0) {
+      bookings_of_node_(emu::kNodesVirtualMax, 0) {
   CHECK(ports > 0 && limits.flit_bits > 0);
 }
 
-// P = E_router r / f.
-double Book::watts_of(std::uint64_t rate_bps) const {
-  return limits_.router_flit_pj * 1e-12 * static_cast<double>(rate_bps) / limits_.flit_bits;
+// P = E_router r / f, and the same of the link behind.
+double Book::watts_of(std::uint64_t rate_bps, std::uint64_t link_rate_bps) const {
+  return (limits_.router_flit_pj * static_cast<double>(rate_bps) +
+          limits_.link_flit_pj * static_cast<double>(link_rate_bps)) *
+         1e-12 / limits_.flit_bits;
 }
 
 LaneRates Book::in_rates(emu::PortId port) const {
@@ -54,7 +56,7 @@ LaneRates Book::out_rates(emu::PortId port) const {
   return {link.lane_out_bps, link.peak_out_bps, limits_.link_bps};
 }
 
-double Book::used_power_w() const { return watts_of(rate_bps_); }
+double Book::used_power_w() const { return watts_of(rate_bps_, link_rate_bps_); }
 
 void Book::add(const Entry& entry) {
   Link& out = links_[entry.out];
@@ -66,6 +68,7 @@ void Book::add(const Entry& entry) {
   in.peak_in_bps += entry.demand.peak_bps;
   in.lane_in_bps[entry.demand.vl_in] += entry.demand.rate_bps;
   rate_bps_ += entry.demand.rate_bps;
+  if (to_router(entry)) link_rate_bps_ += entry.demand.rate_bps;
 }
 
 void Book::subtract(const Entry& entry) {
@@ -79,6 +82,7 @@ void Book::subtract(const Entry& entry) {
   in.peak_in_bps -= entry.demand.peak_bps;
   in.lane_in_bps[entry.demand.vl_in] -= entry.demand.rate_bps;
   rate_bps_ -= entry.demand.rate_bps;
+  if (to_router(entry)) link_rate_bps_ -= entry.demand.rate_bps;
 }
 
 // What stands in the way of `entry`; BookResult::booked if nothing does.
@@ -88,7 +92,7 @@ BookResult Book::obstacle(const Entry& entry) const {
   if (rate > limits_.link_bps - links_[entry.out].out_bps) return BookResult::output_link;
   if (rate > limits_.link_bps - links_[entry.in].in_bps) return BookResult::input_link;
   // The last booking may fill the budget exactly; rounding must not refuse it.
-  const double watts = watts_of(rate_bps_ + rate);
+  const double watts = watts_of(rate_bps_ + rate, link_rate_bps_ + (to_router(entry) ? rate : 0));
   if (limits_.power_control && watts > limits_.power_w * (1 + 1e-9)) return BookResult::power;
   return BookResult::booked;
 }
@@ -96,7 +100,7 @@ BookResult Book::obstacle(const Entry& entry) const {
 BookResult Book::book(const ConnectionKey& key, emu::PortId in, emu::PortId out,
                       const Demand& demand) {
   CHECK(in < links_.size() && out < links_.size());
-  if (demand.rate_bps == 0 || key.node >= emu::kNodesMax || demand.vl >= emu::kVlCount ||
+  if (demand.rate_bps == 0 || key.node >= emu::kNodesVirtualMax || demand.vl >= emu::kVlCount ||
       demand.vl_in >= emu::kVlCount) {
     return BookResult::table;
   }
@@ -141,7 +145,7 @@ std::uint32_t Book::release_node(emu::NodeId node) {
     it = entries_.erase(it);
     ++released;
   }
-  if (node < emu::kNodesMax) bookings_of_node_[node] = 0;
+  if (node < emu::kNodesVirtualMax) bookings_of_node_[node] = 0;
   return released;
 }
 

@@ -49,6 +49,7 @@ struct BookLimits {
   std::uint64_t link_bps = 400'000'000;  // that may be booked of each link
   double power_w = 0;                    // for real-time traffic in this router
   double router_flit_pj = 0;             // E_router
+  double link_flit_pj = 0;               // E_link, of outputs that lead to routers; 0: not booked
   std::uint32_t flit_bits = 128;
   bool power_control = true;
 };
@@ -65,6 +66,9 @@ class Book {
   // A dead node's bookings; how many there were.
   std::uint32_t release_node(emu::NodeId node);
 
+  // Ports whose links lead to other routers, a bit each: what passes there books the link's power
+  // too. Before the first booking.
+  void set_router_ports(std::uint64_t ports) { router_ports_ = ports; }
   std::uint64_t used_out_bps(emu::PortId port) const { return links_[port].out_bps; }
   std::uint64_t used_in_bps(emu::PortId port) const { return links_[port].in_bps; }
   std::uint64_t peak_out_bps(emu::PortId port) const { return links_[port].peak_out_bps; }
@@ -99,12 +103,15 @@ class Book {
   BookResult obstacle(const Entry& entry) const;
   void add(const Entry& entry);
   void subtract(const Entry& entry);
-  double watts_of(std::uint64_t rate_bps) const;
+  bool to_router(const Entry& entry) const { return (router_ports_ >> entry.out & 1) != 0; }
+  double watts_of(std::uint64_t rate_bps, std::uint64_t link_rate_bps) const;
 
   BookLimits limits_;
   std::vector<Link> links_;
   // Sum of the rates of all bookings: power is proportional to it, and whole numbers do not drift.
   std::uint64_t rate_bps_ = 0;
+  std::uint64_t link_rate_bps_ = 0;  // of those that go on to another router
+  std::uint64_t router_ports_ = 0;
   std::unordered_map<ConnectionKey, Entry, ConnectionKeyHash> entries_;
   std::vector<std::uint32_t> bookings_of_node_;
 };

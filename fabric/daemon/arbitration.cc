@@ -26,7 +26,7 @@ Arbitration::Arbitration(const emu::Config& config, const Network& network)
   at_outputs_ = spec.crossbar == CrossbarKind::full;
   for (std::size_t r = 0; r < nodes_at_.size(); ++r) {
     const int ports = network.ports(static_cast<emu::RouterId>(r));
-    nodes_at_[r].assign(static_cast<std::size_t>(ports), emu::kNodesMax);
+    nodes_at_[r].assign(static_cast<std::size_t>(ports), kNoNode);
   }
   for (int n = 0; n < network.nodes(); ++n) {
     const auto node = static_cast<emu::NodeId>(n);
@@ -70,7 +70,7 @@ void Arbitration::apply(const Book& book, emu::RouterId router, emu::PortId port
   LaneRates here = at_outputs_ ? book.out_rates(port) : in;
   in.link_bps = here.link_bps = link_bps_;  // the limit goes by the link, not by what may be booked
   const emu::NodeId node = nodes_at_[router][port];
-  const bool hca = node != emu::kNodesMax;
+  const bool hca = node != kNoNode;
   if (routers_.weighted) network.set_weights(router, port, weights(here));
   if (hca && hcas_.weighted) network.set_wire_weights(node, weights(in));
   for (unsigned v = 0; v < emu::kVlCount; ++v) {

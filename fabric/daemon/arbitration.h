@@ -47,7 +47,7 @@ class Arbitration {
   bool at_outputs_;
   std::uint64_t link_bps_;
   std::vector<std::uint64_t> seen_;                 // changes of each router that are applied
-  std::vector<std::vector<emu::NodeId>> nodes_at_;  // by router and port; kNodesMax: none
+  std::vector<std::vector<emu::NodeId>> nodes_at_;  // by router and port; kNoNode: none
 };
 
 }  // namespace fabric

@@ -25,6 +25,7 @@ emu::Result<std::unique_ptr<Fabric>> Fabric::make(const std::string& run_dir,
   fabric->pid_file_ = std::move(pid_file);
   if (auto done = fabric->start_clock(run_dir); !done) return std::unexpected(done.error());
   if (auto done = fabric->make_network(); !done) return std::unexpected(done.error());
+  if (auto done = fabric->open_side_band(run_dir); !done) return std::unexpected(done.error());
   if (auto done = fabric->open_ports(run_dir); !done) return std::unexpected(done.error());
   auto publisher = Publisher::make(run_dir, config, *fabric->network_);
   if (!publisher) return std::unexpected(publisher.error());
@@ -75,6 +76,10 @@ emu::Result<void> Fabric::make_network() {
   }
   admission_ = std::make_unique<Admission>(ports, book_limits(config_, network_->routers()),
                                            config_.controls.admission);
+  for (int r = 0; r < network_->routers(); ++r) {
+    const auto router = static_cast<emu::RouterId>(r);
+    admission_->set_router_ports(router, router_ports(*network_, router));
+  }
   controls_.connect(admission_.get());
   arbitration_ = std::make_unique<Arbitration>(config_, *network_);
   EdgeOptions options;
@@ -86,6 +91,21 @@ emu::Result<void> Fabric::make_network() {
   power_ = std::make_unique<PowerWindows>(config_.energy, options.cycle_time, config_.power_cap_w(),
                                           network_->now(),
                                           static_cast<std::size_t>(network_->routers()));
+  return {};
+}
+
+emu::Result<void> Fabric::open_side_band(const std::string& run_dir) {
+  auto page = emu::StateWriter::open(run_dir + "/fabric.state");
+  if (!page) return std::unexpected(page.error());
+  side_band_ = std::make_unique<emu::StateWriter>(std::move(*page));
+  for (int n = 0; n < network_->nodes(); ++n) {
+    const auto node = static_cast<emu::NodeId>(n);
+    for (int d = 0; d < network_->nodes(); ++d) {
+      const auto dest = static_cast<emu::NodeId>(d);
+      side_band_->set_useful(node, dest, network_->route(network_->router_of(node), dest));
+    }
+  }
+  state_wanted_ = needs_state(emu::name_of(config_.controls.congestion));
   return {};
 }
 

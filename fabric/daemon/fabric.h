@@ -16,6 +16,7 @@
 #include "emu/ring/control_server.h"
 #include "emu/ring/fd.h"
 #include "emu/ring/pid_file.h"
+#include "emu/wire/state_page.h"
 #include "fabric/admit/admission.h"
 #include "fabric/daemon/arbitration.h"
 #include "fabric/daemon/edge.h"
@@ -57,6 +58,8 @@ class Fabric {
   void handle_events(Port& port);
   void publish();
   void update_link_shares();
+  emu::Result<void> open_side_band(const std::string& run_dir);
+  void tell_state();
   std::string answer(const std::string& request);
   std::string status() const;
   std::string bookings() const;
@@ -72,6 +75,9 @@ class Fabric {
   Port* remote_ = nullptr;  // of ports_; null: only this host
   std::unique_ptr<Edge> edge_;
   std::unique_ptr<emu::ClockWriter> clock_;
+  std::unique_ptr<emu::StateWriter> side_band_;
+  bool state_wanted_ = false;  // by the congestion scheme in force
+  std::uint64_t delivered_flits_ = 0;
   std::unique_ptr<emu::Pace> pace_;
   Inbox inbox_;
   emu::Cycle limit_ = emu::kNever;  // of this turn: for whom emulated time waits

@@ -8,6 +8,7 @@
 #include "emu/base/log.h"
 #include "emu/clock/host.h"
 #include "fabric/daemon/fabric.h"
+#include "fabric/daemon/look.h"
 
 namespace fabric {
 
@@ -41,6 +42,7 @@ emu::Result<void> Fabric::run(const std::atomic<bool>& stop) {
     skip_idle(host_ns);
     receive(host_ns);                  // packets in
     const bool ahead = step(host_ns);  // the engine, up to the clock
+    tell_state();                      // how the routers look, if a scheme wants to know
     edge_->hand_out();                 // deliveries, injected events, answers
     flush();                           // packets out
     if (pace_->hard_limit_exceeded()) {
@@ -113,6 +115,24 @@ void Fabric::flush() {
   // Time first: who reads a delivery must not see a clock before its arrival.
   clock_->publish(network_->now());
   for (const auto& port : ports_) port->flush(network_->now());
+}
+
+// The side band of ALO and Self-Tuned: a picture after each turn.
+void Fabric::tell_state() {
+  if (!state_wanted_) return;
+  for (const hca::DeliveredEvent& event : network_->delivered()) delivered_flits_ += event.flits;
+  side_band_->begin();
+  for (int n = 0; n < network_->nodes(); ++n) {
+    const auto node = static_cast<emu::NodeId>(n);
+    const emu::RouterId router = network_->router_of(node);
+    const int ports = std::min(network_->ports(router), static_cast<int>(emu::kStatePortsMax));
+    for (int p = 0; p < ports; ++p) {
+      const auto port = static_cast<emu::PortId>(p);
+      side_band_->free_lanes(node, port, free_lanes(*network_, router, port));
+    }
+  }
+  const Fullness sum = fullness(*network_, static_cast<int>(config_.network.vc_buf_size));
+  side_band_->end({network_->now(), delivered_flits_, sum.full, sum.buffers});
 }
 
 void Fabric::rest(std::uint64_t host_ns) {

@@ -135,7 +135,22 @@ NetworkSpec network_spec(const emu::Config& config, emu::Cycle start) {
   spec.packets_per_node = static_cast<int>(2 * kSlotsPerNode);
   spec.answer_flits = static_cast<std::uint16_t>(network.control_packet_size);
   spec.start = start;
+  if (config.power_herd()) {
+    spec.herd.window_pj = config.power_cap_w() * static_cast<double>(spec.energy_window) *
+                          static_cast<double>(network.cycle_time().cycle_ps);
+    spec.herd.router_flit_pj = config.energy.router_flit_pj();
+    spec.herd.link_flit_pj = config.energy.link_flit_pj();
+  }
   return spec;
+}
+
+std::uint64_t router_ports(const Network& network, emu::RouterId router) {
+  std::uint64_t ports = 0;
+  for (int p = 0; p < network.ports(router); ++p) {
+    if (network.peer(router, static_cast<emu::PortId>(p)).router != emu::kNoRouter)
+      ports |= std::uint64_t{1} << p;
+  }
+  return ports;
 }
 
 void tell_links(emu::Config& config, const Network& network) {
@@ -159,8 +174,10 @@ BookLimits book_limits(const emu::Config& config, int routers) {
                                                config.controls.reservable_share);
   limits.power_w = config.real_time_power_w() / routers;
   limits.router_flit_pj = config.energy.router_flit_pj();
+  if (config.controls.power_booking == emu::PowerBooking::links)
+    limits.link_flit_pj = config.energy.link_flit_pj();
   limits.flit_bits = config.network.flit_bits;
-  limits.power_control = config.controls.power_control;
+  limits.power_control = config.power_scheme();
   return limits;
 }
 

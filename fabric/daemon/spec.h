@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "emu/base/units.h"
 #include "emu/clock/pace.h"
@@ -24,6 +25,12 @@ NetworkSpec network_spec(const emu::Config& config, emu::Cycle start);
 // Writes down how far apart nodes are where the sizes of the topology do not tell it: a graph from
 // a file, routes that are not the shortest.
 void tell_links(emu::Config& config, const Network& network);
+// Ports that lead to other routers, a bit each: Admission::set_router_ports.
+std::uint64_t router_ports(const Network& network, emu::RouterId router);
+// Whether HCAs with this congestion scheme look at the routers.
+inline bool needs_state(std::string_view congestion) {
+  return congestion == "alo" || congestion == "self_tuned";
+}
 BookLimits book_limits(const emu::Config& config, int routers);
 EdgeRules edge_rules(const emu::Config& config);
 emu::PaceOptions pace_options(const emu::Config& config);

@@ -7,6 +7,7 @@
 #include "emu/base/log.h"
 #include "emu/clock/host.h"
 #include "fabric/daemon/fabric.h"
+#include "fabric/daemon/spec.h"
 
 namespace fabric {
 
@@ -39,8 +40,13 @@ std::string Fabric::answer(const std::string& request) {
     return ok_line();
   }
   if (cmd->second == "set") {
+    if (const auto scheme = fields->find("congestion"); scheme != fields->end()) {
+      state_wanted_ = needs_state(scheme->second);
+      return ok_line();
+    }
     const auto admission = fields->find("admission");
-    if (admission == fields->end()) return error_line("set: only 'admission' can be set");
+    if (admission == fields->end())
+      return error_line("set: only 'admission' and 'congestion' can be set");
     if (admission->second != "true" && admission->second != "false") {
       return error_line("admission: true or false");
     }

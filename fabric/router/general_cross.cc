@@ -6,6 +6,7 @@ namespace fabric::general {
 
 void RouterCycle::cross() {
   if (r_.active == 0) return;
+  if (!w_.herd.may_cross(r_.id)) return;
   if (w_.full_crossbar()) {
     cross_all_lanes();
   } else {
@@ -133,6 +134,7 @@ void RouterCycle::move(unsigned p, unsigned queue) {
   OutputLane& target = out.out[q.out_lane];
   const unsigned lane = w_.lane_of(queue);
   const bool dummy = has_dummy(q);
+  w_.herd.spend(r_.id, q.out_port);
   Flit flit = dummy ? dummy_flit(q, queue) : q.flits.pop();
   if (!dummy) w_.links.credit(r_.id, p, lane, flit.level, now_);
   if (w_.full_crossbar()) {
@@ -169,6 +171,9 @@ void RouterCycle::worm_ended(unsigned p, unsigned queue) {
   release(p, queue);
   q.front = Front::idle;
   --q.messages;
+  if (w_.watcher != nullptr)
+    w_.watcher->left(r_.id, static_cast<emu::PortId>(p), static_cast<emu::Vl>(w_.lane_of(queue)),
+                     q.out_port);
   wake(p, w_.lane_of(queue));
 }
 

@@ -58,6 +58,17 @@ class RouterCycle {
   void reserve(unsigned p, unsigned queue);  // circuits (general_circuit.cc)
   void ask_admission(unsigned p, unsigned out_port, hca::Message& message);
   void wake(unsigned p, unsigned lane);
+  HeadAt head_at(unsigned p, unsigned lane, hca::MessageId id) const {
+    const hca::Message& message = w_.messages[id];
+    return {r_.id,
+            static_cast<emu::PortId>(p),
+            static_cast<emu::Vl>(lane),
+            message.src,
+            message.dest,
+            message.traffic_class,
+            message.handle,
+            now_};
+  }
   void release(unsigned p, unsigned queue);
 
   // Preemption (general_preempt.cc).

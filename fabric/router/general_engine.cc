@@ -118,6 +118,12 @@ void Engine::age(std::uint64_t) {
   for (Hca& hca : hcas_) hca.age(now);
 }
 
+bool Engine::watch_heads(HeadWatcher* watcher) {
+  if (world_.circuits()) return false;
+  world_.watcher = watcher;
+  return true;
+}
+
 void Engine::close_window() {
   const auto length = static_cast<emu::Cycle>(spec.energy_window);
   for (Router& router : routers_) {
@@ -130,6 +136,7 @@ void Engine::close_window() {
     windows.push_back(window);
   }
   next_window += length;
+  world_.herd.window_ends();
 }
 
 void Engine::set_weights(emu::RouterId router, emu::PortId port, const emu::VlWeights& w) {

@@ -16,6 +16,7 @@ class Engine final : public Network::Impl {
   void step(emu::Cycle cycles) override;
   void ready(hca::MessageId id) override;
   void age(std::uint64_t moved) override;
+  bool watch_heads(HeadWatcher* watcher) override;
   void close_window() override;
   void set_weights(emu::RouterId router, emu::PortId port, const emu::VlWeights& w) override;
   void set_wire_weights(emu::NodeId node, const emu::VlWeights& w) override;

@@ -153,6 +153,8 @@ void RouterCycle::route() {
       set_bit(port.arbitrating, first_of(bits), r_.arbitrating, p);
       if (message.kind != emu::PacketKind::data && !message.is_answer && w_.hook != nullptr)
         ask_admission(p, out.port, message);
+      if (w_.watcher != nullptr)
+        w_.watcher->routed(head_at(p, w_.lane_of(first_of(bits)), q.message), q.out_port);
     }
     port.routing = 0;
   }
@@ -196,6 +198,7 @@ void RouterCycle::decode() {
     ++r_.window.arrived;
     if (!flit.is(Flit::head)) continue;
     ++q.messages;
+    if (w_.watcher != nullptr) w_.watcher->came(head_at(p, box.lane, flit.message));
     if (w_.preemptive()) make_way(p, box.lane, flit.level);
     wake(p, box.lane);
   }

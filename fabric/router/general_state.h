@@ -12,6 +12,7 @@
 #include "fabric/router/general_clock.h"
 #include "fabric/router/general_links.h"
 #include "fabric/router/network.h"
+#include "fabric/router/power_herd.h"
 #include "fabric/router/spec.h"
 
 namespace fabric::general {
@@ -116,6 +117,7 @@ struct World {
         messages(table),
         hook(control_hook),
         design(design_counters),
+        herd(network_spec.herd, graph),
         links(graph, network_spec.link_delay),
         rules{network_spec.scheduler, network_spec.counters},
         hca_rules{network_spec.wire_scheduler(), network_spec.counters} {
@@ -139,7 +141,9 @@ struct World {
   const Routes& routes;
   hca::MessageTable& messages;
   ControlHook* hook;
+  HeadWatcher* watcher = nullptr;
   DesignCounters& design;
+  PowerHerd herd;
   Links links;
   ClockRules rules;
   ClockRules hca_rules;

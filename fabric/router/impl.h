@@ -35,6 +35,8 @@ struct Network::Impl {
   virtual void ready(hca::MessageId id) = 0;
   // Stamps are counted from an epoch that moved on by so many cycles.
   virtual void age(std::uint64_t moved) = 0;
+  // False: this engine tells of no heads.
+  virtual bool watch_heads(HeadWatcher*) { return false; }
   // Ends the running energy window; next_window is then the end of the next one.
   virtual void close_window() = 0;
   virtual void set_weights(emu::RouterId router, emu::PortId port, const emu::VlWeights& w) = 0;

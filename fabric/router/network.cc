@@ -57,9 +57,9 @@ emu::Result<Routes> routes_of(const NetworkSpec& spec, const Graph& graph) {
 
 // The one design of the fast engine; everything else is the general engine's.
 bool fast_engine_does(const NetworkSpec& spec, const Graph& graph) {
-  return spec.router == RouterKind::non_preemptive && spec.crossbar == CrossbarKind::multiplexed &&
-         spec.counters == CounterKind::epoch && spec.block_flits == 1 &&
-         spec.wire_scheduler() == spec.scheduler &&
+  return spec.herd.window_pj == 0 && spec.router == RouterKind::non_preemptive &&
+         spec.crossbar == CrossbarKind::multiplexed && spec.counters == CounterKind::epoch &&
+         spec.block_flits == 1 && spec.wire_scheduler() == spec.scheduler &&
          spec.scheduler != emu::SchedulerKind::fair_queueing &&
          spec.scheduler != emu::SchedulerKind::fgfq && spec.vc_buf_size <= emu::kBufferMax &&
          graph.ports_max() <= emu::kPortsMax;
@@ -158,6 +158,8 @@ emu::Result<std::unique_ptr<Network>> Network::make(const NetworkSpec& spec, Con
 
 Network::Network(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Network::~Network() = default;
+
+bool Network::watch(HeadWatcher* watcher) { return impl_->watch_heads(watcher); }
 
 int Network::nodes() const { return static_cast<int>(impl_->graph.nodes.size()); }
 int Network::routers() const { return static_cast<int>(impl_->graph.routers.size()); }

@@ -15,6 +15,7 @@
 #include "emu/base/units.h"
 #include "emu/lane/policy.h"
 #include "fabric/router/control_hook.h"
+#include "fabric/router/head_watcher.h"
 #include "fabric/router/spec.h"
 #include "hca/wire/packet.h"
 
@@ -65,6 +66,10 @@ class Network {
   ~Network();
   Network(const Network&) = delete;
   Network& operator=(const Network&) = delete;
+
+  // Tells `watcher`, which must outlive the network, of all heads from now on. False: this engine
+  // cannot (only the general one can: NetworkSpec::general_engine).
+  bool watch(HeadWatcher* watcher);
 
   int nodes() const;
   int routers() const;

@@ -13,6 +13,7 @@
 #include "emu/lane/policy.h"
 #include "fabric/route/routing.h"
 #include "fabric/router/design.h"
+#include "fabric/router/power_herd.h"
 #include "fabric/topo/shape.h"
 
 namespace fabric {
@@ -83,6 +84,7 @@ struct NetworkSpec {
   // For tests: without the instructions that only newer processors have. Results are the same.
   emu::Isa isa_max = emu::Isa::avx512;
   int energy_window = 500;  // cycles of an ActivityWindow
+  HerdOptions herd;         // general engine: routers keep to a power cap, window by window
   // That step the routers, the caller's among them: 1 ... 64, but at most one a router. Results are
   // the same. Only of the fast engine.
   int threads = 1;

@@ -29,6 +29,7 @@ void Node::run(const std::atomic<bool>& stop) {
     service(host_ns);
     const emu::Cycle began = now_;
     std::size_t work = receive();                 // deliveries, injected events, answers
+    side_band_.tell(*host_, now_);                // how the routers look, if the scheme asks
     work += control_->doorbells(now_) ? 1U : 0U;  // what programs posted
     work += transmit();                           // timers, packets out
     if (!left_over_) attachment_->served(began);
@@ -67,6 +68,7 @@ void Node::notice_session() {
     emu::log_info("attached to the fabric");
   }
   session_ = attachment_->session();
+  side_band_.close();  // of the fabric before
 }
 
 std::size_t Node::receive() {

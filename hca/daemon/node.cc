@@ -23,9 +23,10 @@ namespace {
 constexpr std::size_t kBurst = 512;  // deliveries, injected events, answers taken in one turn
 }  // namespace
 
-Node::Node(const std::string&, const emu::Config& config, emu::NodeId node)
+Node::Node(const std::string& run_dir, const emu::Config& config, emu::NodeId node)
     : config_(config),
       options_(host_options(config, node)),
+      side_band_(run_dir + "/fabric.state", config, node),
       received_(kBurst),
       injected_(kBurst),
       answers_(64) {
@@ -42,7 +43,7 @@ emu::Result<std::unique_ptr<Node>> Node::make(const std::string& run_dir, const 
 }
 
 emu::Result<void> Node::open(const std::string& run_dir) {
-  if (auto live = check_live(options_.congestion); !live) return live;
+  if (auto live = check_live(options_.congestion, same_host()); !live) return live;
   const std::string dir = run_dir + "/nodes/" + config_.nodes[options_.node].name;
   auto node_page = emu::Region::create("flitnet-node", sizeof(NodePage));
   if (!node_page) return std::unexpected(node_page.error());
@@ -118,7 +119,7 @@ std::string Node::answer(const std::string& request) {
   if (cmd == "set") {
     for (const auto& [key, value] : *fields) {
       if (key == "cmd") continue;
-      if (auto done = set_control(*host_, key, value); !done) {
+      if (auto done = set_control(*host_, key, value, same_host()); !done) {
         return j.open().field("ok", false).field("error", done.error().message).close().text();
       }
       emu::log_info(fmt::format("{}: {}", key, value));

@@ -20,6 +20,7 @@
 #include "hca/daemon/nap.h"
 #include "hca/daemon/port.h"
 #include "hca/daemon/publish.h"
+#include "hca/daemon/side_band.h"
 #include "hca/host/host.h"
 
 namespace hca {
@@ -46,6 +47,7 @@ class Node {
 
   void sleep();
   void notice_session();
+  bool same_host() const { return config_.attach.kind == emu::AttachKind::shm; }
   std::uint64_t sleep_limit_ns() const;
   emu::Cycle next_look(std::uint64_t limit_ns) const;
   std::string answer(const std::string& request);
@@ -62,6 +64,7 @@ class Node {
   std::unique_ptr<Control> control_;
   std::unique_ptr<Host> host_;
   std::unique_ptr<Publisher> publisher_;
+  SideBand side_band_;  // what ALO and Self-Tuned see of the routers
   std::unique_ptr<emu::ControlServer> ctl_;
   emu::UniqueFd wait_;  // epoll over everything that may wake us
 

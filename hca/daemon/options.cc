@@ -48,7 +48,7 @@ HostOptions host_options(const emu::Config& config, emu::NodeId node) {
     options.lanes_of_sl[sl] = config.qos.lanes_of_sl(sl);
   }
   options.controls = {config.controls.admission, config.controls.congestion_control,
-                      config.controls.power_control};
+                      config.power_scheme()};
   options.hca_buffer_packets = config.controls.hca_buffer_packets;
   options.best_effort_credits = config.controls.best_effort_credits;
   options.congestion = emu::name_of(config.controls.congestion);

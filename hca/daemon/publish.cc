@@ -112,6 +112,10 @@ void Publisher::add_controls(std::string_view node, std::string_view device) {
               [](const HostCounters& c) { return c.admissions_asked; });
   add_counter(Metric::admission_granted, {node, device},
               [](const HostCounters& c) { return c.admissions_granted; });
+  add_counter(Metric::admission_answered, {node, device},
+              [](const HostCounters& c) { return c.admissions_answered; });
+  add_counter(Metric::admission_setup, {node, device},
+              [](const HostCounters& c) { return c.admission_cycles_total; });
   add_counter(Metric::admission_refused, {node, device, "hca"},
               [](const HostCounters& c) { return c.admissions_refused_hca; });
   add_counter(Metric::admission_refused, {node, device, "router"},

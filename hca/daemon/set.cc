@@ -6,22 +6,29 @@
 
 namespace hca {
 
-emu::Result<void> check_live(std::string_view congestion) {
+emu::Result<void> check_live(std::string_view congestion, bool side_band) {
   const auto scheme = make_congestion(congestion, {});
   if (scheme == nullptr) return emu::fail("congestion: there is no scheme '{}'", congestion);
-  if (scheme->needs_state()) {
+  if (scheme->needs() == Signal::state && !side_band) {
     return emu::fail(
-        "congestion: {} looks into routers, which works in virtual time only (flitnet lab); use "
-        "credit or none",
+        "congestion: {} looks at routers through the fabric's shared page, which only HCAs on its "
+        "host have (attach.kind shm); use credit or none",
+        congestion);
+  }
+  if (scheme->needs() == Signal::blame || scheme->needs() == Signal::marks) {
+    return emu::fail(
+        "congestion: {} needs routers that tell sources, which works in virtual time only (flitnet "
+        "lab); use credit, alo, self_tuned or none",
         congestion);
   }
   return {};
 }
 
-emu::Result<void> set_control(Host& host, std::string_view key, std::string_view value) {
+emu::Result<void> set_control(Host& host, std::string_view key, std::string_view value,
+                              bool side_band) {
   const HostOptions& options = host.options();
   if (key == "congestion") {
-    if (auto live = check_live(value); !live) return live;
+    if (auto live = check_live(value, side_band); !live) return live;
     host.set_congestion(value, options.completion_queues);
     return {};
   }

@@ -8,10 +8,12 @@
 
 namespace hca {
 
-// A live HCA is not told what routers look like inside, so schemes that need it cannot run.
-emu::Result<void> check_live(std::string_view congestion);
+// Whether a live HCA can run it: what routers look like it is told by the fabric's shared page
+// (`side_band`: that is on this host), of what they detect or mark it is not told.
+emu::Result<void> check_live(std::string_view congestion, bool side_band);
 // Keys of the configuration's [controls]: congestion, completion_queues, congestion_control,
 // power_control, admission. Fails with a sentence for the one who asked.
-emu::Result<void> set_control(Host& host, std::string_view key, std::string_view value);
+emu::Result<void> set_control(Host& host, std::string_view key, std::string_view value,
+                              bool side_band);
 
 }  // namespace hca

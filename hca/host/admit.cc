@@ -20,11 +20,13 @@ std::uint32_t outbox_capacity(const Admission& admission) {
 // With room for a probe and a release of every QP it can only be full when the port is shut for
 // long; what is dropped then: probes are repeated, releases are made up for by the fabric, which
 // forgets a node that leaves.
-void post_control(HostState& s, const Connection& connection, emu::PacketKind kind) {
+void post_control(HostState& s, const Connection& connection, emu::PacketKind kind,
+                  emu::Cycle launch = 0) {
   Admission& admission = s.admission_;
   if (admission.outbox_last - admission.outbox_first == outbox_capacity(admission)) return;
   ControlPacket& packet = admission.outbox[admission.outbox_last++ % outbox_capacity(admission)];
   packet.kind = kind;
+  packet.launch = launch;
   packet.body = {};
   packet.body.connection = connection.id;
   packet.body.rate_bps = connection.rate_bps;
@@ -102,6 +104,9 @@ void grant(HostState& s, std::uint32_t index, ConnectionState state) {
 
 }  // namespace
 
+// Behind its packets up to `last_packet`.
+static void give_back(HostState& s, Qp& qp, bool tell_cancelled, emu::Cycle last_packet);
+
 int ask_rate(HostState& s, Qp& qp, std::uint64_t rate_bps, std::uint64_t peak_bps) {
   Admission& admission = s.admission_;
   if (qp.type != QpType::rc && qp.type != QpType::xrc_send) return EOPNOTSUPP;
@@ -110,7 +115,8 @@ int ask_rate(HostState& s, Qp& qp, std::uint64_t rate_bps, std::uint64_t peak_bp
       admission.connections[qp.connection].state == ConnectionState::probing) {
     return EBUSY;
   }
-  release_rate(s, qp, false);  // a new rate is asked for as a whole
+  // A new rate is asked for as a whole, and the old one makes room for it at once.
+  give_back(s, qp, false, rate_bps == 0 ? qp.last_launch : 0);
   if (rate_bps == 0) {
     s.events_.admission(qp.client, qp.number, {});
     return 0;
@@ -141,6 +147,7 @@ int ask_rate(HostState& s, Qp& qp, std::uint64_t rate_bps, std::uint64_t peak_bp
     return 0;
   }
   connection.state = ConnectionState::probing;
+  connection.asked_at = s.now_;
   s.counters_.reserved_bps += rate_bps;
   admission.probing.push_back(index);
   send_probe(s, index);
@@ -148,13 +155,18 @@ int ask_rate(HostState& s, Qp& qp, std::uint64_t rate_bps, std::uint64_t peak_bp
 }
 
 void release_rate(HostState& s, Qp& qp, bool tell_cancelled) {
+  give_back(s, qp, tell_cancelled, qp.last_launch);
+}
+
+void give_back(HostState& s, Qp& qp, bool tell_cancelled, emu::Cycle last_packet) {
   if (qp.connection == kNone) return;
   const std::uint32_t index = qp.connection;
   Connection& connection = s.admission_.connections[index];
   const bool asked = connection.state == ConnectionState::probing;
   if (asked || connection.state == ConnectionState::granted) {
     // Follows its probe on the same lanes of the same path: it cannot arrive before it.
-    post_control(s, connection, emu::PacketKind::release);
+    const bool behind = last_packet > s.now_;
+    post_control(s, connection, emu::PacketKind::release, behind ? last_packet + 1 : 0);
   }
   if (asked && tell_cancelled) {
     tell(s, connection, AdmissionVerdict::cancelled, emu::kNoRouter);
@@ -166,6 +178,10 @@ void probe_answered(HostState& s, const emu::Answer& answer) {
   for (const std::uint32_t index : s.admission_.probing) {
     Connection& connection = s.admission_.connections[index];
     if (connection.id != answer.connection) continue;
+    if (!connection.renewing) {
+      ++s.counters_.admissions_answered;
+      s.counters_.admission_cycles_total += s.now_ - connection.asked_at;
+    }
     if (answer.verdict == emu::Verdict::ack) {
       grant(s, index, ConnectionState::granted);
       return;
@@ -230,6 +246,7 @@ std::size_t send_probes(HostState& s) {
     desc.vl_in = desc.vl_out = emu::kControlVl;
     desc.traffic_class = emu::TrafficClass::control;
     desc.kind = packet.kind;
+    desc.launch_cycle = packet.launch;
     s.port_.send({&desc, 1});
     ++sent;
   }

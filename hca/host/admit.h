@@ -33,10 +33,12 @@ struct Connection {
   std::uint64_t rate_bps = 0;
   std::uint64_t peak_bps = 0;
   emu::Cycle answer_by = emu::kNever;
+  emu::Cycle asked_at = 0;
 };
 
 struct ControlPacket {
   emu::ProbeBody body;
+  emu::Cycle launch;  // 0: as soon as possible
   emu::PacketKind kind;
 };
 
@@ -56,7 +58,8 @@ struct Admission {
 };
 
 int ask_rate(HostState& s, Qp& qp, std::uint64_t rate_bps, std::uint64_t peak_bps);
-// Gives back what the QP booked or asked; `tell` reports a request under way as cancelled.
+// Gives back what the QP booked or asked, behind the last of its packets that are on their way (ACP
+// 4.1: the final data packet carries the release); `tell` reports a request under way as cancelled.
 void release_rate(HostState& s, Qp& qp, bool tell);
 void probe_answered(HostState& s, const emu::Answer& answer);
 void probe_timers(HostState& s);

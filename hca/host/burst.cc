@@ -128,7 +128,7 @@ std::uint8_t* close_packet(HostState& s, BurstPacket& packet, Qp* qp,
   }
   if (!packet.loop && desc.traffic_class == emu::TrafficClass::best_effort) {
     ++s.best_effort_out_;
-    desc.cookie |= congestion_cookie(s, desc.dest);
+    desc.cookie |= congestion_cookie(s, desc);
   }
   ClassCounters& counters = s.counters_.by_class[static_cast<std::size_t>(desc.traffic_class)];
   ++counters.packets_sent;

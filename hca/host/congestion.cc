@@ -8,7 +8,7 @@ namespace {
 
 class NoCongestionControl final : public CongestionControl {
  public:
-  bool may_send(emu::NodeId) override { return true; }
+  bool may_send(emu::NodeId, emu::Cycle) override { return true; }
 };
 
 // The list: a new scheme is a line here.
@@ -17,6 +17,10 @@ constexpr CongestionScheme kSchemes[] = {
     {"credit", make_credit},
     {"alo", make_alo},
     {"self_tuned", make_self_tuned},
+    {"vct1", make_vct1},
+    {"vct2", make_vct2},
+    {"ibcc", make_ibcc},
+    {"dcqcn", make_dcqcn},
 };
 
 }  // namespace

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "emu/base/units.h"
+#include "emu/wire/notice.h"
 
 namespace hca {
 
@@ -36,23 +37,44 @@ struct CongestionOptions {
   std::vector<std::uint8_t> quadrant_of;  // by destination: 0 ... 3, seen from this HCA
   // By destination: output ports of the own router on a shortest way, a bit each.
   std::vector<std::uint16_t> useful_ports;
+  // The VCT paper's sources: delay added or taken at a time, time without a notice after which
+  // approach 1 takes a step back, messages after which approach 2 takes one.
+  emu::Cycle vct_step_cycles = 32;
+  emu::Cycle vct_timeout_cycles = 64;
+  std::uint32_t vct_messages = 1;
+  emu::CycleTime time;
+};
+
+enum class Signal : std::uint8_t {
+  nothing,
+  state,  // fabric_state(), again and again
+  blame,  // notice(): routers detect congestion and whose packets make it
+  marks,  // notice(): packets arrived that routers had marked
 };
 
 class CongestionControl {
  public:
   virtual ~CongestionControl() = default;
-  virtual bool may_send(emu::NodeId dest) = 0;
+  // `now` never falls, here and below.
+  virtual bool may_send(emu::NodeId dest, emu::Cycle now) = 0;
   // Nothing may be sent, wherever to.
-  virtual bool blocked() const { return false; }
+  virtual bool blocked(emu::Cycle) { return false; }
+  // When time alone may end that: the cycle at which to ask again; kNever: something must happen.
+  virtual emu::Cycle ready_at() const { return emu::kNever; }
   // It was handed on; the tag comes back with came_back(). Tags are below kCongestionTags.
-  virtual std::uint16_t handed_on(emu::NodeId) { return 0; }
+  virtual std::uint16_t handed_on(emu::NodeId, std::uint16_t /* flits */, emu::Cycle) { return 0; }
   // It was injected, or will never be.
-  virtual void came_back(std::uint16_t) {}
+  virtual void came_back(std::uint16_t, emu::Cycle) {}
   // Packets of different groups do not wait for one another: the group of a destination.
   virtual std::uint16_t group(emu::NodeId) const { return 0; }
   virtual std::uint16_t groups() const { return 1; }
-  virtual bool needs_state() const { return false; }
+  // What the scheme must be told, or it does nothing.
+  virtual Signal needs() const { return Signal::nothing; }
   virtual void fabric_state(const FabricState&, emu::Cycle) {}
+  // About this HCA's packets to `dest`; blame: whatever their destination.
+  virtual void notice(emu::NoticeKind, emu::NodeId /* dest */, emu::Cycle) {}
+  // By how much it holds each message back now, where it does it so.
+  virtual emu::Cycle delay_cycles() const { return 0; }
   // All that was handed on is gone.
   virtual void restart() {}
 };
@@ -73,5 +95,9 @@ std::unique_ptr<CongestionControl> make_no_congestion_control(const CongestionOp
 std::unique_ptr<CongestionControl> make_credit(const CongestionOptions& options);
 std::unique_ptr<CongestionControl> make_alo(const CongestionOptions& options);
 std::unique_ptr<CongestionControl> make_self_tuned(const CongestionOptions& options);
+std::unique_ptr<CongestionControl> make_vct1(const CongestionOptions& options);
+std::unique_ptr<CongestionControl> make_vct2(const CongestionOptions& options);
+std::unique_ptr<CongestionControl> make_ibcc(const CongestionOptions& options);
+std::unique_ptr<CongestionControl> make_dcqcn(const CongestionOptions& options);
 
 }  // namespace hca

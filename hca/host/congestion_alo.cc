@@ -13,7 +13,7 @@ class Alo final : public CongestionControl {
  public:
   explicit Alo(const CongestionOptions& options) : useful_(options.useful_ports) {}
 
-  bool may_send(emu::NodeId dest) override {
+  bool may_send(emu::NodeId dest, emu::Cycle) override {
     if (dest >= useful_.size() || free_.empty()) return true;
     bool every = true;
     for (unsigned ports = useful_[dest]; ports != 0; ports &= ports - 1) {
@@ -26,7 +26,7 @@ class Alo final : public CongestionControl {
   }
   // Between two looks at the router each message takes a lane of the ways that it may go: what was
   // free is so once.
-  std::uint16_t handed_on(emu::NodeId dest) override {
+  std::uint16_t handed_on(emu::NodeId dest, std::uint16_t, emu::Cycle) override {
     if (dest >= useful_.size()) return 0;
     for (unsigned ports = useful_[dest]; ports != 0; ports &= ports - 1) {
       const auto port = static_cast<std::size_t>(std::countr_zero(ports));
@@ -35,7 +35,8 @@ class Alo final : public CongestionControl {
     }
     return 0;
   }
-  bool needs_state() const override { return true; }
+  emu::Cycle ready_at() const override { return 0; }  // whenever the routers look otherwise
+  Signal needs() const override { return Signal::state; }
   void fabric_state(const FabricState& state, emu::Cycle) override {
     free_.assign(state.free_lanes.begin(), state.free_lanes.end());
     lanes_ = state.lanes;

@@ -19,16 +19,16 @@ class Credit final : public CongestionControl {
     out_.resize(queues);
     each_ = std::max(options.credits / queues, 1U);
   }
-  bool may_send(emu::NodeId dest) override { return out_[group(dest)] < each_; }
-  bool blocked() const override {
+  bool may_send(emu::NodeId dest, emu::Cycle) override { return out_[group(dest)] < each_; }
+  bool blocked(emu::Cycle) override {
     return std::ranges::all_of(out_, [this](std::uint32_t out) { return out >= each_; });
   }
-  std::uint16_t handed_on(emu::NodeId dest) override {
+  std::uint16_t handed_on(emu::NodeId dest, std::uint16_t, emu::Cycle) override {
     const std::uint16_t queue = group(dest);
     ++out_[queue];
     return queue;
   }
-  void came_back(std::uint16_t queue) override {
+  void came_back(std::uint16_t queue, emu::Cycle) override {
     if (queue < out_.size() && out_[queue] > 0) --out_[queue];
   }
   std::uint16_t group(emu::NodeId dest) const override {

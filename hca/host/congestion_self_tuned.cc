@@ -24,12 +24,13 @@ class SelfTuned final : public CongestionControl {
  public:
   explicit SelfTuned(const CongestionOptions&) {}
 
-  bool may_send(emu::NodeId) override {
-    held_ |= blocked();
-    return !blocked();
+  bool may_send(emu::NodeId, emu::Cycle) override {
+    held_ |= above();
+    return !above();
   }
-  bool blocked() const override { return estimate_ > threshold_; }
-  bool needs_state() const override { return true; }
+  bool blocked(emu::Cycle) override { return above(); }
+  emu::Cycle ready_at() const override { return 0; }  // with the next count
+  Signal needs() const override { return Signal::state; }
   void fabric_state(const FabricState& state, emu::Cycle now) override {
     const double full = static_cast<double>(state.full_buffers) / state.buffers;
     if (now >= gathered_at_ + kGatherCycles) {
@@ -44,6 +45,7 @@ class SelfTuned final : public CongestionControl {
   }
 
  private:
+  bool above() const { return estimate_ > threshold_; }
   void tune(std::uint64_t delivered, emu::Cycle now) {
     const double rate = static_cast<double>(delivered - delivered_) /
                         static_cast<double>(std::max<emu::Cycle>(now - tuned_at_, 1));

@@ -46,6 +46,8 @@ struct HostCounters {
   std::uint64_t admissions_granted = 0;
   std::uint64_t admissions_refused_hca = 0;
   std::uint64_t admissions_refused_router = 0;
+  std::uint64_t admissions_answered = 0;     // probes with an ACK or NACK ...
+  std::uint64_t admission_cycles_total = 0;  // ... and the time from asking until then, of them all
   std::uint64_t best_effort_outstanding = 0;  // packets handed on, not yet injected
   std::uint64_t reserved_bps = 0;             // booked by this node's connections
 };

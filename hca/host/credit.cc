@@ -54,10 +54,10 @@ void return_credit(Qp& qp, std::uint32_t packets) {
   qp.page->credit_granted.store(qp.credit_capacity + qp.credit_returned, std::memory_order_release);
 }
 
-bool best_effort_blocked(const HostState& s) { return s.congestion_->blocked(); }
+bool best_effort_blocked(const HostState& s) { return s.congestion_->blocked(s.now_); }
 bool may_send_best_effort(HostState& s, emu::NodeId dest) {
   // What stays in the node meets no congestion.
-  return stays_here(s, dest) || s.congestion_->may_send(dest);
+  return stays_here(s, dest) || s.congestion_->may_send(dest, s.now_);
 }
 
 void choose_congestion(HostState& s) {
@@ -66,14 +66,16 @@ void choose_congestion(HostState& s) {
   options.layout = s.options_.completion_queues;
   options.quadrant_of.assign(s.options_.quadrant_of.begin(),
                              s.options_.quadrant_of.begin() + s.options_.nodes);
+  options.time = s.options_.cycle_time;
+  options.useful_ports = s.options_.useful_ports;
   const bool on = s.options_.controls.congestion_control;
   s.congestion_ = make_congestion(on ? s.options_.congestion : "none", options);
   CHECK(s.congestion_ != nullptr);
   s.congestion_turn_ = !s.congestion_turn_;
 }
 
-std::uint64_t congestion_cookie(HostState& s, emu::NodeId dest) {
-  return std::uint64_t{s.congestion_->handed_on(dest)} << kTagShift |
+std::uint64_t congestion_cookie(HostState& s, const emu::TxDesc& desc) {
+  return std::uint64_t{s.congestion_->handed_on(desc.dest, desc.flits, s.now_)} << kTagShift |
          (s.congestion_turn_ ? kTagTurn : 0);
 }
 
@@ -81,7 +83,7 @@ void congestion_came_back(HostState& s, std::uint64_t cookie) {
   const bool turn = (cookie & kTagTurn) != 0;
   if (turn != s.congestion_turn_) return;
   s.congestion_->came_back(
-      static_cast<std::uint16_t>((cookie >> kTagShift) & (kCongestionTags - 1U)));
+      static_cast<std::uint16_t>((cookie >> kTagShift) & (kCongestionTags - 1U)), s.now_);
 }
 
 }  // namespace hca

@@ -61,6 +61,13 @@ std::string_view Host::congestion() const {
   return options.controls.congestion_control ? options.congestion : "none";
 }
 
+Signal Host::congestion_needs() const { return state_->congestion_->needs(); }
+
+void Host::set_useful_ports(std::vector<std::uint16_t> ports) {
+  state_->options_.useful_ports = std::move(ports);
+  choose_congestion(*state_);
+}
+
 void Host::fabric_state(const FabricState& state, emu::Cycle now) {
   tick(*state_, now);
   state_->congestion_->fabric_state(state, state_->now_);

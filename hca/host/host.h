@@ -156,8 +156,11 @@ class Host {
   bool set_congestion(std::string_view scheme, CqLayout layout);
   // The scheme in force: "none" where congestion control is off.
   std::string_view congestion() const;
-  // For schemes that ask for it (CongestionControl::needs_state).
+  // What the scheme in force must be told.
+  Signal congestion_needs() const;
   void fabric_state(const FabricState& state, emu::Cycle now);
+  // Ways out of the own router (HostOptions::useful_ports), now that they are known.
+  void set_useful_ports(std::vector<std::uint16_t> ports);
 
   // Datapath. None of these allocates.
   void doorbells(ClientId client, emu::Cycle now);

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <string_view>
+#include <vector>
 
 #include "emu/base/units.h"
 #include "emu/energy/table.h"
@@ -47,7 +48,10 @@ struct HostOptions {
   std::uint32_t best_effort_credits = 200;   // C_b, packets handed on and not yet injected
   std::string_view congestion = "credit";    // a scheme of hca/host/congestion.h
   CqLayout completion_queues = CqLayout::global;
-  std::array<std::uint8_t, emu::kNodesMax> quadrant_of{};  // by destination, seen from here
+  std::array<std::uint8_t, emu::kNodesVirtualMax> quadrant_of{};  // by destination, seen from here
+  // By destination: output ports of the own router on a shortest way, a bit each; known once the
+  // fabric is there.
+  std::vector<std::uint16_t> useful_ports;
   std::uint32_t launch_horizon_us = 10'000;  // packets are handed on at most so far ahead
   std::uint32_t reservable_percent = 100;    // of the own link that admission may book
 
@@ -63,7 +67,7 @@ struct HostOptions {
   // Best effort alone may use so much of it (ACP's P_BE): where many best-effort packets meet, the
   // fabric holds them up and lets them go in bunches.
   double best_effort_power_share = 0.6;
-  std::array<std::uint8_t, emu::kNodesMax> hops_to{};  // D per destination: links between routers
+  std::array<std::uint8_t, emu::kNodesVirtualMax> hops_to{};  // D: links between routers
 
   // Sizes of tables; everything is allocated at start or at object creation.
   std::uint32_t clients_max = 64;

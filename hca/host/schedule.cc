@@ -13,6 +13,7 @@ namespace {
 constexpr std::uint32_t kTurnPackets = 16;
 // When the port is full, look again after so many cycles if nothing else happens.
 constexpr emu::Cycle kSlotRetryCycles = 64;
+constexpr emu::Cycle kCongestionRetryCycles = 128;
 
 enum class Side : bool { request, response };
 
@@ -218,6 +219,13 @@ std::size_t transmit(HostState& s) {
   return sent;
 }
 
+// When to ask the scheme again that holds best effort back; a scheme that names a cycle which has
+// passed waits for something that does not announce itself.
+static emu::Cycle congestion_wake(const HostState& s) {
+  const emu::Cycle at = s.congestion_->ready_at();
+  return at > s.now_ ? at : s.now_ + kCongestionRetryCycles;
+}
+
 emu::Cycle next_wake(const HostState& s) {
   emu::Cycle at = std::min(s.wakes_.first_time(), probe_deadline(s));
   if (s.loop_sent_ != s.loop_delivered_) return s.now_;
@@ -231,6 +239,8 @@ emu::Cycle next_wake(const HostState& s) {
     const bool blocked =
         s.slots_blocked_ || (best_effort && (best_effort_blocked(s) || s.best_effort_held_ ||
                                              s.power_blocked_until_ > s.now_));
+    if (best_effort && blocked && s.requests_[index].first != kNone)
+      at = std::min(at, congestion_wake(s));
     if (s.requests_[index].first != kNone && !blocked) return s.now_;
     if (s.responses_[index].first != kNone && !blocked) return s.now_;
   }

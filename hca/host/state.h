@@ -328,7 +328,7 @@ bool best_effort_blocked(const HostState& s);  // whatever its destination
 bool may_send_best_effort(HostState& s, emu::NodeId dest);
 void choose_congestion(HostState& s);  // the scheme that options_ ask for, from now on
 // A best-effort packet is handed on, and comes back: what its cookie carries meanwhile.
-std::uint64_t congestion_cookie(HostState& s, emu::NodeId dest);
+std::uint64_t congestion_cookie(HostState& s, const emu::TxDesc& desc);
 void congestion_came_back(HostState& s, std::uint64_t cookie);
 
 // To itself, or to nobody: such packets never reach the port (and the latter end at arrival).

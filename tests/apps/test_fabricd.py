@@ -53,7 +53,8 @@ def test_stops_cleanly_and_leaves_no_socket_page_or_lock(run: Run) -> None:
     left = {str(p.relative_to(run.dir)) for p in run.dir.rglob("*") if not p.is_dir()}
     # Time goes on from the clock page; the log and the configuration are for people.
     assert left <= {
-        "clock.page", "cluster.toml", "test.toml", "log/fabricd.log", "log/fabricd-dpdk.log",
+        "clock.page", "fabric.state", "cluster.toml", "test.toml", "log/fabricd.log",
+        "log/fabricd-dpdk.log",
     }  # fmt: skip
     assert not [p for p in run.dir.iterdir() if p.name.startswith("eal")]
     assert traces_of_dpdk() <= before

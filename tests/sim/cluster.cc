@@ -76,6 +76,10 @@ emu::Result<void> Cluster::build() {
   }
   admission_ = std::make_unique<fabric::Admission>(
       router_ports, fabric::book_limits(config, network_->routers()), config.controls.admission);
+  for (int r = 0; r < network_->routers(); ++r) {
+    const auto router = static_cast<emu::RouterId>(r);
+    admission_->set_router_ports(router, fabric::router_ports(*network_, router));
+  }
   arbitration_ = std::make_unique<fabric::Arbitration>(config, *network_);
   start_measuring();
   const auto nodes = static_cast<std::size_t>(network_->nodes());

@@ -36,7 +36,7 @@ SOCKET_NAME_BYTES = len("/plans/r1234567-meet/replay..sock")  # the longest belo
 # What we and the daemons put into a run directory: `down` removes these and nothing else.
 RUN_ENTRIES = (
     "cluster.toml", "processes.json", "fabricd.pid", "fabric.sock", "fabricd.ctl", "clock.page",
-    "nodes", "metrics", "sys", "log", "plans", "fabric.udp", "state",
+    "fabric.state", "nodes", "metrics", "sys", "log", "plans", "fabric.udp", "state",
 )  # fmt: skip
 
 

@@ -86,7 +86,7 @@ def status(run: Path, as_json: bool) -> int:
 def set_control(run: Path, key: str, value: str) -> None:
     """Changes a control of the running cluster; every daemon that has it must agree."""
     cluster = Cluster.open(run)
-    if key == "admission":
+    if key in ("admission", "congestion"):
         _agreed(ctl.ask(run / "fabricd.ctl", {"cmd": "set", key: value}))
     for name in cluster.nodes:
         _agreed(ctl.ask(cluster.node_dir(name) / "hcad.ctl", {"cmd": "set", key: value}))

@@ -18,6 +18,10 @@ void Bookings::attach(fabric::Network& network) {
   }
   admission_ = std::make_unique<fabric::Admission>(
       ports, fabric::book_limits(config_, network.routers()), config_.controls.admission);
+  for (int r = 0; r < network.routers(); ++r) {
+    const auto router = static_cast<emu::RouterId>(r);
+    admission_->set_router_ports(router, fabric::router_ports(network, router));
+  }
   arbitration_ = std::make_unique<fabric::Arbitration>(config_, network);
   own_bps_.assign(static_cast<std::size_t>(network.nodes()), 0);
 }

@@ -1,9 +1,11 @@
 #include "tools/sim/flit_run.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "emu/base/check.h"
 #include "emu/energy/meter.h"
+#include "fabric/daemon/look.h"
 #include "fabric/daemon/spec.h"
 
 namespace tools {
@@ -14,10 +16,12 @@ namespace {
 // not depend on it. With them it is how late a credit comes: the time of a CQE's DMA.
 constexpr emu::Cycle kQuantum = emu::kPowerWindowCycles;
 constexpr emu::Cycle kHcaQuantum = 16;
+constexpr emu::Cycle kNoticeQuantum = 1;
 // Messages of a lane that the wire half holds; the rest waits here, so that a class in overload
 // does not use up the engine's table.
 constexpr std::uint32_t kAtWire = 256;
 constexpr int kPacketsPerNode = 8192;  // 16 lanes of kAtWire, and as many on their way
+constexpr int kPacketsMax = 1 << 19;   // of all nodes: they have fewer each where they are many
 
 // Whoever sends needs a lane.
 emu::Result<void> check_lanes(const Setting& setting) {
@@ -32,16 +36,13 @@ emu::Result<void> check_lanes(const Setting& setting) {
   return {};
 }
 
-// Flits that left routers for other routers since the start.
-std::uint64_t flits_between_routers(const fabric::Network& network) {
+// Flits that left a router for other routers since the start.
+std::uint64_t flits_to_routers(const fabric::Network& network, emu::RouterId router) {
   std::uint64_t flits = 0;
-  for (int r = 0; r < network.routers(); ++r) {
-    const auto router = static_cast<emu::RouterId>(r);
-    for (int p = 0; p < network.ports(router); ++p) {
-      const auto port = static_cast<emu::PortId>(p);
-      if (network.peer(router, port).router == emu::kNoRouter) continue;
-      for (const auto& lane : network.router_counters(router, port).sent) flits += lane.flits;
-    }
+  for (int p = 0; p < network.ports(router); ++p) {
+    const auto port = static_cast<emu::PortId>(p);
+    if (network.peer(router, port).router == emu::kNoRouter) continue;
+    for (const auto& lane : network.router_counters(router, port).sent) flits += lane.flits;
   }
   return flits;
 }
@@ -60,7 +61,12 @@ fabric::NetworkSpec FlitRun::network_spec() const {
     spec.lanes_of_class = point_.run.lanes;
     spec.lane_vtick = fabric::default_lane_vticks(spec.lanes_of_class);
   }
-  spec.packets_per_node = kPacketsPerNode;
+  const emu::ControlsConfig& controls = point_.cluster.controls;
+  const bool marks =
+      controls.congestion == emu::Congestion::ibcc || controls.congestion == emu::Congestion::dcqcn;
+  if (point_.run.hca && controls.congestion_control && marks) spec.general_engine = true;
+  const int nodes = static_cast<int>(point_.cluster.nodes.size());
+  spec.packets_per_node = std::min(kPacketsPerNode, kPacketsMax / nodes);
   return spec;
 }
 
@@ -96,10 +102,15 @@ emu::Result<void> FlitRun::build() {
   const auto nodes = static_cast<std::size_t>(setting_.nodes);
   queues_.resize(nodes * emu::kVlCount);
   at_wire_.resize(nodes * emu::kVlCount);
-  quantum_ = point_.run.hca ? kHcaQuantum : kQuantum;
-  for (std::size_t n = 0; point_.run.hca && n < nodes; ++n) {
-    gates_.emplace_back(point_.cluster, static_cast<emu::NodeId>(n), *network_, setting_.lanes);
+  quantum_ = kQuantum;
+  if (point_.run.hca) {
+    if (auto hcas = build_hcas(); !hcas) return hcas;
   }
+  if (point_.run.nic != NicKind::none) build_nics();
+  if (point_.run.look_cycles != 0) quantum_ = point_.run.look_cycles;
+  router_pj_.resize(static_cast<std::size_t>(network_->routers()));
+  link_flits_of_.resize(router_pj_.size());
+  passed_.resize(nodes);
   if (circuits) open_circuits();
   if (bookings_ != nullptr && !circuits) admit();
   return {};
@@ -123,6 +134,44 @@ void FlitRun::open_circuits() {
   base_ = network_->now();
 }
 
+emu::Result<void> FlitRun::build_hcas() {
+  quantum_ = kHcaQuantum;
+  for (int n = 0; n < setting_.nodes; ++n) {
+    gates_.emplace_back(point_.cluster, static_cast<emu::NodeId>(n), *network_, setting_.lanes);
+  }
+  const hca::Signal needs = gates_.front().needs();
+  const emu::ControlsConfig& controls = point_.cluster.controls;
+  if (controls.congestion == emu::Congestion::self_tuned && needs == hca::Signal::state &&
+      controls.notice == emu::NoticeWay::message) {
+    auto in_band = InBand::make(point_.cluster, setting_.lanes, *network_);
+    if (!in_band) return std::unexpected(in_band.error());
+    in_band_ = std::move(*in_band);
+  }
+  if (needs != hca::Signal::blame && needs != hca::Signal::marks) return {};
+  quantum_ = kNoticeQuantum;
+  auto notices = Notices::make(point_.cluster, setting_.lanes, *network_);
+  if (!notices) return std::unexpected(notices.error());
+  notices_ = std::move(*notices);
+  return {};
+}
+
+// A card looks at least as often as it sets up a DMA: then it knows of an injection before the next
+// message can leave, and how often it looks does not matter.
+void FlitRun::build_nics() {
+  const double cycle_us = static_cast<double>(setting_.time.cycle_ps) * 1e-6;
+  NicOptions options;
+  options.kind = point_.run.nic;
+  options.setup_cycles = point_.run.dma_setup_us / cycle_us;
+  options.flit_cycles = setting_.flit_bits / point_.run.dma_mbps / cycle_us;
+  options.descriptor_flits = (512 + setting_.flit_bits - 1) / setting_.flit_bits;
+  const double flits = point_.run.nic_memory_kb * 8192 / setting_.flit_bits;
+  options.lane_flits =
+      std::max(point_.workload.message_flits, static_cast<std::uint32_t>(flits / emu::kVlCount));
+  const double longest = std::clamp(options.setup_cycles, 1.0, 16.0);
+  quantum_ = std::min(quantum_, static_cast<emu::Cycle>(longest));
+  nics_.assign(static_cast<std::size_t>(setting_.nodes), Nic(options));
+}
+
 // Streams ask one after another, before traffic begins; those that are refused stay away.
 void FlitRun::admit() {
   bookings_->attach(*network_);
@@ -138,18 +187,38 @@ void FlitRun::admit() {
   network_->run_until((network_->now() + window - 1) / window * window);
   network_->clear_events();
   base_ = network_->now();
-  link_flits_ = flits_between_routers(*network_);
+  for (std::size_t r = 0; r < link_flits_of_.size(); ++r)
+    link_flits_of_[r] = flits_to_routers(*network_, static_cast<emu::RouterId>(r));
 }
 
 std::uint64_t FlitRun::waiting() const {
   std::uint64_t count = queued_;
   for (const HcaGate& gate : gates_) count += gate.waiting();
+  for (const Nic& nic : nics_) count += nic.waiting();
   return count;
 }
 
 void FlitRun::to_lane(const FlitMessage& message) {
   queues_[message.source * std::size_t{emu::kVlCount} + message.vl_in].push_back(message);
   ++queued_;
+}
+
+void FlitRun::hand_on(const FlitMessage& message) {
+  if (nics_.empty()) {
+    to_lane(message);
+  } else {
+    nics_[message.source].ring(message);
+  }
+}
+
+void FlitRun::offer(FlitMessage& message) {
+  measure_->offered(message);
+  message.accepted = message.launch = message.created;
+  if (!gates_.empty() && message.traffic_class == emu::TrafficClass::best_effort) {
+    gates_[message.source].offer(message);
+  } else {
+    hand_on(message);
+  }
 }
 
 void FlitRun::push(std::size_t node, std::size_t lane) {
@@ -182,16 +251,41 @@ void FlitRun::push(std::size_t node, std::size_t lane) {
   }
 }
 
+void FlitRun::arrived(const hca::DeliveredEvent& event) {
+  const FlitMessage& message = flights_[event.handle];
+  const emu::Cycle tail = event.tail_cycle - base_;
+  measure_->delivered(message, event.head_cycle - base_, tail);
+  if (message.notice) gates_[message.dest].notice(*message.notice, tail);
+  if (notices_ != nullptr) notices_->arrived(message, event.handle, tail);
+  if (in_band_ && in_band_->arrived(message, tail, of_hcas_)) {
+    const StateReport& sum = *message.report;
+    gates_[message.dest].told(sum.full, in_band_->buffers(), sum.delivered, tail);
+  }
+}
+
+// What HCAs send for themselves meets neither card nor scheme.
+void FlitRun::send_own() {
+  for (FlitMessage& message : of_hcas_) {
+    message.created = message.accepted = message.launch = now();
+    measure_->offered(message);
+    to_lane(message);
+  }
+  of_hcas_.clear();
+}
+
 void FlitRun::drain() {
+  if (notices_ != nullptr) notices_->look(base_);
   for (const hca::InjectedEvent& event : network_->injected()) {
     const FlitMessage& message = flights_[event.handle];
     --at_wire_[event.node * std::size_t{emu::kVlCount} + message.vl_in];
+    if (!nics_.empty() && !message.of_hcas())
+      nics_[event.node].injected(message, event.tail_cycle - base_);
     if (!gates_.empty() && message.traffic_class == emu::TrafficClass::best_effort) {
-      gates_[event.node].injected(message);
+      gates_[event.node].injected(message, event.tail_cycle - base_);
     }
   }
   for (const hca::DeliveredEvent& event : network_->delivered()) {
-    measure_->delivered(flights_[event.handle], event.head_cycle - base_, event.tail_cycle - base_);
+    arrived(event);
     flows_->delivered(flights_[event.handle], event.tail_cycle - base_);
     delivered_flits_ += event.flits;
     free_flights_.push_back(event.handle);
@@ -202,37 +296,72 @@ void FlitRun::drain() {
                              window.sent * energy.buffer_read_pj +
                              window.crossed * (energy.buffer_read_pj + energy.buffer_write_pj +
                                                energy.crossbar_pj + energy.arbitration_pj);
-    window_pj_ += router_pj;
+    router_pj_[window.router] += router_pj;
   }
   network_->clear_events();
 }
 
 // Energy of a window: routers as they said, links by what passed between routers.
 void FlitRun::end_window() {
-  const std::uint64_t flits = flits_between_routers(*network_);
-  const double link_pj =
-      static_cast<double>(flits - link_flits_) * point_.cluster.energy.link_flit_pj();
-  measure_->energy(now() - 1, window_pj_ + link_pj);
-  measure_->window(now(), window_pj_ + link_pj);
-  link_flits_ = flits;
-  window_pj_ = 0;
+  double total_pj = 0;
+  double largest_pj = 0;
+  for (std::size_t r = 0; r < router_pj_.size(); ++r) {
+    const std::uint64_t flits = flits_to_routers(*network_, static_cast<emu::RouterId>(r));
+    const double link_pj =
+        static_cast<double>(flits - link_flits_of_[r]) * point_.cluster.energy.link_flit_pj();
+    link_flits_of_[r] = flits;
+    const double router_pj = std::exchange(router_pj_[r], 0) + link_pj;
+    total_pj += router_pj;
+    largest_pj = std::max(largest_pj, router_pj);
+  }
+  measure_->energy(now() - 1, total_pj);
+  measure_->window(now(), total_pj, largest_pj);
+  hca_window();
+}
+
+// What the HCAs' own parts took (emu/energy/table.h), by what passed their ports.
+void FlitRun::hca_window() {
+  const emu::EnergyTable& energy = point_.cluster.energy;
+  double total_pj = 0;
+  double largest_pj = 0;
+  for (std::size_t n = 0; n < passed_.size(); ++n) {
+    const auto counters = network_->wire_counters(static_cast<emu::NodeId>(n));
+    Passed passed;
+    for (std::size_t v = 0; v < emu::kVlCount; ++v) {
+      passed.flits += counters.sent[v].flits + counters.received[v].flits;
+      passed.packets += counters.sent[v].packets + counters.received[v].packets;
+    }
+    const double hca_pj =
+        static_cast<double>(passed.flits - passed_[n].flits) * energy.hca_own_flit_pj() +
+        static_cast<double>(passed.packets - passed_[n].packets) * energy.hca_packet_pj();
+    passed_[n] = passed;
+    total_pj += hca_pj;
+    largest_pj = std::max(largest_pj, hca_pj);
+  }
+  measure_->hca_window(now(), total_pj, largest_pj);
+}
+
+// What routers have detected goes to the HCAs concerned, at once or as messages.
+void FlitRun::listen() {
+  if (notices_ == nullptr) return;
+  for (const emu::Notice& notice : notices_->news()) {
+    const auto carrier = notices_->carrier(notice, now());
+    if (carrier) {
+      of_hcas_.push_back(*carrier);
+    } else {
+      gates_[notice.source].notice(notice, notice.cycle);
+    }
+  }
+  notices_->heard();
 }
 
 // What schemes may know of the network is looked up once for all HCAs.
 void FlitRun::look() {
-  if (gates_.empty() || !gates_.front().looks()) return;
-  std::uint32_t full = 0;
-  std::uint32_t buffers = 0;
+  if (gates_.empty() || gates_.front().needs() != hca::Signal::state) return;
+  if (in_band_) return in_band_->look(*network_, now(), of_hcas_);
   const auto size = static_cast<int>(point_.cluster.network.vc_buf_size);
-  for (int r = 0; r < network_->routers(); ++r) {
-    const auto router = static_cast<emu::RouterId>(r);
-    for (int p = 0; p < network_->ports(router); ++p) {
-      const auto occupancy = network_->occupancy(router, static_cast<emu::PortId>(p));
-      for (const int flits : occupancy.input) full += flits >= size ? 1 : 0;
-      buffers += emu::kVlCount;
-    }
-  }
-  for (HcaGate& gate : gates_) gate.look(*network_, full, buffers, delivered_flits_);
+  const fabric::Fullness sum = fabric::fullness(*network_, size);
+  for (HcaGate& gate : gates_) gate.look(*network_, sum.full, sum.buffers, delivered_flits_);
 }
 
 void FlitRun::play() {
@@ -245,18 +374,14 @@ void FlitRun::play() {
     std::stable_sort(
         created_.begin(), created_.end(),
         [](const FlitMessage& a, const FlitMessage& b) { return a.created < b.created; });
-    for (FlitMessage& message : created_) {
-      measure_->offered(message);
-      message.accepted = message.launch = message.created;
-      if (!gates_.empty() && message.traffic_class == emu::TrafficClass::best_effort) {
-        gates_[message.source].offer(message);
-      } else {
-        to_lane(message);
-      }
-    }
+    for (FlitMessage& message : created_) offer(message);
     look();
+    send_own();
     for (HcaGate& gate : gates_) {
-      gate.release(now(), [this](const FlitMessage& message) { to_lane(message); });
+      gate.release(now(), [this](const FlitMessage& message) { hand_on(message); });
+    }
+    for (Nic& nic : nics_) {
+      nic.release(horizon, [this](const FlitMessage& message) { to_lane(message); });
     }
     for (std::size_t node = 0; queued_ > 0 && node < static_cast<std::size_t>(setting_.nodes);
          ++node) {
@@ -264,6 +389,7 @@ void FlitRun::play() {
     }
     network_->run_until(base_ + horizon);
     drain();
+    listen();
     if (now() == window_end) {
       end_window();
       window_end += emu::kPowerWindowCycles;
@@ -290,6 +416,12 @@ std::string FlitRun::json() const {
   json.field("asked", asked);
   json.field("granted", granted);
   json.field("set_up_cycles", bookings_ == nullptr ? std::uint64_t{0} : bookings_->set_up_cycles());
+  if (notices_ != nullptr) {
+    json.field("marked", notices_->marked());
+    json.field("notices", notices_->congestion());
+    json.field("notices_relief", notices_->relief());
+  }
+  if (in_band_) json.field("rounds", in_band_->rounds());
   json.field("waiting", waiting());
   json.field("frames_under_way", measure_->frames_under_way());
   json.field("digest", fmt::format("{:016x}", network_->digest()));

@@ -5,6 +5,7 @@
 
 #include <deque>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "emu/base/result.h"
@@ -13,7 +14,10 @@
 #include "tools/sim/circuits.h"
 #include "tools/sim/flows.h"
 #include "tools/sim/hca_gate.h"
+#include "tools/sim/in_band.h"
 #include "tools/sim/measure.h"
+#include "tools/sim/nic.h"
+#include "tools/sim/notices.h"
 #include "tools/sim/point.h"
 #include "tools/sim/workload.h"
 
@@ -26,6 +30,7 @@ class FlitRun {
   void play();
   const Measure& measure() const { return *measure_; }
   const fabric::Network& network() const { return *network_; }
+  const Notices* notices() const { return notices_.get(); }  // null: routers tell nothing
   // Messages that wait before the wire halves.
   std::uint64_t waiting() const;
   // One JSON object: batches and totals. The same point gives the same bytes.
@@ -34,11 +39,20 @@ class FlitRun {
  private:
   explicit FlitRun(const Point& point) : point_(point) {}
   emu::Result<void> build();
+  emu::Result<void> build_hcas();
   fabric::NetworkSpec network_spec() const;
   void to_lane(const FlitMessage& message);
   void push(std::size_t node, std::size_t lane);
   void look();
   void drain();
+  void listen();
+  void send_own();
+  void arrived(const hca::DeliveredEvent& event);
+  void build_nics();
+  void offer(FlitMessage& message);
+  // To the card, or to its lane where there is none.
+  void hand_on(const FlitMessage& message);
+  void hca_window();
   void end_window();
   void admit();
   void open_circuits();
@@ -56,6 +70,10 @@ class FlitRun {
   emu::Cycle base_ = 0;  // of the network, when the workload began
   emu::Cycle quantum_ = 0;
   std::vector<HcaGate> gates_;                   // by node; none without HCAs
+  std::optional<InBand> in_band_;                // Self-Tuned without a side band
+  std::vector<FlitMessage> of_hcas_;             // scratch: messages that HCAs send for themselves
+  std::vector<Nic> nics_;                        // by node; none without cards
+  std::unique_ptr<Notices> notices_;             // where routers tell HCAs of congestion
   std::vector<std::deque<FlitMessage>> queues_;  // [node * lanes + lane]
   std::vector<std::uint32_t> at_wire_;           // handed on and not injected, of each of these
   std::vector<FlitMessage> flights_;             // by handle: what the engine carries
@@ -63,8 +81,13 @@ class FlitRun {
   std::vector<FlitMessage> created_;  // scratch
   std::uint64_t queued_ = 0;          // in queues_
   std::uint64_t delivered_flits_ = 0;
-  std::uint64_t link_flits_ = 0;  // between routers, up to the last power window
-  double window_pj_ = 0;          // of routers, in the running power window
+  std::vector<double> router_pj_;  // of each, with the links behind it, in the running window
+  struct Passed {
+    std::uint64_t flits = 0;
+    std::uint64_t packets = 0;
+  };
+  std::vector<Passed> passed_;                // sent and received by each HCA up to the last window
+  std::vector<std::uint64_t> link_flits_of_;  // by router, as link_flits_
 };
 
 }  // namespace tools

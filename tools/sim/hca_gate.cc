@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "emu/base/check.h"
+#include "fabric/daemon/look.h"
 #include "hca/daemon/options.h"
 
 namespace tools {
@@ -36,6 +37,10 @@ HcaGate::HcaGate(const emu::Config& config, emu::NodeId node, const fabric::Netw
     const emu::PortId port = network.route(place_.router, static_cast<emu::NodeId>(dest));
     wanted.useful_ports.push_back(static_cast<std::uint16_t>(1U << port));
   }
+  wanted.vct_step_cycles = config.controls.vct_step;
+  wanted.vct_timeout_cycles = config.controls.vct_timeout;
+  wanted.vct_messages = config.controls.vct_messages;
+  wanted.time = options.cycle_time;
   const bool on = config.controls.congestion_control;
   const std::string_view scheme = on ? options.congestion : "none";
   control_ = hca::make_congestion(scheme, wanted);
@@ -47,7 +52,7 @@ HcaGate::HcaGate(const emu::Config& config, emu::NodeId node, const fabric::Netw
   hops_to_.assign(options.hops_to.begin(), options.hops_to.begin() + nodes);
   // P_BE is split over the HCAs; real time has booked its part hop by hop.
   const double power_w = config.best_effort_power_w() / static_cast<double>(nodes);
-  if (config.controls.power_control && power_w > 0) {
+  if (config.power_scheme() && power_w > 0) {
     const double power_pj = power_w * static_cast<double>(options.cycle_time.cycle_ps);
     power_cycles_ = static_cast<emu::Cycle>(budget_pj(options) / power_pj) + 1;
     calendar_ = std::make_unique<hca::EnergyCalendar>(budget_pj(options), kPowerHorizon);
@@ -75,8 +80,8 @@ void HcaGate::take_in(emu::Cycle now) {
     while (!queue.empty() && held_ < buffer_) {
       FlitMessage& message = queue.front();
       if (at_consumer_) {
-        if (!control_->may_send(message.dest)) break;
-        message.tag = control_->handed_on(message.dest);
+        if (!control_->may_send(message.dest, now)) break;
+        message.tag = control_->handed_on(message.dest, message.flits, now);
       }
       message.accepted = std::max(message.created, now);
       inner_[group].push_back(message);
@@ -99,9 +104,9 @@ bool HcaGate::power_allows(const FlitMessage& message, emu::Cycle now) {
 void HcaGate::hand_on(emu::Cycle now, std::deque<FlitMessage>& queue, const Out& out) {
   while (!queue.empty()) {
     FlitMessage& message = queue.front();
-    if (!at_consumer_ && !control_->may_send(message.dest)) return;
+    if (!at_consumer_ && !control_->may_send(message.dest, now)) return;
     if (!power_allows(message, now)) return;
-    if (!at_consumer_) message.tag = control_->handed_on(message.dest);
+    if (!at_consumer_) message.tag = control_->handed_on(message.dest, message.flits, now);
     message.launch = std::max(now, message.created);
     out(message);
     queue.pop_front();
@@ -117,27 +122,16 @@ void HcaGate::release(emu::Cycle now, const Out& out) {
   turn_ = (turn_ + 1) % inner_.size();
 }
 
-void HcaGate::injected(const FlitMessage& message) {
+void HcaGate::injected(const FlitMessage& message, emu::Cycle now) {
   --held_;
-  control_->came_back(message.tag);
+  control_->came_back(message.tag, now);
 }
 
 void HcaGate::look(const fabric::Network& network, std::uint32_t full_buffers,
                    std::uint32_t buffers, std::uint64_t delivered_flits) {
-  const emu::RouterId router = place_.router;
-  free_lanes_.assign(static_cast<std::size_t>(network.ports(router)), 0);
-  for (std::size_t p = 0; p < free_lanes_.size(); ++p) {
-    const auto port = static_cast<emu::PortId>(p);
-    const auto own = network.occupancy(router, port);
-    const auto next = network.peer(router, port);
-    fabric::Network::Occupancy behind;
-    if (next.router != emu::kNoRouter) behind = network.occupancy(next.router, next.port);
-    for (unsigned v = 0; v < emu::kVlCount; ++v) {
-      if (own.output[v] == 0 && behind.input[v] == 0) {
-        free_lanes_[p] = static_cast<std::uint16_t>(free_lanes_[p] | 1U << v);
-      }
-    }
-  }
+  free_lanes_.assign(static_cast<std::size_t>(network.ports(place_.router)), 0);
+  for (std::size_t p = 0; p < free_lanes_.size(); ++p)
+    free_lanes_[p] = fabric::free_lanes(network, place_.router, static_cast<emu::PortId>(p));
   control_->fabric_state({.free_lanes = free_lanes_,
                           .lanes = lanes_,
                           .full_buffers = full_buffers,

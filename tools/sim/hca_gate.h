@@ -29,12 +29,22 @@ class HcaGate {
   // Hands on what may go; messages created up to `horizon` are there. `now` is the cycle at which
   // the network stands.
   void release(emu::Cycle now, const Out& out);
-  // A message that was handed on left the HCA.
-  void injected(const FlitMessage& message);
+  // The tail of a message that was handed on left the HCA.
+  void injected(const FlitMessage& message, emu::Cycle now);
+  // A router says so of this HCA's traffic.
+  void notice(const emu::Notice& notice, emu::Cycle now) {
+    control_->notice(notice.kind, notice.dest, now);
+  }
   // Looks at the network, if the scheme wants to know of it.
   void look(const fabric::Network& network, std::uint32_t full_buffers, std::uint32_t buffers,
             std::uint64_t delivered_flits);
-  bool looks() const { return control_->needs_state(); }
+  // The same from whoever told it: `buffers` input lanes, `full` of them without room.
+  void told(std::uint32_t full, std::uint32_t buffers, std::uint64_t delivered, emu::Cycle now) {
+    control_->fabric_state(
+        {.free_lanes = {}, .full_buffers = full, .buffers = buffers, .delivered_flits = delivered},
+        now);
+  }
+  hca::Signal needs() const { return control_->needs(); }
   // Best-effort messages before the HCA and in it.
   std::uint64_t waiting() const;
 

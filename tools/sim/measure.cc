@@ -84,8 +84,18 @@ void Measure::energy(emu::Cycle cycle, double picojoules) {
   if (Batch* batch = batch_at(cycle)) batch->energy_pj += picojoules;
 }
 
-void Measure::window(emu::Cycle end, double picojoules) {
-  if (Batch* batch = batch_at(end - 1)) batch->window_pj = std::max(batch->window_pj, picojoules);
+void Measure::window(emu::Cycle end, double picojoules, double largest_router_pj) {
+  Batch* batch = batch_at(end - 1);
+  if (batch == nullptr) return;
+  batch->window_pj = std::max(batch->window_pj, picojoules);
+  batch->router_window_pj = std::max(batch->router_window_pj, largest_router_pj);
+}
+
+void Measure::hca_window(emu::Cycle end, double picojoules, double largest_hca_pj) {
+  Batch* batch = batch_at(end - 1);
+  if (batch == nullptr) return;
+  batch->hca_pj += picojoules;
+  batch->hca_window_pj = std::max(batch->hca_window_pj, largest_hca_pj);
 }
 
 std::uint64_t Measure::frames_under_way() const {
@@ -133,6 +143,9 @@ void Measure::write(emu::JsonWriter& json) const {
   series("deviation_sq", [](const Batch& b) { return b.deviation_sq; });
   series("energy_pj", [](const Batch& b) { return b.energy_pj; });
   series("window_pj", [](const Batch& b) { return b.window_pj; });
+  series("router_window_pj", [](const Batch& b) { return b.router_window_pj; });
+  series("hca_pj", [](const Batch& b) { return b.hca_pj; });
+  series("hca_window_pj", [](const Batch& b) { return b.hca_window_pj; });
 }
 
 }  // namespace tools

@@ -38,6 +38,9 @@ struct Batch {
   double deviation_sq = 0;
   double energy_pj = 0;
   double window_pj = 0;  // the largest energy of a power window (500 cycles) that ended in it
+  double router_window_pj = 0;  // the largest of one router with its links
+  double hca_pj = 0;            // of the HCAs, by their model: beside energy_pj
+  double hca_window_pj = 0;     // the largest of one HCA in a power window
 };
 
 class Measure : public FrameBook {
@@ -49,7 +52,8 @@ class Measure : public FrameBook {
   void delivered(const FlitMessage& message, emu::Cycle head, emu::Cycle tail);
   void frame_begins(std::uint32_t stream, std::uint32_t frame, std::uint32_t messages) override;
   void energy(emu::Cycle cycle, double picojoules);
-  void window(emu::Cycle end, double picojoules);
+  void window(emu::Cycle end, double picojoules, double largest_router_pj);
+  void hca_window(emu::Cycle end, double picojoules, double largest_hca_pj);
 
   const std::vector<Batch>& batches() const { return batches_; }
   // Frames begun and not complete at the end.

@@ -147,6 +147,11 @@ emu::Result<void> read_run(toml::table& document, RunSpec& run) {
   section.whole("batch_cycles", run.batch_cycles, 100, 1e10);
   section.whole("batches", run.batches, 1, 1e6);
   section.boolean("hca", run.hca);
+  section.whole("look_cycles", run.look_cycles, 0, 1e6);
+  section.name("nic", run.nic, kNicNames);
+  section.number("dma_setup_us", run.dma_setup_us, 0, 1000);
+  section.number("dma_mbps", run.dma_mbps, 1, 1e6);
+  section.number("nic_memory_kb", run.nic_memory_kb, 16, 1e6);
   std::vector<double> lanes;
   if (section.numbers("lanes", lanes, 0, 0xffff)) {
     if (lanes.size() != run.lanes.size())

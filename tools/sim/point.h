@@ -35,6 +35,11 @@ struct FlowSpec {
   double load = 1;  // of a link
 };
 
+// The card between consumers and the wire half (tools/sim/nic.h); none: messages cost no DMA.
+enum class NicKind : std::uint8_t { none, iba, qos, qos_message, traditional };
+inline constexpr std::string_view kNicNames[] = {"none", "iba", "qos", "qos_message",
+                                                 "traditional"};
+
 struct WorkloadSpec {
   double load = 0.6;             // of a link, flits a cycle
   double real_time_share = 0.8;  // x / (x + y)
@@ -80,6 +85,14 @@ struct RunSpec {
   std::array<emu::LaneMask, emu::kClassCount> lanes{};
   bool lanes_given = false;
   bool hca = false;  // best effort passes HCAs with the cluster file's [controls]
+  // Cycles between two looks at sources, HCAs and events; 0: 500 without HCAs, 16 with, 1 where
+  // routers tell HCAs of congestion.
+  std::uint32_t look_cycles = 0;
+  // The card; its DMA engines: time to set one up, rate (64 bits at 66 MHz); local memory.
+  NicKind nic = NicKind::none;
+  double dma_setup_us = 1;
+  double dma_mbps = 4224;
+  double nic_memory_kb = 2048;
 };
 
 struct Point {

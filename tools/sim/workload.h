@@ -6,6 +6,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -14,10 +15,19 @@
 #include "emu/base/result.h"
 #include "emu/base/units.h"
 #include "emu/lane/policy.h"
+#include "emu/wire/notice.h"
 #include "tools/sim/pattern.h"
 #include "tools/sim/point.h"
 
 namespace tools {
+
+// What an HCA reports of its router, or the sum over all (tools/sim/in_band.h).
+struct StateReport {
+  std::uint32_t full = 0;       // buffers without room
+  std::uint64_t delivered = 0;  // flits, since the start
+  std::uint32_t round = 0;
+  bool total = false;
+};
 
 struct FlitMessage {
   emu::Cycle created = 0;
@@ -34,6 +44,11 @@ struct FlitMessage {
   emu::Vtick vtick = emu::kVtickMax;
   std::uint16_t tag = 0;   // of the congestion control
   std::uint16_t flow = 0;  // of WorkloadSpec::flows, from 1; 0: of none
+  // A control message from a router that tells its destination so (tools/sim/notices.h).
+  std::optional<emu::Notice> notice;
+  std::optional<StateReport> report;
+  // Made by HCAs for themselves: no card and no HCA in front of it.
+  bool of_hcas() const { return notice.has_value() || report.has_value(); }
 };
 inline constexpr std::uint32_t kNoStream = 0xffff;
 

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdio>
 #include <fstream>
 #include <random>
 #include <set>
@@ -164,7 +165,8 @@ TEST(Config, TopologiesHaveTheirNodes) {
   EXPECT_EQ(nodes("topology = \"tree:2x4\""), 16);
   EXPECT_EQ(nodes("topology = \"file:/net.txt\"\nnodes = 3"), 3);
   EXPECT_EQ(nodes("topology = \"file:/net.txt\""), -1) << "only the file knows";
-  EXPECT_EQ(nodes("topology = \"mesh:16x16\""), -1) << "more than a live cluster holds";
+  EXPECT_EQ(nodes("topology = \"torus:8x8x8\""), 512) << "in virtual time";
+  EXPECT_EQ(nodes("topology = \"mesh:16x33\""), -1) << "more than that";
   EXPECT_EQ(nodes("topology = \"mesh:64x64x64x64x64x64\""), -1);
 }
 
@@ -227,6 +229,28 @@ TEST(Config, PowerCapFollowsTheLoad) {
   EXPECT_NEAR(config.power_cap_w(), 18.5e6 * 190.97586e-12, 1e-9);
   EXPECT_NEAR(config.real_time_power_w() + config.best_effort_power_w(), config.power_cap_w(),
               1e-12);
+}
+
+// A file describes a live cluster, which has fewer nodes than a run in virtual time.
+TEST(Config, AFileHasTheNodesOfALiveCluster) {
+  const std::string path = testing::TempDir() + "flitnet-config-test.toml";
+  const auto loads = [&](const char* topology) {
+    std::ofstream(path) << "[network]\ntopology = \"" << topology << "\"\n";
+    return Config::load(path).has_value();
+  };
+  EXPECT_TRUE(loads("mesh:8x8"));
+  EXPECT_FALSE(loads("mesh:8x9"));
+  std::remove(path.c_str());
+}
+
+TEST(Config, CongestionSchemesHaveTheirRouters) {
+  EXPECT_NE(error_of("[controls]\ncongestion = \"vct1\""), "accepted");
+  EXPECT_EQ(error_of("[network]\nrouter = \"vct\"\nvc_buf_size = 40\n[controls]\n"
+                     "congestion = \"vct1\""),
+            "accepted");
+  EXPECT_NE(error_of("[network]\nrouter = \"pcs\"\n[controls]\ncongestion = \"ibcc\""), "accepted");
+  EXPECT_NE(error_of("[network]\nrouter = \"cell\"\n[controls]\npeak_power = \"powerherd\""),
+            "accepted");
 }
 
 TEST(Config, FilesThatAreNone) {

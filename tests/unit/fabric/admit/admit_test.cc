@@ -88,6 +88,21 @@ TEST(Book, PowerBudgetMayBeFilledExactly) {
   EXPECT_EQ(book.book({0, 4}, 0, 4, {kMbps}), BookResult::power);
 }
 
+// With a link behind, E_link is booked too; towards an HCA there is none. 128 bits at 10.21 pJ.
+TEST(Book, PowerOfTheLinkBehindIsBooked) {
+  const double link_pj = 10.21 * 128;
+  Book book(8, {.power_w = 2e-3, .router_flit_pj = 190.97586, .link_flit_pj = link_pj});
+  book.set_router_ports(0b1100'0000);
+  EXPECT_EQ(book.book({0, 1}, 0, 4, {100 * kMbps}), BookResult::booked);
+  EXPECT_NEAR(book.used_power_w(), 149.2e-6, 0.1e-6);
+  EXPECT_EQ(book.book({0, 2}, 0, 7, {100 * kMbps}), BookResult::booked);
+  EXPECT_NEAR(book.used_power_w(), 2 * 149.2e-6 + 1021e-6, 0.2e-6);
+  EXPECT_EQ(book.book({0, 3}, 0, 6, {100 * kMbps}), BookResult::power);
+  EXPECT_EQ(book.book({0, 3}, 0, 5, {100 * kMbps}), BookResult::booked);
+  EXPECT_TRUE(book.release({0, 2}));
+  EXPECT_NEAR(book.used_power_w(), 2 * 149.2e-6, 0.1e-6);
+}
+
 TEST(Book, HostileDemands) {
   Book book(2, without_power());
   EXPECT_EQ(book.book({0, 1}, 0, 1, {0}), BookResult::table);

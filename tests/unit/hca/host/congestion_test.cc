@@ -22,7 +22,7 @@ std::unique_ptr<hca::CongestionControl> made(std::string_view name,
 TEST(Congestion, EverySchemeOfTheListIsMadeByItsName) {
   for (const auto& scheme : hca::congestion_schemes()) {
     const auto control = made(scheme.name);
-    EXPECT_TRUE(control->may_send(0)) << scheme.name << " blocks an empty network";
+    EXPECT_TRUE(control->may_send(0, 0)) << scheme.name << " blocks an empty network";
     EXPECT_GE(control->groups(), 1);
   }
   EXPECT_EQ(hca::make_congestion("hope", {}), nullptr);
@@ -32,20 +32,20 @@ TEST(Congestion, CreditComesBackWithTheInjection) {
   const auto credit = made("credit", {.credits = 3});
   std::uint16_t tag = 0;
   for (int i = 0; i < 3; ++i) {
-    ASSERT_TRUE(credit->may_send(1));
-    tag = credit->handed_on(1);
+    ASSERT_TRUE(credit->may_send(1, 0));
+    tag = credit->handed_on(1, 40, 0);
   }
-  EXPECT_FALSE(credit->may_send(1));
-  EXPECT_TRUE(credit->blocked());
-  credit->came_back(tag);
-  EXPECT_TRUE(credit->may_send(2));
-  credit->handed_on(2);
+  EXPECT_FALSE(credit->may_send(1, 0));
+  EXPECT_TRUE(credit->blocked(0));
+  credit->came_back(tag, 0);
+  EXPECT_TRUE(credit->may_send(2, 0));
+  credit->handed_on(2, 40, 0);
   credit->restart();
   for (int i = 0; i < 3; ++i) {
-    EXPECT_TRUE(credit->may_send(0));
-    credit->handed_on(0);
+    EXPECT_TRUE(credit->may_send(0, 0));
+    credit->handed_on(0, 40, 0);
   }
-  EXPECT_FALSE(credit->may_send(0));
+  EXPECT_FALSE(credit->may_send(0, 0));
 }
 
 // ACP 4.3: a queue per destination, or per quadrant; each waits for itself only.
@@ -56,17 +56,17 @@ TEST(Congestion, CompletionQueuesHaveCreditsOfTheirOwn) {
   options.layout = CqLayout::quad;
   const auto quad = made("credit", options);
   EXPECT_EQ(quad->groups(), 4);
-  for (int i = 0; i < 2; ++i) quad->handed_on(2);
-  EXPECT_FALSE(quad->may_send(3)) << "of the same quadrant";
-  EXPECT_TRUE(quad->may_send(4));
-  EXPECT_FALSE(quad->blocked());
+  for (int i = 0; i < 2; ++i) quad->handed_on(2, 40, 0);
+  EXPECT_FALSE(quad->may_send(3, 0)) << "of the same quadrant";
+  EXPECT_TRUE(quad->may_send(4, 0));
+  EXPECT_FALSE(quad->blocked(0));
   options.layout = CqLayout::separate;
   const auto separate = made("credit", options);
   EXPECT_EQ(separate->groups(), 8);
-  const std::uint16_t tag = separate->handed_on(2);
+  const std::uint16_t tag = separate->handed_on(2, 40, 0);
   EXPECT_LT(tag, hca::kCongestionTags);
-  EXPECT_FALSE(separate->may_send(2));
-  EXPECT_TRUE(separate->may_send(3));
+  EXPECT_FALSE(separate->may_send(2, 0));
+  EXPECT_TRUE(separate->may_send(3, 0));
 }
 
 // Baydal: every useful port has a free lane, or one of them has all.
@@ -78,20 +78,20 @@ TEST(Congestion, AtLeastOne) {
     alo->fabric_state({.free_lanes = free, .lanes = 0x000f}, 0);
   };
   look({0x0001, 0x0002, 0x0004});
-  EXPECT_TRUE(alo->may_send(0));
-  EXPECT_TRUE(alo->may_send(1));
+  EXPECT_TRUE(alo->may_send(0, 0));
+  EXPECT_TRUE(alo->may_send(1, 0));
   look({0x0000, 0x0002, 0x0000});
-  EXPECT_FALSE(alo->may_send(0));
-  EXPECT_FALSE(alo->may_send(1)) << "port 2 has no free lane, port 1 not all";
+  EXPECT_FALSE(alo->may_send(0, 0));
+  EXPECT_FALSE(alo->may_send(1, 0)) << "port 2 has no free lane, port 1 not all";
   look({0x00f0, 0x000f, 0x0000});
-  EXPECT_FALSE(alo->may_send(0)) << "lanes of another class are none";
-  EXPECT_TRUE(alo->may_send(1)) << "all lanes of port 1 are free";
+  EXPECT_FALSE(alo->may_send(0, 0)) << "lanes of another class are none";
+  EXPECT_TRUE(alo->may_send(1, 0)) << "all lanes of port 1 are free";
   look({0x0003, 0x0000, 0x0000});
   for (int i = 0; i < 2; ++i) {
-    EXPECT_TRUE(alo->may_send(0));
-    alo->handed_on(0);
+    EXPECT_TRUE(alo->may_send(0, 0));
+    alo->handed_on(0, 40, 0);
   }
-  EXPECT_FALSE(alo->may_send(0)) << "two lanes were free, two messages took them";
+  EXPECT_FALSE(alo->may_send(0, 0)) << "two lanes were free, two messages took them";
 }
 
 // Thottethodi: blocked above the threshold; it falls with throughput and rises while it does not.
@@ -105,17 +105,127 @@ TEST(Congestion, SelfTunedThresholdFollowsThroughput) {
       delivered += 32 * rate;
       tuned->fabric_state({.full_buffers = full, .buffers = 1000, .delivered_flits = delivered},
                           now);
-      (void)tuned->may_send(0);
+      (void)tuned->may_send(0, 0);
     }
   };
   live(0, 10, 2);
-  EXPECT_TRUE(tuned->may_send(0));
+  EXPECT_TRUE(tuned->may_send(0, 0));
   live(50, 10, 1);  // 5 % full: above the first threshold of 1 %
-  EXPECT_FALSE(tuned->may_send(0));
+  EXPECT_FALSE(tuned->may_send(0, 0));
   live(50, 10, 6);  // throughput holds: the threshold climbs a per cent a period
-  EXPECT_TRUE(tuned->may_send(0));
+  EXPECT_TRUE(tuned->may_send(0, 0));
   live(50, 6, 1);  // it fell by 40 %: down by 4 %
-  EXPECT_FALSE(tuned->may_send(0));
+  EXPECT_FALSE(tuned->may_send(0, 0));
+}
+
+constexpr auto kCongestion = emu::NoticeKind::congestion;
+constexpr auto kRelief = emu::NoticeKind::relief;
+
+// VCT 4.1: a step more for each notice, a step less for each timeout without one; the delay counts
+// from the tail of the message before.
+TEST(Congestion, VctApproach1StepsByNoticesAndTimeouts) {
+  const auto vct = made("vct1");
+  EXPECT_EQ(vct->needs(), hca::Signal::blame);
+  for (int i = 0; i < 5; ++i) vct->handed_on(1, 4, 0);
+  EXPECT_TRUE(vct->may_send(1, 0)) << "nobody complains: any number at once";
+  vct->restart();
+  vct->notice(kCongestion, emu::kAnyDest, 1000);
+  vct->notice(kCongestion, emu::kAnyDest, 1010);
+  EXPECT_EQ(vct->delay_cycles(), 64U);
+  EXPECT_TRUE(vct->may_send(1, 1011)) << "the last message left long ago";
+  vct->handed_on(1, 4, 1011);
+  EXPECT_FALSE(vct->may_send(1, 1030)) << "one at a time";
+  vct->came_back(0, 1020);
+  EXPECT_FALSE(vct->may_send(1, 1050));
+  EXPECT_EQ(vct->ready_at(), 1020U + 64);
+  EXPECT_FALSE(vct->may_send(1, 1073)) << "64 cycles from the last tail, and no timeout yet";
+  EXPECT_TRUE(vct->may_send(1, 1074)) << "64 without a notice: 32 are left";
+  EXPECT_EQ(vct->delay_cycles(), 32U);
+  EXPECT_TRUE(vct->may_send(1, 1138));
+  EXPECT_EQ(vct->delay_cycles(), 0U);
+}
+
+// VCT 5: from congestion to relief the delay grows with each message, then it shrinks with each.
+TEST(Congestion, VctApproach2StepsByMessages) {
+  CongestionOptions options;
+  options.vct_messages = 2;
+  const auto vct = made("vct2", options);
+  emu::Cycle now = 0;
+  const auto inject = [&](int messages) {
+    for (int i = 0; i < messages; ++i) {
+      now = std::max(now, vct->ready_at());
+      ASSERT_TRUE(vct->may_send(1, now));
+      vct->handed_on(1, 4, now);
+      vct->came_back(0, now += 4);
+    }
+  };
+  inject(10);
+  EXPECT_EQ(vct->delay_cycles(), 0U);
+  vct->notice(kCongestion, emu::kAnyDest, now);
+  EXPECT_EQ(vct->delay_cycles(), 32U);
+  vct->notice(kCongestion, emu::kAnyDest, now);
+  EXPECT_EQ(vct->delay_cycles(), 32U) << "another router says the same";
+  inject(4);
+  EXPECT_EQ(vct->delay_cycles(), 96U) << "a step every two messages";
+  vct->notice(kRelief, emu::kAnyDest, now);
+  EXPECT_EQ(vct->delay_cycles(), 96U) << "not at once";
+  inject(2);
+  EXPECT_EQ(vct->delay_cycles(), 64U);
+  inject(6);
+  EXPECT_EQ(vct->delay_cycles(), 0U);
+}
+
+// IBA A10.2: each BECN one entry further into the table of that destination, the timer back.
+TEST(Congestion, InfinibandTableByDestination) {
+  CongestionOptions options;
+  options.quadrant_of.resize(4);
+  options.time.cycle_ps = 80'000;
+  const emu::Cycle timer = options.time.cycle_at(150 * 1024);
+  const auto control = made("ibcc", options);
+  EXPECT_EQ(control->needs(), hca::Signal::marks);
+  control->handed_on(2, 40, 100);
+  EXPECT_TRUE(control->may_send(2, 100)) << "no BECN, no delay";
+  for (int i = 0; i < 3; ++i) control->notice(kCongestion, 2, 100);
+  control->handed_on(2, 40, 100);
+  EXPECT_FALSE(control->may_send(2, 100 + 40 * 4 - 1));
+  EXPECT_TRUE(control->may_send(2, 100 + 40 * 4)) << "a packet and three of its lengths";
+  EXPECT_TRUE(control->may_send(1, 100)) << "another destination";
+  EXPECT_NE(control->group(1), control->group(2));
+  const emu::Cycle later = 100 + 2 * timer;
+  control->handed_on(2, 40, later);
+  EXPECT_FALSE(control->may_send(2, later + 40 * 2 - 1));
+  EXPECT_TRUE(control->may_send(2, later + 40 * 2)) << "the timer went back two entries";
+  control->handed_on(2, 40, later + timer);
+  EXPECT_TRUE(control->may_send(2, later + timer));
+  for (int i = 0; i < 1000; ++i) control->notice(kCongestion, 2, later);
+  EXPECT_LE(control->delay_cycles(), 127U * 40) << "the table has an end";
+}
+
+// DCQCN: the first notice halves the rate, later ones cut by what alpha has become, and it climbs
+// back to the whole of the link.
+TEST(Congestion, DcqcnCutsAndRecovers) {
+  CongestionOptions options;
+  options.quadrant_of.resize(4);
+  options.time.cycle_ps = 80'000;
+  const auto control = made("dcqcn", options);
+  const auto gap = [&](emu::Cycle now) {
+    control->handed_on(3, 40, now);
+    emu::Cycle at = now;
+    while (!control->may_send(3, at)) ++at;
+    return at - now;
+  };
+  EXPECT_EQ(gap(0), 0U);
+  control->notice(kCongestion, 3, 1000);
+  EXPECT_NEAR(static_cast<double>(gap(1000)), 80, 2);
+  control->notice(kCongestion, 3, 1100);
+  EXPECT_NEAR(static_cast<double>(gap(1100)), 160, 4);
+  EXPECT_TRUE(control->may_send(1, 1000));
+  const emu::Cycle period = options.time.cycle_at(55'000);
+  EXPECT_NEAR(static_cast<double>(gap(1100 + period)), 107, 3) << "half way back to a half";
+  const double recovered = static_cast<double>(gap(1100 + 6 * period));
+  EXPECT_LT(recovered, 84) << "five halvings: nearly what it was before the last notice";
+  EXPECT_GT(recovered, 78);
+  EXPECT_EQ(gap(1100 + 300 * period), 0U);
 }
 
 TEST(Congestion, HostHasItsCreditsPerDestination) {

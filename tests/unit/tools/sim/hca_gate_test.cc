@@ -83,6 +83,26 @@ TEST(HcaGate, TheBufferOfTheHcaThrottlesConsumers) {
   EXPECT_GT(mean(*run, &ClassBatch::host_cycles), 1000);
 }
 
+// Self-Tuned's counts by control messages: they cross the network, arrive and have their effect.
+TEST(HcaGate, SelfTunedWorksInBand) {
+  const std::string scheme = "congestion = \"self_tuned\"\n";
+  const auto side = played(1.0, scheme);
+  const auto in_band = played(1.0, scheme + "notice = \"message\"");
+  const auto free = played(1.0, "congestion = \"none\"");
+  const auto control = [](const FlitRun& run) {
+    double messages = 0;
+    for (const Batch& batch : run.measure().batches()) messages += batch.classes[0].messages;
+    return messages;
+  };
+  EXPECT_EQ(control(*side), 0);
+  // Eight nodes at four routers: a round every 160 cycles of 3 reports and 8 sums.
+  EXPECT_GT(control(*in_band), 0.9 * 11 * 80'000 / 160);
+  EXPECT_NE(side->json(), in_band->json());
+  EXPECT_NE(free->json(), in_band->json());
+  EXPECT_LT(mean(*in_band, &ClassBatch::network_cycles),
+            1.2 * mean(*free, &ClassBatch::network_cycles));
+}
+
 // ACP section 5: the mean power stays below the cap, and best effort waits in the HCA for it.
 TEST(HcaGate, PowerControlKeepsToItsCap) {
   const std::string cap = "congestion = \"none\"\npower_cap_load = 0.3\npower_rt_share = 0.0";

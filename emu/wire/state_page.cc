@@ -1,0 +1,112 @@
+#include "emu/wire/state_page.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+namespace emu {
+
+namespace {
+
+constexpr int kAttempts = 16;  // a picture takes microseconds, and comes once a turn
+
+Result<StatePage*> map_page(const std::string& path, int flags, int protection) {
+  const int fd = ::open(path.c_str(), flags | O_CLOEXEC | O_NOFOLLOW, 0600);
+  if (fd < 0) return fail("state page {}: {}", path, std::strerror(errno));
+  struct stat status {};
+  const bool writable = (protection & PROT_WRITE) != 0;
+  const bool file = ::fstat(fd, &status) == 0 && S_ISREG(status.st_mode);
+  const bool long_enough = file && status.st_size >= static_cast<off_t>(sizeof(StatePage));
+  if (!file || (!long_enough && (!writable || ::ftruncate(fd, sizeof(StatePage)) != 0))) {
+    ::close(fd);
+    return fail("state page {} is no file of {} bytes", path, sizeof(StatePage));
+  }
+  void* memory = ::mmap(nullptr, sizeof(StatePage), protection, MAP_SHARED, fd, 0);
+  ::close(fd);
+  if (memory == MAP_FAILED) return fail("state page {}: mmap: {}", path, std::strerror(errno));
+  return static_cast<StatePage*>(memory);
+}
+
+}  // namespace
+
+Result<StateWriter> StateWriter::open(const std::string& path) {
+  auto mapped = map_page(path, O_RDWR | O_CREAT, PROT_READ | PROT_WRITE);
+  if (!mapped) return std::unexpected(mapped.error());
+  StateWriter writer;
+  writer.page_ = *mapped;
+  // A predecessor may have died in mid-write: an odd sequence becomes even here.
+  writer.page_->sequence.store((writer.page_->sequence.load() + 2) & ~std::uint64_t{1});
+  writer.page_->version = kStatePageVersion;
+  writer.page_->magic = kStatePageMagic;
+  return writer;
+}
+StateWriter::StateWriter(StateWriter&& other) noexcept
+    : page_(std::exchange(other.page_, nullptr)) {}
+StateWriter& StateWriter::operator=(StateWriter&& other) noexcept {
+  std::swap(page_, other.page_);
+  return *this;
+}
+StateWriter::~StateWriter() {
+  if (page_ != nullptr) ::munmap(page_, sizeof(StatePage));
+}
+
+void StateWriter::begin() {
+  page_->sequence.store(page_->sequence.load(std::memory_order_relaxed) + 1,
+                        std::memory_order_relaxed);
+  // Readers must not see what follows with an even sequence; pairs with the fence of read().
+  std::atomic_thread_fence(std::memory_order_release);
+}
+
+void StateWriter::end(const StateReading& reading) {
+  page_->full_buffers.store(reading.full_buffers, std::memory_order_relaxed);
+  page_->buffers.store(reading.buffers, std::memory_order_relaxed);
+  page_->delivered_flits.store(reading.delivered_flits, std::memory_order_relaxed);
+  page_->cycle.store(reading.cycle, std::memory_order_release);
+  page_->sequence.store(page_->sequence.load(std::memory_order_relaxed) + 1,
+                        std::memory_order_release);
+}
+
+Result<StateReader> StateReader::open(const std::string& path) {
+  auto mapped = map_page(path, O_RDONLY, PROT_READ);
+  if (!mapped) return std::unexpected(mapped.error());
+  StateReader reader;
+  reader.page_ = *mapped;
+  if ((*mapped)->magic != kStatePageMagic || (*mapped)->version != kStatePageVersion)
+    return fail("state page {} is of another version", path);
+  return reader;
+}
+StateReader::StateReader(StateReader&& other) noexcept
+    : page_(std::exchange(other.page_, nullptr)) {}
+StateReader& StateReader::operator=(StateReader&& other) noexcept {
+  std::swap(page_, other.page_);
+  return *this;
+}
+StateReader::~StateReader() {
+  if (page_ != nullptr) ::munmap(const_cast<StatePage*>(page_), sizeof(StatePage));
+}
+
+bool StateReader::read(NodeId node, StateReading& reading, NodeView& view) const {
+  for (int attempt = 0; attempt < kAttempts; ++attempt) {
+    const std::uint64_t before = page_->sequence.load(std::memory_order_acquire);
+    if ((before & 1) != 0) continue;
+    reading.cycle = page_->cycle.load(std::memory_order_relaxed);
+    reading.delivered_flits = page_->delivered_flits.load(std::memory_order_relaxed);
+    reading.full_buffers = page_->full_buffers.load(std::memory_order_relaxed);
+    reading.buffers = page_->buffers.load(std::memory_order_relaxed);
+    for (std::size_t p = 0; p < kStatePortsMax; ++p)
+      view.free_lanes[p] = page_->free_lanes[node][p].load(std::memory_order_relaxed);
+    for (std::size_t d = 0; d < kNodesMax; ++d)
+      view.useful_port[d] = page_->useful_port[node][d].load(std::memory_order_relaxed);
+    // What was read above is older than this look at the sequence; pairs with begin().
+    std::atomic_thread_fence(std::memory_order_acquire);
+    if (page_->sequence.load(std::memory_order_relaxed) == before) return true;
+  }
+  return false;
+}
+
+}  // namespace emu

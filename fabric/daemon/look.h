@@ -1,0 +1,41 @@
+// What congestion schemes want to know of the routers (ALO, Self-Tuned), read off a network. Used
+// by the loop of fabricd for its state page and by tools/sim for the HCAs of a run.
+#pragma once
+
+#include <cstdint>
+
+#include "fabric/router/network.h"
+
+namespace fabric {
+
+// Lanes of an output port that nobody uses: nothing in its buffer, nor in the next one's input.
+inline std::uint16_t free_lanes(const Network& network, emu::RouterId router, emu::PortId port) {
+  const auto own = network.occupancy(router, port);
+  const auto next = network.peer(router, port);
+  Network::Occupancy behind;
+  if (next.router != emu::kNoRouter) behind = network.occupancy(next.router, next.port);
+  unsigned lanes = 0;
+  for (unsigned v = 0; v < emu::kVlCount; ++v) {
+    if (own.output[v] == 0 && behind.input[v] == 0) lanes |= 1U << v;
+  }
+  return static_cast<std::uint16_t>(lanes);
+}
+
+struct Fullness {
+  std::uint32_t full = 0;  // input lanes without room, in all routers
+  std::uint32_t buffers = 0;
+};
+inline Fullness fullness(const Network& network, int vc_buf_size) {
+  Fullness sum;
+  for (int r = 0; r < network.routers(); ++r) {
+    const auto router = static_cast<emu::RouterId>(r);
+    for (int p = 0; p < network.ports(router); ++p) {
+      const auto occupancy = network.occupancy(router, static_cast<emu::PortId>(p));
+      for (const int flits : occupancy.input) sum.full += flits >= vc_buf_size ? 1 : 0;
+      sum.buffers += emu::kVlCount;
+    }
+  }
+  return sum;
+}
+
+}  // namespace fabric

@@ -1,0 +1,42 @@
+#include "hca/daemon/side_band.h"
+
+#include <utility>
+
+namespace hca {
+
+SideBand::SideBand(std::string path, const emu::Config& config, emu::NodeId node)
+    : path_(std::move(path)),
+      node_(node),
+      nodes_(config.nodes.size()),
+      lanes_(config.qos.class_vls[static_cast<std::size_t>(emu::TrafficClass::best_effort)]) {}
+
+bool SideBand::open(Host& host) {
+  auto page = emu::StateReader::open(path_);
+  if (!page) return false;
+  emu::StateReading reading;
+  if (!page->read(node_, reading, view_)) return false;
+  page_ = std::move(*page);
+  told_ = 0;
+  std::vector<std::uint16_t> useful;
+  for (std::size_t dest = 0; dest < nodes_; ++dest)
+    useful.push_back(static_cast<std::uint16_t>(1U << (view_.useful_port[dest] & 15U)));
+  host.set_useful_ports(std::move(useful));
+  return true;
+}
+
+void SideBand::tell(Host& host, emu::Cycle now) {
+  if (host.congestion_needs() != Signal::state) return;
+  if (!page_ && !open(host)) return;  // no fabric yet
+  if (page_->cycle() == told_) return;
+  emu::StateReading reading;
+  if (!page_->read(node_, reading, view_)) return;
+  told_ = reading.cycle;
+  host.fabric_state({.free_lanes = view_.free_lanes,
+                     .lanes = lanes_,
+                     .full_buffers = reading.full_buffers,
+                     .buffers = reading.buffers,
+                     .delivered_flits = reading.delivered_flits},
+                    now);
+}
+
+}  // namespace hca

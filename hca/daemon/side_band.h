@@ -1,0 +1,34 @@
+// The fabric's shared page as hcad sees it: what the routers look like, for a congestion scheme
+// that asks (emu/wire/state_page.h). In: the page's pictures. Out: fabric_state() of the host half,
+// once for each new picture. Called by the loop; costs a comparison where the scheme does not ask.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "emu/config/config.h"
+#include "emu/wire/state_page.h"
+#include "hca/host/host.h"
+
+namespace hca {
+
+class SideBand {
+ public:
+  SideBand(std::string path, const emu::Config& config, emu::NodeId node);
+  void tell(Host& host, emu::Cycle now);
+  // The fabric is another one now.
+  void close() { page_.reset(); }
+
+ private:
+  bool open(Host& host);
+
+  std::string path_;
+  emu::NodeId node_;
+  std::size_t nodes_;
+  std::uint16_t lanes_;  // of best effort
+  std::optional<emu::StateReader> page_;
+  emu::Cycle told_ = 0;  // the picture that was told last
+  emu::NodeView view_;
+};
+
+}  // namespace hca

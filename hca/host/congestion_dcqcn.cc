@@ -1,0 +1,94 @@
+// DCQCN at the source, its reaction point (Zhu and others, SIGCOMM 2015, section 5 and figure 7): a
+// destination that gets marked packets sends congestion notices, at most one in 50 us; each cuts
+// the rate to that destination by alpha / 2, where alpha is how often that happens. Without notices
+// the rate climbs every 55 us: half of the way back five times, then by a constant as well, then by
+// more. Rates are parts of the link; the paper's byte counter (10 MB) is left out, it never comes
+// first here.
+#include <algorithm>
+
+#include "hca/host/congestion.h"
+
+namespace hca {
+
+namespace {
+
+constexpr emu::EmuNs kPeriodNs = 55'000;  // of alpha and of the rate's timer
+constexpr double kGain = 1.0 / 256;       // g
+constexpr int kFastSteps = 5;             // F
+constexpr double kAdditive = 0.001;       // R_AI: 40 Mb/s of 40 Gb/s
+constexpr double kHyper = 0.01;
+constexpr double kLeastRate = 0.001;
+
+class Dcqcn final : public CongestionControl {
+ public:
+  explicit Dcqcn(const CongestionOptions& options)
+      : period_(std::max<emu::Cycle>(1, options.time.cycle_at(kPeriodNs))),
+        flows_(std::max<std::size_t>(1, options.quadrant_of.size())) {}
+
+  bool may_send(emu::NodeId dest, emu::Cycle now) override {
+    return dest >= flows_.size() || now >= flows_[dest].next;
+  }
+  emu::Cycle ready_at() const override { return std::ranges::min(flows_, {}, &Flow::next).next; }
+  std::uint16_t handed_on(emu::NodeId dest, std::uint16_t flits, emu::Cycle now) override {
+    if (dest >= flows_.size()) return 0;
+    Flow& flow = flows_[dest];
+    settle(flow, now);
+    if (flow.rate < 1)
+      flow.next = std::max(flow.next, now) + static_cast<emu::Cycle>(flits / flow.rate);
+    return dest;
+  }
+  void notice(emu::NoticeKind, emu::NodeId dest, emu::Cycle now) override {
+    if (dest >= flows_.size()) return;
+    Flow& flow = flows_[dest];
+    settle(flow, now);
+    flow.target = flow.rate;
+    flow.alpha = (1 - kGain) * flow.alpha + kGain;
+    flow.rate = std::max(kLeastRate, flow.rate * (1 - flow.alpha / 2));
+    flow.timer = now;
+    flow.steps = 0;
+  }
+  std::uint16_t group(emu::NodeId dest) const override {
+    return dest < flows_.size() ? dest : std::uint16_t{0};
+  }
+  std::uint16_t groups() const override { return static_cast<std::uint16_t>(flows_.size()); }
+  Signal needs() const override { return Signal::marks; }
+  emu::Cycle delay_cycles() const override {
+    const double slowest = std::ranges::min(flows_, {}, &Flow::rate).rate;
+    return static_cast<emu::Cycle>(40 / slowest) - 40;
+  }
+
+ private:
+  struct Flow {
+    double rate = 1;    // R_C
+    double target = 1;  // R_T
+    double alpha = 1;
+    int steps = 0;         // of the rate's timer since the last notice
+    emu::Cycle timer = 0;  // its last step
+    emu::Cycle next = 0;   // before it the next packet may not leave
+  };
+  void settle(Flow& flow, emu::Cycle now) const {
+    while (flow.rate < 1 && now >= flow.timer + period_) {
+      flow.timer += period_;
+      flow.alpha *= 1 - kGain;
+      ++flow.steps;
+      if (flow.steps > 2 * kFastSteps) {
+        flow.target += kHyper;
+      } else if (flow.steps > kFastSteps) {
+        flow.target += kAdditive;
+      }
+      flow.target = std::min(flow.target, 1.0);
+      flow.rate = (flow.target + flow.rate) / 2;
+      if (flow.rate > 1 - kAdditive) flow.rate = 1;
+    }
+  }
+  emu::Cycle period_;
+  std::vector<Flow> flows_;  // by destination
+};
+
+}  // namespace
+
+std::unique_ptr<CongestionControl> make_dcqcn(const CongestionOptions& options) {
+  return std::make_unique<Dcqcn>(options);
+}
+
+}  // namespace hca

@@ -1,0 +1,94 @@
+// The side band of congestion schemes: what is written is what is read, and never a mixture.
+#include "emu/wire/state_page.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstdio>
+#include <fstream>
+#include <thread>
+
+namespace {
+
+std::string path_of(const char* name) { return testing::TempDir() + "flitnet-state-" + name; }
+
+TEST(StatePage, ReadersSeeThePicture) {
+  const std::string path = path_of("picture");
+  std::remove(path.c_str());
+  EXPECT_FALSE(emu::StateReader::open(path)) << "no fabric yet";
+  auto writer = emu::StateWriter::open(path);
+  ASSERT_TRUE(writer);
+  const auto reader = emu::StateReader::open(path);
+  ASSERT_TRUE(reader);
+  writer->set_useful(3, 5, 2);
+  writer->begin();
+  emu::StateReading reading;
+  emu::NodeView view;
+  EXPECT_FALSE(reader->read(3, reading, view)) << "it is being written";
+  writer->free_lanes(3, 2, 0x000f);
+  writer->end({.cycle = 77, .delivered_flits = 1000, .full_buffers = 4, .buffers = 128});
+  ASSERT_TRUE(reader->read(3, reading, view));
+  EXPECT_EQ(reading.cycle, 77U);
+  EXPECT_EQ(reader->cycle(), 77U);
+  EXPECT_EQ(reading.delivered_flits, 1000U);
+  EXPECT_EQ(reading.full_buffers, 4U);
+  EXPECT_EQ(reading.buffers, 128U);
+  EXPECT_EQ(view.free_lanes[2], 0x000f);
+  EXPECT_EQ(view.useful_port[5], 2);
+  std::remove(path.c_str());
+}
+
+TEST(StatePage, AWriterThatDiedInTheMiddleBlocksNobody) {
+  const std::string path = path_of("died");
+  std::remove(path.c_str());
+  {
+    auto writer = emu::StateWriter::open(path);
+    ASSERT_TRUE(writer);
+    writer->begin();
+  }
+  auto writer = emu::StateWriter::open(path);
+  ASSERT_TRUE(writer);
+  const auto reader = emu::StateReader::open(path);
+  ASSERT_TRUE(reader);
+  emu::StateReading reading;
+  emu::NodeView view;
+  EXPECT_TRUE(reader->read(0, reading, view));
+  std::ofstream(path, std::ios::trunc) << "short";
+  EXPECT_FALSE(emu::StateReader::open(path));
+  std::remove(path.c_str());
+}
+
+TEST(StatePage, PicturesAreWhole) {
+  const std::string path = path_of("whole");
+  std::remove(path.c_str());
+  auto writer = emu::StateWriter::open(path);
+  ASSERT_TRUE(writer);
+  const auto reader = emu::StateReader::open(path);
+  ASSERT_TRUE(reader);
+  std::atomic<bool> stop = false;
+  std::jthread writing([&] {
+    for (std::uint32_t i = 1; !stop.load(); ++i) {
+      writer->begin();
+      for (std::size_t p = 0; p < emu::kStatePortsMax; ++p)
+        writer->free_lanes(1, p, static_cast<std::uint16_t>(i));
+      writer->end({.cycle = i, .delivered_flits = i, .full_buffers = i, .buffers = i});
+    }
+  });
+  int whole = 0;
+  int mixed = 0;
+  while (whole < 2000) {
+    emu::StateReading reading;
+    emu::NodeView view;
+    if (!reader->read(1, reading, view)) continue;
+    ++whole;
+    mixed += reading.delivered_flits != reading.cycle || reading.full_buffers != reading.cycle;
+    for (const std::uint16_t lanes : view.free_lanes)
+      mixed += lanes != static_cast<std::uint16_t>(reading.cycle);
+  }
+  stop.store(true);
+  writing.join();
+  EXPECT_EQ(mixed, 0);
+  std::remove(path.c_str());
+}
+
+}  // namespace

@@ -1,0 +1,111 @@
+#include "tools/sim/nic.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace tools {
+
+Nic::Nic(const NicOptions& options) : options_(options) {}
+
+void Nic::ring(const FlitMessage& message) {
+  const bool one_queue = options_.kind == NicKind::traditional;
+  doorbells_[one_queue ? 0 : static_cast<std::size_t>(message.traffic_class)].push_back(message);
+}
+
+std::uint64_t Nic::waiting() const {
+  std::uint64_t count = ready_.size();
+  for (const auto& queue : doorbells_) count += queue.size();
+  return count;
+}
+
+// The first doorbell that was rung by `at`, of the highest class; one whose lane is full is passed
+// over, but by a traditional card.
+std::deque<FlitMessage>* Nic::next_doorbell(emu::Cycle at, std::size_t& index) {
+  const bool passes = options_.kind != NicKind::traditional;
+  for (auto& queue : doorbells_) {
+    for (index = 0; index < queue.size() && queue[index].launch <= at; ++index) {
+      const FlitMessage& message = queue[index];
+      if (held_[message.vl_in] + message.flits <= options_.lane_flits) return &queue;
+      if (!passes) break;
+    }
+  }
+  return nullptr;
+}
+
+// One message from the host into local memory; false: none before `horizon`.
+bool Nic::fetch(emu::Cycle horizon, const Out& out) {
+  emu::Cycle first = emu::kNever;
+  for (const auto& queue : doorbells_)
+    if (!queue.empty()) first = std::min(first, queue.front().launch);
+  const double begin = std::max(host_free_, static_cast<double>(first));
+  if (first == emu::kNever || begin >= static_cast<double>(horizon)) return false;
+  std::size_t index = 0;
+  auto* queue = next_doorbell(static_cast<emu::Cycle>(begin), index);
+  if (queue == nullptr) {
+    // Full lanes: looked at again when the next injection can have made room.
+    host_free_ = static_cast<double>(horizon);
+    return false;
+  }
+  FlitMessage message = (*queue)[index];
+  queue->erase(queue->begin() + static_cast<std::ptrdiff_t>(index));
+  const double descriptor =
+      options_.kind == NicKind::iba
+          ? 0
+          : options_.setup_cycles + options_.descriptor_flits * options_.flit_cycles;
+  host_free_ = begin + descriptor + options_.setup_cycles + message.flits * options_.flit_cycles;
+  message.launch = static_cast<emu::Cycle>(std::ceil(host_free_));
+  held_[message.vl_in] += message.flits;
+  if (!one_by_one()) {
+    out(message);
+    return true;
+  }
+  std::uint64_t& clock = clock_[message.vl_in];
+  clock =
+      std::max<std::uint64_t>(clock, message.launch) + std::uint64_t{message.vtick} * message.flits;
+  ready_.push_back({message, message.launch, clock});
+  return true;
+}
+
+// Of what is in local memory at `at`; ready_.size(): nothing.
+std::size_t Nic::next_ready(emu::Cycle at) const {
+  std::size_t best = ready_.size();
+  const auto urgency = [&](const Ready& r) {
+    return std::pair(static_cast<int>(r.message.traffic_class), r.stamp);
+  };
+  for (std::size_t i = 0; i < ready_.size(); ++i) {
+    if (ready_[i].at > at) continue;
+    if (options_.kind == NicKind::traditional) return i;
+    if (best == ready_.size() || urgency(ready_[i]) < urgency(ready_[best])) best = i;
+  }
+  return best;
+}
+
+// The next message, if the wire is free: its DMA is set up, then it leaves flit by flit.
+void Nic::to_wire(emu::Cycle horizon, const Out& out) {
+  if (wire_busy_ || ready_.empty()) return;
+  emu::Cycle earliest = emu::kNever;
+  for (const Ready& r : ready_) earliest = std::min(earliest, r.at);
+  const emu::Cycle begin = std::max(wire_free_, earliest);
+  if (begin >= horizon) return;
+  const std::size_t chosen = next_ready(begin);
+  FlitMessage message = ready_[chosen].message;
+  ready_.erase(ready_.begin() + static_cast<std::ptrdiff_t>(chosen));
+  message.launch = begin + static_cast<emu::Cycle>(std::ceil(options_.setup_cycles));
+  wire_busy_ = true;
+  out(message);
+}
+
+void Nic::release(emu::Cycle horizon, const Out& out) {
+  while (fetch(horizon, out)) {
+  }
+  if (one_by_one()) to_wire(horizon, out);
+}
+
+void Nic::injected(const FlitMessage& message, emu::Cycle cycle) {
+  held_[message.vl_in] -= message.flits;
+  if (!one_by_one()) return;
+  wire_busy_ = false;
+  wire_free_ = cycle + 1;
+}
+
+}  // namespace tools
