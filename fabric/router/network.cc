@@ -113,12 +113,13 @@ Network::Impl::Impl(const NetworkSpec& network_spec, Graph network_graph, Contro
       events(messages.size()),
       parts(std::min(static_cast<std::size_t>(spec.threads), graph.routers.size())),
       part_of_group((graph.nodes.size() + emu::kPortsMax - 1) / emu::kPortsMax),
-      launches(parts, hca::LaunchQueue(messages)),
       hook(control_hook),
       now(spec.start),
       next_window(window_after(spec.start, spec.energy_window)) {
   windows.reserve(graph.routers.size() * kActivityWindowsMax);
+  launches.reserve(parts);  // a copy would not have the room that a queue has reserved
   for (std::size_t part = 0; part < parts; ++part) {
+    launches.emplace_back(messages);
     for (std::size_t g = first_unit_of(part, part_of_group.size());
          g < first_unit_of(part + 1, part_of_group.size()); ++g)
       part_of_group[g] = static_cast<std::uint8_t>(part);
