@@ -10,8 +10,6 @@ namespace hca {
 
 namespace {
 
-constexpr std::uint32_t kFirstAddress = 0x7f010001;  // 127.1.0.1
-
 CmOptions cm_options(const HostOptions& options) {
   CmOptions cm;
   cm.guid_base = options.guid_base;
@@ -24,17 +22,6 @@ CmOptions cm_options(const HostOptions& options) {
 }
 
 }  // namespace
-
-std::vector<std::uint32_t> node_addresses(const emu::Config& config) {
-  std::vector<std::uint32_t> addresses;
-  for (const emu::NodeConfig& node : config.nodes) {
-    in_addr given{};
-    const bool has_one = !node.ip.empty() && ::inet_aton(node.ip.c_str(), &given) != 0;
-    const auto place = static_cast<std::uint32_t>(addresses.size());
-    addresses.push_back(has_one ? ntohl(given.s_addr) : kFirstAddress + place);
-  }
-  return addresses;
-}
 
 std::string address_text(std::uint32_t v4) {
   char text[INET_ADDRSTRLEN] = {};

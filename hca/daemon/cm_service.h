@@ -10,12 +10,11 @@
 #include "emu/config/config.h"
 #include "emu/ring/fd.h"
 #include "hca/cm/cm.h"
+#include "hca/daemon/options.h"
 #include "hca/host/host.h"
 
 namespace hca {
 
-// The IP addresses of the nodes, host order: `ip` of the configuration, or 127.1.0.(n + 1).
-std::vector<std::uint32_t> node_addresses(const emu::Config& config);
 std::string address_text(std::uint32_t v4);
 
 class CmService : public CmOut {

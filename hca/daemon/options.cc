@@ -1,11 +1,11 @@
 #include "hca/daemon/options.h"
 
+#include <arpa/inet.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <string>
-
-#include "hca/daemon/cm_service.h"
 
 #include "emu/wire/message.h"
 
@@ -28,7 +28,19 @@ void copy_name(const std::string& from, char (&to)[N]) {
   std::memcpy(to, from.data(), std::min(from.size(), N - 1));
 }
 
+constexpr std::uint32_t kFirstAddress = 0x7f010001;  // 127.1.0.1
 }  // namespace
+
+std::vector<std::uint32_t> node_addresses(const emu::Config& config) {
+  std::vector<std::uint32_t> addresses;
+  for (const emu::NodeConfig& node : config.nodes) {
+    in_addr given{};
+    const bool has_one = !node.ip.empty() && ::inet_aton(node.ip.c_str(), &given) != 0;
+    const auto place = static_cast<std::uint32_t>(addresses.size());
+    addresses.push_back(has_one ? ntohl(given.s_addr) : kFirstAddress + place);
+  }
+  return addresses;
+}
 
 HostOptions host_options(const emu::Config& config, emu::NodeId node) {
   HostOptions options;
