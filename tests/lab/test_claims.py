@@ -10,8 +10,8 @@ import pytest
 from tools.flitnet import paths
 from tools.flitnet.errors import UsageError
 from tools.flitnet.lab.catalog import ALL, choose
-from tools.flitnet.lab.claims import Above, Alike, AtMost, Below, Proportional, Rising, Slope
-from tools.flitnet.lab.claims import Within
+from tools.flitnet.lab.claims import Above, Alike, AtMost, Below, Collapses, Proportional, Rising
+from tools.flitnet.lab.claims import Slope, Within
 from tools.flitnet.lab.experiment import SEEDS, Experiment, Point, judge, ratios
 from tools.flitnet.lab.report import WORDS
 from tools.flitnet.lab.statistics import Estimate
@@ -47,6 +47,10 @@ TABLE = {
         (Alike("us", (0.7,), "a", "b", 0.5), False),
         (Rising("us", (0.5, 0.9), "a"), True),
         (Rising("us", (0.9, 0.5), "a"), False),
+        (Collapses("us", (0.9, 0.5), "a", 2.5), True),
+        (Collapses("us", (0.9, 0.5), "a", 2.9), False),  # the intervals overlap
+        (Collapses("us", (0.5, 0.9), "a", 1.0), False),
+        (Collapses("us", (0.9, 0.7, 0.5), "a", 2.0), False),  # no results at 0.7
         (Proportional("us", (0.5, 0.9), "a", 0.7), True),
         (Proportional("us", (0.5, 0.9), "a", 0.5), False),
         (Proportional("us", (0.5, 0.7), "a", 0.5), False),

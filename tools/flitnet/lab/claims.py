@@ -164,6 +164,27 @@ class Rising(Claim):
 
 
 @dataclass(frozen=True)
+class Collapses(Claim):
+    """The last place of a series lies clearly below the most of those before, by `factor`."""
+
+    places_least: ClassVar[int] = 2
+    series: str
+    factor: float
+
+    def sentence(self) -> str:
+        return f"{self.measure} of {self.series} falls by {self.factor:g}× from its most"
+
+    def check(self, table: Table) -> Check:
+        values = [self.value(table, self.series, x) for x in self.at]
+        last = values[-1]
+        scaled = Estimate(last.mean * self.factor, last.half * self.factor, last.count)
+        # A place without a value compares false.
+        holds = all(v.count > 0 for v in values) and any(scaled.below(v) for v in values[:-1])
+        text = ", ".join(shown(v) for v in values)
+        return Check(holds, f"{self.sentence()}: {'yes' if holds else 'no'}, {text}")
+
+
+@dataclass(frozen=True)
 class Proportional(Claim):
     """A series divided by its place is the same everywhere, within a part of it."""
 

@@ -40,7 +40,7 @@ SOURCES = (
     "emu/base", "emu/config", "emu/energy", "emu/lane", "emu/packet", "emu/wire", "hca/abi",
     "hca/host", "hca/wire", "fabric/admit", "fabric/daemon/arbitration.cc",
     "fabric/daemon/power.cc", "fabric/daemon/spec.cc", "fabric/link", "fabric/route",
-    "fabric/router", "fabric/topo", "tools/replay/deadline.h", "tools/sim",
+    "fabric/router", "fabric/topo", "hca/daemon/options.cc", "tools/replay/deadline.h", "tools/sim",
 )  # fmt: skip
 
 

@@ -8,6 +8,7 @@ What the paper leaves open, for all of its experiments alike:
 - A credit comes back at the next multiple of 16 cycles (1.3 µs: a CQE's DMA).
 - Best effort alone uses 15 lanes; VL15 is left to control.
 - ON/OFF connections have 16 Mb/s, ON and OFF times of 1 ms; admission books their mean rate.
+- PC is credit with admission and the HCAs' part of the cap; real time books routers and links.
 - A cycle is a flit time: 80 ns at 1.6 Gb/s. The paper's 500 cycles of 1.88 µs are 3.76 ns each, 13
   times faster than 128 bit at 2.5 Gb/s: its watts need that clock and its unprinted HCA energy.
 """
@@ -16,7 +17,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tools.flitnet.lab.claims import Above, Alike, Below, Proportional, Rising, Within
+from tools.flitnet.lab.claims import Above, Alike, AtMost, Below, Proportional, Rising, Within
 from tools.flitnet.lab.experiment import Experiment, Length, Plot, Point, Tables
 
 OPEN = " ".join(line.strip("- ") for line in (__doc__ or "").split(":\n", 1)[1].split("\n"))
@@ -303,25 +304,82 @@ T4 = Experiment(
 )  # fmt: skip
 
 
-def capped(load: float, share: float, power: bool) -> Tables:
+CAP_SCHEMES: dict[str, dict[str, Any]] = {
+    "None": {"admission": False, "congestion": "none", "power_control": False},
+    "CC": {"admission": False, "congestion": "credit", "power_control": False},
+    "PC": {"admission": True, "congestion": "credit", "power_control": True,
+           "power_booking": "links"},
+    "PH": {"admission": False, "congestion": "none", "power_control": True,
+           "peak_power": "powerherd"},
+}  # fmt: skip
+
+
+def capped(load: float, share: float, scheme: str) -> Tables:
     """A 4×4 mesh at 2.5 Gb/s, ON/OFF and best effort, under the power that load 0.5 needs."""
-    tables = {name: dict(table) for name, table in on_off(load, BOTH["C"]).items()}
+    tables = {name: dict(table) for name, table in on_off(load, CAP_SCHEMES[scheme]).items()}
     tables["network"] |= {"topology": "mesh:4x4", "link_mbps": 2500}
     tables["workload"] |= {"real_time_share": share}
-    tables["controls"] |= {
-        "power_control": power, "admission": power, "power_cap_load": 0.5, "power_rt_share": share,
-    }  # fmt: skip
+    tables["controls"] |= {"power_cap_load": 0.5, "power_rt_share": share}
     return tables
 
 
+CAP_MIXES = {"mixed": 0.5, "best effort": 0.0, "real time": 1.0}
+CAP_LOADS = (0.3, 0.4, 0.5, 0.6, 0.7)
+CAPPED: dict[str, Any] = {
+    "points": tuple(
+        Point(f"{mix} {scheme}", load, capped(load, share, scheme), quick=load == 0.7)
+        for mix, share in CAP_MIXES.items()
+        for scheme in CAP_SCHEMES
+        for load in CAP_LOADS
+    ),
+    "open": OPEN, "quick": Length(3, 3), "full": Length(12, 48), "relative": 0.1,
+    "precision": {"power_w": 0.01},
+}
+FIG8 = Experiment(
+    id="acp.fig8", title="Latency under a power cap, 4×4 mesh",
+    paper="None, CC, PC and PowerHerd under a cap of 21 W: PC is best for best effort and for real "
+    "time; PowerHerd degrades severely.",
+    plots=(Plot("best_effort_message_us", "best effort, µs", log=True),
+           Plot("real_time_message_us", "real time, µs", log=True),
+           Plot("best_effort_total_us", "with the wait at the consumer, µs", log=True),
+           Plot("rejected", "refused connections")),
+    claims=tuple(
+        claim
+        for mix, measure in (("best effort", "best_effort_message_us"),
+                             ("real time", "real_time_message_us"),
+                             ("mixed", "best_effort_message_us"),
+                             ("mixed", "real_time_message_us"))
+        for claim in (
+            Below(measure, (0.6, 0.7), f"{mix} PC", f"{mix} PH"),
+            Below(measure, (0.6, 0.7), f"{mix} None", f"{mix} PH", factor=2),
+            Below(measure, (0.7,), f"{mix} PC", f"{mix} None"),
+            Below(measure, (0.7,), f"{mix} PC", f"{mix} CC"),
+        )
+    ),
+    **CAPPED,
+)  # fmt: skip
+FIG9 = Experiment(
+    id="acp.fig9", title="Power under a power cap, 4×4 mesh",
+    paper="CC alone exceeds 21 W; PC stays below, for best effort with less than PowerHerd, for "
+    "real time with more, but under the cap.",
+    plots=(Plot("power_w", "mean power, W"), Plot("power_max_w", "largest window, W")),
+    claims=(
+        Above("power_w", (0.6, 0.7), "mixed CC", CAP_W),
+        *(AtMost("power_w", CAP_LOADS, f"{mix} PC", CAP_W) for mix in CAP_MIXES),
+        *(AtMost("power_w", CAP_LOADS, f"{mix} PH", CAP_W) for mix in CAP_MIXES),
+        Below("power_w", (0.7,), "best effort PC", "best effort PH"),
+        Below("power_w", (0.7,), "real time PH", "real time PC"),
+    ),
+    **CAPPED,
+)  # fmt: skip
 FIG10 = Experiment(
     id="acp.fig10", title="Power over windows of 500 cycles, 50:50 at 70 % load",
     paper="With PC the mean power of every 500 cycles stays below the cap of 21 W, which is the "
     "mean at 50 % load without control.",
     points=(
-        Point("PC", 0.7, capped(0.7, 0.5, True)),
-        Point("none", 0.7, capped(0.7, 0.5, False)),
-        Point("none", 0.5, capped(0.5, 0.5, False)),
+        Point("PC", 0.7, capped(0.7, 0.5, "PC")),
+        Point("none", 0.7, capped(0.7, 0.5, "CC")),
+        Point("none", 0.5, capped(0.5, 0.5, "CC")),
     ),
     plots=(Plot("power_w", "mean power, W"), Plot("power_max_w", "largest window, W")),
     claims=(
@@ -332,32 +390,4 @@ FIG10 = Experiment(
     **COMMON | {"precision": {"power_max_w": 0.0}, "relative": 0.05},
 )  # fmt: skip
 
-EXPERIMENTS = (
-    T2,
-    FIG4,
-    T3,
-    FIG5,
-    FIG6,
-    T4,
-    FIG3,
-    FIG7,
-    Experiment(
-        id="acp.fig8",
-        title="Latency under a power cap",
-        paper=(
-            "Latency of None, CC, PC, PowerHerd under a 21 W cap: PC best for BE and RT; "
-            "PowerHerd degrades severely."
-        ),
-        missing="points and claims: PowerHerd exists",
-    ),
-    Experiment(
-        id="acp.fig9",
-        title="Power under a power cap",
-        paper=(
-            "CC alone exceeds 21 W; PC stays below; for RT, PC uses more than PowerHerd but "
-            "under the cap."
-        ),
-        missing="points and claims: PowerHerd exists",
-    ),
-    FIG10,
-)
+EXPERIMENTS = (T2, FIG4, T3, FIG5, FIG6, T4, FIG3, FIG7, FIG8, FIG9, FIG10)

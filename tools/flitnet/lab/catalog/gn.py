@@ -188,7 +188,8 @@ EXPERIMENTS = (
     Experiment(
         id="gn.slow", title="Streams into one slow node",
         paper="Up to 7 streams into one node: fair shares; background streams ≥ 110 of 112 MB/s.",
-        missing="a receiving NIC that is slower than its link",
+        missing="a receiving NIC that is slower than its link: what arrives meets no cost, and "
+        "all links of a network have one rate",
     ),
     PORT, T1, FTB,
 )  # fmt: skip
