@@ -30,7 +30,7 @@ struct HostOptions {
   std::uint64_t guid_base = 0x0002c90300000000ULL;  // node n: guid_base + n + 1
   // RoCE v2: nodes are found by GID (hca/host/gid.h), LIDs are the fabric's own business.
   bool roce = false;
-  std::array<std::uint32_t, emu::kNodesMax> address_of{};  // IPv4, host order
+  std::array<std::uint32_t, emu::kNodesVirtualMax> address_of{};  // IPv4, host order
 
   // Fabric-wide lane use, as in the configuration.
   std::array<emu::TrafficClass, 16> class_of_sl{};
