@@ -102,7 +102,7 @@ def test_up_from_a_file(flitnet: Flitnet, run: Path, tmp_path: Path) -> None:
          "(3,0) lane 14 -> (0,0)"),
         (["--topology", "mesh:2x2", "--routing", "dateline"], "dateline needs a torus"),
         (["--topology", "fat_tree", "--routing", "adaptive"], "adaptive needs a mesh or torus"),
-        (["--topology", "mesh:9x9"], "network.nodes = 81: must be 1 … 64 for mesh:9x9"),
+        (["--topology", "mesh:9x9"], "network.nodes = 81: must be 1 … 64 in a live cluster"),
         (["--topology", "hypercube"], "network.topology"),
         (["--topology", "tree:4"], "network.topology"),
         (["--routing", "random"], "network.routing"),
