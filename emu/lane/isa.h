@@ -12,7 +12,8 @@ enum class Isa : std::uint8_t { base, avx2, avx512 };
 Isa best_isa(Isa most);
 
 // Everything that a step calls is compiled into it, but not together with what a sanitizer adds:
-// that takes minutes for each engine and finds no more. Nor does a third variant of each.
+// that takes minutes for each engine and finds no more. Nor does a third variant of each, nor a
+// second one for small buffers.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define FLITNET_WHOLE_STEP
 inline constexpr bool kStepsByAvx2 = false;
