@@ -13,9 +13,9 @@ namespace model {
 
 namespace {
 
-// Under a sanitizer every cycle costs ten times as much; what it looks for shows in fewer of them.
+// Under a sanitizer every cycle costs 20 times as much; what it looks for shows in fewer of them.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr emu::Cycle kSlowdown = 3;
+constexpr emu::Cycle kSlowdown = 6;
 #else
 constexpr emu::Cycle kSlowdown = 1;
 #endif
