@@ -8,6 +8,7 @@ What is chosen here, for all of its experiments alike:
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from tools.flitnet.lab.catalog.acp import BEST_EFFORT_LANES, SCHEMES, on_off
@@ -67,23 +68,30 @@ def tree(name: str, load: float) -> Tables:
     return tables
 
 
-TREE = Experiment(
-    id="x.fat_tree", title="Admission, congestion and power control together, fat tree of 64 hosts",
-    paper="Beyond the papers: with all three controls the tail of real time is shorter than with "
-    "none at high load, and some connections are refused.",
-    points=tuple(
-        Point(name, load, tree(name, load), quick=load == 0.8 and name in ("none", "A,C,P"))
-        for name in COMBINED
-        for load in (0.4, 0.6, 0.8)
-    ),
-    plots=(Plot("real_time_p99_us", "real time, p99, µs", log=True), *TAILS,
-           Plot("power_w", "power, W"), Plot("rejected", "refused connections")),
-    claims=(
-        Below("real_time_p99_us", (0.8,), "A,C,P", "none"),
-        Within("rejected", (0.8,), "A,C,P", 0.01, 0.9),
-    ),
-    **COMMON,
-)  # fmt: skip
+def combined(
+    id: str, title: str, tables: Callable[[str, float], Tables], **lengths: Length
+) -> Experiment:
+    """All controls, one and none of them, on a large network."""
+    return Experiment(
+        id=id, title=f"Admission, congestion and power control together, {title}",
+        paper="Beyond the papers: with all three controls the tail of real time is shorter than "
+        "with none at high load, and some connections are refused.",
+        points=tuple(
+            Point(name, load, tables(name, load), quick=load == 0.8 and name in ("none", "A,C,P"))
+            for name in COMBINED
+            for load in (0.4, 0.6, 0.8)
+        ),
+        plots=(Plot("real_time_p99_us", "real time, p99, µs", log=True), *TAILS,
+               Plot("power_w", "power, W"), Plot("rejected", "refused connections")),
+        claims=(
+            Below("real_time_p99_us", (0.8,), "A,C,P", "none"),
+            Within("rejected", (0.8,), "A,C,P", 0.01, 0.9),
+        ),
+        **COMMON | lengths,
+    )  # fmt: skip
+
+
+TREE = combined("x.fat_tree", "fat tree of 64 hosts", tree)
 
 
 def inference(name: str, load: float) -> Tables:
@@ -133,23 +141,9 @@ def torus(name: str, load: float) -> Tables:
     return tables
 
 
-TORUS = Experiment(
-    id="x.torus", title="Admission, congestion and power control together, torus of 512 nodes",
-    paper="Beyond the papers: with all three controls the tail of real time is shorter than with "
-    "none at high load, and some connections are refused.",
-    points=tuple(
-        Point(name, load, torus(name, load), quick=load == 0.8 and name in ("none", "A,C,P"))
-        for name in COMBINED
-        for load in (0.4, 0.6, 0.8)
-    ),
-    plots=(Plot("real_time_p99_us", "real time, p99, µs", log=True), *TAILS,
-           Plot("power_w", "power, W"), Plot("rejected", "refused connections")),
-    claims=(
-        Below("real_time_p99_us", (0.8,), "A,C,P", "none"),
-        Within("rejected", (0.8,), "A,C,P", 0.01, 0.9),
-    ),
-    **COMMON | {"quick": Length(3, 3), "full": Length(8, 32)},
-)  # fmt: skip
+TORUS = combined(
+    "x.torus", "torus of 512 nodes", torus, quick=Length(3, 3), full=Length(8, 32)
+)
 
 # One node in sixteen wants a fifth of everything: 1.3 times its link at 0.4.
 MARKING = {"FECN and BECN": "ibcc", "DCQCN": "dcqcn"}
