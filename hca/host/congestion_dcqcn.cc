@@ -6,7 +6,7 @@
 // first here.
 #include <algorithm>
 
-#include "hca/host/congestion.h"
+#include "hca/host/paced.h"
 
 namespace hca {
 
@@ -19,16 +19,21 @@ constexpr double kAdditive = 0.001;       // R_AI: 40 Mb/s of 40 Gb/s
 constexpr double kHyper = 0.01;
 constexpr double kLeastRate = 0.001;
 
-class Dcqcn final : public CongestionControl {
+struct Flow {
+  double rate = 1;    // R_C
+  double target = 1;  // R_T
+  double alpha = 1;
+  int steps = 0;         // of the rate's timer since the last notice
+  emu::Cycle timer = 0;  // its last step
+  emu::Cycle next = 0;   // before it the next packet may not leave
+};
+
+class Dcqcn final : public PacedByDestination<Flow> {
  public:
   explicit Dcqcn(const CongestionOptions& options)
-      : period_(std::max<emu::Cycle>(1, options.time.cycle_at(kPeriodNs))),
-        flows_(std::max<std::size_t>(1, options.quadrant_of.size())) {}
+      : PacedByDestination(options),
+        period_(std::max<emu::Cycle>(1, options.time.cycle_at(kPeriodNs))) {}
 
-  bool may_send(emu::NodeId dest, emu::Cycle now) override {
-    return dest >= flows_.size() || now >= flows_[dest].next;
-  }
-  emu::Cycle ready_at() const override { return std::ranges::min(flows_, {}, &Flow::next).next; }
   std::uint16_t handed_on(emu::NodeId dest, std::uint16_t flits, emu::Cycle now) override {
     if (dest >= flows_.size()) return 0;
     Flow& flow = flows_[dest];
@@ -47,25 +52,12 @@ class Dcqcn final : public CongestionControl {
     flow.timer = now;
     flow.steps = 0;
   }
-  std::uint16_t group(emu::NodeId dest) const override {
-    return dest < flows_.size() ? dest : std::uint16_t{0};
-  }
-  std::uint16_t groups() const override { return static_cast<std::uint16_t>(flows_.size()); }
-  Signal needs() const override { return Signal::marks; }
   emu::Cycle delay_cycles() const override {
     const double slowest = std::ranges::min(flows_, {}, &Flow::rate).rate;
     return static_cast<emu::Cycle>(40 / slowest) - 40;
   }
 
  private:
-  struct Flow {
-    double rate = 1;    // R_C
-    double target = 1;  // R_T
-    double alpha = 1;
-    int steps = 0;         // of the rate's timer since the last notice
-    emu::Cycle timer = 0;  // its last step
-    emu::Cycle next = 0;   // before it the next packet may not leave
-  };
   void settle(Flow& flow, emu::Cycle now) const {
     while (flow.rate < 1 && now >= flow.timer + period_) {
       flow.timer += period_;
@@ -82,7 +74,6 @@ class Dcqcn final : public CongestionControl {
     }
   }
   emu::Cycle period_;
-  std::vector<Flow> flows_;  // by destination
 };
 
 }  // namespace
