@@ -23,6 +23,7 @@
 #include <unordered_map>
 
 #include "hca/verbs/link.h"
+#include "hca/verbs/nodes.h"
 #include "hca/verbs/objects.h"
 #include "hca/verbs/redirect.h"
 
@@ -198,12 +199,13 @@ void forget(int fd) {
 // The path and whether it is ours; programs not on a node see the kernel's.
 bool opens_cm(const char* path) {
   return path != nullptr && path[0] == '/' && std::strcmp(path, kCmPath) == 0 &&
-         std::getenv(kNodeSocketVariable) != nullptr;
+         !node_sockets().empty();
 }
 
 template <class Function>
 int open_file(Function real, const char* path, int flags, mode_t mode) {
-  if (opens_cm(path)) return open_cm(std::getenv(kNodeSocketVariable), flags);
+  // Of several nodes the first: one descriptor speaks with one hcad.
+  if (opens_cm(path)) return open_cm(node_sockets().front().c_str(), flags);
   PathRoom room;
   return real(redirected(path, room), flags, mode);
 }

@@ -1,13 +1,16 @@
-// The list of devices (one: this node's HCA), opening and closing it.
+// The list of devices (one HCA for each node that the program is on), opening and closing them.
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
 #include <new>
 #include <string>
 #include <utility>
+#include <vector>
 
+#include "hca/verbs/nodes.h"
 #include "hca/verbs/objects.h"
 #include "hca/verbs/rdma_core.h"
 #include "hca/verbs/say.h"
@@ -20,7 +23,7 @@ namespace {
 extern "C" const char* ibv_get_sysfs_path();  // sysfs.cc; in no header of programs
 
 std::mutex g_device_lock;
-Device* g_device = nullptr;
+std::vector<Device*> g_devices;  // by the node's place in kNodeSocketVariable; null: not in use
 
 template <std::size_t N>
 void put(char (&to)[N], const std::string& from) {
@@ -34,44 +37,54 @@ std::string sysfs_path(const char* name) {
   return std::string(ibv_get_sysfs_path()) + "/class/infiniband/" + name;
 }
 
-// Under g_device_lock. The device, with one more reference, or null.
-Device* acquire_device() {
-  if (g_device != nullptr) {
-    ++g_device->references;
-    return g_device;
-  }
-  const char* path = std::getenv(kNodeSocketVariable);
-  if (path == nullptr) {
+// Under g_device_lock: whether this program may see devices at all; it says why not.
+bool on_nodes() {
+  if (std::getenv(kNodeSocketVariable) == nullptr) {
     say("{} is not set; run programs by: flitnet exec NODE -- PROGRAM", kNodeSocketVariable);
-    return null_with(ENODEV);
+    return false;
   }
   if (const std::string other = untried_rdma_core(); !other.empty()) {
     say("{} is of an rdma-core that this library was never tried with (only {}); {}=any tries it",
         other, kRdmaCoreTried, kRdmaCoreVariable);
-    return null_with(ENODEV);
+    return false;
   }
-  auto session = open_session(path);
+  return true;
+}
+
+// What the node calls its device; among several the last digits count them: flitnet0, flitnet1.
+std::string device_name(const NodePage& node, std::size_t place, std::size_t nodes) {
+  std::string name(node.device_name, ::strnlen(node.device_name, sizeof node.device_name));
+  if (nodes == 1) return name;
+  return name.substr(0, name.find_last_not_of("0123456789") + 1) + std::to_string(place);
+}
+
+// Under g_device_lock. The device with one more reference, or null.
+Device* acquire_device(const std::string& socket, std::size_t place, std::size_t nodes) {
+  if (Device* device = g_devices[place]; device != nullptr) {
+    ++device->references;
+    return device;
+  }
+  auto session = open_session(socket.c_str());
   if (!session) return nullptr;
   auto* device = new (std::nothrow) Device{};
   if (device == nullptr) return null_with(ENOMEM);
   device->node_page = std::move(session->node_page);
   device->spare = std::move(session);
+  device->socket = socket;
   device->node_type = IBV_NODE_CA;
   device->transport_type = IBV_TRANSPORT_IB;
-  const NodePage& node = device->node();
-  put(device->name,
-      std::string(node.device_name, ::strnlen(node.device_name, sizeof node.device_name)));
-  put(device->dev_name, "uverbs0");
-  put(device->dev_path, "/sys/class/infiniband_verbs/uverbs0");
+  put(device->name, device_name(device->node(), place, nodes));
+  put(device->dev_name, "uverbs" + std::to_string(place));
+  put(device->dev_path, "/sys/class/infiniband_verbs/uverbs" + std::to_string(place));
   put(device->ibdev_path, sysfs_path(device->name));
   device->references = 1;
-  return g_device = device;
+  return g_devices[place] = device;
 }
 
 void release_device(Device* device) {
   const std::lock_guard lock(g_device_lock);
   if (--device->references > 0) return;
-  if (g_device == device) g_device = nullptr;
+  std::replace(g_devices.begin(), g_devices.end(), device, static_cast<Device*>(nullptr));
   delete device;
 }
 
@@ -86,16 +99,25 @@ extern "C" {
 ibv_device** ibv_get_device_list(int* count) {
   const std::lock_guard lock(g_device_lock);
   if (count != nullptr) *count = 0;
-  auto** list = static_cast<ibv_device**>(std::calloc(2, sizeof(ibv_device*)));
+  const auto sockets = on_nodes() ? node_sockets() : std::vector<std::string>{};
+  if (g_devices.size() < sockets.size()) g_devices.resize(sockets.size());
+  auto** list = static_cast<ibv_device**>(std::calloc(sockets.size() + 1, sizeof(ibv_device*)));
   if (list == nullptr) return null_with(ENOMEM);
-  list[0] = acquire_device();
-  if (count != nullptr) *count = list[0] != nullptr ? 1 : 0;
-  return list;  // no device: an empty list, as where there is no hardware
+  int found = 0;  // none: an empty list, as where there is no hardware
+  for (std::size_t i = 0; i < sockets.size(); ++i) {
+    Device* device = acquire_device(sockets[i], i, sockets.size());
+    if (device != nullptr) list[found++] = device;
+  }
+  if (found == 0) errno = ENODEV;
+  if (count != nullptr) *count = found;
+  return list;
 }
 
 void ibv_free_device_list(ibv_device** list) {
   if (list == nullptr) return;
-  if (list[0] != nullptr) release_device(static_cast<Device*>(list[0]));
+  for (ibv_device** each = list; *each != nullptr; ++each) {
+    release_device(static_cast<Device*>(*each));
+  }
   std::free(list);
 }
 
@@ -120,8 +142,7 @@ ibv_context* ibv_open_device(ibv_device* base_device) {
     session = std::move(device->spare);
   }
   if (!session || session->link->look_dead()) {
-    const char* path = std::getenv(kNodeSocketVariable);
-    session = path != nullptr ? open_session(path) : nullptr;
+    session = open_session(device->socket.c_str());
   }
   auto* context = session ? new (std::nothrow) Context{} : nullptr;
   if (context == nullptr) {

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <unordered_map>
 #include <vector>
 
@@ -31,11 +32,12 @@ struct Session {
   emu::UniqueFd events;  // read end of the pipe of asynchronous events
 };
 
-// One per process: the node's HCA. Providers of rdma-core look behind an ibv_device whether it is
-// theirs; they shall find zeros.
+// One per node that the program is on: its HCA. Providers of rdma-core look behind an ibv_device
+// whether it is theirs; they shall find zeros.
 struct Device : ibv_device {
   std::array<std::byte, 1024> looked_at_by_providers;
-  int references;  // of lists and open contexts
+  int references;      // of lists and open contexts
+  std::string socket;  // of its hcad
   emu::Region node_page;
   std::unique_ptr<Session> spare;  // made for the list; the first open takes it
   const NodePage& node() const { return *reinterpret_cast<const NodePage*>(node_page.data()); }

@@ -6,6 +6,7 @@
 
 #include <utility>
 
+#include "hca/verbs/nodes.h"
 #include "hca/verbs/say.h"
 
 namespace hca {
@@ -44,8 +45,12 @@ std::unique_ptr<Session> open_session(const char* socket_path) {
   session->link = Link::open(socket_path);
   if (!session->link) return nullptr;
   // hcad reads and writes registered memory by process_vm_readv; where Yama restricts that to
-  // parents, this lets our hcad in. Elsewhere the kernel does not know the call.
-  ::prctl(PR_SET_PTRACER, session->link->hcad(), 0, 0, 0);
+  // parents, this lets our hcad in, and with several of them any process of this user: the kernel
+  // keeps one name. Elsewhere the kernel does not know the call.
+  const unsigned long reader = node_sockets().size() > 1
+                                   ? PR_SET_PTRACER_ANY
+                                   : static_cast<unsigned long>(session->link->hcad());
+  ::prctl(PR_SET_PTRACER, reader, 0, 0, 0);
   emu::UniqueFd write_end;
   if (!make_pipe(session->events, write_end)) return nullptr;
 

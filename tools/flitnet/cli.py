@@ -178,7 +178,9 @@ def top() -> None:
 
 @app.command("exec", context_settings=PASS_ON)
 def exec_(
-    node: str = typer.Argument(..., metavar="NODE"),
+    node: str = typer.Argument(
+        ..., metavar="NODE[,NODE]", help="Of several each is a device: flitnet0, flitnet1 ..."
+    ),
     command: List[str] = typer.Argument(..., metavar="-- CMD [ARG]..."),
     dropin: bool = typer.Option(
         False, "--dropin", help="By LD_LIBRARY_PATH instead of LD_PRELOAD (programs that dlopen)."

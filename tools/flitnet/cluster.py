@@ -21,6 +21,7 @@ import signal
 import subprocess
 import tempfile
 import time
+import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -258,11 +259,17 @@ class Cluster:
         return self.run / "nodes" / node
 
     def env(self, node: str, *, dropin: bool = False) -> dict[str, str]:
-        """The environment in which a verbs program runs on a node."""
+        """The environment in which a verbs program runs on a node, or on several: "n0,n1"."""
+        nodes = node.split(",")
+        if len(set(nodes)) != len(nodes):
+            raise UsageError(f"{node!r} names a node twice")
+        sockets = [str(self.node_dir(name) / "hcad.sock") for name in nodes]
+        if len(nodes) > 1:
+            self._host_of(nodes)
         env = dict(os.environ)
         env["FLITNET_RUN"] = str(self.run)
         env["FLITNET_NODE"] = node
-        env["FLITNET_NODE_SOCKET"] = str(self.node_dir(node) / "hcad.sock")
+        env["FLITNET_NODE_SOCKET"] = ":".join(sockets)
         if dropin:  # for programs that dlopen libibverbs
             library = str(paths.program("libibverbs.so.1").parent)
             before = env.get("LD_LIBRARY_PATH")
@@ -296,6 +303,16 @@ class Cluster:
         return subprocess.Popen(argv, env=env, **(defaults | options))
 
     # Below: how it is done.
+
+    def _host_of(self, nodes: list[str]) -> None:
+        """Where /sys/class/infiniband of a host with several HCAs lies: links to the nodes' own."""
+        device = tomllib.loads(self.file.text).get("hca", {}).get("device", "flitnet0")
+        devices = self.run / "sys" / "nodes" / ",".join(nodes) / "class" / "infiniband"
+        devices.mkdir(parents=True, exist_ok=True)
+        for place, node in enumerate(nodes):
+            link = devices / f"{device.rstrip('0123456789')}{place}"
+            with contextlib.suppress(FileExistsError):
+                link.symlink_to(f"../../../../class/infiniband/{node}-{device}")
 
     def _serves(self, node: str) -> bool:
         return (self.run / "nodes" / node / "hcad.sock").exists()
