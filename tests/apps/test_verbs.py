@@ -20,17 +20,21 @@ Pair = tuple[subprocess.CompletedProcess[str], str, int]
 def start_server(cluster: Cluster, argv: list[str], port: int, **options) -> subprocess.Popen[str]:
     """A pingpong that listens; returns when it does (its socket is in the kernel's table)."""
     server = cluster.popen("n0", [*argv, "-p", str(port)], **options)
-    wanted = f":{port:04X} "
     for _ in range(500):
-        with open("/proc/net/tcp6") as v6, open("/proc/net/tcp") as v4:
-            lines = v6.readlines()[1:] + v4.readlines()[1:]
-        # Column 1 is the local address, column 3 the state: 0A is LISTEN.
-        if any(f"{f[1]} ".endswith(wanted) and f[3] == "0A" for f in map(str.split, lines)):
+        if listens(port):
             return server
         assert server.poll() is None, server.stdout.read()
         time.sleep(0.02)
     server.kill()
     pytest.fail("the server does not listen")
+
+
+def listens(port: int) -> bool:
+    with open("/proc/net/tcp6") as v6, open("/proc/net/tcp") as v4:
+        lines = v6.readlines()[1:] + v4.readlines()[1:]
+    # Column 1 is the local address, column 3 the state: 0A is LISTEN.
+    wanted = f":{port:04X}"
+    return any(f[1].endswith(wanted) and f[3] == "0A" for f in map(str.split, lines))
 
 
 def pingpong(cluster: Cluster, argv: list[str], port: int, dropin: bool = False) -> Pair:
