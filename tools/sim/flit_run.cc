@@ -71,6 +71,8 @@ fabric::NetworkSpec FlitRun::network_spec() const {
 }
 
 emu::Result<void> FlitRun::build() {
+  // What the cap means is a sum over all pairs of nodes: once, not for every HCA.
+  if (point_.run.hca) point_.cluster.controls.power_cap_w = point_.cluster.power_cap_w();
   const emu::Config& config = point_.cluster;
   const fabric::NetworkSpec spec = network_spec();
   if (point_.run.hca) bookings_ = std::make_unique<Bookings>(point_.cluster);
@@ -364,16 +366,24 @@ void FlitRun::look() {
   for (HcaGate& gate : gates_) gate.look(*network_, sum.full, sum.buffers, delivered_flits_);
 }
 
+// What is created before the horizon, by creation, then by source: the order of submission is the
+// order in the lanes.
+void FlitRun::feed(emu::Cycle horizon) {
+  created_.clear();
+  for (std::size_t i = 0; i < source_due_.size(); ++i) {
+    if (source_due_[i] < horizon) source_due_[i] = workload_.sources[i]->feed(horizon, created_);
+  }
+  std::stable_sort(
+      created_.begin(), created_.end(),
+      [](const FlitMessage& a, const FlitMessage& b) { return a.created < b.created; });
+}
+
 void FlitRun::play() {
+  source_due_.assign(workload_.sources.size(), 0);
   emu::Cycle window_end = emu::kPowerWindowCycles;
   while (now() < setting_.end) {
     const emu::Cycle horizon = std::min({now() + quantum_, window_end, setting_.end});
-    created_.clear();
-    for (auto& source : workload_.sources) source->feed(horizon, created_);
-    // By creation, then by source: the order of submission is the order in the lanes.
-    std::stable_sort(
-        created_.begin(), created_.end(),
-        [](const FlitMessage& a, const FlitMessage& b) { return a.created < b.created; });
+    feed(horizon);
     for (FlitMessage& message : created_) offer(message);
     look();
     send_own();

@@ -44,6 +44,7 @@ class FlitRun {
   void to_lane(const FlitMessage& message);
   void push(std::size_t node, std::size_t lane);
   void look();
+  void feed(emu::Cycle horizon);
   void drain();
   void listen();
   void send_own();
@@ -78,8 +79,9 @@ class FlitRun {
   std::vector<std::uint32_t> at_wire_;           // handed on and not injected, of each of these
   std::vector<FlitMessage> flights_;             // by handle: what the engine carries
   std::vector<std::uint32_t> free_flights_;
-  std::vector<FlitMessage> created_;  // scratch
-  std::uint64_t queued_ = 0;          // in queues_
+  std::vector<emu::Cycle> source_due_;  // by source: before it nothing comes
+  std::vector<FlitMessage> created_;    // scratch
+  std::uint64_t queued_ = 0;            // in queues_
   std::uint64_t delivered_flits_ = 0;
   std::vector<double> router_pj_;  // of each, with the links behind it, in the running window
   struct Passed {

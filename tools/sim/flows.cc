@@ -56,11 +56,12 @@ FlowSource::FlowSource(const Setting& setting, const FlowSpec& spec, std::uint16
   next_ = gap_ * prng.uniform();
 }
 
-void FlowSource::feed(emu::Cycle horizon, std::vector<FlitMessage>& out) {
+emu::Cycle FlowSource::feed(emu::Cycle horizon, std::vector<FlitMessage>& out) {
   for (; next_ < static_cast<double>(horizon); next_ += gap_) {
     message_.created = static_cast<emu::Cycle>(next_);
     out.push_back(message_);
   }
+  return static_cast<emu::Cycle>(next_);
 }
 
 FlowMeter::FlowMeter(const std::vector<FlowSpec>& flows, emu::Cycle batch_cycles,

@@ -23,7 +23,7 @@ class FlowSource : public Source {
   // `flow` counts from 1. `nth` of the flows of its node: flows of a node have lanes of their own.
   FlowSource(const Setting& setting, const FlowSpec& spec, std::uint16_t flow, std::uint32_t nth,
              std::uint64_t seed);
-  void feed(emu::Cycle horizon, std::vector<FlitMessage>& out) override;
+  emu::Cycle feed(emu::Cycle horizon, std::vector<FlitMessage>& out) override;
 
  private:
   FlitMessage message_;

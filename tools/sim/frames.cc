@@ -52,11 +52,12 @@ void FrameSource::begin_frame() {
       std::clamp(interval_ / spec.message_flits, 1.0, static_cast<double>(emu::kVtickMax - 1)));
 }
 
-void FrameSource::feed(emu::Cycle horizon, std::vector<FlitMessage>& out) {
+emu::Cycle FrameSource::feed(emu::Cycle horizon, std::vector<FlitMessage>& out) {
   for (;;) {
     const double part = setting_.spec.regulator == Regulator::end ? sent_ + 1.0 : sent_;
     const auto at = static_cast<emu::Cycle>(starts_ + interval_ * part);
-    if (at >= horizon || (sent_ == 0 && at >= shape_.end)) return;
+    if (sent_ == 0 && at >= shape_.end) return emu::kNever;
+    if (at >= horizon) return at;
     if (sent_ == 0) book_.frame_begins(shape_.number, frame_, messages_);
     const bool last = sent_ + 1 == messages_;
     out.push_back(

@@ -23,7 +23,7 @@ class FrameSource : public Source {
  public:
   FrameSource(const Setting& setting, const StreamShape& shape, FrameBook& book,
               std::uint64_t seed);
-  void feed(emu::Cycle horizon, std::vector<FlitMessage>& out) override;
+  emu::Cycle feed(emu::Cycle horizon, std::vector<FlitMessage>& out) override;
 
  private:
   void begin_frame();

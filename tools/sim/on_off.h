@@ -25,7 +25,7 @@ class OnOffSource : public Source {
     interval_ = cycles_per_ms_ / per_ms;
     begin_on();
   }
-  void feed(emu::Cycle horizon, std::vector<FlitMessage>& out) override {
+  emu::Cycle feed(emu::Cycle horizon, std::vector<FlitMessage>& out) override {
     while (next_ < static_cast<double>(horizon) && next_ < end_) {
       out.push_back({.created = static_cast<emu::Cycle>(next_),
                      .stream = kNoStream,
@@ -40,6 +40,7 @@ class OnOffSource : public Source {
       next_ += interval_;
       if (next_ >= on_until_) begin_on();
     }
+    return next_ < end_ ? static_cast<emu::Cycle>(next_) : emu::kNever;
   }
 
  private:

@@ -44,7 +44,7 @@ class MessageSource : public Source {
     next_ = next_after(0);
   }
 
-  void feed(emu::Cycle horizon, std::vector<FlitMessage>& out) override {
+  emu::Cycle feed(emu::Cycle horizon, std::vector<FlitMessage>& out) override {
     for (; next_ < static_cast<double>(horizon); next_ = next_after(next_)) {
       const emu::NodeId dest = pattern_.destination(node_, prng_);
       const emu::LaneMask lanes = setting_.lanes[static_cast<std::size_t>(class_)];
@@ -62,6 +62,7 @@ class MessageSource : public Source {
            .traffic_class = class_,
            .vtick = class_ == emu::TrafficClass::control ? emu::Vtick{1} : emu::kVtickMax});
     }
+    return static_cast<emu::Cycle>(next_);
   }
 
  private:
@@ -147,14 +148,21 @@ class MessageSources : public Source {
                                                        static_cast<emu::NodeId>(n),
                                                        seed * 7919 + static_cast<unsigned>(n)));
     }
+    due_.resize(nodes_.size());
   }
-  void feed(emu::Cycle horizon, std::vector<FlitMessage>& out) override {
-    for (auto& node : nodes_) node->feed(horizon, out);
+  emu::Cycle feed(emu::Cycle horizon, std::vector<FlitMessage>& out) override {
+    emu::Cycle next = emu::kNever;
+    for (std::size_t n = 0; n < nodes_.size(); ++n) {
+      if (due_[n] < horizon) due_[n] = nodes_[n]->feed(horizon, out);
+      next = std::min(next, due_[n]);
+    }
+    return next;
   }
 
  private:
   Pattern pattern_;
   std::vector<std::unique_ptr<MessageSource>> nodes_;
+  std::vector<emu::Cycle> due_;  // by node: nothing comes before
 };
 
 // Chooses streams of one phase until they make `load` of every link, and where they go.

@@ -66,8 +66,9 @@ struct StreamDemand {
 class Source {
  public:
   virtual ~Source() = default;
-  // Appends what is created before `horizon`; horizons never fall.
-  virtual void feed(emu::Cycle horizon, std::vector<FlitMessage>& out) = 0;
+  // Appends what is created before `horizon`; horizons never fall. Returns a cycle up to which
+  // nothing more is created: nobody need ask before.
+  virtual emu::Cycle feed(emu::Cycle horizon, std::vector<FlitMessage>& out) = 0;
 };
 
 // Whether a workload has such traffic at any time.

@@ -49,6 +49,50 @@ double load_of(const std::vector<FlitMessage>& messages, emu::TrafficClass traff
   return flits / 8 / static_cast<double>(upto - from);
 }
 
+// The same, but each source is asked only when what it said is due.
+std::vector<FlitMessage> when_due(const Setting& setting, FrameBook& book, std::uint64_t seed,
+                                  emu::Cycle step) {
+  auto workload = make_workload(setting, book, seed);
+  EXPECT_TRUE(workload) << (workload ? "" : workload.error().message);
+  std::vector<FlitMessage> messages;
+  std::vector<emu::Cycle> due(workload->sources.size());
+  for (emu::Cycle at = step; at <= setting.end; at += step) {
+    for (std::size_t i = 0; i < due.size(); ++i) {
+      if (due[i] >= at) continue;
+      due[i] = workload->sources[i]->feed(at, messages);
+      EXPECT_GE(due[i], at);
+    }
+  }
+  return messages;
+}
+
+TEST(Workload, SourcesSayWhenTheyAreNext) {
+  for (const StreamKind kind :
+       {StreamKind::none, StreamKind::cbr, StreamKind::vbr, StreamKind::on_off}) {
+    WorkloadSpec spec;
+    spec.streams = kind;
+    spec.load = 0.6;
+    spec.real_time_share = 0.5;
+    spec.control_per_frame = 3;
+    spec.pulse_cycles = kind == StreamKind::none ? 20'000 : 0;
+    spec.flows = {{.label = "flow", .source = 1, .dest = 2, .load = 0.01}};
+    const Setting setting = setting_of(spec, 900'000);
+    Frames asked;
+    Frames due;
+    const auto all = all_of(setting, asked, 4, 500);
+    const auto some = when_due(setting, due, 4, 500);
+    EXPECT_EQ(asked.messages, due.messages);
+    ASSERT_GT(all.size(), 200U);
+    ASSERT_EQ(all.size(), some.size());
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      ASSERT_EQ(all[i].created, some[i].created);
+      ASSERT_EQ(all[i].source, some[i].source);
+      ASSERT_EQ(all[i].dest, some[i].dest);
+      ASSERT_EQ(all[i].flits, some[i].flits);
+    }
+  }
+}
+
 TEST(Workload, LoadAndMixAreMet) {
   WorkloadSpec spec;
   spec.load = 0.8;

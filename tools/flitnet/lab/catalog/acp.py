@@ -25,7 +25,7 @@ OPEN = " ".join(line.strip("- ") for line in (__doc__ or "").split(":\n", 1)[1].
 CAP_W = 0.654
 BEST_EFFORT_LANES = [0x8000, 0, 0x7FFF]
 COMMON: dict[str, Any] = {
-    "quick": Length(12, 12), "full": Length(16, 128), "open": OPEN, "relative": 0.1,
+    "quick": Length(6, 6), "full": Length(16, 128), "open": OPEN, "relative": 0.1,
     "precision": {"best_effort_message_us": 0.5},
 }  # fmt: skip
 
@@ -186,7 +186,7 @@ WRR = {f"{frame} {pointer}": (frame, pointer)
        for frame in ("small", "large") for pointer in ("fast", "slow")}  # fmt: skip
 VIDEO_LOADS = (0.6, 0.7, 0.8)
 VIDEO: dict[str, Any] = {
-    "quick": Length(6, 6), "full": Length(12, 48), "open": OPEN,
+    "quick": Length(4, 4), "full": Length(12, 48), "open": OPEN,
     "precision": {"dmp": 0.005, "dmt_ms": 0.005},
     "plots": (Plot("dmp", "deadline missing probability"),
               Plot("dmt_ms", "deadline missing time, ms"),

@@ -29,7 +29,7 @@ ROUTERS: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 MIXES = (0.2, 0.3, 0.5, 0.7, 0.8)
 COMMON: dict[str, Any] = {
-    "quick": Length(5, 5), "full": Length(12, 36), "open": OPEN, "x_label": "real-time share",
+    "quick": Length(4, 4), "full": Length(12, 36), "open": OPEN, "x_label": "real-time share",
     "precision": {"dmp": 0.01, "dmt_ms": 0.01},
 }  # fmt: skip
 VIDEO_PLOTS = (Plot("dmp", "deadline missing probability"),
