@@ -53,6 +53,7 @@ Engine::Engine(const NetworkSpec& network_spec, Graph network_graph, ControlHook
     source.stopped.resize(nodes, 0);
     source.progress.resize(nodes, 0);
     source.credits = pool;
+    source.card.resize(pool);
   }
   orders_.reserve(nodes * nodes * 16);
 }
@@ -159,13 +160,31 @@ void Engine::tail_left(Source& source, hca::MessageId id) {
 
 void Engine::receive(emu::NodeId node) {
   const unsigned unit = unit_of(node);
-  if (links_.ports_with(unit, now) == 0) return;
-  const Inbox& box = links_.inbox(unit, 0, now);
-  if (box.has_flit) {
-    links_.credit(unit, 0, 0, 0, now);
-    if (box.flit.is(Flit::last)) tail_arrived(node, box.flit.message);
+  Source& card = sources_[node];
+  const auto room = static_cast<std::uint32_t>(card.card.size());
+  if (links_.ports_with(unit, now) != 0) {
+    const Inbox& box = links_.inbox(unit, 0, now);
+    if (box.has_flit) {
+      CHECK(card.card_count < room);
+      card.card[(card.card_first + card.card_count++) % room] = box.flit;
+    }
+    links_.clear(unit, now);
   }
-  links_.clear(unit, now);
+  if (card.card_count != 0) take(node);
+}
+
+// The card hands a cell on and has room for another; the end of a message waits for the host.
+void Engine::take(emu::NodeId node) {
+  Source& card = sources_[node];
+  const Flit flit = card.card[card.card_first];
+  const bool last = flit.is(Flit::last);
+  if (last && now < card.takes_at) return;
+  card.card_first = (card.card_first + 1) % static_cast<std::uint32_t>(card.card.size());
+  --card.card_count;
+  links_.credit(unit_of(node), 0, 0, 0, now);
+  if (!last) return;
+  card.takes_at = now + static_cast<emu::Cycle>(spec.receive_cycles);
+  tail_arrived(node, flit.message);
 }
 
 void Engine::tail_arrived(emu::NodeId node, hca::MessageId id) {
@@ -339,7 +358,8 @@ std::string Engine::audit() const {
       std::uint32_t sum =
           is_switch ? switches_[unit].ports[p].credits : sources_[unit - switches_.size()].credits;
       const auto& end = links_.far(unit, p);
-      if (end.unit < switches_.size()) sum += switches_[end.unit].ports[end.port].held;
+      sum += end.unit < switches_.size() ? switches_[end.unit].ports[end.port].held
+                                         : sources_[end.unit - switches_.size()].card_count;
       for (int d = 0; d < spec.link_delay; ++d) {
         const emu::Cycle cycle = now + static_cast<emu::Cycle>(d);
         sum += links_.inbox(end.unit, end.port, cycle).has_flit ? 1U : 0U;

@@ -60,6 +60,11 @@ struct Source {
   std::vector<int> stopped;             // [destination] stops less goes
   std::vector<std::uint16_t> progress;  // [destination] cells of its first message that have left
   std::uint32_t credits = 0;
+  // Of its card: cells that came and were not taken, a ring; when it may take a message's end.
+  std::vector<general::Flit> card;
+  std::uint32_t card_first = 0;
+  std::uint32_t card_count = 0;
+  emu::Cycle takes_at = 0;
   int backlog = 0;
   std::array<LaneCounters, emu::kVlCount> sent_by{};
   std::array<LaneCounters, emu::kVlCount> received{};
@@ -107,6 +112,7 @@ class Engine final : public Network::Impl {
   }
   void send(emu::NodeId node);
   void receive(emu::NodeId node);
+  void take(emu::NodeId node);
   void tail_left(Source& source, hca::MessageId id);
   void tail_arrived(emu::NodeId node, hca::MessageId id);
   void step_switch(Switch& s);

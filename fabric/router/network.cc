@@ -31,6 +31,7 @@ emu::Result<void> check_spec(const NetworkSpec& spec) {
                              check_range("answer_flits", spec.answer_flits, 1, hca::kFlitsMax),
                              check_range("energy_window", spec.energy_window, 1, 1 << 20),
                              check_range("quench_flits", spec.quench_flits, 1, 4095),
+                             check_range("receive_cycles", spec.receive_cycles, 0, 1 << 20),
                              check_range("circuits", spec.circuits, 1, 32),
                              check_range("threads", spec.threads, 1, kThreadsMax),
                              check_range("block_flits", spec.block_flits, 1, 64),

@@ -47,6 +47,9 @@ struct NetworkSpec {
   CounterKind counters = CounterKind::epoch;
   FlowKind flow = FlowKind::stream;  // cell
   int quench_flits = 8;  // cell, stream: a longer queue of a connection stops its source
+  // cell: cycles between the ends of two messages that a node takes, at least; what comes meanwhile
+  // stays in its card, without credit. 0: as fast as its link.
+  int receive_cycles = 0;
   int circuits = 16;     // circuit: lanes of a link, one circuit each: 1 ... 32
   // preemptive: flits that are in a higher class's way get the smallest stamp (RN 3.2.2).
   bool accelerate = true;

@@ -50,4 +50,4 @@ def test_list_names_what_is_missing() -> None:
     )
     lines = done.stdout.splitlines()
     assert len(lines) >= 43
-    assert any(line.startswith("gn.slow ") and "not built" in line for line in lines)
+    assert any(line.startswith("x.failures ") and "not built" in line for line in lines)

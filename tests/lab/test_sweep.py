@@ -112,7 +112,7 @@ def test_report_of_a_sweep(simulator, tmp_path: Path) -> None:
     missing = Experiment(id="t.two", title="later", paper="Something.", missing="a router")
     written = []
     for name in ("a", "b"):
-        page = write([experiment(), missing], Store(tmp_path), True, tmp_path / name)
+        page = write([experiment(), missing], Store(tmp_path), True, tmp_path / name, False)
         written.append({p.name: p.read_bytes() for p in page.parent.iterdir()})
     assert written[0] == written[1]
     summary = json.loads(written[0]["summary.json"])["results"]
@@ -121,6 +121,24 @@ def test_report_of_a_sweep(simulator, tmp_path: Path) -> None:
     ]  # fmt: skip
     assert set(summary[0]) == {"id", "verdict", "paper", "ours", "note"}
     assert b"t.one.best_effort_network_us.svg" in written[0]["README.md"]
+
+
+def test_a_report_may_keep_what_was_run_elsewhere(simulator, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    swept(experiment(), tmp_path)
+    two = Experiment(id="t.two", title="later", paper="Something.", points=experiment().points)
+    directory = tmp_path / "page"
+    names = ("README.md", "index.html", "summary.json")
+
+    def pages(where: Path, keep: bool) -> list[str]:
+        write([experiment(), two], Store(where), True, directory, keep)
+        return [(directory / name).read_text() for name in names]
+
+    first = pages(tmp_path, False)
+    nothing = tmp_path / "nothing"
+    assert pages(nothing, True) == first
+    assert pages(nothing, True) == first
+    assert "reproduced" not in pages(nothing, False)[2]
 
 
 SWEEP = """

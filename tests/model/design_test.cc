@@ -82,6 +82,7 @@ RunOptions draw_run(std::uint64_t seed) {
   spec.circuits = 1 + draw.below(32);
   spec.flow = static_cast<fabric::FlowKind>(draw.below(2));
   spec.quench_flits = 1 + draw.below(12);
+  spec.receive_cycles = draw.one_in(3) ? draw.below(30) : 0;
   spec.accelerate = draw.one_in(2);
   spec.lanes_of_class = {0xc000, 0x3ff0, 0x000f};
   spec.lane_vtick = fabric::default_lane_vticks(spec.lanes_of_class);

@@ -113,13 +113,18 @@ void PlainCells::send(emu::NodeId node) {
 }
 
 void PlainCells::receive(emu::NodeId node) {
-  auto& cells = sources_[node].to_me->cells;
-  for (; !cells.empty() && cells.front().first <= now_; cells.pop_front()) {
-    const PlainCell& cell = cells.front().second;
-    CHECK(cell.message->dest == node && cell.number == cell.message->received++);
-    sources_[node].to_me->credits.push_back(arrival());
-    if (cell.number == cell.message->flits - 1) arrived(node, cell.message);
-  }
+  CellSource& card = sources_[node];
+  auto& cells = card.to_me->cells;
+  if (cells.empty() || cells.front().first > now_) return;
+  const PlainCell cell = cells.front().second;
+  const bool last = cell.number == cell.message->flits - 1;
+  if (last && now_ < card.takes_at) return;
+  cells.pop_front();
+  CHECK(cell.message->dest == node && cell.number == cell.message->received++);
+  card.to_me->credits.push_back(arrival());
+  if (!last) return;
+  card.takes_at = now_ + static_cast<emu::Cycle>(spec_.receive_cycles);
+  arrived(node, cell.message);
 }
 
 void PlainCells::arrived(emu::NodeId node, const MessagePtr& message) {

@@ -52,6 +52,7 @@ struct CellSource {
   std::map<emu::NodeId, int> sent;     // cells of the first message
   std::map<emu::NodeId, int> stopped;  // stops less goes
   int credits = 0;
+  emu::Cycle takes_at = 0;  // the end of a message; cells before it stay on the link's list
   CellLink* to_me = nullptr;
   CellLink* from_me = nullptr;
 };

@@ -65,6 +65,8 @@ fabric::NetworkSpec FlitRun::network_spec() const {
   const bool marks =
       controls.congestion == emu::Congestion::ibcc || controls.congestion == emu::Congestion::dcqcn;
   if (point_.run.hca && controls.congestion_control && marks) spec.general_engine = true;
+  const double cycle_us = static_cast<double>(point_.cluster.network.cycle_time().cycle_ps) * 1e-6;
+  spec.receive_cycles = static_cast<int>(point_.run.receive_us / cycle_us + 0.5);
   const int nodes = static_cast<int>(point_.cluster.nodes.size());
   spec.packets_per_node = std::min(kPacketsPerNode, kPacketsMax / nodes);
   return spec;

@@ -10,7 +10,8 @@ namespace tools {
 
 namespace {
 
-bool whole(std::string_view text, emu::NodeId& value) {
+template <class Number>
+bool whole(std::string_view text, Number& value) {
   const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   return error == std::errc{} && stop == text.data() + text.size();
 }
@@ -22,6 +23,7 @@ emu::Result<FlowSpec> parse_flow(std::string_view text) {
   std::istringstream words{std::string(text)};
   std::string way;
   std::string rest;
+  std::string flits;
   const bool named = static_cast<bool>(words >> flow.label >> way);
   const std::size_t arrow = way.find('>');
   const bool way_read = named && arrow != std::string::npos &&
@@ -31,9 +33,14 @@ emu::Result<FlowSpec> parse_flow(std::string_view text) {
     const auto [stop, error] = std::from_chars(rest.data(), rest.data() + rest.size(), flow.load);
     if (error != std::errc{} || stop != rest.data() + rest.size()) flow.load = 0;
   }
+  if (words >> flits && (!whole(flits, flow.message_flits) || flow.message_flits == 0))
+    flow.load = 0;
   if (!way_read || flow.source == flow.dest || !(flow.load > 0 && flow.load <= 1) ||
       words >> rest) {
-    return emu::fail("\"{}\": must be a flow such as \"name 3>9 0.25\"", text);
+    return emu::fail(
+        "\"{}\": must be a flow such as \"name 3>9 0.25\" or, with the flits of a message, \"name "
+        "3>9 0.25 4\"",
+        text);
   }
   return flow;
 }
@@ -47,11 +54,13 @@ FlowSource::FlowSource(const Setting& setting, const FlowSpec& spec, std::uint16
   while (nth-- > 0) left = static_cast<emu::LaneMask>(left & (left - 1));
   message_.stream = kNoStream;
   message_.flow = flow;
-  message_.flits = static_cast<std::uint16_t>(setting.spec.message_flits);
+  const std::uint32_t flits =
+      spec.message_flits > 0 ? spec.message_flits : setting.spec.message_flits;
+  message_.flits = static_cast<std::uint16_t>(flits);
   message_.source = spec.source;
   message_.dest = spec.dest;
   message_.vl_in = message_.vl_out = static_cast<emu::Vl>(std::countr_zero(left));
-  gap_ = setting.spec.message_flits / spec.load;
+  gap_ = flits / spec.load;
   emu::Prng prng(seed);
   next_ = gap_ * prng.uniform();
 }

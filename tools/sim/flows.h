@@ -15,7 +15,8 @@
 
 namespace tools {
 
-// "label source>dest" or "label source>dest load": the load is a part of the link, else all of it.
+// "label source>dest", then the load as a part of the link (else all of it), then the flits of its
+// messages (else those of the workload).
 emu::Result<FlowSpec> parse_flow(std::string_view text);
 
 class FlowSource : public Source {

@@ -152,6 +152,7 @@ emu::Result<void> read_run(toml::table& document, RunSpec& run) {
   section.number("dma_setup_us", run.dma_setup_us, 0, 1000);
   section.number("dma_mbps", run.dma_mbps, 1, 1e6);
   section.number("nic_memory_kb", run.nic_memory_kb, 16, 1e6);
+  section.number("receive_us", run.receive_us, 0, 1000);
   std::vector<double> lanes;
   if (section.numbers("lanes", lanes, 0, 0xffff)) {
     if (lanes.size() != run.lanes.size())

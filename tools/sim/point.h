@@ -32,7 +32,8 @@ struct FlowSpec {
   std::string label;
   emu::NodeId source = 0;
   emu::NodeId dest = 0;
-  double load = 1;  // of a link
+  double load = 1;                  // of a link
+  std::uint16_t message_flits = 0;  // 0: as the workload's
 };
 
 // The card between consumers and the wire half (tools/sim/nic.h); none: messages cost no DMA.
@@ -93,6 +94,8 @@ struct RunSpec {
   double dma_setup_us = 1;
   double dma_mbps = 4224;
   double nic_memory_kb = 2048;
+  // Router cell: the card takes the ends of two messages at least so far apart.
+  double receive_us = 0;
 };
 
 struct Point {

@@ -84,6 +84,9 @@ def live(
 @app.command("report")
 def report(
     quick: bool = typer.Option(False, "--quick", help="Of the quick runs."),
+    keep: bool = typer.Option(
+        False, "--keep", help="What is there of results that were not run here stays, as it is."
+    ),
     directory: Path = typer.Option(
         paths.ROOT / "docs" / "results", "--dir", metavar="DIR", help="Where it is written."
     ),
@@ -95,5 +98,6 @@ def report(
     from tools.flitnet.lab import report as report_module
     from tools.flitnet.lab.store import Store
 
-    page = report_module.write(list(catalog.ALL.values()), Store(store_dir()), quick, directory)
+    store = Store(store_dir())
+    page = report_module.write(list(catalog.ALL.values()), store, quick, directory, keep)
     print(page, file=sys.stderr)

@@ -32,6 +32,32 @@ class Entry:
     version: str
     pictures: list[str]
     live: list[Pair]
+    kept: Kept | None = None
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A result as an earlier report has it: its sections and its line of summary.json."""
+
+    markdown: str
+    html: str
+    result: dict[str, str]
+
+
+def kept(directory: Path) -> dict[str, Kept]:
+    """What the report in a directory says, by id, of results that were run."""
+    pages = [directory / name for name in ("summary.json", "README.md", "index.html")]
+    if not all(page.exists() for page in pages):
+        return {}
+    summary, text, page = (page.read_text() for page in pages)
+    sections = {part.split("\n", 1)[0]: part for part in text.split("\n## ")[1:]}
+    chapters = {part.split("'", 1)[0]: part for part in page.split("<h2 id='")[1:]}
+    return {
+        one["id"]: Kept(f"## {sections[one['id']].rstrip()}\n\n",
+                        f"<h2 id='{chapters[one['id']]}", one)
+        for one in json.loads(summary)["results"]
+        if one["verdict"] in ("reproduced", "differs")
+    }  # fmt: skip
 
 
 def entry(experiment: Experiment, store: Store, quick: bool) -> Entry:
@@ -56,15 +82,24 @@ def ours(one: Entry) -> str:
     return "; ".join(parts)
 
 
-def write(experiments: Sequence[Experiment], store: Store, quick: bool, directory: Path) -> Path:
+def write(
+    experiments: Sequence[Experiment], store: Store, quick: bool, directory: Path, keep: bool
+) -> Path:
+    """`keep`: what the report there says of results that this store does not have stays."""
     directory.mkdir(parents=True, exist_ok=True)
     entries = [entry(experiment, store, quick) for experiment in experiments]
+    old = kept(directory) if keep else {}
+    for one in entries:
+        if not one.table and not one.experiment.missing and one.experiment.id in old:
+            one.kept = old[one.experiment.id]
+            one.verdict = Verdict(one.kept.result["verdict"])
     for one in entries:
         if one.table:
             one.pictures = draw(one.experiment, one.table, directory)
         if one.live:
             one.pictures += draw(*curves(one.experiment, one.live), directory)
     results = [
+        one.kept.result if one.kept else
         {"id": one.experiment.id, "verdict": one.verdict.word, "paper": one.experiment.paper,
          "ours": ours(one), "note": one.verdict.note}
         for one in entries
@@ -128,6 +163,9 @@ def markdown(entries: Sequence[Entry], quick: bool) -> str:
          e.experiment.paper) for e in entries
     ])  # fmt: skip
     for one in entries:
+        if one.kept:
+            text += one.kept.markdown
+            continue
         e = one.experiment
         text += f"## {e.id}\n\n{e.title}. **{one.verdict.word}**\n\nPaper: {e.paper}\n\n"
         if one.verdict.note and not one.verdict.checks:
@@ -169,7 +207,7 @@ def as_html(entries: Sequence[Entry], quick: bool) -> str:
                  f"<td>{html.escape(e.paper)}</tr>\n")  # fmt: skip
     text += "</table>\n"
     for one in entries:
-        text += _html_entry(one)
+        text += one.kept.html if one.kept else _html_entry(one)
     return text
 
 

@@ -45,6 +45,8 @@ TEST(Point, SaysWhatIsWrongInOneLine) {
       {"[workload]\nflows = [\"a 1>1\"]", "workload.flows: \"a 1>1\": must be a flow"},
       {"[workload]\nflows = [\"a 0>1 2\"]", "must be a flow such as"},
       {"[workload]\nflows = [\"0>1\"]", "must be a flow such as"},
+      {"[workload]\nflows = [\"a 0>1 1 0\"]", "must be a flow such as"},
+      {"[workload]\nflows = [\"a 0>1 1 4 4\"]", "must be a flow such as"},
       {"[workload]\nregulator = \"middle\"", "workload.regulator: must be one of end begin"},
       {"[network", "a test:1:"},
   };

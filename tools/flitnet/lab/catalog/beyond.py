@@ -63,6 +63,7 @@ COMBINED: dict[str, dict[str, Any]] = {
 def tree(name: str, load: float) -> Tables:
     tables = {section: dict(table) for section, table in on_off(load, {}).items()}
     tables["network"]["topology"] = "fat_tree"
+    tables["workload"]["stream_kbps"] = 16_000
     tables["controls"] |= COMBINED[name] | {"power_cap_load": 0.6, "power_rt_share": 0.8}
     tables["run"]["batch_cycles"] = 6_000
     return tables

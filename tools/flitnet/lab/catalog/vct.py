@@ -47,7 +47,7 @@ def pulses(kinds: dict[str, dict[str, Any]], quick: tuple[str, ...]) -> tuple[Po
     """Every kind of control under the three distributions."""
     return tuple(
         Point(name, number, torus(HIGH, pattern, controls, pulse_load=LOW,
-                                  pulse_cycles=PULSE_CYCLES), quick=name in quick and number < 3)
+                                  pulse_cycles=PULSE_CYCLES), quick=name in quick and number == 2)
         for name, controls in kinds.items()
         for number, pattern in PATTERNS.items()
     )  # fmt: skip
