@@ -50,7 +50,7 @@ struct NetworkSpec {
   // cell: cycles between the ends of two messages that a node takes, at least; what comes meanwhile
   // stays in its card, without credit. 0: as fast as its link.
   int receive_cycles = 0;
-  int circuits = 16;     // circuit: lanes of a link, one circuit each: 1 ... 32
+  int circuits = 16;  // circuit: lanes of a link, one circuit each: 1 ... 32
   // preemptive: flits that are in a higher class's way get the smallest stamp (RN 3.2.2).
   bool accelerate = true;
   // Flits that a lane may send once its scheduler has chosen it: 1 ... 64.

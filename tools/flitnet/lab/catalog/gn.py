@@ -7,7 +7,8 @@ What the paper leaves open, for all of its experiments alike:
   takes 64 cells of a link at a time. Messages are 43 cells (2048 bytes).
 - Hosts are as fast as their links: what a PCI bus costs is not in these figures.
 - Of a slow host only its rate is printed, 266 000 messages a second: as often, its card takes the
-  end of a message. A background stream sends the paper's 112 MB/s.
+  end of a message. A background stream sends 112 of the 116 MB/s that the paper's links carry into
+  its node 18: as large a part of ours, and of that 110 parts in 112 have to arrive.
 - Our fat tree has other numbers than the paper's; nodes stand where the paper's stood: node 18's
   neighbours send from its own pod, the six that cross it from two other pods, and node 10 is one
   whose messages take the same top switch.
@@ -185,11 +186,12 @@ FTB = Experiment(
     **COMMON,
 )  # fmt: skip
 
-# Host 1's card congests its own switch and those above. A host sends no more messages than it takes.
+# A slow host: its card congests its own switch and those above. It sends no more than it takes.
 MESSAGES_PER_S = 266_000
 CELL_S = 416 / 981e6
 MESSAGE_MB_S = MESSAGES_PER_S * 48e-6  # of single cells, as payload is counted here
-HOST_MB_S, LINK_MB_S = 112, 48e-6 / CELL_S
+HOST_PART = 112 / 116  # of a link
+ALONE_MB_S = HOST_PART * 48e-6 / CELL_S
 # Two sources in each of three other pods, and one beside the slow node. Three background streams
 # share with the first three the port by which they come to the top switch (the paper's tree has six
 # such ports); the seventh source shares with none.
@@ -198,7 +200,7 @@ BESIDE = ((28, 32), (44, 48), (60, 16))
 
 
 def slow(streams: int, control: str) -> Tables:
-    flows = [f"background {n}>{to} {HOST_MB_S / LINK_MB_S:.4f}" for n, to in BESIDE]
+    flows = [f"background {n}>{to} {HOST_PART:.4f}" for n, to in BESIDE]
     rate = MESSAGES_PER_S * CELL_S
     flows += [f"congesting {n}>0 {rate:.4f} 1" for n in INTO_SLOW[:streams]]
     tables = tree(flows, control)
@@ -224,17 +226,14 @@ SLOW = Experiment(
              **{("per stream", n, "background_least_mb_s"): 110.0 for n in range(3, 8)}},
     claims=(
         # The others do not meet the first stream.
-        Within("background_most_mb_s", (1,), "per stream", 110, 113),
-        Within("background_least_mb_s", tuple(range(3, 8)), "per stream", 110, 113),
+        Above("background_most_mb_s", (1,), "per stream", ALONE_MB_S * 0.99),
+        Above("background_least_mb_s", tuple(range(3, 8)), "per stream", ALONE_MB_S * 110 / 112),
         Within("congesting_mb_s", tuple(SEVEN), "per stream", MESSAGE_MB_S * 0.95,
                MESSAGE_MB_S * 1.05),
         # An equal share for everybody, the one beside the slow node among them.
         *(Within(f"congesting_{which}_mb_s", (n,), "per stream", MESSAGE_MB_S / n * 0.9,
                  MESSAGE_MB_S / n * 1.1) for n in (3, 7) for which in ("least", "most")),
     ),
-    reason="three streams of 88 000 cells a second are 4.3 MB/s each beside a background stream of "
-    "112 MB/s: more than our link's 113.2 MB/s, less than the 116 MB/s that the paper measured into "
-    "its node 18.",
     **COMMON,
 )  # fmt: skip
 
