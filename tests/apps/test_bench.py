@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tools.flitnet import bench_verbs
+from tools.flitnet import bench_scale, bench_verbs
 from tools.flitnet.cluster import Cluster
 
 
@@ -23,3 +23,13 @@ def test_the_programs_figures_over_a_fabric_that_adds_nothing() -> None:
 def test_without_ucx_there_is_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     assert "ucx-utils" in bench_verbs.ucx("posix,self", quick=True)["skipped"]
+
+
+def test_scale_measures_every_call_beside_every_number() -> None:
+    results = bench_scale.run(quick=True, prints=False)
+    assert all(r["median_ns"] > 0 for r in results)
+    qps, mrs = (bench_scale.curves(results, objects) for objects in ("QPs", "MRs"))
+    assert {"create_qp", "destroy_qp", "to_rts", "send_done", "write_done"} < set(qps)
+    assert {"reg_mr", "dereg_mr", "post_write", "poll_empty"} < set(mrs)
+    assert all([count for count, _ in c] == [1, 4, 16, 64, 256, 1000] for c in qps.values())
+    assert all([count for count, _ in c] == [1, 10, 100, 1000, 10000] for c in mrs.values())

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tools.flitnet import bench_verbs, booksim, build, paths
+from tools.flitnet import bench_scale, bench_verbs, booksim, build, paths
 from tools.flitnet.errors import FlitnetError, UsageError
 from tools.flitnet.lab import environment
 
-BENCHMARKS = ("engine", "verbs", "attach", "booksim")
+BENCHMARKS = ("engine", "verbs", "scale", "attach", "booksim")
 
 
 @dataclass(frozen=True)
@@ -34,9 +34,11 @@ def run(what: str, options: Options) -> int:
         raise UsageError(f"bench {what!r}: one of {', '.join(BENCHMARKS)}")
     if what == "booksim":
         return curves(options)
-    only_engine = options.sweep or options.threads or options.plot or options.reference
+    only_engine = options.sweep or options.threads or options.reference
     if what != "engine" and only_engine:
-        raise UsageError(f"bench {what}: --sweep, --threads, --plot and --reference are for engine")
+        raise UsageError(f"bench {what}: --sweep, --threads and --reference are for engine")
+    if what not in ("engine", "scale") and options.plot:
+        raise UsageError(f"bench {what}: --plot is for engine, scale and booksim")
     if options.threads and options.sweep:
         raise UsageError("--threads: a run of its own, without --sweep and --plot")
     if options.reference and not options.reference.is_file():
@@ -44,9 +46,11 @@ def run(what: str, options: Options) -> int:
     if options.plot:
         environment.enter()  # has matplotlib
     name = f"{what}_bench"
-    build.ready((*build.RUNTIME, name) if what == "verbs" else (name,))
+    build.ready((*build.RUNTIME, name) if what in ("verbs", "scale") else (name,))
     if what == "verbs":
         return _verbs(options)
+    if what == "scale":
+        return _scale(options)
     with tempfile.TemporaryDirectory(prefix="flitnet-bench-") as folder:
         report = Path(folder) / "figures.json"
         argv = [str(paths.program(name)), "--json", str(report)]
@@ -92,6 +96,18 @@ def _verbs(options: Options) -> int:
         sys.stdout.write(report)
     elif options.json_file:
         Path(options.json_file).write_text(report)
+    return 0
+
+
+def _scale(options: Options) -> int:
+    results = bench_scale.run(options.quick, prints=options.json_file != "-")
+    report = json.dumps({"results": results}, indent=1) + "\n"
+    if options.json_file == "-":
+        sys.stdout.write(report)
+    elif options.json_file:
+        Path(options.json_file).write_text(report)
+    if options.plot:
+        bench_scale.draw(results, options.plot)
     return 0
 
 

@@ -270,7 +270,7 @@ def doctor() -> None:
 
 @app.command()
 def bench(
-    what: str = typer.Argument(..., metavar="engine|verbs|attach|booksim"),
+    what: str = typer.Argument(..., metavar="engine|verbs|scale|attach|booksim"),
     json_file: str = typer.Option(
         "", "--json", metavar="[FILE]", help="Write JSON to FILE; without FILE print it."
     ),
@@ -283,7 +283,8 @@ def bench(
     ),
     plot: Optional[Path] = typer.Option(
         None, "--plot",
-        help="engine: draw the sweep into this file (svg, png); booksim: into a directory.",
+        help="engine: draw the sweep into this file (svg, png); scale: the costs; booksim: into a "
+        "directory.",
     ),
     reference: Optional[Path] = typer.Option(
         None, "--reference",
@@ -291,11 +292,12 @@ def bench(
         "booksim: a directory of its configurations and curves.",
     ),
 ) -> None:
-    """Measure: flit engine, application to application, ways to attach, curves by BookSim2's."""
+    """Measure: flit engine, application to application, calls beside many objects, ways to attach,
+    curves by BookSim2's."""
     from tools.flitnet import bench as bench_module
 
     options = bench_module.Options(
-        json_file, quick, sweep or plot is not None, threads, plot, reference
+        json_file, quick, sweep or (what == "engine" and plot is not None), threads, plot, reference
     )
     raise typer.Exit(bench_module.run(what, options))
 

@@ -28,6 +28,7 @@ PROGRAMS = {
     "engine_bench": "tests/bench/engine/engine_bench",
     "engine_curve": "tests/bench/engine/engine_curve",
     "verbs_bench": "tests/bench/verbs/verbs_bench",
+    "scale_bench": "tests/bench/verbs/scale_bench",
     "attach_bench": "tests/bench/attach/attach_bench",
 }
 
