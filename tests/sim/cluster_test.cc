@@ -22,6 +22,7 @@ struct Scene {
   int nodes = 8;
   std::string topology = "single";
   std::string routing = "auto";
+  emu::Cycle quantum = 128;
 };
 
 std::unique_ptr<Run> make(const Scene& scene) {
@@ -34,6 +35,7 @@ std::unique_ptr<Run> make(const Scene& scene) {
   options.config.controls.admission = scene.admission;
   options.config.controls.power_control = scene.power;
   options.seed = scene.seed;
+  options.quantum = scene.quantum;
   options.drop = scene.drop;
   const char* traces = std::getenv("FLITNET_TRACES");
   auto scenario = sim::make_scenario(options.config, traces == nullptr ? "traces" : traces,
@@ -174,6 +176,34 @@ TEST(Cluster, LossAtTheAttachmentIsRecovered) {
     EXPECT_EQ(stream->duplicated(), 0u);
     EXPECT_EQ(stream->bytes_corrupt(), 0u);
     EXPECT_FALSE(stream->failed());
+  }
+}
+
+// All ask at once, and the programs of a node die at any point of their handshakes, which take some
+// hundred cycles: when all is quiet every router has booked what its node has, and no more.
+TEST(Cluster, DeathAtAnyPointOfAHandshakeLeaksNothing) {
+  for (int turns = 0; turns < 30; turns += 2) {
+    auto run = make({.load = {.load = 0.5, .real_time_share = 1.0},
+                     .nodes = 4,
+                     .topology = "mesh:2x2",
+                     .quantum = 16});
+    for (auto& stream : run->streams()) stream->ask_admission();
+    for (int t = 0; t < turns; ++t) run->turn();
+    const int dead = turns / 2 % 4;
+    run->kill_apps(dead);
+    for (int t = 0; t < 1000; ++t) run->turn();
+    std::uint64_t booked_of_all = 0;
+    for (int n = 0; n < 4; ++n) {
+      const auto node = static_cast<emu::NodeId>(n);
+      const fabric::Network& network = run->cluster().network();
+      const fabric::Book& book = run->cluster().admission().book(network.router_of(node));
+      const std::uint64_t booked = book.used_in_bps(network.port_of(node));
+      EXPECT_EQ(booked, run->cluster().host(n).counters().reserved_bps)
+          << "node " << n << " of a death after " << turns << " turns";
+      EXPECT_TRUE(n != dead || booked == 0);
+      booked_of_all += booked;
+    }
+    EXPECT_GT(booked_of_all, 0U);
   }
 }
 

@@ -112,6 +112,11 @@ class EdgeTest : public testing::Test {
     }
   }
 
+  void step(emu::Cycle cycles) {
+    network_->run_until(network_->now() + cycles);
+    edge_->hand_out();
+  }
+
   static std::string directory_;
   emu::Config config_;
   PacketMemory memory_;
@@ -266,6 +271,50 @@ TEST_F(EdgeTest, AProbeUnderWayWhenItsNodeDiesIsReleasedToo) {
   edge_->lost(0);  // its release overtakes nothing: both go by VL15, in order
   run(1000);
   EXPECT_EQ(admission_->book(0).bookings(), 0U);
+}
+
+// The handshake takes some hundred cycles; whoever dies at whichever of them, nothing stays booked
+// and no packet slot is lost. The source: while its probe goes, while the answer comes, while its
+// release goes. The destination: the probe comes back as if nothing had been.
+TEST_F(EdgeTest, AnyPartyMayDieAtAnyPointOfTheHandshake) {
+  const auto finish = [&](emu::NodeId dead) {
+    run(1000);
+    edge_->attached(dead, port_);
+    EXPECT_EQ(admission_->book(0).used_in_bps(0), 0U);
+    EXPECT_EQ(admission_->book(0).used_out_bps(2), 0U);
+    EXPECT_EQ(edge_->in_flight(), 0U);
+    EXPECT_EQ(memory_.free_count(pool_), 256U);
+    return admission_->book(0).bookings() == 0;
+  };
+  std::uint64_t connection = 100;
+  std::size_t answered_before_death = 0;
+  for (emu::Cycle at = 0; at <= 120; ++at) {
+    for (const bool refused : {false, true}) {  // an ACK, or a NACK, is on its way
+      port_.answers.clear();
+      send(control(emu::PacketKind::probe, 0, 2, ++connection, refused ? 399 : 40));
+      step(at);
+      answered_before_death += port_.answers.size();
+      edge_->lost(0);
+      ASSERT_TRUE(finish(0)) << "the source died " << at << " cycles after its probe";
+    }
+    send(control(emu::PacketKind::probe, 0, 2, ++connection, 40));
+    run(300);
+    ASSERT_EQ(admission_->book(0).bookings(), 1U);
+    send(control(emu::PacketKind::release, 0, 2, connection, 40));
+    step(at);
+    edge_->lost(0);
+    ASSERT_TRUE(finish(0)) << "the source died " << at << " cycles after its release";
+    port_.answers.clear();
+    send(control(emu::PacketKind::probe, 0, 2, ++connection, 40));
+    step(at);
+    edge_->lost(2);
+    run(1000);
+    ASSERT_EQ(port_.answers.size(), 1U) << "the destination died after " << at << " cycles";
+    send(control(emu::PacketKind::release, 0, 2, connection, 40));
+    ASSERT_TRUE(finish(2)) << "the destination died after " << at << " cycles";
+  }
+  EXPECT_GT(answered_before_death, 20U) << "some died after the answer, ...";
+  EXPECT_LT(answered_before_death, 220U) << "... others before";
 }
 
 TEST_F(EdgeTest, ANodeThatProbesWithoutEndIsRefusedNotRemembered) {

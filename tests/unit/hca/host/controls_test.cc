@@ -134,6 +134,47 @@ TEST(Admission, DeathReleases) {
   }
 }
 
+// ACP 4.1: the final data packet carries the release. Here it leaves behind the last packet that is
+// on its way; a new rate is asked for at once.
+TEST(Admission, TheReleaseFollowsTheLastPacket) {
+  for (const bool another : {false, true}) {
+    PairOptions options = real_time();
+    options.host.controls.power_control = false;
+    Pair pair(options);
+    ASSERT_EQ(ask(pair, 10'000'000), 0);
+    pair.run();
+    pair.expect_recv(1, pair.b.sge(0, 100000));
+    const hca::Sge from = pair.a.sge(0, 612 * 20);
+    const emu::Cycle start = pair.cluster.now() + 2000;
+    const std::uint64_t launch_ns = options.host.cycle_time.ns(start) + 1;
+    ASSERT_EQ(pair.post({.sges = {&from, 1}, .launch_ns = launch_ns}), 0);
+    pair.cluster.host(0).advance(pair.cluster.now());
+    const emu::Cycle last = pair.cluster.sent().back().launch_cycle;
+    ASSERT_GE(last, start);
+    ASSERT_EQ(ask(pair, another ? 20'000'000 : 0), 0);
+    pair.cluster.host(0).advance(pair.cluster.now());
+    bool found = false;
+    for (const emu::TxDesc& desc : pair.cluster.sent()) {
+      if (desc.kind != emu::PacketKind::release) continue;
+      found = true;
+      EXPECT_EQ(desc.launch_cycle, another ? 0 : last + 1);
+    }
+    EXPECT_TRUE(found);
+  }
+}
+
+// How long the handshake took is counted, for ACKs and NACKs alike.
+TEST(Admission, SetUpIsMeasured) {
+  Pair pair(real_time());
+  ASSERT_EQ(ask(pair, 10'000'000), 0);
+  const emu::Cycle asked = pair.cluster.now();
+  pair.run();
+  const hca::HostCounters& counters = pair.cluster.host(0).counters();
+  EXPECT_EQ(counters.admissions_answered, 1U);
+  EXPECT_GT(counters.admission_cycles_total, 0U);
+  EXPECT_LE(counters.admission_cycles_total, pair.cluster.now() - asked);
+}
+
 // After a restart of the fabric what was granted is probed again, without telling anybody.
 TEST(Admission, RenewedAfterRestart) {
   Pair pair(real_time());
