@@ -15,6 +15,7 @@ import xml.etree.ElementTree as xml
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from tools.flitnet import build, paths
 from tools.flitnet.errors import EXIT_ERROR, EXIT_OK, FlitnetError, UsageError
@@ -25,6 +26,12 @@ KIND_TIMEOUT_S = 1500
 # ASan and TSan need their own address layout: without randomisation gcc 12's TSan always finds it.
 FIXED_LAYOUT = "setarch -R"
 SANITIZED = ("tests/unit/", "tests/model/", "tests/sim/")
+# Where the ordinary build has other code than a sanitizer's (engines by buffers and instruction
+# sets, optimised): with the sanitizers these run in both, the other unit tests with them alone.
+OPTIMISED = (
+    "tests/model/", "tests/sim/", "tests/unit/emu/lane/", "tests/unit/fabric/link/",
+    "tests/unit/fabric/router/", "tests/unit/hca/wire/",
+)  # fmt: skip
 RUN_BY_TESTS = "tools/trace/flitnet-trace"
 # Where two threads or two processes' memory meet; everything else is single-threaded by design.
 THREADED = (
@@ -52,18 +59,20 @@ class Counts:
 
 def run(*, sanitizers: bool, only: str = "") -> int:
     kinds: dict[str, Callable[[], Counts]] = {
-        "meson": _meson,
+        "meson": lambda: _meson(ordinary),
         "asan": lambda: _sanitizer("asan", "address,undefined", SANITIZED),
         "tsan": lambda: _sanitizer("tsan", "thread", THREADED),
-        "tidy": lambda: _pytest("tidy"),
-        "apps": lambda: _pytest("apps"),
-        "lab": lambda: _pytest("lab", environment.ready()),
+        "tidy": lambda: _pytest("tidy", ordinary),
+        "apps": lambda: _pytest("apps", ordinary),
+        "lab": lambda: _pytest("lab", ordinary, environment.ready()),
     }
     wanted = [name for name in only.split(",") if name]
     if unknown := [name for name in wanted if name not in kinds]:
         raise UsageError(f"--only {unknown[0]!r}: one of {', '.join(kinds)}")
     if not wanted:
         wanted = [n for n in kinds if sanitizers or n not in ("asan", "tsan")]
+    # Folders of the tests that the ordinary build has; empty: all.
+    ordinary = OPTIMISED if "asan" in wanted else ()
     total = Counts()
     begin = time.monotonic()
     for name in wanted:
@@ -81,36 +90,54 @@ def run(*, sanitizers: bool, only: str = "") -> int:
     return EXIT_OK if total.failed == 0 and total.passed > 0 else EXIT_ERROR
 
 
-def _meson() -> Counts:
-    """Unit, model and simulation tests of the ordinary build."""
-    directory = _built([])
-    return _meson_test(directory, [], "")
+def _meson(folders: Sequence[str]) -> Counts:
+    """Tests of the ordinary build: all, or these folders' and what no sanitizer's build has."""
+    directory = _built(folders)
+    everything = _tests(directory, [""])
+    left_out = set(_tests(directory, SANITIZED)) - set(_tests(directory, folders or [""]))
+    return _meson_test(directory, sorted(set(everything) - left_out), "")
 
 
 def _sanitizer(name: str, sanitize: str, folders: tuple[str, ...]) -> Counts:
     """Tests of these folders, built with a sanitizer in a directory of their own."""
     directory = paths.ROOT / "build" / name
     options = [f"-Db_sanitize={sanitize}", "-Db_lundef=false", "--buildtype=debugoptimized"]
-    # Line tables are all that a sanitizer's report needs: half the compile time. What g++ says of
-    # code that it instrumented itself (maybe uninitialized, fences) is no error; the ordinary
-    # build is the judge of warnings.
-    build.configure(
-        directory, [*options, "-Doptimization=1", "-Dcpp_args=-g1", "-Dwerror=false"]
-    )
-    listed = subprocess.run(
-        [build.MESON, "introspect", "--tests", str(directory)],
-        capture_output=True,
-        text=True,
-        check=True,
-        env=build.environment(),
-    )
-    tests = {
-        test["name"]: os.path.relpath(test["cmd"][0], directory)
-        for test in json.loads(listed.stdout)
-    }
-    chosen = {name: target for name, target in tests.items() if target.startswith(folders)}
+    # What g++ says of code that it instrumented itself (maybe uninitialized, fences) is no error;
+    # the ordinary build is the judge of warnings.
+    build.configure(directory, [*options, "-Doptimization=1", "-Dwerror=false"])
+    chosen = _tests(directory, folders)
     build.build(directory, sorted({*chosen.values(), RUN_BY_TESTS}))
     return _meson_test(directory, sorted(chosen), FIXED_LAYOUT)
+
+
+def _introspect(directory: Path, what: str) -> Any:
+    argv = [build.MESON, "introspect", what, str(directory)]
+    done = subprocess.run(
+        argv, capture_output=True, text=True, check=True, env=build.environment()
+    )
+    return json.loads(done.stdout)
+
+
+def _tests(directory: Path, folders: Sequence[str]) -> dict[str, str]:
+    """Names of the tests whose programs are in these folders, and the programs."""
+    programs = {
+        test["name"]: os.path.relpath(test["cmd"][0], directory)
+        for test in _introspect(directory, "--tests")
+    }
+    return {name: path for name, path in programs.items() if path.startswith(tuple(folders))}
+
+
+def _targets(directory: Path, folders: Sequence[str]) -> list[str]:
+    """Everything but the programs of tests that the sanitizers' builds alone have."""
+    wanted = set(_tests(directory, folders).values())
+    tests = set(_tests(directory, SANITIZED).values())
+    made = {
+        os.path.relpath(file, directory)
+        for target in _introspect(directory, "--targets")
+        if target["build_by_default"]
+        for file in target["filename"]
+    }
+    return sorted((made - tests) | wanted)
 
 
 def _meson_test(directory: Path, names: Sequence[str], wrapper: str) -> Counts:
@@ -133,9 +160,11 @@ def _meson_test(directory: Path, names: Sequence[str], wrapper: str) -> Counts:
     return _counted(report, done.returncode)
 
 
-def _pytest(folder: str, python: Path = Path("/usr/bin/python3")) -> Counts:
+def _pytest(
+    folder: str, ordinary: Sequence[str], python: Path = Path("/usr/bin/python3")
+) -> Counts:
     """The Python tests of one folder, against the ordinary build."""
-    directory = _built([])
+    directory = _built(ordinary)
     with tempfile.TemporaryDirectory(prefix="flitnet-test-") as scratch:
         report = Path(scratch) / "report.xml"
         argv = [
@@ -151,11 +180,12 @@ def _pytest(folder: str, python: Path = Path("/usr/bin/python3")) -> Counts:
         return _counted(report, done.returncode)
 
 
-def _built(targets: Sequence[str]) -> Path:
+def _built(folders: Sequence[str]) -> Path:
+    """The ordinary build, with the tests of these folders or with all."""
     directory = paths.build_dir()
     if "FLITNET_BUILD" not in os.environ:
         build.configure(directory)
-        build.build(directory, targets)
+        build.build(directory, _targets(directory, folders) if folders else [])
     return directory
 
 
