@@ -15,9 +15,25 @@ def test_the_programs_figures_over_a_fabric_that_adds_nothing() -> None:
     for name in (
         "latency_median_ns", "write_latency_median_ns", "slept_latency_median_ns",
         "messages_per_second", "list_messages_per_second", "block_bytes_per_second",
+        "shared_block_bytes_per_second",
         "shared_memory_median_ns", "relayed_median_ns", "memcpy_bytes_per_second",
     ):  # fmt: skip
         assert figures[name] > 0, name
+
+
+def test_what_was_asked_stands_beside_what_was_measured() -> None:
+    figures = {
+        "cores": 2, "latency_over_relayed": 2.5, "write_latency_over_relayed": 3.5,
+        "slept_latency_median_ns": 41_000, "list_messages_per_second": 600e3,
+        "idle_percent_of_a_core": {"fabricd": 1.0, "hcad:n0": 0.9},
+        "network": {"of_payload_share": 0.985},
+    }  # fmt: skip
+    table = bench_verbs.asked(figures)
+    assert {name: row["met"] for name, row in table.items()} == {
+        "latency_over_relayed": True, "write_latency_over_relayed": False,
+        "slept_latency_us": False, "list_messages_per_second": True,
+        "idle_percent_of_a_core": True, "network_of_payload_share": False,
+    }  # fmt: skip
 
 
 def test_without_ucx_there_is_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:

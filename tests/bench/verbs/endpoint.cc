@@ -1,6 +1,8 @@
 #include "tests/bench/verbs/endpoint.h"
 
 #include <dlfcn.h>
+#include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -19,6 +21,18 @@ Function* extension(const char* name) {
   auto* found = reinterpret_cast<Function*>(::dlsym(RTLD_DEFAULT, name));
   if (found == nullptr) stop("not on a node: start it by ./flitnet bench verbs");
   return found;
+}
+
+char* shared_memory(std::size_t bytes) {
+  const int fd = ::memfd_create("verbs_bench", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  if (fd < 0 || ::ftruncate(fd, static_cast<off_t>(bytes)) != 0 ||
+      ::fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK) != 0) {
+    stop("memfd_create");
+  }
+  void* data = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  if (data == MAP_FAILED) stop("mmap");
+  ::close(fd);
+  return static_cast<char*>(data);
 }
 }  // namespace
 
@@ -43,14 +57,19 @@ Endpoint::Endpoint(int pair) {
   cq_ = ibv_create_cq_ex(context_, &wanted);
   if (pd_ == nullptr || cq_ == nullptr) stop("no PD or CQ");
   mr_ = ibv_reg_mr(pd_, message_.data(), message_.size(), IBV_ACCESS_LOCAL_WRITE);
-  block_mr_ = ibv_reg_mr(pd_, block_.data(), block_.size(),
-                         IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+  block(Memory::plain).data = block_.data();
+  block(Memory::shared).data = shared_memory(kBlockBytes);
+  for (Block& block : blocks_) {
+    block.mr =
+        ibv_reg_mr(pd_, block.data, kBlockBytes, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+    if (block.mr == nullptr) stop("ibv_reg_mr");
+  }
   ibv_qp_init_attr init{};
   init.send_cq = init.recv_cq = ibv_cq_ex_to_cq(cq_);
   init.cap = {kDepth, kDepth, 1, 1, kMessageBytes};
   init.qp_type = IBV_QPT_RC;
   qp_ = ibv_create_qp(pd_, &init);
-  if (mr_ == nullptr || block_mr_ == nullptr || qp_ == nullptr) stop("no MR or QP");
+  if (mr_ == nullptr || qp_ == nullptr) stop("no MR or QP");
   connect(pair);
 }
 
@@ -64,9 +83,7 @@ void Endpoint::connect(int pair) {
     std::uint32_t qpn;
     std::uint16_t lid;
     std::uint16_t reserved;
-    std::uint32_t key;
-    std::uint32_t reserved2;
-    std::uint64_t block;
+    std::array<RemoteBlock, 2> blocks;
   };
   ibv_port_attr port{};
   if (ibv_query_port(context_, 1, &port) != 0) stop("ibv_query_port");
@@ -76,15 +93,16 @@ void Endpoint::connect(int pair) {
   a.qp_access_flags = IBV_ACCESS_REMOTE_WRITE;
   modify(a, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
   for (std::uint32_t i = 0; i < kDepth; ++i) receive();
-  const Address mine{qp_->qp_num,     port.lid, 0,
-                     block_mr_->rkey, 0,        reinterpret_cast<std::uint64_t>(block_.data())};
+  Address mine{qp_->qp_num, port.lid, 0, {}};
+  for (std::size_t i = 0; i < blocks_.size(); ++i) {
+    mine.blocks[i] = {reinterpret_cast<std::uint64_t>(blocks_[i].data), blocks_[i].mr->rkey};
+  }
   Address peer{};
   if (::send(pair, &mine, sizeof mine, MSG_NOSIGNAL) != sizeof mine ||
       ::recv(pair, &peer, sizeof peer, MSG_WAITALL) != sizeof peer) {
     stop("the other end is gone");
   }
-  remote_block_ = peer.block;
-  remote_key_ = peer.key;
+  for (std::size_t i = 0; i < blocks_.size(); ++i) blocks_[i].remote = peer.blocks[i];
   a.qp_state = IBV_QPS_RTR;
   a.path_mtu = port.active_mtu;
   a.dest_qp_num = peer.qpn;
@@ -134,8 +152,9 @@ void Endpoint::post(ibv_send_wr& first) {
   ++completions_due_;  // of each call that posts, the last request is signaled
 }
 
-void Endpoint::write_list(std::uint32_t bytes, std::uint32_t count) {
-  ibv_sge piece{reinterpret_cast<std::uint64_t>(block_.data()), bytes, block_mr_->lkey};
+void Endpoint::write_list(std::uint32_t bytes, std::uint32_t count, Memory memory) {
+  const Block& from = block(memory);
+  ibv_sge piece{reinterpret_cast<std::uint64_t>(from.data), bytes, from.mr->lkey};
   std::array<ibv_send_wr, kListRequests> list{};
   for (std::uint32_t i = 0; i < count; ++i) {
     ibv_send_wr& wr = list[i];
@@ -145,21 +164,22 @@ void Endpoint::write_list(std::uint32_t bytes, std::uint32_t count) {
     wr.opcode = IBV_WR_RDMA_WRITE;
     wr.send_flags = bytes <= kMessageBytes ? unsigned{IBV_SEND_INLINE} : 0U;
     if (wr.next == nullptr) wr.send_flags |= IBV_SEND_SIGNALED;
-    wr.wr.rdma.remote_addr = remote_block_;
-    wr.wr.rdma.rkey = remote_key_;
+    wr.wr.rdma.remote_addr = from.remote.address;
+    wr.wr.rdma.rkey = static_cast<std::uint32_t>(from.remote.key);
   }
   post(list[0]);
 }
 
-void Endpoint::write_with_immediate(std::uint32_t bytes) {
-  ibv_sge piece{reinterpret_cast<std::uint64_t>(block_.data()), bytes, block_mr_->lkey};
+void Endpoint::write_with_immediate() {
+  const Block& from = block(Memory::plain);
+  ibv_sge piece{reinterpret_cast<std::uint64_t>(from.data), kMessageBytes, from.mr->lkey};
   ibv_send_wr wr{};
   wr.sg_list = &piece;
   wr.num_sge = 1;
   wr.opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
-  wr.send_flags = IBV_SEND_SIGNALED | (bytes <= kMessageBytes ? unsigned{IBV_SEND_INLINE} : 0U);
-  wr.wr.rdma.remote_addr = remote_block_;
-  wr.wr.rdma.rkey = remote_key_;
+  wr.send_flags = IBV_SEND_SIGNALED | IBV_SEND_INLINE;
+  wr.wr.rdma.remote_addr = from.remote.address;
+  wr.wr.rdma.rkey = static_cast<std::uint32_t>(from.remote.key);
   post(wr);
 }
 

@@ -28,6 +28,7 @@ namespace {
 
 using bench::Completion;
 using bench::Endpoint;
+using bench::Memory;
 
 struct Plan {
   std::size_t calibrations = 50;
@@ -174,7 +175,7 @@ void answer(Endpoint& end, int pair, const Plan& plan) {
   }
   for (std::size_t i = 0; i < plan.round_trips; ++i) {
     await_receive(end);
-    end.write_with_immediate(bench::kMessageBytes);
+    end.write_with_immediate();
   }
   for (std::size_t i = 0; i < plan.slept_round_trips; ++i) {
     await_receive_asleep(end);
@@ -211,7 +212,7 @@ std::vector<std::uint64_t> measure_writes(Endpoint& end, std::size_t count) {
   std::vector<std::uint64_t> times;
   for (std::size_t i = 0; i < count; ++i) {
     const std::uint64_t begin = host_ns();
-    end.write_with_immediate(bench::kMessageBytes);
+    end.write_with_immediate();
     await_receive(end);
     times.push_back((host_ns() - begin) / 2);
   }
@@ -237,14 +238,15 @@ struct Rate {
   double per_second = 0;
   double per_emulated_second = 0;
 };
-Rate measure_lists(Endpoint& end, std::uint32_t bytes, std::uint32_t count, std::size_t lists) {
+Rate measure_lists(Endpoint& end, std::uint32_t bytes, std::uint32_t count, std::size_t lists,
+                   Memory memory) {
   end.drain();
   const std::uint64_t begin = host_ns();
   std::uint64_t first_ns = 0;
   std::uint64_t last_ns = 0;
   for (std::size_t posted = 0, done = 0; done < lists;) {
     while (posted < lists && (posted - done) * count < bench::kDepth / 2) {
-      end.write_list(bytes, count);
+      end.write_list(bytes, count, memory);
       ++posted;
     }
     const Completion completion = end.wait();
@@ -286,6 +288,7 @@ struct Figures {
   double per_second = 0;
   double list_per_second = 0;
   double block_bytes_per_second = 0;
+  double shared_block_bytes_per_second = 0;
   double block_bits_per_emulated_second = 0;
   std::uint64_t bare_median_ns = 0;
   std::uint64_t bare_p99_ns = 0;
@@ -303,13 +306,14 @@ std::string to_json(const Figures& f) {
       "\"write_latency_median_ns\": {}, \"slept_latency_median_ns\": {}, "
       "\"emulated_latency_ns\": {}, \"messages_per_second\": {:.0f}, "
       "\"list_messages_per_second\": {:.0f}, \"block_bytes_per_second\": {:.0f}, "
+      "\"shared_block_bytes_per_second\": {:.0f}, "
       "\"block_bits_per_emulated_second\": {:.0f}, "
       "\"shared_memory_median_ns\": {}, \"shared_memory_p99_ns\": {}, "
       "\"relayed_median_ns\": {}, \"memcpy_bytes_per_second\": {:.0f}}}\n",
       bench::kMessageBytes, f.median_ns, f.p99_ns, f.write_median_ns, f.slept_median_ns,
       f.emulated_ns, f.per_second, f.list_per_second, f.block_bytes_per_second,
-      f.block_bits_per_emulated_second, f.bare_median_ns, f.bare_p99_ns, f.relayed_median_ns,
-      f.memcpy_bytes_per_second);
+      f.shared_block_bytes_per_second, f.block_bits_per_emulated_second, f.bare_median_ns,
+      f.bare_p99_ns, f.relayed_median_ns, f.memcpy_bytes_per_second);
 }
 
 double us(std::uint64_t ns) { return static_cast<double>(ns) / 1e3; }
@@ -326,6 +330,7 @@ void print(const Figures& f) {
   fmt::print("RC WRITE of {} bytes       {:9.1f} MB/s ({:.2f} Mb/s of emulated time)\n",
              bench::kBlockBytes, f.block_bytes_per_second / 1e6,
              f.block_bits_per_emulated_second / 1e6);
+  fmt::print("  of memory made to be shared {:9.1f} MB/s\n", f.shared_block_bytes_per_second / 1e6);
   fmt::print("bare shared memory            median {:9.2f} us   p99 {:9.2f} us\n",
              us(f.bare_median_ns), us(f.bare_p99_ns));
   fmt::print("  with a third party          median {:9.2f} us\n", us(f.relayed_median_ns));
@@ -351,10 +356,14 @@ Figures measure(int pair, Bare& bare, Relayed& relayed, const Plan& plan) {
   f.slept_median_ns = beyond(quantile(times, 0.5), f.emulated_ns);
   f.per_second = measure_rate(end, pair, plan.messages);
   f.list_per_second =
-      measure_lists(end, bench::kMessageBytes, bench::kListRequests, plan.lists).per_second;
-  const Rate blocks = measure_lists(end, bench::kBlockBytes, 1, plan.blocks);
+      measure_lists(end, bench::kMessageBytes, bench::kListRequests, plan.lists, Memory::plain)
+          .per_second;
+  const Rate blocks = measure_lists(end, bench::kBlockBytes, 1, plan.blocks, Memory::plain);
   f.block_bytes_per_second = blocks.per_second * bench::kBlockBytes;
   f.block_bits_per_emulated_second = blocks.per_emulated_second * bench::kBlockBytes * 8;
+  f.shared_block_bytes_per_second =
+      measure_lists(end, bench::kBlockBytes, 1, plan.blocks, Memory::shared).per_second *
+      bench::kBlockBytes;
   pass_on(pair, 0);
   return f;
 }
