@@ -62,6 +62,8 @@ class DoorbellSleeper {
     word_->asleep.store(0, std::memory_order_relaxed);
     drain_eventfd(event_fd_);
   }
+  // Somebody rang since prepare_sleep(), or is about to write the eventfd.
+  bool rung() const { return word_->asleep.load(std::memory_order_relaxed) == 0; }
   // Cheaper, when it was not waited: the eventfd stays as it is, a later wait may return at once.
   void cancel_sleep() { word_->asleep.store(0, std::memory_order_relaxed); }
   int event_fd() const { return event_fd_; }

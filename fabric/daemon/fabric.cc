@@ -44,6 +44,7 @@ emu::Result<std::unique_ptr<Fabric>> Fabric::make(const std::string& run_dir,
   for (const int fd : fds) {
     epoll_event event{};
     event.events = EPOLLIN;
+    event.data.fd = fd;
     if (::epoll_ctl(fabric->wait_.get(), EPOLL_CTL_ADD, fd, &event) != 0) {
       return emu::fail("epoll: {}", std::strerror(errno));
     }

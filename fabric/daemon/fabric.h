@@ -15,6 +15,7 @@
 #include "emu/config/config.h"
 #include "emu/ring/control_server.h"
 #include "emu/ring/fd.h"
+#include "emu/ring/patience.h"
 #include "emu/ring/pid_file.h"
 #include "emu/wire/state_page.h"
 #include "fabric/admit/admission.h"
@@ -82,6 +83,7 @@ class Fabric {
   Inbox inbox_;
   emu::Cycle limit_ = emu::kNever;  // of this turn: for whom emulated time waits
   std::uint64_t active_ns_ = 0;     // host time when a packet last came in
+  emu::Patience patience_;          // where packets pass at once
   std::uint64_t serviced_ns_ = 0;
   std::uint64_t clock_state_ns_ = 0;
   std::uint64_t published_ns_ = 0;

@@ -1,4 +1,5 @@
 // What fabricd does all day.
+#include <sched.h>
 #include <sys/epoll.h>
 #include <time.h>
 
@@ -14,7 +15,9 @@ namespace fabric {
 
 namespace {
 
-constexpr std::uint64_t kServiceNs = 1'000'000;      // who comes and goes, control
+constexpr std::uint64_t kServiceNs = 1'000'000;  // who comes and goes, control
+// The same while nothing happens: whoever comes wakes us. Nodes of other hosts have timers.
+constexpr std::uint64_t kIdleServiceNs = 8'000'000;
 constexpr std::uint64_t kPublishNs = 100'000'000;    // metrics
 constexpr std::uint64_t kClockStateNs = 10'000'000;  // lag and dilation on the clock page
 // After the last packet the loop keeps polling this long: an answer usually follows.
@@ -25,6 +28,8 @@ constexpr std::uint64_t kShortNapNs = 20'000;
 constexpr std::uint64_t kFewPackets = 8;
 // An idle fabric still moves the clock page on: programs pace by it.
 constexpr std::uint64_t kIdleSleepNs = 1'000'000;
+constexpr std::uint64_t kQuietSleepNs = 4'000'000;  // when for long nothing has come
+constexpr std::uint64_t kQuietNs = 50'000'000;      // longer than a frame of video
 
 void nap_until(std::uint64_t host_ns) {
   const timespec until{static_cast<time_t>(host_ns / 1'000'000'000),
@@ -37,7 +42,6 @@ void nap_until(std::uint64_t host_ns) {
 emu::Result<void> Fabric::run(const std::atomic<bool>& stop) {
   while (!stop.load(std::memory_order_relaxed) && !stop_asked_) {
     const std::uint64_t host_ns = emu::host_now_ns();
-    service(host_ns);
     follow(host_ns);
     skip_idle(host_ns);
     receive(host_ns);                  // packets in
@@ -45,17 +49,19 @@ emu::Result<void> Fabric::run(const std::atomic<bool>& stop) {
     tell_state();                      // how the routers look, if a scheme wants to know
     edge_->hand_out();                 // deliveries, injected events, answers
     flush();                           // packets out
+    service(host_ns);                  // who comes and goes
     if (pace_->hard_limit_exceeded()) {
       return emu::fail("clock: {} us behind real time, more than hard_limit_ms = {} allows",
                        pace_->lag_ns() / 1000, config_.clock.hard_limit_ms);
     }
-    if (ahead) rest(host_ns);
+    if (ahead && inbox_.packets.empty()) rest(host_ns);
   }
   return {};
 }
 
 void Fabric::service(std::uint64_t host_ns) {
-  if (host_ns - serviced_ns_ < kServiceNs) return;
+  const bool idle = remote_ == nullptr && active_ns_ < serviced_ns_;
+  if (host_ns - serviced_ns_ < (idle ? kIdleServiceNs : kServiceNs)) return;
   serviced_ns_ = host_ns;
   for (const auto& port : ports_) {
     port->service(host_ns, inbox_);
@@ -92,7 +98,10 @@ void Fabric::receive(std::uint64_t host_ns) {
     port->receive(network_->now(), inbox_);
     handle_events(*port);
   }
-  if (!inbox_.packets.empty()) active_ns_ = host_ns;
+  if (!inbox_.packets.empty()) {
+    active_ns_ = host_ns;
+    patience_.found(host_ns);
+  }
   edge_->submit(inbox_);
 }
 
@@ -136,9 +145,13 @@ void Fabric::tell_state() {
 }
 
 void Fabric::rest(std::uint64_t host_ns) {
-  // Nothing is under way between two turns where packets pass at once.
-  const std::uint64_t linger_ns = config_.network.pass_through ? 0 : kLingerNs;
-  if (network_->idle() && host_ns - active_ns_ >= linger_ns) return sleep_until_woken(host_ns);
+  if (config_.network.pass_through && network_->idle()) {
+    // Nothing is under way between two turns where packets pass at once.
+    if (!patience_.look_again(host_ns)) return sleep_until_woken(host_ns);
+    (void)::sched_yield();
+    return;
+  }
+  if (network_->idle() && host_ns - active_ns_ >= kLingerNs) return sleep_until_woken(host_ns);
   const std::uint64_t nap_ns = edge_->in_flight() <= kFewPackets
                                    ? kShortNapNs
                                    : std::max(kShortNapNs, pace_->options().quantum_ns / 2);
@@ -146,7 +159,7 @@ void Fabric::rest(std::uint64_t host_ns) {
 }
 
 void Fabric::sleep_until_woken(std::uint64_t host_ns) {
-  std::uint64_t sleep_ns = kIdleSleepNs;
+  std::uint64_t sleep_ns = host_ns - active_ns_ > kQuietNs ? kQuietSleepNs : kIdleSleepNs;
   if (edge_->next_launch() != emu::kNever) {
     const std::uint64_t due_ns = pace_->due_ns(edge_->next_launch());
     sleep_ns = std::min(sleep_ns, due_ns > host_ns ? due_ns - host_ns : 0);
@@ -154,14 +167,20 @@ void Fabric::sleep_until_woken(std::uint64_t host_ns) {
   std::size_t prepared = 0;
   bool quiet = true;
   for (; quiet && prepared < ports_.size(); ++prepared) quiet = ports_[prepared]->prepare_sleep();
+  bool readable = false;
   if (quiet) {
     std::array<epoll_event, 8> events;
     const timespec limit{0, static_cast<long>(sleep_ns)};
     const int woken = ::epoll_pwait2(wait_.get(), events.data(), events.size(), &limit, nullptr);
-    // Something at a socket or an eventfd: look at everything.
-    if (woken > 0) serviced_ns_ = 0;
+    for (int i = 0; i < woken; ++i) {
+      const bool control = events[static_cast<std::size_t>(i)].data.fd == control_->fd();
+      if (control) serviced_ns_ = 0;
+      readable |= !control;
+    }
   }
-  for (std::size_t i = 0; i < prepared; ++i) ports_[i]->end_sleep();
+  for (std::size_t i = 0; i < prepared; ++i) {
+    if (ports_[i]->end_sleep(readable)) serviced_ns_ = 0;
+  }
 }
 
 void Fabric::handle_events(Port& port) {

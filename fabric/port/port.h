@@ -82,7 +82,8 @@ class Port {
   // Sleeping of the loop: announces it to the nodes and looks once more; false means that
   // something is there. wait_fds() become readable when there is something to service or receive.
   virtual bool prepare_sleep() = 0;
-  virtual void end_sleep() = 0;
+  // `readable`: one of all ports' wait_fds() was. True: service() has something to do now.
+  virtual bool end_sleep(bool readable) = 0;
   virtual std::vector<int> wait_fds() const = 0;  // constant after start
   // Host time of the next thing that service() wants to do by itself; ~0: nothing.
   virtual std::uint64_t next_service_ns() const = 0;

@@ -42,7 +42,7 @@ class SessionPort : public Port {
   void answer(emu::NodeId node, const emu::Answer& answer) override;
   void flush(emu::Cycle now) override;
   bool prepare_sleep() override;
-  void end_sleep() override {}
+  bool end_sleep(bool readable) override { return readable; }
   std::vector<int> wait_fds() const override;
   std::uint64_t next_service_ns() const override;
   const AttachCounters& counters(emu::NodeId node) const override { return peers_[node].counters; }

@@ -154,9 +154,21 @@ bool ShmPort::prepare_sleep() {
   return true;
 }
 
-void ShmPort::end_sleep() {
+bool ShmPort::end_sleep(bool readable) {
+  bool by_packets = false;
+  for (ShmSession* session : live_) {
+    if (readable && session->sleeper.rung()) {
+      by_packets = true;
+      session->sleeper.awake();
+    } else {
+      session->sleeper.cancel_sleep();
+    }
+  }
+  if (!readable || by_packets) return false;
+  // A socket, a port beside this one, or a node that writes its eventfd for nothing.
   for (ShmSession* session : live_) session->sleeper.awake();
-  serviced_ns_ = 0;  // whatever woke us may be a socket
+  serviced_ns_ = 0;
+  return true;
 }
 
 std::uint64_t ShmPort::next_service_ns() const {

@@ -43,7 +43,7 @@ class ShmPort final : public Port {
   emu::Cycle follow(emu::Cycle now, std::uint64_t host_ns) override;
   void flush(emu::Cycle now) override;
   bool prepare_sleep() override;
-  void end_sleep() override;
+  bool end_sleep(bool readable) override;
   std::vector<int> wait_fds() const override { return {epoll_.get()}; }
   std::uint64_t next_service_ns() const override;
   const AttachCounters& counters(emu::NodeId node) const override { return counters_[node]; }

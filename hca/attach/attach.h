@@ -7,7 +7,7 @@
 //          acquire + fill + send                     what we have for the fabric
 //          attach.flush()                            publish; wakes fabricd only if it sleeps
 //          nothing to do?  if (attach.prepare_sleep()) { epoll on attach.fd(); }
-//                          attach.end_sleep();
+//                          attach.end_sleep(readable);
 #pragma once
 
 #include <cstddef>
@@ -100,7 +100,8 @@ class Attachment {
   // fabric nothing and is right under load. fd() (an epoll descriptor, constant for the life of
   // the object) is also readable when the session's control channel needs service().
   virtual bool prepare_sleep() = 0;
-  virtual void end_sleep() = 0;
+  // `readable`: fd() was when the wait ended. True: service() has something to do now.
+  virtual bool end_sleep(bool readable) = 0;
   virtual int fd() const = 0;
 };
 

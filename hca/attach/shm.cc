@@ -87,7 +87,7 @@ class ShmAttachment final : public Attachment {
   }
   void flush() override;
   bool prepare_sleep() override;
-  void end_sleep() override;
+  bool end_sleep(bool readable) override;
   int fd() const override { return epoll_.get(); }
 
  private:
@@ -391,10 +391,17 @@ bool ShmAttachment::prepare_sleep() {
   return quiet;
 }
 
-void ShmAttachment::end_sleep() {
-  if (!attached()) return;
+bool ShmAttachment::end_sleep(bool readable) {
+  if (!attached()) return readable;
+  if (!readable) {
+    current_->sleeper.cancel_sleep();
+    return false;
+  }
+  const bool by_packets = current_->sleeper.rung();
   current_->sleeper.awake();
-  socket_read_ns_ = 0;  // the control channel may be what woke us
+  if (by_packets) return false;
+  socket_read_ns_ = 0;  // then it was the control channel
+  return true;
 }
 
 }  // namespace

@@ -102,7 +102,7 @@ class UdpAttachment final : public Attachment {
   std::size_t answers(std::span<emu::Answer> out) override;
   void flush() override { transmit(); }
   bool prepare_sleep() override;
-  void end_sleep() override {}
+  bool end_sleep(bool readable) override { return readable; }
   int fd() const override { return epoll_.get(); }
 
  private:

@@ -197,11 +197,11 @@ bool Control::prepare_sleep() {
                       [](const auto& client) { return client->said_hello && client->rung(); });
 }
 
-void Control::awake() {
+void Control::awake(bool rung) {
   for (const auto& client : clients_) {
     if (client->said_hello) client->doorbell_page()->sleeping.store(0, std::memory_order_relaxed);
   }
-  emu::drain_eventfd(doorbell_fd_.get());
+  if (rung) emu::drain_eventfd(doorbell_fd_.get());
 }
 
 void Control::completion(ClientId id, std::uint32_t cq) {

@@ -37,9 +37,10 @@ class Control : public HostEvents {
 
   // Hands rung doorbells to the host. Returns whether there was one.
   bool doorbells(emu::Cycle now);
-  // Says that hcad sleeps; false: a doorbell rings already. awake() takes it back.
+  // Says that hcad sleeps; false: a doorbell rings already. awake() takes it back; `rung`:
+  // doorbell_fd() was readable.
   bool prepare_sleep();
-  void awake();
+  void awake(bool rung);
   int doorbell_fd() const { return doorbell_fd_.get(); }
 
   std::size_t client_count() const { return clients_.size(); }

@@ -1,4 +1,5 @@
 // What hcad does all day.
+#include <sched.h>
 #include <sys/epoll.h>
 #include <time.h>
 
@@ -15,32 +16,43 @@ namespace hca {
 
 namespace {
 
-constexpr std::uint64_t kServiceNs = 1'000'000;    // programs, control, the session
+constexpr std::uint64_t kServiceNs = 1'000'000;  // programs, control, the session
+// The same while nothing happens: whoever comes wakes us. A fabric on another host has timers.
+constexpr std::uint64_t kIdleServiceNs = 8'000'000;
 constexpr std::uint64_t kPublishNs = 100'000'000;  // metrics
 constexpr long kNapNs = 1'000'000;  // a tenth of the launch horizon (nap.h says when)
 constexpr std::uint64_t kLongestSleepNs = 10'000'000;  // without programs
 constexpr std::uint64_t kProgramSleepNs = 1'000'000;   // programs pace by the node page
+constexpr std::uint64_t kQuietSleepNs =
+    4'000'000;                                  // the same, of programs that have long done nothing
+constexpr std::uint64_t kQuietNs = 50'000'000;  // longer than a frame of video
 
 }  // namespace
 
 void Node::run(const std::atomic<bool>& stop) {
   while (!stop.load(std::memory_order_relaxed) && !stop_asked_) {
     const std::uint64_t host_ns = emu::host_now_ns();
-    service(host_ns);
+    tell_time();
     const emu::Cycle began = now_;
     std::size_t work = receive();                 // deliveries, injected events, answers
     side_band_.tell(*host_, now_);                // how the routers look, if the scheme asks
     work += control_->doorbells(now_) ? 1U : 0U;  // what programs posted
     work += transmit();                           // timers, packets out
     if (!left_over_) attachment_->served(began);
+    if (work != 0) active_ns_ = host_ns;
+    service(host_ns);  // last: a packet waits for no program that comes
     rest(work, host_ns);
   }
 }
 
-void Node::service(std::uint64_t host_ns) {
+void Node::tell_time() {
   now_ = std::max(now_, attachment_->now_cycle());
   page()->now_ns.store(options_.cycle_time.ns(now_), std::memory_order_release);
-  if (host_ns - serviced_ns_ < kServiceNs) return;
+}
+
+void Node::service(std::uint64_t host_ns) {
+  const bool idle = same_host() && active_ns_ < serviced_ns_;
+  if (host_ns - serviced_ns_ < (idle ? kIdleServiceNs : kServiceNs)) return;
   serviced_ns_ = host_ns;
   attachment_->service(host_ns);
   notice_session();
@@ -109,31 +121,42 @@ std::size_t Node::transmit() {
 }
 
 void Node::rest(std::size_t work, std::uint64_t host_ns) {
-  if (!config_.network.pass_through && naps_.nap(host_ns)) {
+  if (config_.network.pass_through) {
+    if (work != 0) return patience_.found(host_ns);
+    if (patience_.look_again(host_ns)) {
+      (void)::sched_yield();
+      return;
+    }
+  } else if (naps_.nap(host_ns)) {
     const timespec nap{0, kNapNs};
     (void)::clock_nanosleep(CLOCK_MONOTONIC, 0, &nap, nullptr);
     return;
   }
-  if (work == 0) sleep();
+  if (work == 0) sleep(host_ns);
 }
 
-void Node::sleep() {
+void Node::sleep(std::uint64_t host_ns) {
   const bool attached = attachment_->state() == AttachState::attached;
-  const std::uint64_t limit_ns = sleep_limit_ns();
+  const std::uint64_t limit_ns = sleep_limit_ns(host_ns - active_ns_ > kQuietNs);
   if (!left_over_) attachment_->served(next_look(limit_ns));
   const bool quiet_programs = control_->prepare_sleep();
   const bool quiet_fabric = !attached || attachment_->prepare_sleep();
+  bool rung = false;
+  bool readable = false;
   if (quiet_programs && quiet_fabric) {
     const timespec limit{0, static_cast<long>(limit_ns)};
     std::array<epoll_event, 8> events;
     const int woken = ::epoll_pwait2(wait_.get(), events.data(), events.size(), &limit, nullptr);
     for (int i = 0; i < woken; ++i) {
-      // Programs' requests and the session's control channel wait for service().
-      if (events[static_cast<std::size_t>(i)].data.fd != control_->doorbell_fd()) serviced_ns_ = 0;
+      const int fd = events[static_cast<std::size_t>(i)].data.fd;
+      rung |= fd == control_->doorbell_fd();
+      readable |= fd == attachment_->fd();
+      // Programs' requests wait for service().
+      if (fd != control_->doorbell_fd() && fd != attachment_->fd()) serviced_ns_ = 0;
     }
   }
-  if (attached) attachment_->end_sleep();
-  control_->awake();
+  if (attached ? attachment_->end_sleep(readable) : readable) serviced_ns_ = 0;
+  control_->awake(rung);
 }
 
 // Programs read emulated time from the node page, so with programs time waits for the next look.
@@ -145,8 +168,9 @@ emu::Cycle Node::next_look(std::uint64_t limit_ns) const {
 
 // Emulated time runs no faster than host time for long, so a timer that many emulated nanoseconds
 // ahead is at least about as far away.
-std::uint64_t Node::sleep_limit_ns() const {
-  const std::uint64_t most = control_->client_count() != 0 ? kProgramSleepNs : kLongestSleepNs;
+std::uint64_t Node::sleep_limit_ns(bool quiet) const {
+  const std::uint64_t with_programs = quiet ? kQuietSleepNs : kProgramSleepNs;
+  const std::uint64_t most = control_->client_count() != 0 ? with_programs : kLongestSleepNs;
   const emu::Cycle next = host_->next_event();
   if (next == emu::kNever) return most;
   if (next <= now_) return std::min<std::uint64_t>(most, 50'000);  // waits for a slot or a credit

@@ -11,6 +11,7 @@
 #include "emu/base/result.h"
 #include "emu/config/config.h"
 #include "emu/ring/control_server.h"
+#include "emu/ring/patience.h"
 #include "emu/ring/region.h"
 #include "hca/abi/node.h"
 #include "hca/attach/attach.h"
@@ -40,15 +41,16 @@ class Node {
   emu::Result<void> attach(const std::string& run_dir);
 
   // The loop's steps, in their order.
-  void service(std::uint64_t host_ns);
+  void tell_time();
   std::size_t receive();
   std::size_t transmit();
+  void service(std::uint64_t host_ns);
   void rest(std::size_t work, std::uint64_t host_ns);
 
-  void sleep();
+  void sleep(std::uint64_t host_ns);
   void notice_session();
   bool same_host() const { return config_.attach.kind == emu::AttachKind::shm; }
-  std::uint64_t sleep_limit_ns() const;
+  std::uint64_t sleep_limit_ns(bool quiet) const;
   emu::Cycle next_look(std::uint64_t limit_ns) const;
   std::string answer(const std::string& request);
   std::string status() const;
@@ -78,7 +80,9 @@ class Node {
   std::uint64_t serviced_ns_ = 0;
   std::uint64_t published_ns_ = 0;
   std::uint64_t started_ns_ = 0;
+  std::uint64_t active_ns_ = 0;  // there was work
   Naps naps_;
+  emu::Patience patience_;  // where packets pass at once
   bool left_over_ = false;  // more came in than one turn takes
   bool stop_asked_ = false;
 };

@@ -3,12 +3,15 @@
 // would take the time that hcad needs (VERBS.md section 4, pitfall 2).
 #include <fcntl.h>
 #include <linux/futex.h>
+#include <sched.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cstdio>
 #include <ctime>
 
+#include "emu/clock/host.h"
+#include "emu/ring/patience.h"
 #include "hca/verbs/objects.h"
 #include "hca/verbs/polling.h"
 
@@ -16,11 +19,13 @@ namespace hca {
 
 namespace {
 
-constexpr unsigned kEmptyPollsMax = 16;  // then sleep
+constexpr unsigned kEmptyPollsMax = 16;  // then give the core away, or sleep
 constexpr long kSleepNs = 100'000;       // at most; hcad wakes us sooner
 constexpr unsigned kSleepsPerLook = 64;  // at hcad, whether it lives: every 6 ms or so
 
 thread_local unsigned empty_polls = 0;  // of this thread, over all its CQs, since it last got one
+thread_local unsigned sleeps = 0;       // the same
+thread_local emu::Patience patience;
 
 void pause_cpu() {
 #if defined(__x86_64__) || defined(__i386__)
@@ -88,15 +93,21 @@ bool after_empty_poll(Cq& cq, std::uint32_t seen) {
     pause_cpu();
     return false;
   }
-  if ((empty_polls - kEmptyPollsMax) % kSleepsPerLook == 0) {
-    to_context(cq.context)->link().look_dead();
-  }
   if (to_context(cq.context)->dead()) return true;  // what is flushed is there at once
-  sleep_on(cq.page(), seen);
+  if (patience.look_again(emu::host_now_ns())) {
+    (void)::sched_yield();
+    return true;
+  }
+  if (sleeps++ % kSleepsPerLook == 0) to_context(cq.context)->link().look_dead();
+  if (!to_context(cq.context)->dead()) sleep_on(cq.page(), seen);
   return true;
 }
 
-void after_full_poll() { empty_polls = 0; }
+void after_full_poll() {
+  if (empty_polls >= kEmptyPollsMax) patience.found(emu::host_now_ns());
+  empty_polls = 0;
+  sleeps = 0;
+}
 
 int poll_cq(ibv_cq* base_cq, int count, ibv_wc* completions) {
   if (base_cq == nullptr || completions == nullptr || count < 0) return -EINVAL;

@@ -98,6 +98,13 @@ def test_nobody_pushes_fabricd_off_its_core(cluster2: Cluster) -> None:
         assert os.sched_getscheduler(cluster2.process(f"hcad:{node}").pid) == os.SCHED_BATCH
 
 
+def test_where_no_emulated_time_passes_nobody_yields() -> None:
+    """Every message waits for each of its parties: whoever is woken comes first."""
+    with Cluster({"network": {"nodes": 2, "pass_through": True}}) as cluster:
+        for role in ("fabricd", "hcad:n0", "hcad:n1"):
+            assert os.sched_getscheduler(cluster.process(role).pid) == os.SCHED_OTHER
+
+
 def test_up_after_everything_was_killed(flitnet: Flitnet, run: Path, tmp_path: Path) -> None:
     assert flitnet("up", two_nodes(tmp_path)).returncode == 0
     for process in Cluster.open(run).record().processes.values():

@@ -161,7 +161,7 @@ class Cluster:
         if old and old.alive():
             raise FlitnetError(f"{role} runs already (pid {old.pid})")
         popen = spawn(argv, self._log(role), env)
-        if role != "fabricd":
+        if role != "fabricd" and not self.file.pass_through:
             yield_to_fabricd(popen.pid)
         process = ProcessId.of(popen.pid) or ProcessId(popen.pid, 0)
         _children[process] = popen  # reaped by poll() in exit_code

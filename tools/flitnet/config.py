@@ -28,6 +28,7 @@ class ClusterFile:
     text: str
     node_names: tuple[str, ...]
     name: str = "cluster.toml"  # for messages
+    pass_through: bool = False  # no emulated time passes between nodes
 
 
 def parse(text: str, where: str = "cluster.toml") -> ClusterFile:
@@ -42,7 +43,9 @@ def parse(text: str, where: str = "cluster.toml") -> ClusterFile:
         names = _node_names(table)
     except (TypeError, AttributeError, ValueError):
         names = []  # fabricd --check names the fault with its range
-    return ClusterFile(text, tuple(names), Path(where).name)
+    network = table.get("network")
+    passes = isinstance(network, dict) and network.get("pass_through") is True
+    return ClusterFile(text, tuple(names), Path(where).name, passes)
 
 
 def _node_names(table: dict[str, Any]) -> list[str]:

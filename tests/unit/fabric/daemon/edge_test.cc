@@ -29,7 +29,7 @@ class FakePort final : public Port {
   }
   void flush(emu::Cycle) override {}
   bool prepare_sleep() override { return true; }
-  void end_sleep() override {}
+  bool end_sleep(bool) override { return false; }
   std::vector<int> wait_fds() const override { return {}; }
   std::uint64_t next_service_ns() const override { return ~std::uint64_t{0}; }
   const AttachCounters& counters(emu::NodeId) const override { return counters_; }

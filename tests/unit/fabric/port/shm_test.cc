@@ -38,7 +38,7 @@ TEST_F(ShmPortTest, TimeFollowsTheSlowestNodeThatIsAwake) {
   const emu::Cycle woken = now_;
   turn();
   EXPECT_EQ(port_->follow(now_, host_ns_), woken + 1000);
-  b->end_sleep();
+  b->end_sleep(true);
   EXPECT_EQ(receive(*b).size(), 1U);
   b->served(now_);
   EXPECT_EQ(port_->follow(now_, host_ns_), now_ + 1000);
@@ -222,8 +222,8 @@ TEST_F(ShmPortTest, SleepersAreWokenAndOnlySleepers) {
   auto n1 = attach("n1");
   auto readable = [](int fd) { return *emu::wait_readable(fd, 0); };
   auto drain_control = [&] {
-    n0->end_sleep();
-    n1->end_sleep();
+    n0->end_sleep(true);
+    n1->end_sleep(true);
     host_ns_ += 10'000'000;
     n0->service(host_ns_);
     n1->service(host_ns_);
@@ -242,13 +242,36 @@ TEST_F(ShmPortTest, SleepersAreWokenAndOnlySleepers) {
   send(*n0, 1, 2);
   n0->flush();
   EXPECT_TRUE(readable(port_->wait_fds()[0]));
-  port_->end_sleep();
+  EXPECT_FALSE(port_->end_sleep(true));  // packets: nobody comes or goes
   turn();
   EXPECT_TRUE(readable(n1->fd()));
-  n1->end_sleep();
+  EXPECT_FALSE(n1->end_sleep(true));
   EXPECT_EQ(receive(*n1).size(), 1U);
   EXPECT_FALSE(readable(n1->fd()));
   EXPECT_EQ(port_->counters(1).wakeups, 1U);
+}
+
+// Who wakes by itself just when it is rung leaves the eventfd as it is: no ring is lost, and the
+// old one ends a later wait once.
+TEST_F(ShmPortTest, ARingThatMeetsATimeoutIsNotLost) {
+  auto n0 = attach("n0");
+  auto n1 = attach("n1");
+  auto readable = [](int fd) { return *emu::wait_readable(fd, 0); };
+  n1->end_sleep(true);
+  n1->service(host_ns_ += 10'000'000);
+  ASSERT_TRUE(n1->prepare_sleep());
+  send(*n0, 1, 1);
+  n0->flush();
+  turn();
+  EXPECT_FALSE(n1->end_sleep(false));
+  EXPECT_FALSE(n1->prepare_sleep());
+  EXPECT_EQ(receive(*n1).size(), 1U);
+  ASSERT_TRUE(n1->prepare_sleep());
+  EXPECT_TRUE(readable(n1->fd()));
+  EXPECT_TRUE(n1->end_sleep(true));  // not for packets: for what else, service() looks
+  ASSERT_TRUE(n1->prepare_sleep());
+  EXPECT_FALSE(readable(n1->fd()));
+  n1->end_sleep(false);
 }
 
 TEST_F(ShmPortTest, APacketThatCameBeforeTheSleepIsSeen) {

@@ -1,0 +1,76 @@
+#include "emu/ring/patience.h"
+
+#include <gtest/gtest.h>
+
+namespace {
+
+using emu::Patience;
+
+TEST(Patience, SleepsUntilAShortWaitWasSeen) {
+  Patience patience;
+  EXPECT_FALSE(patience.look_again(1'000));
+  EXPECT_FALSE(patience.look_again(2'000));
+  patience.found(1'000 + Patience::kMostNs);  // short: from now on it looks
+  EXPECT_TRUE(patience.look_again(500'000));
+}
+
+TEST(Patience, LooksForAsLongAsShortWaitsTakeThenSleeps) {
+  Patience patience;
+  (void)patience.look_again(0);
+  patience.found(10);
+  constexpr std::uint64_t kBegin = 1'000'000;
+  EXPECT_TRUE(patience.look_again(kBegin));
+  EXPECT_TRUE(patience.look_again(kBegin + Patience::kMostNs - 1));
+  EXPECT_FALSE(patience.look_again(kBegin + Patience::kMostNs));
+  EXPECT_FALSE(patience.look_again(kBegin + 5 * Patience::kMostNs));
+}
+
+TEST(Patience, ALongWaitEndsIt) {
+  Patience patience;
+  (void)patience.look_again(0);
+  patience.found(10);
+  (void)patience.look_again(1'000);
+  patience.found(1'000 + Patience::kMostNs + 1);
+  EXPECT_FALSE(patience.look_again(2'000'000));  // an idle process never looks twice
+}
+
+// Somebody else had the core for milliseconds: sleepers come before it, lookers do not.
+TEST(Patience, AStrangerOnTheCoreEndsItForAWhileLongerEachTime) {
+  Patience patience;
+  std::uint64_t now = 0;
+  const auto short_wait = [&] {
+    (void)patience.look_again(now += 1'000);
+    patience.found(now += 1'000);
+  };
+  std::uint64_t avoided_ns = Patience::kAvoidNsMin;
+  for (int i = 0; i < 3; ++i, avoided_ns *= 2) {
+    short_wait();
+    ASSERT_TRUE(patience.look_again(now += 1'000)) << i;
+    patience.found(now += Patience::kCrowdedNs);
+    const std::uint64_t until = now + avoided_ns;
+    while (now + 2'000 < until) {
+      short_wait();
+      ASSERT_FALSE(patience.look_again(now)) << i;
+      patience.found(now += avoided_ns / 10);
+    }
+    now = until;
+  }
+}
+
+TEST(Patience, OwnLongTurnsAreNoStrangers) {
+  Patience patience;
+  (void)patience.look_again(0);
+  patience.found(10);
+  patience.found(10 + 2 * Patience::kCrowdedNs);  // a turn with much work; nothing was given away
+  EXPECT_TRUE(patience.look_again(20 + 2 * Patience::kCrowdedNs));
+}
+
+TEST(Patience, WorkWithoutAWaitChangesNothing) {
+  Patience patience;
+  (void)patience.look_again(0);
+  patience.found(10);
+  for (std::uint64_t ns = 10; ns < 10'000'000; ns += 1'000'000) patience.found(ns);
+  EXPECT_TRUE(patience.look_again(20'000'000));
+}
+
+}  // namespace
