@@ -12,6 +12,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstdio>
@@ -261,6 +262,31 @@ Rate measure_lists(Endpoint& end, std::uint32_t bytes, std::uint32_t count, std:
           (requests - count) * 1e9 / emulated_ns};
 }
 
+// Blocks by two connections, which take turns over the lanes of their service level: one lane alone
+// leaves the link a cycle between a packet's tail and the next head, which is routed then
+// (fabric/router/README.md). In bits per emulated second.
+double measure_two_lanes(std::array<Endpoint*, 2> ends, std::size_t blocks) {
+  std::size_t posted = 0;
+  const auto post = [&](Endpoint& end) {
+    end.write_list(bench::kBlockBytes, 1, Memory::plain);
+    ++posted;
+  };
+  for (Endpoint* end : ends) end->drain();
+  while (posted < bench::kDepth) post(*ends[posted % 2]);
+  std::uint64_t first_ns = ~std::uint64_t{0};
+  std::uint64_t last_ns = 0;
+  for (std::size_t done = 0; done < posted; ++done) {
+    Endpoint& end = *ends[done % 2];
+    const std::uint64_t at_ns = end.wait().time_ns;
+    first_ns = std::min(first_ns, at_ns);
+    last_ns = std::max(last_ns, at_ns);
+    if (posted < blocks) post(end);
+  }
+  // When the first is complete its neighbour nearly is.
+  return static_cast<double>(posted - 2) * bench::kBlockBytes * 8e9 /
+         static_cast<double>(last_ns - first_ns);
+}
+
 // How many sends of the round trips were not yet seen to complete does not matter: the window
 // counts from here on, and the queue is deeper than it.
 double measure_rate(Endpoint& end, int pair, std::size_t count) {
@@ -290,6 +316,7 @@ struct Figures {
   double block_bytes_per_second = 0;
   double shared_block_bytes_per_second = 0;
   double block_bits_per_emulated_second = 0;
+  double two_lanes_bits_per_emulated_second = 0;
   std::uint64_t bare_median_ns = 0;
   std::uint64_t bare_p99_ns = 0;
   std::uint64_t relayed_median_ns = 0;
@@ -308,12 +335,14 @@ std::string to_json(const Figures& f) {
       "\"list_messages_per_second\": {:.0f}, \"block_bytes_per_second\": {:.0f}, "
       "\"shared_block_bytes_per_second\": {:.0f}, "
       "\"block_bits_per_emulated_second\": {:.0f}, "
+      "\"two_lanes_bits_per_emulated_second\": {:.0f}, "
       "\"shared_memory_median_ns\": {}, \"shared_memory_p99_ns\": {}, "
       "\"relayed_median_ns\": {}, \"memcpy_bytes_per_second\": {:.0f}}}\n",
       bench::kMessageBytes, f.median_ns, f.p99_ns, f.write_median_ns, f.slept_median_ns,
       f.emulated_ns, f.per_second, f.list_per_second, f.block_bytes_per_second,
-      f.shared_block_bytes_per_second, f.block_bits_per_emulated_second, f.bare_median_ns,
-      f.bare_p99_ns, f.relayed_median_ns, f.memcpy_bytes_per_second);
+      f.shared_block_bytes_per_second, f.block_bits_per_emulated_second,
+      f.two_lanes_bits_per_emulated_second, f.bare_median_ns, f.bare_p99_ns, f.relayed_median_ns,
+      f.memcpy_bytes_per_second);
 }
 
 double us(std::uint64_t ns) { return static_cast<double>(ns) / 1e3; }
@@ -330,6 +359,8 @@ void print(const Figures& f) {
   fmt::print("RC WRITE of {} bytes       {:9.1f} MB/s ({:.2f} Mb/s of emulated time)\n",
              bench::kBlockBytes, f.block_bytes_per_second / 1e6,
              f.block_bits_per_emulated_second / 1e6);
+  fmt::print("  by two connections           {:10.2f} Mb/s of emulated time\n",
+             f.two_lanes_bits_per_emulated_second / 1e6);
   fmt::print("  of memory made to be shared {:9.1f} MB/s\n", f.shared_block_bytes_per_second / 1e6);
   fmt::print("bare shared memory            median {:9.2f} us   p99 {:9.2f} us\n",
              us(f.bare_median_ns), us(f.bare_p99_ns));
@@ -346,6 +377,7 @@ Figures measure(int pair, Bare& bare, Relayed& relayed, const Plan& plan) {
   f.relayed_median_ns = quantile(times, 0.5);
   f.memcpy_bytes_per_second = measure_memcpy();
   Endpoint end(pair);
+  Endpoint beside(pair);
   f.emulated_ns = measure_emulated(end, pair, plan.calibrations);
   times = measure_round_trips(end, plan.round_trips);
   f.median_ns = beyond(quantile(times, 0.5), f.emulated_ns);
@@ -364,6 +396,7 @@ Figures measure(int pair, Bare& bare, Relayed& relayed, const Plan& plan) {
   f.shared_block_bytes_per_second =
       measure_lists(end, bench::kBlockBytes, 1, plan.blocks, Memory::shared).per_second *
       bench::kBlockBytes;
+  f.two_lanes_bits_per_emulated_second = measure_two_lanes({&end, &beside}, plan.blocks);
   pass_on(pair, 0);
   return f;
 }
@@ -382,6 +415,7 @@ int other_end(int pair, Bare& bare, Relayed& relayed, const Plan& plan, const st
   answer_relayed(relayed, plan.round_trips);
   ::waitpid(third, nullptr, 0);
   Endpoint end(pair);
+  const Endpoint beside(pair);
   answer(end, pair, plan);
   return 0;
 }

@@ -85,6 +85,27 @@ TEST(Network, LaunchesWaitAndKeepTheirOrder) {
   EXPECT_EQ(network->next_event_cycle(), emu::kNever);
 }
 
+// A head is routed in the cycle in which the tail before it in its lane crosses and crosses two
+// later: one lane alone leaves its link a cycle for each packet, the flits of another fill it.
+TEST(Network, OneLaneLosesACycleAPacketAndTwoLanesNone) {
+  constexpr emu::Cycle kFlits = 40;
+  for (const int lanes : {1, 2}) {
+    const auto network = Network::make({}).value();
+    constexpr int kPackets = 60;
+    for (int i = 0; i < kPackets; ++i) {
+      auto packet = packet_to(1, kFlits);
+      packet.vl_in = packet.vl_out = static_cast<emu::Vl>(i % lanes);
+      ASSERT_TRUE(network->submit(0, packet));
+    }
+    network->step(static_cast<int>(kPackets * (kFlits + 2)));
+    const auto delivered = network->delivered();
+    ASSERT_EQ(delivered.size(), std::size_t{kPackets});
+    const emu::Cycle passed = delivered[49].tail_cycle - delivered[9].tail_cycle;
+    // Tails that come together are told in one cycle or two.
+    EXPECT_NEAR(static_cast<double>(passed), 40.0 * (lanes == 1 ? kFlits + 1 : kFlits), 2.0);
+  }
+}
+
 TEST(Network, FullWireSaysNoUntilEventsAreCleared) {
   NetworkSpec spec;
   spec.packets_per_node = 3;
