@@ -60,6 +60,12 @@ inline unsigned ports_of(Lanes8 a) {
 // The lowest set bit; bits is not 0 (std::countr_zero would pay for that case every time).
 inline unsigned first_bit(unsigned bits) { return static_cast<unsigned>(__builtin_ctz(bits)); }
 
+// More than one word is not zero.
+inline bool several(Lanes8 a) {
+  const unsigned ports = ports_of(a);
+  return (ports & (ports - 1)) != 0;
+}
+
 // Arrays by port and lane: index lane * 8 + port, so that what a lane number means for all ports
 // lies in one vector and the arithmetic of all lanes of all ports is 16 vectors, or 8 or 4 wide
 // ones. The row of lane 16 is a dummy: events of a lane that is not there go to it unasked.

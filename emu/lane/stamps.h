@@ -10,6 +10,7 @@
 #include <cstdint>
 
 #include "emu/lane/bid.h"
+#include "emu/lane/slot_words.h"
 #include "emu/lane/stamp.h"
 
 namespace emu {
@@ -27,29 +28,25 @@ class StampClocks {
         set_vtick(port, lane, has_lane_vticks(kind) ? lane_vtick[lane] : Vtick{0});
   }
   void set_vtick(unsigned port, unsigned lane, Vtick vtick) {
-    clock_[lane_slot(port, lane)].vtick = vtick;
+    vtick_.of[lane_slot(port, lane)] = vtick;
   }
   void set_weights(unsigned /*port*/, const VlWeights& /*weights*/) {}
   // Lanes that go strictly before all others.
   Lanes8 control() const { return control_; }
 
  protected:
-  struct Clock {
-    std::uint16_t aux = 0;  // auxVC: the stamp of the last flit
-    Vtick vtick = 0;
-  };
   // The next flit of a lane gets its stamp.
   std::uint16_t tick(unsigned slot, std::uint32_t now) {
-    Clock& clock = clock_[slot];
-    return clock.aux = next_stamp(now, clock.aux, clock.vtick);
+    return aux_.of[slot] = next_stamp(now, aux_.of[slot], vtick_.of[slot]);
   }
   void age_clocks(BidRows& bids, std::uint64_t moved) {
-    for (Clock& clock : clock_) clock.aux = aged_stamp(clock.aux, moved);
+    for (std::uint16_t& aux : aux_.of) aux = aged_stamp(aux, moved);
     for (unsigned slot = 0; slot < kDummySlot; ++slot)
       bids.set_stamp(slot, aged_stamp(bids.stamp(slot), moved));
   }
 
-  alignas(64) std::array<Clock, kLaneSlots> clock_{};
+  SlotWords aux_;  // auxVC: the stamp of the last flit
+  SlotWords vtick_;
   Lanes8 control_{};
   bool per_message_ = false;
   bool head_of_line_ = false;
@@ -63,20 +60,32 @@ class InputStamps : public StampClocks {
   // Stage 4 asks the bids alone (fabric/router/match.h).
   static constexpr bool kTakesTurns = false;
 
+  InputStamps() {
+    for (unsigned slot = 0; slot < kLaneSlots; ++slot)
+      next_in_.of[slot] = next_out_.of[slot] = static_cast<std::uint16_t>(slot * kRing);
+  }
   // The head of a message arrives; arrive() follows for its flit.
   void head(unsigned port, unsigned lane, Vtick vtick) {
-    if (per_message_) clock_[lane_slot(port, lane)] = {.aux = 0, .vtick = vtick};
+    if (!per_message_) return;
+    aux_.of[lane_slot(port, lane)] = 0;
+    vtick_.of[lane_slot(port, lane)] = vtick;
   }
-  // At most one flit a port.
-  void arrive(BidRows& bids, Lanes8 flits, std::uint32_t now) {
+  // At most one flit a port. `first`: those of them that come to an empty lane.
+  template <Isa kIsa>
+  void arrive(BidRows& bids, Lanes8 flits, [[maybe_unused]] Lanes8 first, std::uint32_t now) {
     if (head_of_line_) return;
+#if defined(__x86_64__)
+    if constexpr (kIsa == Isa::avx512) {
+      if (several(flits)) return arrive_together(bids, flits, first, now);
+    }
+#endif
     FlitSlots(flits).visit([&](unsigned slot) {
-      Ring& ring = ring_[slot];
       const std::uint16_t stamp = tick(slot, now);
+      std::uint16_t& place = next_in_.of[slot];
       // Of an empty lane it is the first; else the bid is written where nobody looks.
-      bids.set_stamp(ring.write == ring.read ? slot : kDummySlot, stamp);
-      stamp_[slot][ring.write % kRing] = stamp;
-      ++ring.write;
+      bids.set_stamp(place == next_out_.of[slot] ? slot : kDummySlot, stamp);
+      stamp_[place] = stamp;
+      place = place_after(place);
     });
   }
   // Another flit is now first in these lanes, at most two a port.
@@ -87,26 +96,49 @@ class InputStamps : public StampClocks {
     FlitSlots(first).visit(stamp);
     FlitSlots(lanes & ~first).visit(stamp);
   }
-  // For each flit that was granted, once the crossbar is set.
-  void leave(BidRows& bids, unsigned slot) {
-    Ring& ring = ring_[slot];
-    ++ring.read;
-    bids.set_stamp(slot, stamp_[slot][ring.read % kRing]);  // no matter what, of an empty lane
+  // For the flits that were granted, once the crossbar is set. What the bid of an empty lane is
+  // then is no matter.
+  template <Isa kIsa>
+  void leave(BidRows& bids, Lanes8 lanes) {
+#if defined(__x86_64__)
+    if constexpr (kIsa == Isa::avx512) {
+      if (several(lanes)) return leave_together(bids, lanes);
+    }
+#endif
+    FlitSlots(lanes).visit([&](unsigned slot) {
+      std::uint16_t& place = next_out_.of[slot];
+      place = place_after(place);
+      bids.set_stamp(slot, stamp_[place]);
+    });
   }
   void age(BidRows& bids, std::uint64_t moved) {
     age_clocks(bids, moved);
-    for (auto& lane : stamp_)
-      for (auto& stamp : lane) stamp = aged_stamp(stamp, moved);
+    for (auto& stamp : stamp_) stamp = aged_stamp(stamp, moved);
   }
 
  private:
   static constexpr unsigned kRing = 1U << kPlanes;
-  struct Ring {
-    std::uint8_t read = 0;
-    std::uint8_t write = 0;
-  };
-  std::array<Ring, kLaneSlots> ring_{};
-  alignas(64) std::array<std::array<std::uint16_t, kRing>, kLaneSlots> stamp_{};
+  static_assert(kLaneSlots * kRing <= 1 << 16, "a place is a word");
+  static constexpr std::uint16_t place_after(unsigned place) {
+    return static_cast<std::uint16_t>((place & ~(kRing - 1)) | ((place + 1) & (kRing - 1)));
+  }
+#if defined(__x86_64__)
+  void arrive_together(BidRows& bids, Lanes8 flits, Lanes8 first, std::uint32_t now) {
+    const Lanes8 stamps = tick_lanes(aux_, vtick_, flits, now);
+    set_stamps(bids, first, stamps);
+    const Lanes8 places = advance_lanes<kRing>(next_in_, flits);
+#pragma GCC unroll 8
+    for (unsigned port = 0; port < kPortsMax; ++port) stamp_[places[port]] = stamps[port];
+  }
+  void leave_together(BidRows& bids, Lanes8 lanes) {
+    const Lanes8 places = advance_lanes<kRing>(next_out_, lanes);
+    set_stamps(bids, lanes, words_at(stamp_.data(), places_after<kRing>(places)));
+  }
+#endif
+  // Of each lane a ring of stamps, and where in stamp_ the next flit of it has its place.
+  SlotWords next_in_;
+  SlotWords next_out_;
+  alignas(64) std::array<std::uint16_t, std::size_t{kLaneSlots} * kRing> stamp_{};
 };
 
 // At an HCA's link: all flits of a message arrive when it becomes ready to leave.
@@ -115,15 +147,14 @@ class SourceStamps : public StampClocks {
   // A message that became ready in cycle `ready` is now first in its lane.
   void front(unsigned port, unsigned lane, Cycle ready, Cycle now, Vtick vtick) {
     const unsigned slot = lane_slot(port, lane);
-    Clock& clock = clock_[slot];
-    if (per_message_) clock.vtick = vtick;
+    if (per_message_) vtick_.of[slot] = vtick;
     if (head_of_line_) return bids_.set_stamp(slot, tick(slot, stamp_now(now)));
     const auto behind = static_cast<std::int64_t>(now - ready);
     const std::int64_t arrival = static_cast<std::int64_t>(stamp_now(now)) - behind;
     const std::int64_t base =
-        per_message_ ? arrival : std::max(arrival, static_cast<std::int64_t>(clock.aux));
-    limit_[slot] = floor_one(arrival + kStampHorizon);
-    bids_.set_stamp(slot, floor_one(std::min(base + clock.vtick, arrival + kStampHorizon)));
+        per_message_ ? arrival : std::max(arrival, static_cast<std::int64_t>(aux_.of[slot]));
+    limit_.of[slot] = floor_one(arrival + kStampHorizon);
+    bids_.set_stamp(slot, floor_one(std::min(base + vtick_.of[slot], arrival + kStampHorizon)));
   }
   template <Isa kIsa>
   Lanes8 pick_lanes(Lanes8 eligible) const {
@@ -137,10 +168,11 @@ class SourceStamps : public StampClocks {
     for (unsigned ports = ports_of(lanes); ports != 0; ports &= ports - 1) {
       const unsigned port = first_bit(ports);
       const unsigned slot = lane_slot(port, first_bit(lanes[port]));
-      clock_[slot].aux = bids_.stamp(slot);
+      aux_.of[slot] = bids_.stamp(slot);
     }
   }
   // `ended`: those of `lanes` whose flit was a tail.
+  template <Isa kIsa>
   void sent(Lanes8 lanes, Lanes8 ended, Cycle now) {
     if (head_of_line_) {
       FlitSlots(lanes & ~ended).visit([&](unsigned slot) {
@@ -148,14 +180,19 @@ class SourceStamps : public StampClocks {
       });
       return;
     }
+#if defined(__x86_64__)
+    if constexpr (kIsa == Isa::avx512) {
+      if (several(lanes)) return charge_lanes(bids_, vtick_, limit_, lanes);
+    }
+#endif
     FlitSlots(lanes).visit([&](unsigned slot) {
-      const unsigned next = bids_.stamp(slot) + unsigned{clock_[slot].vtick};
-      bids_.set_stamp(slot, static_cast<std::uint16_t>(std::min<unsigned>(next, limit_[slot])));
+      const unsigned next = bids_.stamp(slot) + unsigned{vtick_.of[slot]};
+      bids_.set_stamp(slot, static_cast<std::uint16_t>(std::min<unsigned>(next, limit_.of[slot])));
     });
   }
   void age(std::uint64_t moved) {
     age_clocks(bids_, moved);
-    for (auto& limit : limit_) limit = aged_stamp(limit, moved);
+    for (std::uint16_t& limit : limit_.of) limit = aged_stamp(limit, moved);
   }
 
  private:
@@ -163,7 +200,7 @@ class SourceStamps : public StampClocks {
     return static_cast<std::uint16_t>(std::max<std::int64_t>(stamp, 1));
   }
   BidRows bids_;  // without a way
-  alignas(64) std::array<std::uint16_t, kLaneSlots> limit_{};
+  SlotWords limit_;
 };
 
 }  // namespace emu

@@ -35,9 +35,11 @@ struct Unstamped {
   static constexpr bool kTakesTurns = true;
   void set_vtick(unsigned, unsigned, Vtick) {}
   void head(unsigned, unsigned, Vtick) {}
-  void arrive(BidRows&, Lanes8, std::uint32_t) {}
+  template <Isa>
+  void arrive(BidRows&, Lanes8, Lanes8, std::uint32_t) {}
   void come_first(BidRows&, Lanes8, std::uint32_t) {}
-  void leave(BidRows&, unsigned) {}
+  template <Isa>
+  void leave(BidRows&, Lanes8) {}
   void front(unsigned, unsigned, Cycle, Cycle, Vtick) {}
   void tails(Lanes8) {}
   void age(std::uint64_t) {}
@@ -65,7 +67,10 @@ class RoundRobin : public Unstamped {
     const Lanes8 stay = zero_words(moves);
     above_ = (above_ & stay) | (lanes_above(moves) & ~stay);
   }
-  void sent(Lanes8 lanes, Lanes8 /*ended*/, Cycle /*now*/) { granted(lanes); }
+  template <Isa>
+  void sent(Lanes8 lanes, Lanes8 /*ended*/, Cycle /*now*/) {
+    granted(lanes);
+  }
 
  private:
   Lanes8 above_{};
@@ -172,7 +177,10 @@ class TwoLevel : public Unstamped {
     const Lanes8 longer = smaller(streak_ + spread(1), spread(kLongStreak));
     streak_ = (streak_ & stay) | (longer & take_high_ & low_waits_ & ~stay);
   }
-  void sent(Lanes8 lanes, Lanes8 /*ended*/, Cycle /*now*/) { granted(lanes); }
+  template <Isa>
+  void sent(Lanes8 lanes, Lanes8 /*ended*/, Cycle /*now*/) {
+    granted(lanes);
+  }
 
  private:
   static constexpr unsigned kLongStreak = 0xfffe;  // longer than any limit, shorter than none

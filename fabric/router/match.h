@@ -12,11 +12,9 @@
 namespace fabric {
 
 // What crosses: at most one flit an input and one an output port.
-struct alignas(32) Crossing {
-  std::array<std::uint32_t, emu::kPortsMax> in_slot;   // [input port], the dummy slot if none
-  std::array<std::uint32_t, emu::kPortsMax> out_slot;  // [input port], the dummy slot if none
-  emu::Lanes8 in;                                      // the same input lanes as bits
-  unsigned ports;                                      // inputs with a grant
+struct Crossing {
+  emu::Lanes8 in;   // [input port] the lane that gives a flit
+  emu::Lanes8 out;  // [output port] the lane that gets one
 };
 
 // What the rounds have granted so far, and what the last one did.
@@ -108,30 +106,18 @@ inline emu::Bid bid_of(const emu::BidRows& rows, unsigned port, unsigned lanes, 
 // What the grants are as lanes.
 template <emu::Isa kIsa>
 inline Crossing crossing_of(const emu::Bids8& bids, unsigned ports) {
-  Crossing crossing;
-  crossing.in_slot.fill(emu::kDummySlot);
-  crossing.out_slot.fill(emu::kDummySlot);
-  crossing.in = emu::kNoLanes8;
-  crossing.ports = ports;
+  Crossing crossing = {emu::kNoLanes8, emu::kNoLanes8};
   for (unsigned rest = ports; rest != 0; rest &= rest - 1) {
     const unsigned port = emu::first_bit(rest);
-    const unsigned lane = emu::lane_of_bid(bids.of[port]);
-    crossing.in_slot[port] = emu::lane_slot(port, lane);
-    crossing.out_slot[port] = emu::out_slot_of_bid(bids.of[port]);
-    crossing.in[port] = static_cast<std::uint16_t>(1U << lane);
+    crossing.in |= emu::kOneLane.of[emu::lane_slot(port, emu::lane_of_bid(bids.of[port]))];
+    crossing.out |= emu::kOneLane.of[emu::out_slot_of_bid(bids.of[port])];
   }
   return crossing;
 }
 
 inline Crossing one_crosses(unsigned port, emu::Bid bid) {
-  const unsigned lane = emu::lane_of_bid(bid);
-  const unsigned slot = emu::lane_slot(port, lane);
-  Crossing crossing;
-  crossing.in_slot[port] = slot;
-  crossing.out_slot[port] = emu::out_slot_of_bid(bid);
-  crossing.in = emu::kOneLane.of[slot];
-  crossing.ports = 1U << port;
-  return crossing;
+  return {emu::kOneLane.of[emu::lane_slot(port, emu::lane_of_bid(bid))],
+          emu::kOneLane.of[emu::out_slot_of_bid(bid)]};
 }
 
 // All rounds for schedulers whose urgency is in the bids.

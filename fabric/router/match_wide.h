@@ -5,6 +5,7 @@
 // so the smaller of two such is found by one subtraction. Included by match.h only.
 #pragma once
 
+#include "emu/lane/slot_words.h"
 #include "fabric/router/match.h"
 
 #if defined(__x86_64__)
@@ -13,6 +14,8 @@ namespace fabric {
 
 inline constexpr unsigned kClaimBits = 19;
 inline constexpr unsigned kRankBits = 3;
+// Where the output port of a claim may be as well: what stands above it in a bid is shifted out.
+inline constexpr unsigned kClaimOutputShift = 24;
 
 // [n - 1][port]: the port that stands n further, once and twice eight.
 struct Rotations {
@@ -24,18 +27,6 @@ struct Rotations {
   }
 };
 inline constexpr Rotations kRotations;
-// In one vector of sixteen: rotations by n and by n + 4.
-struct PairedRotations {
-  alignas(64) std::array<std::array<std::uint32_t, 16>, 4> of;
-  constexpr PairedRotations() : of{} {
-    for (unsigned n = 1; n <= 4; ++n) {
-      for (unsigned port = 0; port < 16; ++port)
-        of[n - 1][port] = (port + n + (port / 8) * 4) % emu::kPortsMax;
-    }
-  }
-};
-inline constexpr PairedRotations kPairedRotations;
-
 FLITNET_AVX2 inline __m256i ranks256(emu::Cycle now) {
   const auto& ranks = kPortRanks.of[now % kPortRanks.of.size()];
   return _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(ranks.data())));
@@ -106,21 +97,17 @@ FLITNET_AVX2 inline void grant_picks<emu::Isa::avx2>(Granted& granted, const emu
 
 // `won`: bids that were granted, kNoBid where none; `valid`: all ones where one was.
 FLITNET_AVX2 inline Crossing crossing256(__m256i won, __m256i valid) {
-  const __m256i mask = _mm256_set1_epi32(0x78);
   const __m256i dummy = _mm256_set1_epi32(emu::kDummySlot);
-  const __m256i port = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
-  const __m256i in = _mm256_or_si256(_mm256_and_si256(_mm256_srli_epi32(won, 9), mask), port);
   // The exponent of a power of two is the number of its bit.
   const __m256i power = _mm256_castps_si256(_mm256_cvtepi32_ps(outputs256(won)));
-  const __m256i out_port = _mm256_sub_epi32(_mm256_srli_epi32(power, 23), _mm256_set1_epi32(127));
-  const __m256i out = _mm256_or_si256(_mm256_and_si256(_mm256_srli_epi32(won, 5), mask), out_port);
-  Crossing crossing;
-  _mm256_store_si256(reinterpret_cast<__m256i*>(crossing.in_slot.data()),
-                     _mm256_blendv_epi8(dummy, in, valid));
-  _mm256_store_si256(reinterpret_cast<__m256i*>(crossing.out_slot.data()),
-                     _mm256_blendv_epi8(dummy, out, valid));
-  crossing.in = emu::lanes_of_bids(won, valid);
-  crossing.ports = ports256(valid);
+  const __m256i port = _mm256_sub_epi32(_mm256_srli_epi32(power, 23), _mm256_set1_epi32(127));
+  const __m256i lane = _mm256_and_si256(_mm256_srli_epi32(won, 5), _mm256_set1_epi32(0x78));
+  alignas(32) std::array<std::uint32_t, emu::kPortsMax> out_slot;
+  _mm256_store_si256(reinterpret_cast<__m256i*>(out_slot.data()),
+                     _mm256_blendv_epi8(dummy, _mm256_or_si256(lane, port), valid));
+  Crossing crossing = {emu::lanes_of_bids(won, valid), emu::kNoLanes8};
+#pragma GCC unroll 8
+  for (const std::uint32_t slot : out_slot) crossing.out |= emu::kOneLane.of[slot];
   return crossing;
 }
 
@@ -173,18 +160,22 @@ FLITNET_AVX2 inline Crossing allocate_bids<emu::Isa::avx2>(const emu::BidRows& r
   return crossing256(won, valid_won);
 }
 
+// An input loses when another claim lies below its own, but less than 2^kClaimBits: the same
+// output. The nearest below is a minimum: fewer steps that wait for each other than a mask of each
+// pair.
 FLITNET_AVX512 inline __mmask8 losers512(__m256i claims) {
-  const __m512i twice = _mm512_broadcast_i64x4(claims);
-  const __m512i below = _mm512_sub_epi32(twice, _mm512_set1_epi32(1));
-  const __m512i far = _mm512_set1_epi32(-(1 << kClaimBits));
-  unsigned lost = 0;
-#pragma GCC unroll 4
-  for (unsigned n = 0; n < 4; ++n) {
-    const __m512i turn = _mm512_load_si512(&kPairedRotations.of[n]);
-    const __m512i ahead = _mm512_sub_epi32(below, _mm512_permutexvar_epi32(turn, twice));
-    lost |= _mm512_testn_epi32_mask(ahead, far);
-  }
-  return static_cast<__mmask8>(lost | lost >> 8);
+  const __m256i below = _mm256_sub_epi32(claims, _mm256_set1_epi32(1));
+  const __m256i across = _mm256_permute4x64_epi64(claims, 0x4e);
+  const __m256i a1 = _mm256_sub_epi32(below, _mm256_shuffle_epi32(claims, 0x39));
+  const __m256i a2 = _mm256_sub_epi32(below, _mm256_shuffle_epi32(claims, 0x4e));
+  const __m256i a3 = _mm256_sub_epi32(below, _mm256_shuffle_epi32(claims, 0x93));
+  const __m256i b0 = _mm256_sub_epi32(below, across);
+  const __m256i b1 = _mm256_sub_epi32(below, _mm256_shuffle_epi32(across, 0x39));
+  const __m256i b2 = _mm256_sub_epi32(below, _mm256_shuffle_epi32(across, 0x4e));
+  const __m256i b3 = _mm256_sub_epi32(below, _mm256_shuffle_epi32(across, 0x93));
+  const __m256i own = _mm256_min_epu32(_mm256_min_epu32(a1, a2), _mm256_min_epu32(a3, b0));
+  const __m256i other = _mm256_min_epu32(_mm256_min_epu32(b1, b2), b3);
+  return _mm256_cmplt_epu32_mask(_mm256_min_epu32(own, other), _mm256_set1_epi32(1 << kClaimBits));
 }
 
 template <>
@@ -206,23 +197,37 @@ FLITNET_AVX512 inline void grant_picks<emu::Isa::avx512>(Granted& granted, const
   granted.nobody_lost = lost == 0;
 }
 
+// Of four times eight words, whose words are 0 ... 3 and 4 ... 7 of these eight, eight times each.
+struct SpreadWords {
+  alignas(64) std::array<std::array<std::uint16_t, 32>, 2> of;
+  constexpr SpreadWords() : of{} {
+    for (unsigned i = 0; i < 64; ++i) of[i / 32][i % 32] = static_cast<std::uint16_t>(i / 8);
+  }
+};
+inline constexpr SpreadWords kSpreadWords;
+
+// The lane that each bid wants at its output port: a square of bids and ports, united over bids.
+FLITNET_AVX512 inline emu::Lanes8 outputs_of_bids(__m256i bids, __mmask8 valid) {
+  const __m256i lane =
+      _mm256_and_si256(_mm256_srli_epi32(bids, emu::kBidOutLaneShift), _mm256_set1_epi32(0xf));
+  const __m256i bit = _mm256_sllv_epi32(_mm256_set1_epi32(1), lane);
+  const __m256i port = _mm256_maskz_and_epi32(valid, bids, _mm256_set1_epi32(emu::kBidPorts));
+  const __m512i bits = _mm512_castsi128_si512(_mm256_cvtepi32_epi16(bit));
+  const __m512i ports = _mm512_castsi128_si512(_mm256_cvtepi32_epi16(port));
+  const __m512i columns =
+      emu::four_times(emu::Lanes8{1, 1 << 1, 1 << 2, 1 << 3, 1 << 4, 1 << 5, 1 << 6, 1 << 7});
+  __m512i out = _mm512_setzero_si512();
+#pragma GCC unroll 2
+  for (const auto& spread : kSpreadWords.of) {
+    const __m512i turn = _mm512_load_si512(spread.data());
+    const __mmask32 wanted = _mm512_test_epi16_mask(_mm512_permutexvar_epi16(turn, ports), columns);
+    const __m512i lanes = _mm512_permutexvar_epi16(turn, bits);
+    out = _mm512_mask_mov_epi16(out, wanted, lanes);
+  }
+  return emu::united_words(out);
+}
 FLITNET_AVX512 inline Crossing crossing512(__m256i won, __mmask8 valid) {
-  const __m256i mask = _mm256_set1_epi32(0x78);
-  const __m256i dummy = _mm256_set1_epi32(emu::kDummySlot);
-  const __m256i port = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
-  const __m256i out_port =
-      _mm256_sub_epi32(_mm256_set1_epi32(31), _mm256_lzcnt_epi32(outputs256(won)));
-  Crossing crossing;
-  _mm256_store_si256(
-      reinterpret_cast<__m256i*>(crossing.in_slot.data()),
-      _mm256_mask_or_epi32(dummy, valid, _mm256_and_si256(_mm256_srli_epi32(won, 9), mask), port));
-  _mm256_store_si256(
-      reinterpret_cast<__m256i*>(crossing.out_slot.data()),
-      _mm256_mask_or_epi32(dummy, valid, _mm256_and_si256(_mm256_srli_epi32(won, 5), mask),
-                           out_port));
-  crossing.in = emu::lanes_of_bids(won, valid);
-  crossing.ports = valid;
-  return crossing;
+  return {emu::lanes_of_bids(won, valid), outputs_of_bids(won, valid)};
 }
 
 template <>
@@ -252,18 +257,22 @@ FLITNET_AVX512 inline Crossing allocate_bids<emu::Isa::avx512>(const emu::BidRow
   __mmask8 ports_won = 0;
   __m256i taken = _mm256_setzero_si256();
   for (int round = 1;; ++round) {
-    const __m256i best = emu::fold_least(_mm512_min_epu32(least[0], least[1]));
-    const auto valid = static_cast<__mmask8>(
-        _mm256_cmpneq_epu32_mask(best, _mm512_castsi512_si256(none)) & ~ports_won);
-    const __m256i outputs = _mm256_maskz_and_epi32(valid, best, _mm256_set1_epi32(emu::kBidPorts));
-    const __m256i claims = _mm256_maskz_mov_epi32(valid, claims256(best, outputs, ranks));
+    // A port that has won bids no more; what no bid claims is nobody's and hurts nobody.
+    const __m256i best =
+        _mm256_mask_mov_epi32(emu::fold_least(_mm512_min_epu32(least[0], least[1])), ports_won,
+                              _mm512_castsi512_si256(none));
+    const __mmask8 valid = _mm256_cmpneq_epu32_mask(best, _mm512_castsi512_si256(none));
+    const __m256i urgency = _mm256_and_si256(_mm256_srli_epi32(best, emu::kStampShift - kRankBits),
+                                             _mm256_set1_epi32(0xffff << kRankBits));
+    const __m256i claims = _mm256_or_si256(_mm256_or_si256(urgency, ranks),
+                                           _mm256_slli_epi32(best, kClaimOutputShift));
     const auto lost = static_cast<__mmask8>(losers512(claims) & valid);
     const auto wins = static_cast<__mmask8>(valid & ~lost);
     won = _mm256_mask_mov_epi32(won, wins, best);
     ports_won |= wins;
     // Without a loser nobody is left who could propose.
     if (round == rounds || lost == 0) break;
-    taken = _mm256_or_si256(taken, united256(outputs));
+    taken = _mm256_or_si256(taken, united256(_mm256_maskz_mov_epi32(valid, outputs256(best))));
     const __m512i closed = _mm512_broadcast_i64x4(taken);
     least[0] = least[1] = none;
 #pragma GCC unroll 8

@@ -28,7 +28,7 @@ bool step_router(Router& router, emu::Box& box, emu::Box* next_row, const emu::O
   r.arbitrating = r.routed;
   r.routed = emu::kNoLanes8;
   if (emu::any(r.routing)) stage2_route(r, world, now);
-  const bool busy = stage1_decode(r, router.scheduler, box, credits, now, world);
+  const bool busy = stage1_decode<kIsa>(r, router.scheduler, box, credits, now, world);
   box.flits = emu::kNoLanes8;
   box.credits = emu::kNoLanes8;
   emu::emit(next_row, outlet, sent, credits);

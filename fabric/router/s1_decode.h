@@ -38,7 +38,7 @@ void decode_heads(State& r, Scheduler& scheduler, emu::Box& box, const Surroundi
 }
 
 // False when no flit is in the router's buffers.
-template <class State, class Scheduler>
+template <emu::Isa kIsa, class State, class Scheduler>
 bool stage1_decode(State& r, Scheduler& scheduler, emu::Box& box, emu::Lanes8 gone, emu::Cycle now,
                    const Surroundings& world) {
   const emu::Lanes8 flits = box.flits;
@@ -48,7 +48,7 @@ bool stage1_decode(State& r, Scheduler& scheduler, emu::Box& box, emu::Lanes8 go
   if (emu::any(flits)) {
     if (emu::has_names(box)) decode_heads(r, scheduler, box, world);
     r.arrived += static_cast<unsigned>(std::popcount(emu::ports_of(flits)));
-    scheduler.arrive(r.bids, flits, emu::stamp_now(now));
+    scheduler.template arrive<kIsa>(r.bids, flits, flits & ~occupied, emu::stamp_now(now));
   }
   scheduler.come_first(r.bids, (flits & ~occupied) | (gone & occupied), emu::stamp_now(now));
   return emu::any(r.in_occupied | r.out_occupied);

@@ -12,25 +12,6 @@
 
 namespace fabric {
 
-// Every flit that crosses, by its input and output lane, and a few times none by two dummies: a
-// loop whose length cannot be predicted costs more.
-template <class Visit>
-[[gnu::always_inline]] inline void visit_crossing(const Crossing& crossing, const Visit& visit) {
-  const unsigned rest = crossing.ports & (crossing.ports - 1);
-  if ((rest & (rest - 1)) == 0) {
-    const unsigned first = emu::first_bit(crossing.ports);
-    visit(crossing.in_slot[first], crossing.out_slot[first]);
-    const bool two = rest != 0;
-    const unsigned second = emu::first_bit(rest | 1U << (emu::kPortsMax - 1));
-    visit(two ? crossing.in_slot[second] : emu::kDummySlot,
-          two ? crossing.out_slot[second] : emu::kDummySlot);
-    return;
-  }
-#pragma GCC unroll 8
-  for (unsigned port = 0; port < emu::kPortsMax; ++port)
-    visit(crossing.in_slot[port], crossing.out_slot[port]);
-}
-
 // The input lanes that lead to any of these output ports.
 inline emu::Lanes8 lanes_to(const emu::Lanes8* from, unsigned outputs) {
   constexpr emu::Lanes8 kBits = {1, 2, 4, 8, 16, 32, 64, 128};
@@ -107,11 +88,8 @@ emu::Lanes8 stage4_cross(State& r, Scheduler& scheduler, emu::Lanes8 sent,
   }
   const Crossing crossing = allocate<kIsa>(r, scheduler, wishes, world, now);
   const emu::Lanes8 in = crossing.in;
-  emu::Lanes8 out = emu::kNoLanes8;
-  visit_crossing(crossing, [&](unsigned in_lane, unsigned out_lane) {
-    scheduler.leave(r.bids, in_lane);
-    out |= emu::kOneLane.of[out_lane];
-  });
+  const emu::Lanes8 out = crossing.out;
+  scheduler.template leave<kIsa>(r.bids, in);
   r.out_count.change(out, sent);
   r.out_occupied = r.out_count.nonzero();
   r.out_full = r.is_full(r.out_count);

@@ -101,7 +101,7 @@ class WireGroup {
     credits_.change(returned, sent);
     const emu::Lanes8 tails = left_.take(sent);
     if (emu::any(tails)) scheduler_.tails(tails);
-    scheduler_.sent(sent, tails, now);
+    scheduler_.template sent<kIsa>(sent, tails, now);
     const emu::Lanes8 heads = sent & fresh_;
     if (emu::any(heads)) heads_leave(heads, next_row, outlet, now);
     if (emu::any(tails)) {

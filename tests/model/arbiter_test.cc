@@ -116,7 +116,9 @@ void compare_stamps(SchedulerKind kind, std::uint64_t seed) {
         clock->head(lane, vtick);
       }
       const emu::Lanes8 flit = one_lane(kPort, lane);
-      fast.arrive(bids, flit, emu::stamp_now(now));
+      const bool first = queued[lane].empty();
+      fast.template arrive<emu::Isa::base>(bids, flit, first ? flit : emu::kNoLanes8,
+                                           emu::stamp_now(now));
       clocks.arrive(emu::block_lane(kPort, lane), emu::stamp_now(now));
       queued[lane].push_back(clock->stamp(lane, now, now));
     }
@@ -134,7 +136,7 @@ void compare_stamps(SchedulerKind kind, std::uint64_t seed) {
       ASSERT_EQ(emu::lane_of_bid(bid), choice.lane) << "event " << i;
       ASSERT_EQ(clocks.template pick<emu::Isa::base>(kPort, mask).lane, choice.lane)
           << "event " << i;
-      fast.leave(bids, emu::lane_slot(kPort, choice.lane));
+      fast.template leave<emu::Isa::base>(bids, one_lane(kPort, choice.lane));
       clocks.granted(emu::block_lane(kPort, choice.lane), emu::stamp_now(now));
       queued[choice.lane].pop_front();
     }

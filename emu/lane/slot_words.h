@@ -1,0 +1,142 @@
+// A number for each lane of eight ports, [lane][port] as slots, so that what a flit changes of its
+// lane is done for all ports at once: AVX-512 passes over the numbers of all lanes, four lanes a
+// vector, and writes those of the lanes that are meant. That is a quarter of what single lanes cost
+// one by one, and no narrow store is waited for by a wide load. Used by the schedulers (stamps.h).
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "emu/lane/bid.h"
+#include "emu/lane/stamp.h"
+
+namespace emu {
+
+struct alignas(64) SlotWords {
+  std::array<std::uint16_t, kLaneSlots> of{};
+};
+
+#if defined(__x86_64__)
+
+// For every lane its bit, once a port: as words, and in the upper halves of words of 32 bits.
+struct LaneBits16 {
+  alignas(64) std::array<std::uint16_t, kDummySlot> of;
+  constexpr LaneBits16() : of{} {
+    for (unsigned slot = 0; slot < of.size(); ++slot)
+      of[slot] = static_cast<std::uint16_t>(1U << vl_of_slot(slot));
+  }
+};
+inline constexpr LaneBits16 kLaneBits16;
+struct UpperLaneBits {
+  alignas(64) std::array<Bid, kDummySlot> of;
+  constexpr UpperLaneBits() : of{} {
+    for (unsigned slot = 0; slot < of.size(); ++slot) of[slot] = 1U << vl_of_slot(slot) << 16;
+  }
+};
+inline constexpr UpperLaneBits kUpperLaneBits;
+
+inline constexpr unsigned kSlotsOfVector = 32;
+
+// Those of the slots of vector i that are set in `lanes`, four times the same eight words.
+FLITNET_AVX512 inline __mmask32 slots512(__m512i lanes, unsigned i) {
+  return _mm512_test_epi16_mask(lanes, _mm512_load_si512(&kLaneBits16.of[i * kSlotsOfVector]));
+}
+FLITNET_AVX512 inline __m512i four_times(Lanes8 lanes) {
+  return _mm512_broadcast_i32x4(reinterpret_cast<__m128i>(lanes));
+}
+// The bits of four times eight words in eight.
+FLITNET_AVX512 inline Lanes8 united_words(__m512i a) {
+  const __m256i half = _mm256_or_si256(_mm512_castsi512_si256(a), _mm512_extracti64x4_epi64(a, 1));
+  return reinterpret_cast<Lanes8>(
+      _mm_or_si128(_mm256_castsi256_si128(half), _mm256_extracti128_si256(half, 1)));
+}
+
+// A flit of each of `lanes`, at most one a port, gets its stamp: next_stamp(). Returns the stamps,
+// a word a port; 0 where there is no flit. Sums beyond 16 bits are beyond the horizon as well.
+FLITNET_AVX512 inline Lanes8 tick_lanes(SlotWords& aux, const SlotWords& vtick, Lanes8 lanes,
+                                        std::uint32_t now) {
+  const __m512i which = four_times(lanes);
+  const __m512i arrival = _mm512_set1_epi16(static_cast<short>(now));
+  const __m512i limit = _mm512_set1_epi16(static_cast<short>(now + kStampHorizon));
+  __m512i stamps = _mm512_setzero_si512();
+#pragma GCC unroll 4
+  for (unsigned i = 0; i < kDummySlot / kSlotsOfVector; ++i) {
+    const __mmask32 mask = slots512(which, i);
+    const __m512i base = _mm512_max_epu16(_mm512_load_si512(&aux.of[i * kSlotsOfVector]), arrival);
+    const __m512i next = _mm512_adds_epu16(base, _mm512_load_si512(&vtick.of[i * kSlotsOfVector]));
+    const __m512i stamp = _mm512_min_epu16(next, limit);
+    _mm512_mask_storeu_epi16(&aux.of[i * kSlotsOfVector], mask, stamp);
+    stamps = _mm512_mask_mov_epi16(stamps, mask, stamp);
+  }
+  return united_words(stamps);
+}
+
+// Places in rings of kRing, a power of two, one after the other: the next ones.
+template <unsigned kRing>
+FLITNET_AVX512 inline __m512i next_places(__m512i places) {
+  const __m512i within = _mm512_set1_epi16(static_cast<short>(kRing - 1));
+  const __m512i next = _mm512_add_epi16(places, _mm512_set1_epi16(1));
+  return _mm512_ternarylogic_epi64(within, next, places, 0xca);
+}
+template <unsigned kRing>
+FLITNET_AVX512 inline Lanes8 places_after(Lanes8 places) {
+  return reinterpret_cast<Lanes8>(_mm512_castsi512_si128(
+      next_places<kRing>(_mm512_castsi128_si512(reinterpret_cast<__m128i>(places)))));
+}
+// Each of `lanes`, at most one a port, goes to the next place of its ring. Returns the places where
+// they were; one of the dummy's ring where there is no lane.
+template <unsigned kRing>
+FLITNET_AVX512 inline Lanes8 advance_lanes(SlotWords& place, Lanes8 lanes) {
+  const __m512i which = four_times(lanes);
+  __m512i places = _mm512_setzero_si512();
+#pragma GCC unroll 4
+  for (unsigned i = 0; i < kDummySlot / kSlotsOfVector; ++i) {
+    const __mmask32 mask = slots512(which, i);
+    const __m512i old = _mm512_load_si512(&place.of[i * kSlotsOfVector]);
+    _mm512_mask_storeu_epi16(&place.of[i * kSlotsOfVector], mask, next_places<kRing>(old));
+    places = _mm512_mask_mov_epi16(places, mask, old);
+  }
+  return united_words(places) | (zero_words(lanes) & spread(kDummySlot * kRing));
+}
+// The words of an array at these places. Reads a word more.
+FLITNET_AVX512 inline Lanes8 words_at(const std::uint16_t* words, Lanes8 places) {
+  const __m256i at = _mm256_cvtepu16_epi32(reinterpret_cast<__m128i>(places));
+  return reinterpret_cast<Lanes8>(_mm256_cvtepi32_epi16(
+      _mm256_i32gather_epi32(reinterpret_cast<const int*>(words), at, sizeof *words)));
+}
+
+FLITNET_AVX512 inline __m512i upper_halves(Lanes8 words) {
+  return _mm512_broadcast_i64x4(
+      _mm256_slli_epi32(_mm256_cvtepu16_epi32(reinterpret_cast<__m128i>(words)), kStampShift));
+}
+// The bids of `lanes` get the stamp of their port.
+FLITNET_AVX512 inline void set_stamps(BidRows& bids, Lanes8 lanes, Lanes8 stamps) {
+  const __m512i which = upper_halves(lanes);
+  const __m512i stamp = upper_halves(stamps);
+#pragma GCC unroll 8
+  for (unsigned i = 0; i < kRowsAvx512; ++i) {
+    const __mmask32 mask = _mm512_test_epi16_mask(which, row512(kUpperLaneBits.of.data(), i));
+    _mm512_mask_storeu_epi16(&bids.of[i * kSlotsOfVector / 2], mask, stamp);
+  }
+}
+FLITNET_AVX512 inline __m512i upper_halves(const SlotWords& words, unsigned row) {
+  const auto half =
+      _mm256_load_si256(reinterpret_cast<const __m256i*>(&words.of[row * kSlotsOfVector / 2]));
+  return _mm512_slli_epi32(_mm512_cvtepu16_epi32(half), kStampShift);
+}
+// The stamps in the bids of `lanes` grow by their Vtick, up to their limit.
+FLITNET_AVX512 inline void charge_lanes(BidRows& bids, const SlotWords& vtick,
+                                        const SlotWords& limit, Lanes8 lanes) {
+  const __m512i which = upper_halves(lanes);
+#pragma GCC unroll 8
+  for (unsigned i = 0; i < kRowsAvx512; ++i) {
+    const __mmask32 mask = _mm512_test_epi16_mask(which, row512(kUpperLaneBits.of.data(), i));
+    const __m512i next = _mm512_adds_epu16(row512(bids.of.data(), i), upper_halves(vtick, i));
+    _mm512_mask_storeu_epi16(&bids.of[i * kSlotsOfVector / 2], mask,
+                             _mm512_min_epu16(next, upper_halves(limit, i)));
+  }
+}
+
+#endif
+
+}  // namespace emu
