@@ -45,17 +45,21 @@ class FarFlits {
   void begin(LanePlanes<kNearPlanes>& near, unsigned lane, unsigned flits) {
     constexpr unsigned kMost = (1U << kNearPlanes) - 1;
     const unsigned now = flits < kMost ? flits : kMost;
-    rest_[lane] = static_cast<std::uint16_t>(flits - now);
     near.set(port_of_lane(lane), vl_of_lane(lane), now);
+    drop_lane(waits_[port_of_lane(lane)], vl_of_lane(lane));
+    if (flits == now) return;
+    add_lane(waits_[port_of_lane(lane)], vl_of_lane(lane));
+    rest_[lane] = static_cast<std::uint16_t>(flits - now);
   }
   // The planes have come to an end: whether the message has, too.
   bool ends(LanePlanes<kNearPlanes>& near, unsigned lane) {
-    if (rest_[lane] == 0) return true;
+    if ((waits_[port_of_lane(lane)] >> vl_of_lane(lane) & 1U) == 0) return true;
     begin(near, lane, rest_[lane]);
     return false;
   }
 
  private:
+  LaneWords waits_{};  // lanes of which more flits wait than the planes count: few
   std::array<std::uint16_t, kBlockLanes> rest_{};
 };
 

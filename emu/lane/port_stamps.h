@@ -21,8 +21,14 @@ struct PortPick {
   unsigned urgency;
 };
 
-// What both places share: the clocks of the lanes, and stamps of kBehind flits behind the first.
-template <unsigned kBehind>
+// What a lane remembers to stamp its next flit.
+struct PortClock {
+  std::uint16_t aux = 0;  // auxVC: the stamp of the last flit
+  Vtick vtick = 0;
+};
+
+// What both places share: the clocks of the lanes, each a PortClock or more than that.
+template <class Clock>
 class PortClocks {
  public:
   void configure(SchedulerKind kind, const std::array<Vtick, kVlCount>& lane_vtick,
@@ -47,12 +53,6 @@ class PortClocks {
   }
 
  protected:
-  struct Clock {
-    std::uint16_t aux = 0;  // auxVC: the stamp of the last flit
-    Vtick vtick = 0;
-    std::uint16_t arrived = 0;  // flits so far, modulo 2^16
-    std::uint16_t granted = 0;  // and of those
-  };
   std::uint16_t tick(Clock& clock, std::uint32_t now) {
     return clock.aux = next_stamp(now, clock.aux, clock.vtick);
   }
@@ -63,22 +63,31 @@ class PortClocks {
     for (auto& stamp : stamp_) stamp = aged_stamp(stamp, moved);
   }
 
-  // Of the first flit of each lane; then of those behind it, touched only where a lane queues.
-  alignas(64) std::array<std::uint16_t, kBlockLanes * (1 + kBehind)> stamp_{};
+  // Of the first flit of each lane.
+  alignas(64) std::array<std::uint16_t, kBlockLanes> stamp_{};
   alignas(64) std::array<Clock, kBlockLanes> clock_{};
   unsigned control_ = 0;  // lanes that go strictly before all others
   bool per_message_ = false;
   bool head_of_line_ = false;
 };
 
+// At a crossbar input, also the stamps behind the first: a flit touches one cache line of its lane.
+template <unsigned kRing>
+struct alignas(64) InputClock : PortClock {
+  std::uint16_t arrived = 0;  // flits so far, modulo 2^16
+  std::uint16_t granted = 0;  // and of those
+  std::array<std::uint16_t, kRing> behind{};
+};
+
 // At crossbar inputs, for lanes that buffer less than 2^kPlanes flits.
 template <int kPlanes>
-class InputClocks : public PortClocks<1U << kPlanes> {
+class InputClocks : public PortClocks<InputClock<1U << kPlanes>> {
   static constexpr unsigned kRing = 1U << kPlanes;
-  using PortClocks<kRing>::clock_;
-  using PortClocks<kRing>::per_message_;
-  using PortClocks<kRing>::head_of_line_;
-  using PortClocks<kRing>::tick;
+  using Clock = InputClock<kRing>;
+  using PortClocks<Clock>::clock_;
+  using PortClocks<Clock>::per_message_;
+  using PortClocks<Clock>::head_of_line_;
+  using PortClocks<Clock>::tick;
 
  public:
   // The head of a message arrives; arrive() follows for its flit.
@@ -88,44 +97,52 @@ class InputClocks : public PortClocks<1U << kPlanes> {
     clock_[lane].vtick = vtick;
   }
   void arrive(unsigned lane, std::uint32_t now) {
-    typename PortClocks<kRing>::Clock& clock = clock_[lane];
+    Clock& clock = clock_[lane];
     const unsigned place = clock.arrived++;
     const bool first = clock.granted == place;
     if (head_of_line_) [[unlikely]] {
       if (first) stamp_[lane] = tick(clock, now);
       return;
     }
-    stamp_[first_or_behind(first, lane, place)] = tick(clock, now);
+    first_or_behind(first, lane, place) = tick(clock, now);
   }
   // The first flit of the lane has been granted; the next one, if there is one, is first now.
   void granted(unsigned lane, std::uint32_t now) {
-    typename PortClocks<kRing>::Clock& clock = clock_[lane];
+    Clock& clock = clock_[lane];
     const unsigned place = ++clock.granted;
     const bool none = clock.arrived == place;
     if (head_of_line_) [[unlikely]] {
       if (!none) stamp_[lane] = tick(clock, now);
       return;
     }
-    // Of a lane that is empty now the stamp is of no meaning: no need to fetch another.
-    stamp_[lane] = stamp_[first_or_behind(none, lane, place)];
+    // Of a lane that is empty now the stamp is of no meaning.
+    stamp_[lane] = clock.behind[place % kRing];
   }
-  void age(std::uint64_t moved) { this->age_clocks(moved); }
+  // A flit of the lane is about to be granted.
+  void fetch(unsigned lane) const { __builtin_prefetch(&clock_[lane]); }
+  void age(std::uint64_t moved) {
+    this->age_clocks(moved);
+    for (Clock& clock : clock_)
+      for (std::uint16_t& stamp : clock.behind) stamp = aged_stamp(stamp, moved);
+  }
 
  private:
   // Where a stamp is. By a mask: which it is cannot be predicted, so it must not become a branch.
-  static constexpr unsigned first_or_behind(bool first, unsigned lane, unsigned place) {
-    const unsigned behind = kBlockLanes + lane * (kRing - 1) + place % kRing;
-    return lane + (behind & (unsigned{first} - 1));
+  std::uint16_t& first_or_behind(bool first, unsigned lane, unsigned place) {
+    const auto here = reinterpret_cast<std::uintptr_t>(&stamp_[lane]);
+    const auto there = reinterpret_cast<std::uintptr_t>(&clock_[lane].behind[place % kRing]);
+    return *reinterpret_cast<std::uint16_t*>(there ^
+                                             ((here ^ there) & (0 - std::uintptr_t{first})));
   }
-  using PortClocks<kRing>::stamp_;
+  using PortClocks<Clock>::stamp_;
 };
 
 // At HCAs' links: all flits of a message arrive when it becomes ready to leave.
-class SourceClocks : public PortClocks<0> {
+class SourceClocks : public PortClocks<PortClock> {
  public:
   // A message that became ready in cycle `ready` is now first in its lane.
   void front(unsigned lane, Cycle ready, Cycle now, Vtick vtick) {
-    Clock& clock = clock_[lane];
+    PortClock& clock = clock_[lane];
     if (per_message_) clock.vtick = vtick;
     if (head_of_line_) {
       stamp_[lane] = tick(lane, stamp_now(now));

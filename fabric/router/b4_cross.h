@@ -64,6 +64,7 @@ void stage4_cross(Block& b, Scheduler& scheduler, const BlockWorld& world, emu::
       const unsigned in_lane = emu::block_lane(port, pick.lane);
       const unsigned out_port = emu::port_of_lane(b.target[in_lane]);
       const std::uint32_t claim = pick.urgency << kClaimShift | ranks[port % emu::kPortsMax];
+      scheduler.fetch(in_lane);
       proposed[port] = static_cast<BlockLane>(in_lane);
       b.claim[out_port] = std::min(b.claim[out_port], claim);
       wanted |= std::uint64_t{1} << out_port;

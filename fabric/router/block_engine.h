@@ -268,16 +268,36 @@ class BlockEngine final : public Network::Impl {
     for (std::size_t w = 0; w < wires_.size(); ++w)
       wires_[w].template step<kIsa>(here[blocks_.size() + w], there, cycle);
   }
+  // What every cycle reads of a block, while the one before it is stepped.
+  void fetch(std::size_t block, const emu::LinkBlock& links) const {
+    constexpr std::size_t kLine = 64;
+    const auto fetch_lines = [](const void* from, std::size_t bytes) {
+      const auto* at = static_cast<const std::byte*>(from);
+      for (std::size_t line = 0; line < bytes; line += kLine) __builtin_prefetch(at + line);
+    };
+    const State& b = blocks_[block].state;
+    fetch_lines(&b.out, sizeof b.out);
+    fetch_lines(&b.in, sizeof b.in);
+    fetch_lines(&b.open, sizeof b.open);
+    fetch_lines(&links.flits, sizeof links.flits + sizeof links.credits);
+  }
   template <emu::Isa kIsa>
   void step_routers(emu::LinkBlock* here, emu::LinkBlock* there, const blocks::BlockWorld& world,
                     emu::Cycle cycle) {
-    for (const std::size_t i : order_)
+    const bool fetches = order_.size() >= kBlocksFar;
+    for (std::size_t n = 0; n < order_.size(); ++n) {
+      const std::size_t i = order_[n];
+      if (fetches && n + 1 != order_.size()) fetch(order_[n + 1], here[order_[n + 1]]);
       blocks::step_block<kIsa>(blocks_[i], here[i], there, world, cycle);
+    }
   }
 
   std::string audit_link(emu::LinkPlace peer, emu::LinkPlace self, unsigned vl,
                          unsigned credits) const;
   std::string audit_router(const PortRange& r) const;
+
+  // So many do not stay in a cache from one cycle to the next.
+  static constexpr std::size_t kBlocksFar = 16;
 
   emu::Isa isa_ = best_isa(spec.isa_max);
   LinkRows rows_;
