@@ -197,6 +197,7 @@ def missing(id_: str, title: str, what: str) -> Experiment:
 
 EXPERIMENTS = (
     FAIRNESS, TREE, INFERENCE, TORUS,
-    missing("x.failures", "All controls while links fail", "links that fail during a run"),
+    missing("x.failures", "All controls while links fail", "links that go out of "
+            "service during a run: new routes in every engine, and streams that ask again"),
     against_credit("x.fecn", "FECN and BECN"), against_credit("x.dcqcn", "DCQCN"),
 )  # fmt: skip
