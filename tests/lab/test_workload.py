@@ -41,17 +41,17 @@ def test_toml() -> None:
             Workload.from_toml(wrong, "x.toml")
 
 
-@pytest.mark.parametrize("pattern", [p for p in PATTERNS if p != "hot_spot"])
+@pytest.mark.parametrize("pattern", PATTERNS)
 def test_who_sends_to_whom(pattern: str) -> None:
     workload = Workload(load=0.5, streams="none", pattern=pattern)
-    found = workload.generators(NAMES, 400, seed=3)
+    found = workload.generators(NAMES, 400, seed=3, seconds=1)
     goals = {g.node: g.to for g in found}
     for generator in found:
         assert generator.node not in generator.to
         assert generator.kinds == ("best-effort=200000000",)
         for goal in generator.to:
             assert generator.node in next(g for g in found if g.node == goal).senders
-    if pattern == "uniform":
+    if pattern in ("uniform", "hot_spot"):
         assert all(len(to) == 7 for to in goals.values())
     if pattern == "bit_reversal":
         assert goals["n1"] == ("n4",) and "n0" not in goals  # 000 reversed is itself
@@ -66,16 +66,42 @@ def test_rates_of_a_mix() -> None:
         load=0.5, streams="on_off", real_time_share=0.8, on_ms=1, off_ms=3, message_flits=20,
         control_per_frame=10, control_flits=10,
     )  # fmt: skip
-    kinds = workload.generators(NAMES[:2], 100, seed=1)[0].kinds
+    kinds = workload.generators(NAMES[:2], 100, seed=1, seconds=1)[0].kinds
     # 40 Mb/s of ON/OFF are 160 while it is ON.
     assert kinds == ("best-effort=10000000", "on-off=160000000", "control=384000")
 
 
+def words_after(options: tuple[str, ...], name: str) -> list[str]:
+    return [options[i + 1] for i, word in enumerate(options) if word == name]
+
+
+def test_phases_change_the_mix_and_divide_the_run() -> None:
+    workload = Workload(load=0.5, streams="on_off", phases=(0.2, 0.8, 0.6))
+    one = workload.generators(NAMES, 400, seed=1, seconds=6)[0]
+    assert one.kinds == ("best-effort=160000000", "on-off=320000000")
+    assert words_after(one.options, "--profile") == ["best-effort=1,0.25,0.5", "on-off=0.25,1,0.75"]
+    assert words_after(one.options, "--profile-step-ms") == ["2000"]
+
+
+def test_pulses_hot_spots_and_bursts() -> None:
+    workload = Workload(
+        load=0.2, streams="none", pulse_load=0.8, pulse_cycles=100_000, pattern="hot_spot",
+        hot_share=0.3, arrivals="self_similar", pareto_shape=1.5,
+    )  # fmt: skip
+    found = workload.generators(NAMES, 400, seed=1, seconds=6)
+    assert words_after(found[1].options, "--profile") == ["best-effort=1,4"]
+    assert words_after(found[1].options, "--profile-step-ms") == ["32"]  # 320 ns a cycle
+    assert words_after(found[1].options, "--arrivals") == ["self_similar"]
+    assert words_after(found[1].options, "--pareto-shape") == ["1.5"]
+    assert words_after(found[1].options, "--hot") == ["n0=0.3"]
+    assert words_after(found[0].options, "--hot") == []
+
+
 def test_what_only_a_simulation_can() -> None:
     for workload in (
-        Workload(pulse_cycles=100, streams="none"), Workload(phases=(0.2, 0.8)),
-        Workload(arrivals="self_similar", streams="none"), Workload(streams="mpeg2"),
-        Workload(pattern="hot_spot", streams="none"),
+        Workload(pulse_cycles=100, streams="on_off", phases=(0.2, 0.8)),
+        Workload(phases=(0.2, 0.8)), Workload(streams="mpeg2"),
+        Workload(flows=("0>1",), streams="none"), Workload(other={"header_flits": 2}),
     ):  # fmt: skip
         with pytest.raises(UsageError):
-            workload.generators(NAMES, 400, 1)
+            workload.generators(NAMES, 400, 1, 1)

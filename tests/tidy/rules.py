@@ -60,6 +60,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "tools/sim": (
         "emu", "hca/abi", "hca/host", "hca/wire", "hca/daemon", "fabric/topo", "fabric/route",
         "fabric/admit", "fabric/router", "fabric/daemon", "tools/trace", "tools/replay",
+        "tools/load",  # the laws of arrivals
     ),
     "tools/exporter": ("emu/base", "emu/metrics", "emu/config"),
 }  # fmt: skip

@@ -193,7 +193,7 @@ def load_workload(run: Path, file: Path, *, seconds: float, seed: int, as_json: 
         raise UsageError(f"{file}: No such file or directory")
     workload = Workload.from_toml(file.read_text(), file.name)
     link_mbps = tables_of(run)["network"]["link_mbps"]
-    wanted = workload.generators(Cluster.open(run).nodes, link_mbps, seed)
+    wanted = workload.generators(Cluster.open(run).nodes, link_mbps, seed, seconds)
     return _generate(run, wanted, seconds=seconds, seed=seed, as_json=as_json)
 
 

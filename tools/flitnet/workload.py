@@ -17,6 +17,7 @@ STREAMS = ("none", "vbr", "cbr", "mpeg2", "on_off")
 ARRIVALS = ("poisson", "on_off", "self_similar")
 PATTERNS = ("uniform", "bit_reversal", "shuffle", "hot_spot", "permutation", "pairs")
 FRAME_MS = 1000 / 30
+FLIT_BITS = 128
 STREAM_KBPS = 4000  # of the generators' CBR and VBR streams
 
 
@@ -84,42 +85,70 @@ class Workload:
                      for key, value in mine.items() if value != plain[key]}  # fmt: skip
         return different | self.other
 
-    def generators(self, nodes: tuple[str, ...], link_mbps: float, seed: int) -> list[Generator]:
-        """What has to run on a live cluster, a generator for each node that sends or receives."""
-        for name, wanted in (("pulse_cycles", 0), ("phases", ()), ("flows", ())):
-            if getattr(self, name) != wanted:
-                raise UsageError(f"workload.{name}: only in virtual time")
-        if self.arrivals != "poisson" or self.pattern == "hot_spot" or self.other:
-            what = self.other or [self.arrivals, self.pattern]
-            raise UsageError(f"workload: {what}: only in virtual time")
-        kinds, options = self._kinds(link_mbps * 1e6)
+    def generators(
+        self, nodes: tuple[str, ...], link_mbps: float, seed: int, seconds: float
+    ) -> list[Generator]:
+        """What has to run on a live cluster, a generator for each node that sends or receives.
+
+        `seconds`: emulated length of the run, which phases divide.
+        """
+        if self.flows or self.other:
+            raise UsageError(f"workload.{min({'flows', *self.other})}: only in virtual time")
+        if self.pulse_cycles and self.phases:
+            raise UsageError("workload: pulse_cycles and phases together: only in virtual time")
+        kinds, options = self._kinds(link_mbps * 1e6, seconds)
         goals = self.destinations(len(nodes), seed)
         found = []
         for i, node in enumerate(nodes):
             to = tuple(nodes[j] for j in goals[i])
             senders = tuple(nodes[j] for j in range(len(nodes)) if i in goals[j])
+            hot = self.pattern == "hot_spot" and i != 0 and any("best" in k for k in kinds)
+            more = ("--hot", f"{nodes[0]}={self.hot_share:g}") if hot else ()
             if kinds and (to or senders):
-                found.append(Generator(node, to, senders, tuple(kinds), options))
+                found.append(Generator(node, to, senders, tuple(kinds), options + more))
         return found
 
-    def _kinds(self, link_bps: float) -> tuple[list[str], tuple[str, ...]]:
-        real_time = self.real_time_share if self.streams != "none" else 0.0
+    def _kinds(self, link_bps: float, seconds: float) -> tuple[list[str], tuple[str, ...]]:
+        shares = self.phases or (self.real_time_share,)
+        if self.streams == "none":
+            shares = (0.0,)
         kinds = []
-        if self.load * (1 - real_time) > 0:
-            kinds.append(f"best-effort={round(self.load * (1 - real_time) * link_bps)}")
         options: tuple[str, ...] = ("--packet-flits", str(self.message_flits))
-        if self.load * real_time > 0:
+        if self.load > 0 and min(shares) < 1:
+            kinds.append(f"best-effort={round(self.load * (1 - min(shares)) * link_bps)}")
+            options += self._profile("best-effort", [1 - share for share in shares])
+            if self.arrivals != "poisson":
+                options += ("--arrivals", self.arrivals, "--link-bps", f"{link_bps:g}")
+            if self.arrivals == "self_similar":
+                options += ("--pareto-shape", f"{self.pareto_shape:g}")
+        if self.load * max(shares) > 0:
             if self.streams != "on_off":
                 raise UsageError(f"workload.streams = {self.streams}: flitnet replay sends streams")
             # The generators' rate is that while ON.
-            mean = self.load * real_time * link_bps
+            mean = self.load * max(shares) * link_bps
             kinds.append(f"on-off={round(mean * (self.on_ms + self.off_ms) / self.on_ms)}")
             options += ("--on-ms", f"{self.on_ms:g}", "--off-ms", f"{self.off_ms:g}")
+            options += self._profile("on-off", list(shares))
+        if kinds and len(shares) > 1:
+            options += ("--profile-step-ms", f"{seconds * 1e3 / len(shares):g}")
+        elif any(word.startswith("best-effort") for word in kinds) and self.pulse_cycles:
+            step_ms = self.pulse_cycles * FLIT_BITS / link_bps * 1e3
+            options += ("--profile-step-ms", f"{step_ms:g}")
         if self.control_per_frame:
-            bps = self.control_per_frame / self.frame_ms * 1e3 * self.control_flits * 128
+            bps = self.control_per_frame / self.frame_ms * 1e3 * self.control_flits * FLIT_BITS
             kinds.append(f"control={round(bps)}")
             options += ("--control-flits", str(self.control_flits))
         return kinds, options
+
+    def _profile(self, kind: str, shares: list[float]) -> tuple[str, ...]:
+        """Factors of the kind's rate by phases or pulses (these are best effort's)."""
+        if len(shares) > 1:
+            factors = [share / max(shares) for share in shares]
+        elif self.pulse_cycles and kind == "best-effort":
+            factors = [1.0, self.pulse_load / self.load]
+        else:
+            return ()
+        return ("--profile", f"{kind}={','.join(f'{factor:g}' for factor in factors)}")
 
     def destinations(self, count: int, seed: int) -> list[tuple[int, ...]]:
         """Of each node; none: it is silent. As tools/sim/pattern.h, but for what is drawn."""

@@ -2,50 +2,60 @@
 // Times are emulated; randomness is one seed. Pure.
 #pragma once
 
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
+#include <vector>
 
 #include "emu/base/check.h"
 #include "emu/base/prng.h"
 #include "emu/base/units.h"
+#include "tools/load/gaps.h"
 
 namespace tools {
 
 enum class ArrivalKind : std::uint8_t {
-  poisson,  // best effort: exponential gaps
-  even,     // control: 10 packets per 33.3 ms, evenly spaced
-  on_off,   // exponential ON and OFF times, even gaps while ON
+  drawn,   // best effort: gaps by a law
+  even,    // control: 10 packets per 33.3 ms, evenly spaced
+  on_off,  // exponential ON and OFF times, even gaps while ON
 };
 
 struct ArrivalOptions {
-  ArrivalKind kind = ArrivalKind::poisson;
-  double gap_ns = 1e6;   // mean gap; of on_off: the gap while ON
-  double on_ns = 10e6;   // mean ON time
-  double off_ns = 10e6;  // mean OFF time
+  ArrivalKind kind = ArrivalKind::drawn;
+  ArrivalLaw law = ArrivalLaw::poisson;  // of drawn
+  double shape = 1.4;                    // of a self-similar law
+  double message_ns = 0;                 // that one takes on the link: the gap in a burst
+  double gap_ns = 1e6;                   // mean gap; of on_off: the gap while ON
+  double on_ns = 10e6;                   // mean ON time
+  double off_ns = 10e6;                  // mean OFF time
+  // Pulses and phases: the rate times each of these in turn, and again from the first. 0: silence.
+  std::vector<double> factors;
+  double step_ns = 0;  // how long each
 };
 
 class Arrivals {
  public:
-  Arrivals(const ArrivalOptions& options, std::uint64_t seed) : options_(options), prng_(seed) {
+  Arrivals(const ArrivalOptions& options, std::uint64_t seed)
+      : options_(options), prng_(seed), gaps_(options.law, options.shape) {
     CHECK(options.gap_ns >= 1);
+    CHECK(options.factors.empty() || options.step_ns >= 1);
+    CHECK(options.factors.empty() || std::ranges::max(options.factors) > 0);
   }
 
   // Starts the process at `now_ns`, at a random place inside its first gap.
   void start(emu::EmuNs now_ns) {
-    next_ns_ = static_cast<double>(now_ns);
-    if (options_.kind == ArrivalKind::poisson) {
-      next_ns_ += prng_.exponential(options_.gap_ns);
-      return;
-    }
+    start_ns_ = next_ns_ = static_cast<double>(now_ns);
     if (options_.kind == ArrivalKind::on_off) begin_on();
-    next_ns_ += options_.gap_ns * prng_.uniform();
+    const bool drawn = options_.kind == ArrivalKind::drawn;
+    next_ns_ = after(next_ns_, drawn ? 1 : prng_.uniform());
   }
   emu::EmuNs next_ns() const { return static_cast<emu::EmuNs>(next_ns_); }
   void advance() {
-    next_ns_ += options_.kind == ArrivalKind::poisson ? prng_.exponential(options_.gap_ns)
-                                                      : options_.gap_ns;
+    next_ns_ = after(next_ns_, 1);
     while (options_.kind == ArrivalKind::on_off && next_ns_ >= on_until_ns_) {
       next_ns_ = on_until_ns_ + prng_.exponential(options_.off_ns);
       begin_on();
+      next_ns_ = loud_from(next_ns_);
     }
   }
   // The host was late: what should have left before `now_ns` leaves from there on.
@@ -59,9 +69,40 @@ class Arrivals {
  private:
   void begin_on() { on_until_ns_ = next_ns_ + prng_.exponential(options_.on_ns); }
 
+  // A rate that changes at a known time is met exactly: a gap that would cross the change is drawn
+  // anew from there (exponential gaps forget).
+  double after(double at, double part) {
+    for (;;) {
+      at = loud_from(at);
+      const double mean = options_.gap_ns / factor_at(at);
+      const double gap =
+          options_.kind == ArrivalKind::drawn ? gaps_.next(mean, options_.message_ns, prng_) : mean;
+      const double change = change_after(at);
+      if (at + gap * part < change) return at + gap * part;
+      at = change;
+    }
+  }
+  double loud_from(double at) const {
+    while (factor_at(at) <= 0) at = change_after(at);
+    return at;
+  }
+  double step_at(double at) const { return std::floor((at - start_ns_) / options_.step_ns); }
+  double factor_at(double at) const {
+    if (options_.factors.empty()) return 1;
+    const auto step = static_cast<std::uint64_t>(std::max(0.0, step_at(at)));
+    return options_.factors[step % options_.factors.size()];
+  }
+  double change_after(double at) const {
+    if (options_.factors.empty()) return 1e300;
+    // Half a nanosecond into the next step, whichever way the division rounds.
+    return start_ns_ + (step_at(at) + 1) * options_.step_ns + 0.5;
+  }
+
   ArrivalOptions options_;
   emu::Prng prng_;
+  Gaps gaps_;
   // Doubles are exact to a nanosecond for 104 days of emulated time.
+  double start_ns_ = 0;
   double next_ns_ = 0;
   double on_until_ns_ = 0;
 };

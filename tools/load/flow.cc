@@ -148,6 +148,11 @@ Flow::Destination* Flow::pick() {
   const auto alive = static_cast<std::uint32_t>(
       std::ranges::count_if(destinations_, [](const Destination& to) { return to.alive; }));
   if (alive == 0) return nullptr;
+  if (options_.hot_share > 0 && prng_.uniform() < options_.hot_share) {
+    for (Destination& to : destinations_) {
+      if (to.alive && to.node == options_.hot_node) return &to;
+    }
+  }
   std::uint32_t index = prng_.below(alive);
   for (Destination& to : destinations_) {
     if (to.alive && index-- == 0) return &to;

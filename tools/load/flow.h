@@ -24,6 +24,8 @@ struct FlowOptions {
   std::uint8_t sl = 0;
   std::uint32_t payload_bytes = 604;
   ArrivalOptions arrivals;
+  std::string hot_node;  // of the messages this part goes to it, the others to all alike
+  double hot_share = 0;
   std::uint32_t ahead_ms = 40;  // how far messages are posted before their launch
   std::uint64_t seed = 1;
 };

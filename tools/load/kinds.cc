@@ -40,6 +40,27 @@ std::uint32_t ud_payload(std::uint32_t flits, std::uint32_t flit_bytes) {
 
 bool is_stream_kind(std::string_view kind) { return kind == "cbr" || kind == "vbr"; }
 
+emu::Result<Profile> parse_profile(std::string_view word) {
+  const std::size_t equals = word.find('=');
+  Profile found{.kind = std::string(word.substr(0, equals)), .factors = {}};
+  std::string_view rest = equals == word.npos ? "" : word.substr(equals + 1);
+  bool right = !rest.empty();
+  while (right && !rest.empty()) {
+    double factor = -1;
+    const auto [stop, error] = std::from_chars(rest.data(), rest.data() + rest.size(), factor);
+    rest.remove_prefix(static_cast<std::size_t>(stop - rest.data()));
+    right = error == std::errc{} && factor >= 0 && factor <= 1e6 &&
+            (rest.empty() || rest.size() > 1) && (rest.empty() || rest.front() == ',');
+    if (right && !rest.empty()) rest.remove_prefix(1);
+    found.factors.push_back(factor);
+  }
+  if (!right || std::ranges::max(found.factors) <= 0) {
+    return emu::fail("'{}' is no profile; say factors of a kind's rate, as best-effort=1,0.5",
+                     word);
+  }
+  return found;
+}
+
 emu::Result<FlowOptions> parse_kind(std::string_view word, const KindOptions& options) {
   const std::size_t equals = word.find('=');
   const std::string_view kind = word.substr(0, equals);
@@ -52,6 +73,7 @@ emu::Result<FlowOptions> parse_kind(std::string_view word, const KindOptions& op
   FlowOptions flow{.kind = std::string(kind), .seed = options.seed ^ stream_hash(kind)};
   const bool control = kind == "control";
   const std::uint32_t flits = control ? options.control_flits : options.packet_flits;
+  const double flit_bits = options.flit_bytes * 8.0;
   flow.payload_bytes = ud_payload(flits, options.flit_bytes);
   if (control) {
     flow.traffic_class = "control";
@@ -61,7 +83,10 @@ emu::Result<FlowOptions> parse_kind(std::string_view word, const KindOptions& op
   } else if (kind == "best-effort") {
     flow.traffic_class = "best_effort";
     flow.sl = 0;
-    flow.arrivals.kind = ArrivalKind::poisson;
+    flow.arrivals.kind = ArrivalKind::drawn;
+    flow.arrivals.law = options.law;
+    flow.arrivals.shape = options.pareto_shape;
+    flow.arrivals.message_ns = flits * flit_bits * 1e9 / options.link_bps;
   } else if (kind == "on-off") {
     flow.traffic_class = "real_time";
     flow.sl = 1;
@@ -71,7 +96,7 @@ emu::Result<FlowOptions> parse_kind(std::string_view word, const KindOptions& op
   }
   if (bps <= 0) return emu::fail("{}: needs a rate, as {}=48M or --rate 48M", kind, kind);
   // The rate of on-off is that while ON: its mean is half of it when ON and OFF are as long.
-  flow.arrivals.gap_ns = static_cast<double>(flits) * options.flit_bytes * 8 * 1e9 / bps;
+  flow.arrivals.gap_ns = flits * flit_bits * 1e9 / bps;
   return flow;
 }
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "emu/base/result.h"
 #include "tools/load/flow.h"
@@ -16,6 +17,15 @@ struct KindOptions {
   std::uint32_t control_flits = 10;  // ACP's control packets
   double default_bps = 0;            // for kinds without a rate of their own
   std::uint64_t seed = 1;
+  ArrivalLaw law = ArrivalLaw::poisson;  // of best effort
+  double pareto_shape = 1.4;
+  double link_bps = 400e6;  // how fast the messages of a burst follow each other
+};
+
+// Factors of a kind's rate, each for one step (ArrivalOptions).
+struct Profile {
+  std::string kind;
+  std::vector<double> factors;
 };
 
 // "48M", "4000000", "1.6G", "500k": bits per second on the link.
@@ -25,6 +35,9 @@ emu::Result<double> parse_rate(std::string_view text);
 std::uint32_t ud_payload(std::uint32_t flits, std::uint32_t flit_bytes);
 // Whether a kind is made of video-like frames and belongs to the replayer.
 bool is_stream_kind(std::string_view kind);
+
+// "best-effort=1,0.5,0": factors of 0 or more, not all 0.
+emu::Result<Profile> parse_profile(std::string_view word);
 
 emu::Result<FlowOptions> parse_kind(std::string_view word, const KindOptions& options);
 

@@ -1,8 +1,10 @@
 // flitnet-load: best-effort, control and on-off messages between nodes, and CBR and VBR streams by
 // the replayer's means. Exit 0: all came to its end, 1: a peer or the device failed, 2: bad usage.
 #include <algorithm>
+#include <charconv>
 #include <csignal>
 #include <fstream>
+#include <iterator>
 #include <string>
 #include <vector>
 
@@ -25,9 +27,23 @@ struct Arguments {
   std::vector<std::string> words;
   std::string rate;
   std::string json;
+  std::vector<std::string> profiles;
+  std::string law;
+  std::string hot;
+  double profile_step_ms = 0;
   double on_ms = 10;
   double off_ms = 10;
 };
+
+double parse_share(const std::string& word, std::string& node) {
+  const std::size_t equals = word.find('=');
+  node = word.substr(0, equals);
+  double share = 0;
+  const char* end = word.data() + word.size();
+  const char* begin = equals == word.npos ? end : word.data() + equals + 1;
+  const auto [stop, error] = std::from_chars(begin, end, share);
+  return error == std::errc{} && stop == end ? share : -1;
+}
 
 void add_options(CLI::App& app, Arguments& arguments) {
   auto& load = arguments.load;
@@ -59,8 +75,51 @@ void add_options(CLI::App& app, Arguments& arguments) {
   app.add_option("--flit-bytes", arguments.kinds.flit_bytes, "bytes of a flit")
       ->check(CLI::Range(4, 64))
       ->capture_default_str();
+  app.add_option("--arrivals", arguments.law, "of best effort: poisson, on_off, self_similar")
+      ->check(CLI::IsMember({"poisson", "on_off", "self_similar"}));
+  app.add_option("--pareto-shape", arguments.kinds.pareto_shape, "of self-similar arrivals")
+      ->check(CLI::Range(1.01, 3.0))
+      ->capture_default_str();
+  app.add_option("--link-bps", arguments.kinds.link_bps, "pace of messages in a burst")
+      ->check(CLI::Range(1e3, 1e12))
+      ->capture_default_str();
+  app.add_option("--hot", arguments.hot, "NODE=SHARE: of best effort this part goes to one node");
+  app.add_option("--profile", arguments.profiles,
+                 "KIND=FACTOR,...: of its rate, each for a step, and again from the first");
+  app.add_option("--profile-step-ms", arguments.profile_step_ms, "emulated length of a step")
+      ->check(CLI::Range(0.001, 1e8));
   app.add_option("--on-ms", arguments.on_ms, "mean ON time")->check(CLI::Range(0.01, 1e4));
   app.add_option("--off-ms", arguments.off_ms, "mean OFF time")->check(CLI::Range(0.01, 1e4));
+}
+
+emu::Result<void> read_profiles(Arguments& arguments) {
+  if (arguments.profiles.empty() != (arguments.profile_step_ms == 0)) {
+    return emu::fail("--profile and --profile-step-ms go together");
+  }
+  for (const std::string& word : arguments.profiles) {
+    const auto profile = tools::parse_profile(word);
+    if (!profile) return std::unexpected(profile.error());
+    auto& flows = arguments.load.flows;
+    const auto flow = std::ranges::find(flows, profile->kind, &tools::FlowOptions::kind);
+    if (flow == flows.end()) return emu::fail("--profile {}: no such kind is sent", word);
+    flow->arrivals.factors = profile->factors;
+    flow->arrivals.step_ns = arguments.profile_step_ms * 1e6;
+  }
+  return {};
+}
+
+emu::Result<void> read_hot(Arguments& arguments) {
+  if (arguments.hot.empty()) return {};
+  std::string node;
+  const double share = parse_share(arguments.hot, node);
+  auto& flows = arguments.load.flows;
+  const auto flow = std::ranges::find(flows, "best-effort", &tools::FlowOptions::kind);
+  if (share < 0 || share > 1 || flow == flows.end()) {
+    return emu::fail("--hot {}: NODE=SHARE with a share of 0 to 1, for best-effort", arguments.hot);
+  }
+  flow->hot_node = node;
+  flow->hot_share = share;
+  return {};
 }
 
 emu::Result<void> read_kinds(Arguments& arguments) {
@@ -72,6 +131,10 @@ emu::Result<void> read_kinds(Arguments& arguments) {
   }
   // Nodes that share a seed must not send at the same times.
   options.seed ^= tools::stream_hash(arguments.load.node);
+  const auto law = std::ranges::find(tools::kArrivalNames, arguments.law);
+  if (law != std::end(tools::kArrivalNames)) {
+    options.law = static_cast<tools::ArrivalLaw>(law - std::begin(tools::kArrivalNames));
+  }
   for (const std::string& word : arguments.words) {
     auto flow = tools::parse_kind(word, options);
     if (!flow) return std::unexpected(flow.error());
@@ -83,6 +146,8 @@ emu::Result<void> read_kinds(Arguments& arguments) {
     }
     arguments.load.flows.push_back(*std::move(flow));
   }
+  if (auto read = read_profiles(arguments); !read) return read;
+  if (auto read = read_hot(arguments); !read) return read;
   if (arguments.load.to.empty() && !arguments.load.sink) {
     return emu::fail("nothing to do: give --to or --sink");
   }

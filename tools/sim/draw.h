@@ -1,4 +1,4 @@
-// Random draws that workloads need beyond emu::Prng's: normal, Pareto, a shuffle. Pure.
+// Random draws that workloads need beyond emu::Prng's: normal, a shuffle. Pure.
 #pragma once
 
 #include <cmath>
@@ -16,12 +16,6 @@ namespace tools {
 inline double draw_normal(emu::Prng& prng, double mean, double deviation) {
   const double radius = std::sqrt(-2 * std::log1p(-prng.uniform()));
   return mean + deviation * radius * std::cos(2 * std::numbers::pi * prng.uniform());
-}
-
-// Pareto with the given mean; shape > 1. Shapes below 2 have no variance: long memory.
-inline double draw_pareto(emu::Prng& prng, double mean, double shape) {
-  const double least = mean * (shape - 1) / shape;
-  return least * std::pow(1 - prng.uniform(), -1 / shape);
 }
 
 template <class T>

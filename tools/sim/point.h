@@ -11,14 +11,13 @@
 #include "emu/base/result.h"
 #include "emu/config/config.h"
 #include "emu/lane/policy.h"
+#include "tools/load/gaps.h"
 #include "tools/sim/pattern.h"
 
 namespace tools {
 
 enum class StreamKind : std::uint8_t { none, vbr, cbr, mpeg2, on_off };
 inline constexpr std::string_view kStreamNames[] = {"none", "vbr", "cbr", "mpeg2", "on_off"};
-enum class ArrivalLaw : std::uint8_t { poisson, on_off, self_similar };
-inline constexpr std::string_view kArrivalNames[] = {"poisson", "on_off", "self_similar"};
 // Destinations of streams: every node sends and receives as many, or each drawn by itself.
 enum class Placement : std::uint8_t { balanced, uniform };
 inline constexpr std::string_view kPlacementNames[] = {"balanced", "uniform"};

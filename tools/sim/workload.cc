@@ -5,6 +5,7 @@
 #include <cmath>
 #include <map>
 
+#include "tools/load/gaps.h"
 #include "tools/sim/draw.h"
 #include "tools/sim/flows.h"
 #include "tools/sim/frames.h"
@@ -22,7 +23,6 @@ constexpr std::array<Mpeg2Sequence, 7> kSequences = {{{430.2, 295.6, 194.2},
                                                       {974.7, 721.9, 529.6},
                                                       {637.6, 536.0, 394.3}}};
 constexpr double kFramesPerSecond = 30;
-constexpr double kSelfSimilarOnMessages = 10;  // mean burst, messages back to back
 
 emu::Vl draw_lane(emu::LaneMask lanes, emu::Prng& prng) {
   auto nth = prng.below(static_cast<std::uint32_t>(std::popcount(lanes)));
@@ -38,7 +38,13 @@ class MessageSource : public Source {
  public:
   MessageSource(const Setting& setting, const Pattern& pattern, emu::TrafficClass traffic_class,
                 emu::NodeId node, std::uint64_t seed)
-      : setting_(setting), pattern_(pattern), class_(traffic_class), node_(node), prng_(seed) {
+      : setting_(setting),
+        pattern_(pattern),
+        class_(traffic_class),
+        node_(node),
+        prng_(seed),
+        gaps_(class_ == emu::TrafficClass::control ? ArrivalLaw::poisson : setting.spec.arrivals,
+              setting.spec.pareto_shape) {
     flits_ = class_ == emu::TrafficClass::control ? setting.spec.control_flits
                                                   : setting.spec.message_flits;
     next_ = next_after(0);
@@ -86,7 +92,7 @@ class MessageSource : public Source {
       const double change = change_after(at);
       const double mean = mean_gap(at);
       if (mean > 0) {
-        const double next = at + draw_gap(mean);
+        const double next = at + gaps_.next(mean, flits_, prng_);
         if (next < change) return next;
       }
       if (change > static_cast<double>(setting_.end)) return 1e18;
@@ -108,32 +114,13 @@ class MessageSource : public Source {
     }
     return next;
   }
-  double draw_gap(double mean) {
-    if (class_ == emu::TrafficClass::control || setting_.spec.arrivals == ArrivalLaw::poisson) {
-      return prng_.exponential(mean);
-    }
-    // ON and OFF: back-to-back messages while ON; the OFF time makes the mean right.
-    if (burst_left_ > 0) {
-      --burst_left_;
-      return flits_;
-    }
-    const bool pareto = setting_.spec.arrivals == ArrivalLaw::self_similar;
-    const double shape = setting_.spec.pareto_shape;
-    const double burst = pareto ? draw_pareto(prng_, kSelfSimilarOnMessages, shape)
-                                : prng_.exponential(kSelfSimilarOnMessages);
-    burst_left_ = static_cast<std::uint64_t>(burst);
-    const double off_mean =
-        std::max(1.0, kSelfSimilarOnMessages * (mean - flits_) + (mean - flits_));
-    return flits_ + (pareto ? draw_pareto(prng_, off_mean, shape) : prng_.exponential(off_mean));
-  }
-
   const Setting& setting_;
   const Pattern& pattern_;
   emu::TrafficClass class_;
   emu::NodeId node_;
   emu::Prng prng_;
+  Gaps gaps_;
   std::uint32_t flits_ = 0;
-  std::uint64_t burst_left_ = 0;
   double next_ = 0;
 };
 

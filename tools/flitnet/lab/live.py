@@ -96,7 +96,7 @@ def play(
     """A workload by generators on every node, to its end."""
     name = "live"
     (cluster.run / "plans").mkdir(exist_ok=True)
-    wanted = workload.generators(cluster.nodes, LINK_MBPS, seed)
+    wanted = workload.generators(cluster.nodes, LINK_MBPS, seed, seconds)
     started = []
     try:
         for generator in wanted:

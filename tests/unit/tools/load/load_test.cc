@@ -30,7 +30,7 @@ std::vector<double> gaps_of(const ArrivalOptions& options, std::uint64_t seed, i
 TEST(Arrivals, PoissonGapsHaveTheirMeanAndDeviation) {
   for (std::uint64_t seed = 1; seed <= 5; ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
-    const auto gaps = gaps_of({.kind = ArrivalKind::poisson, .gap_ns = 1e5}, seed, 20'000);
+    const auto gaps = gaps_of({.gap_ns = 1e5}, seed, 20'000);
     double sum = 0;
     double squares = 0;
     for (const double gap : gaps) {
@@ -69,8 +69,100 @@ TEST(Arrivals, OnOffHasItsDutyCycle) {
   EXPECT_NEAR(count * 1e4 / last, 0.25, 0.02);
 }
 
+// Shares of a step's length among the messages of a source whose rate changes by a profile.
+std::vector<std::size_t> messages_by_step(const ArrivalOptions& options, std::uint64_t seed) {
+  std::vector<std::size_t> counts(options.factors.size());
+  Arrivals arrivals(options, seed);
+  constexpr emu::EmuNs kStartNs = 77'000'123;
+  arrivals.start(kStartNs);
+  while (arrivals.next_ns() < kStartNs + 4'000'000'000) {
+    const double step = static_cast<double>(arrivals.next_ns() - kStartNs) / options.step_ns;
+    ++counts[static_cast<std::size_t>(step) % counts.size()];
+    arrivals.advance();
+  }
+  return counts;
+}
+
+TEST(Arrivals, APulseIsMetExactly) {
+  for (std::uint64_t seed = 1; seed <= 5; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed " << seed);
+    const auto counts =
+        messages_by_step({.gap_ns = 1e5, .factors = {1, 0, 0.25}, .step_ns = 10.0 / 3 * 1e6}, seed);
+    EXPECT_NEAR(static_cast<double>(counts[0]), 4e9 / 3 / 1e5, 500);
+    EXPECT_EQ(counts[1], 0U);
+    EXPECT_NEAR(static_cast<double>(counts[2]), 4e9 / 3 / 4e5, 250);
+  }
+}
+
+TEST(Arrivals, OnOffFollowsAProfile) {
+  const auto counts = messages_by_step({.kind = ArrivalKind::on_off,
+                                        .gap_ns = 1e4,
+                                        .on_ns = 1e6,
+                                        .off_ns = 1e6,
+                                        .factors = {1, 0.5, 0},
+                                        .step_ns = 20e6},
+                                       3);
+  EXPECT_NEAR(static_cast<double>(counts[0]), 4e9 / 3 / 2e4, 4000);
+  EXPECT_NEAR(static_cast<double>(counts[1]), 4e9 / 3 / 4e4, 2000);
+  EXPECT_EQ(counts[2], 0U);
+}
+
+// Bursts go at the pace of the link, and the long mean is what was asked for.
+TEST(Arrivals, BurstsKeepTheMeanAndTheLinksPace) {
+  for (const ArrivalLaw law : {ArrivalLaw::on_off, ArrivalLaw::self_similar}) {
+    const auto gaps =
+        gaps_of({.law = law, .shape = 1.9, .message_ns = 1e4, .gap_ns = 5e4}, 2, 400'000);
+    double sum = 0;
+    std::size_t back_to_back = 0;
+    for (const double gap : gaps) {
+      sum += gap;
+      EXPECT_GE(gap, 1e4 - 1);
+      if (gap < 1e4 + 1.5) ++back_to_back;
+    }
+    EXPECT_NEAR(sum / 400'000, 5e4, law == ArrivalLaw::on_off ? 2e3 : 1.5e4);
+    EXPECT_GT(back_to_back, 300'000U);
+  }
+}
+
+// The variance of sums falls by 1/n where nothing is remembered, far slower where traffic is
+// self-similar.
+TEST(Arrivals, SelfSimilarTrafficRemembers) {
+  const auto spread = [](ArrivalLaw law) {
+    const auto gaps =
+        gaps_of({.law = law, .shape = 1.4, .message_ns = 1e4, .gap_ns = 5e4}, 5, 600'000);
+    std::vector<double> counts(3000);  // messages in each 10 ms
+    double at = 0;
+    for (const double gap : gaps) {
+      at += gap;
+      const auto bin = static_cast<std::size_t>(at / 1e7);
+      if (bin < counts.size()) counts[bin] += 1;
+    }
+    double sum = 0;
+    double squares = 0;
+    for (const double count : counts) {
+      sum += count;
+      squares += count * count;
+    }
+    const double mean = sum / 3000;
+    return (squares / 3000 - mean * mean) / mean;
+  };
+  EXPECT_NEAR(spread(ArrivalLaw::poisson), 1, 0.2);
+  EXPECT_GT(spread(ArrivalLaw::self_similar), 2 * spread(ArrivalLaw::on_off));
+}
+
+TEST(Kinds, Profiles) {
+  const auto right = parse_profile("best-effort=1,0.5,0");
+  ASSERT_TRUE(right);
+  EXPECT_EQ(right->kind, "best-effort");
+  EXPECT_EQ(right->factors, (std::vector<double>{1, 0.5, 0}));
+  for (const char* wrong : {"best-effort", "best-effort=", "x=1,", "x=0,0", "x=-1", "x=1;2", "x=a",
+                            "x=1,,2", "x=1e9"}) {
+    EXPECT_FALSE(parse_profile(wrong)) << wrong;
+  }
+}
+
 TEST(Arrivals, CatchUpNeverSchedulesThePast) {
-  Arrivals arrivals({.kind = ArrivalKind::poisson, .gap_ns = 1000}, 2);
+  Arrivals arrivals({.gap_ns = 1000}, 2);
   arrivals.start(0);
   arrivals.catch_up(5'000'000);
   EXPECT_EQ(arrivals.next_ns(), 5'000'000U);
