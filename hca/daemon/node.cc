@@ -50,7 +50,7 @@ emu::Result<void> Node::open(const std::string& run_dir) {
   node_page_ = std::move(*node_page);
   fill_node_page(config_, options_, *page());
   if (auto done = attach(run_dir); !done) return done;
-  port_ = std::make_unique<AttachmentPort>(*attachment_, config_.network.pass_through);
+  port_ = std::make_unique<AttachmentPort>(*attachment_, config_.network.pass_through, same_host());
   auto control = Control::open(dir + "/hcad.sock", node_page_, memory_);
   if (!control) return std::unexpected(control.error());
   control_ = std::move(*control);

@@ -12,9 +12,10 @@ namespace hca {
 class AttachmentPort : public PacketPort {
  public:
   // `pass_through`: the fabric is no network of flits, and packets without a launch time have left
-  // when they are sent. It does not tell of these.
-  AttachmentPort(Attachment& attachment, bool pass_through)
-      : attachment_(attachment), pass_through_(pass_through) {}
+  // when they are sent. It does not tell of these. `exact_clock`: now_cycle() is what the fabric's
+  // clock shows and no guess, so that a launch time before it has come for the fabric too.
+  AttachmentPort(Attachment& attachment, bool pass_through, bool exact_clock)
+      : attachment_(attachment), pass_through_(pass_through), exact_clock_(exact_clock) {}
 
   bool reserve(PacketSlot& slot) override {
     const auto buffer = attachment_.acquire();
@@ -26,12 +27,21 @@ class AttachmentPort : public PacketPort {
   // Packets that meet a fabric that has just gone are lost with it: hca/host hears of that by
   // fabric_restarted() and its transport sends again.
   void send(std::span<const emu::TxDesc> packets) override {
-    (void)attachment_.send(packets);
-    if (!pass_through_) return;
-    for (const emu::TxDesc& packet : packets) {
-      if (packet.launch_cycle != 0 || packet.kind != emu::PacketKind::data) continue;
+    if (!pass_through_) {
+      (void)attachment_.send(packets);
+      return;
+    }
+    // A QP that once used launch times keeps the last one, so that nothing overtakes it. What came
+    // before it has passed when the clock was published that shows more.
+    const emu::Cycle passed = exact_clock_ ? attachment_.now_cycle() : 0;
+    sending_.assign(packets.begin(), packets.end());
+    for (emu::TxDesc& packet : sending_) {
+      if (packet.kind != emu::PacketKind::data) continue;
+      if (packet.launch_cycle < passed) packet.launch_cycle = 0;
+      if (packet.launch_cycle != 0) continue;
       left_.push_back({packet.cookie, 0, packet.flits, packet.traffic_class, packet.kind, 0});
     }
+    (void)attachment_.send(sending_);
   }
 
   // What has left since the last clear_left().
@@ -41,7 +51,9 @@ class AttachmentPort : public PacketPort {
  private:
   Attachment& attachment_;
   std::vector<emu::Injected> left_;
+  std::vector<emu::TxDesc> sending_;
   bool pass_through_;
+  bool exact_clock_;
 };
 
 }  // namespace hca
