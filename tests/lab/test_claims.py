@@ -82,6 +82,16 @@ def test_verdicts() -> None:
     assert judge(experiment(claims=(good,)), few).word == "differs"
 
 
+def test_quick_runs_are_not_asked_for_what_takes_long() -> None:
+    good, bad = Below("us", (0.5,), "a", "b"), Below("us", (0.5,), "b", "a", full=True)
+    one = experiment(claims=(good, bad))
+    assert judge(one, TABLE).word == "differs"
+    quick = judge(one, TABLE, quick=True)
+    assert quick.word == "reproduced" and quick.left == (bad.sentence(),)
+    # What is left out shows nothing.
+    assert judge(experiment(claims=(bad,)), TABLE, quick=True).word == "differs"
+
+
 def test_quick_runs_are_asked_for_what_they_ran() -> None:
     points = (Point("a", 0.5, {}), Point("b", 0.5, {}), Point("b", 0.7, {}, quick=False))
     both = (Below("us", (0.5,), "a", "b"), Above("us", (0.5, 0.7), "b", 1.5),

@@ -56,6 +56,8 @@ def run(
         print(f"{experiment.id:10} {one.verdict.word:11} {experiment.paper}")
         for check in one.verdict.checks:
             print(f"           {'+' if check.holds else '-'} {check.text}")
+        for sentence in one.verdict.left:
+            print(f"             left to full runs: {sentence}")
         verdicts.append(
             {"id": experiment.id, "verdict": one.verdict.word, "paper": experiment.paper,
              "ours": ours(one), "note": one.verdict.note}

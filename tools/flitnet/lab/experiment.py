@@ -68,25 +68,28 @@ class Verdict:
     word: str  # reproduced, differs, not built, not run
     checks: tuple[Check, ...] = ()
     note: str = ""
+    left: tuple[str, ...] = ()  # claims that only full runs are asked for
 
 
-def judge(experiment: Experiment, table: Table) -> Verdict:
+def judge(experiment: Experiment, table: Table, quick: bool = False) -> Verdict:
     """Holds every claim, point by point, against the results that there are."""
     if experiment.missing:
         return Verdict("not built", note=experiment.missing)
     if not table:
         return Verdict("not run")
     seeds = min(value.count for value in table.values())
-    checks = [claim.check(table) for claim in _asked(experiment, table)]
+    asked = _asked(experiment, table)
+    left = tuple(claim.sentence() for claim in asked if quick and claim.full)
+    checks = [claim.check(table) for claim in asked if not (quick and claim.full)]
     if experiment.ratio_most:
         checks.append(ratio_check(experiment, table))
     if seeds < len(SEEDS):
-        return Verdict("differs", tuple(checks), f"only {seeds} seeds: nothing is decided")
+        return Verdict("differs", tuple(checks), f"only {seeds} seeds: nothing is decided", left)
     holds = bool(checks) and all(check.holds for check in checks)
     note = "" if holds else "; ".join(c.text for c in checks if not c.holds)
     if not holds and experiment.reason:
         note += f". Most likely because {experiment.reason}"
-    return Verdict("reproduced" if holds else "differs", tuple(checks), note)
+    return Verdict("reproduced" if holds else "differs", tuple(checks), note, left)
 
 
 def _asked(experiment: Experiment, table: Table) -> list[Claim]:

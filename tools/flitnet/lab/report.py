@@ -67,7 +67,7 @@ def entry(experiment: Experiment, store: Store, quick: bool) -> Entry:
     version = rows[0]["version"] if rows else ""
     both = store.directory / f"{experiment.id}.live.json"
     pairs = read_live(both) if both.exists() else []
-    return Entry(experiment, table, judge(experiment, table), version, [], pairs)
+    return Entry(experiment, table, judge(experiment, table, quick), version, [], pairs)
 
 
 def ours(one: Entry) -> str:
@@ -171,6 +171,7 @@ def markdown(entries: Sequence[Entry], quick: bool) -> str:
         if one.verdict.note and not one.verdict.checks:
             text += f"{one.verdict.note}\n\n"
         text += "".join(f"- {'✓' if c.holds else '✗'} {c.text}\n" for c in one.verdict.checks)
+        text += "".join(f"- left to full runs: {sentence}\n" for sentence in one.verdict.left)
         text += "\n" if one.verdict.checks else ""
         if why := reason(one):
             text += f"{why}\n\n"
@@ -219,6 +220,9 @@ def _html_entry(one: Entry) -> str:
         text += f"<p>{html.escape(one.verdict.note)}</p>\n"
     checks = "".join(
         f"<li>{'✓' if c.holds else '✗'} {html.escape(c.text)}</li>" for c in one.verdict.checks
+    )
+    checks += "".join(
+        f"<li>left to full runs: {html.escape(sentence)}</li>" for sentence in one.verdict.left
     )
     text += f"<ul>{checks}</ul>\n" if checks else ""
     if one.live:

@@ -5,8 +5,11 @@ What the paper leaves open, for all of its experiments alike:
   state. Lanes stay as they were for the first phase (20:80): VC 0 control, 3 real time, 12 best
   effort. In the preemptive router real time also uses those of best effort, by preempting it.
 - MPEG-2 streams of the seven sequences, one control message of 20 flits per 33.3 ms and node.
-- A deadline counts from the first arrival and moves with every late frame, so DMP falls with the
-  length of a run and is larger than the paper's; DMT says by how much frames are late.
+- A deadline counts from the first arrival and moves with every late frame: a frame misses when it
+  is later than all before it. Of frames that are alike the n-th does so with probability 1/n,
+  however large their jitter: DMP is 0.42 over 3 frames, 0.19 over 12, 0.03 over 155. The paper's
+  0.02 to 0.03 are such a run, of 5 s; so are ours in full, and quick ones do not ask for DMP. DMT
+  says by how much frames are late.
 - Control has a lane that goes before all others in NP too, as VL15 has; the paper gives it a lane.
 - The crossbar is matched in four rounds.
 - A card's DMA takes 1 µs to be set up and then 64 bits at 66 MHz; receiving costs nothing.
@@ -29,7 +32,7 @@ ROUTERS: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 MIXES = (0.2, 0.3, 0.5, 0.7, 0.8)
 COMMON: dict[str, Any] = {
-    "quick": Length(4, 4), "full": Length(12, 36), "open": OPEN, "x_label": "real-time share",
+    "quick": Length(4, 4), "full": Length(156, 156), "open": OPEN, "x_label": "real-time share",
     "precision": {"dmp": 0.01, "dmt_ms": 0.01},
 }  # fmt: skip
 VIDEO_PLOTS = (Plot("dmp", "deadline missing probability"),
@@ -72,7 +75,7 @@ FIG4 = Experiment(
     "saturates; DMT is least with P.",
     points=routers(("TR", "NP", "P"), 0.8), plots=VIDEO_PLOTS, **COMMON,
     claims=(
-        Below("dmp", (0.7, 0.8), "P", "NP"),
+        Below("dmp", (0.7, 0.8), "P", "NP", full=True),
         Below("dmt_ms", (0.7, 0.8), "P", "NP"),
         Below("dmt_ms", (0.7, 0.8), "P", "TR"),
         Rising("dmt_ms", LATE, "NP"),
@@ -104,8 +107,10 @@ FIG6 = Experiment(
     ),
     plots=(*VIDEO_PLOTS, BEST_EFFORT_PLOT), **COMMON,
     claims=(
-        Below("dmp", (0.7, 0.8), "block 1", "block 5"),
-        Below("dmp", (0.7, 0.8), "block 5", "block 10"),
+        Below("dmp", (0.7, 0.8), "block 1", "block 5", full=True),
+        Below("dmp", (0.7, 0.8), "block 5", "block 10", full=True),
+        Below("dmt_ms", (0.7, 0.8), "block 1", "block 5"),
+        Below("dmt_ms", (0.7, 0.8), "block 5", "block 10"),
         Below("best_effort_network_us", (0.7, 0.8), "block 1", "block 5"),
         Below("best_effort_network_us", (0.7, 0.8), "block 5", "block 10"),
     ),
@@ -115,7 +120,8 @@ FIG7 = Experiment(
     paper="Preemption with acceleration beats preemption alone for real time and best effort.",
     points=routers(("P", "P without acceleration"), 0.8), plots=(*VIDEO_PLOTS, BEST_EFFORT_PLOT),
     claims=(
-        Below("dmp", (0.7, 0.8), "P", "P without acceleration"),
+        Below("dmp", (0.7, 0.8), "P", "P without acceleration", full=True),
+        Below("dmt_ms", (0.7, 0.8), "P", "P without acceleration"),
         Below("best_effort_network_us", (0.7, 0.8), "P", "P without acceleration"),
     ),
     **COMMON,
@@ -126,7 +132,7 @@ FIG8 = Experiment(
     points=routers(("NP", "P"), 0.8, (0.7,), topology="mesh:2x2"),
     plots=(*VIDEO_PLOTS, BEST_EFFORT_PLOT),
     claims=(
-        Below("dmp", (0.7, 0.8), "P", "NP"),
+        Below("dmp", (0.7, 0.8), "P", "NP", full=True),
         Below("dmt_ms", (0.7, 0.8), "P", "NP"),
         Rising("best_effort_network_us", LATE, "P"),
     ),
@@ -165,11 +171,14 @@ FIG9 = Experiment(
     ),
     plots=(*VIDEO_PLOTS, Plot("load", "delivered, flits a cycle and node")),
     claims=(
-        *(Below("dmp", MIXES, f"{name} + QoS", f"{other} + traditional")
-          for name in CARD_ROUTERS for other in CARD_ROUTERS),
-        *(Below("dmp", MIXES, "P + QoS", f"{name} + QoS") for name in ("TR", "NP")),
-        Below("dmp", MIXES, "P + QoS at 0.8", "NP + QoS at 0.8"),
-        Below("dmp", MIXES, "P + QoS", "P + QoS by messages"),
+        *(claim
+          for name in CARD_ROUTERS for other in CARD_ROUTERS
+          for claim in (
+              Below("dmp", MIXES, f"{name} + QoS", f"{other} + traditional", full=True),
+              Below("dmt_ms", MIXES, f"{name} + QoS", f"{other} + traditional"))),
+        *(Below("dmp", MIXES, "P + QoS", f"{name} + QoS", full=True) for name in ("TR", "NP")),
+        Below("dmp", MIXES, "P + QoS at 0.8", "NP + QoS at 0.8", full=True),
+        Below("dmp", MIXES, "P + QoS", "P + QoS by messages", full=True),
         # A twentieth less than was asked is not carried.
         AtMost("load", MIXES, "P + QoS by messages", 0.57),
     ),
