@@ -28,7 +28,7 @@ constexpr std::uint64_t kShortNapNs = 20'000;
 constexpr std::uint64_t kFewPackets = 8;
 // An idle fabric still moves the clock page on: programs pace by it.
 constexpr std::uint64_t kIdleSleepNs = 1'000'000;
-constexpr std::uint64_t kQuietSleepNs = 4'000'000;  // when for long nothing has come
+constexpr std::uint64_t kQuietSleepNs = 8'000'000;  // when for long nothing has come
 constexpr std::uint64_t kQuietNs = 50'000'000;      // longer than a frame of video
 
 void nap_until(std::uint64_t host_ns) {

@@ -23,9 +23,8 @@ constexpr std::uint64_t kPublishNs = 100'000'000;  // metrics
 constexpr long kNapNs = 1'000'000;  // a tenth of the launch horizon (nap.h says when)
 constexpr std::uint64_t kLongestSleepNs = 10'000'000;  // without programs
 constexpr std::uint64_t kProgramSleepNs = 1'000'000;   // programs pace by the node page
-constexpr std::uint64_t kQuietSleepNs =
-    4'000'000;                                  // the same, of programs that have long done nothing
-constexpr std::uint64_t kQuietNs = 50'000'000;  // longer than a frame of video
+constexpr std::uint64_t kQuietSleepNs = 8'000'000;     // when they have long done nothing
+constexpr std::uint64_t kQuietNs = 50'000'000;         // longer than a frame of video
 
 }  // namespace
 
