@@ -51,7 +51,9 @@ TEST(Doorbell, AFullCounterDoesNotBlock) {
 
 // Ping-pong in which both sides really sleep each time: a lost wake-up would hang (the 60 s of the
 // test's timeout), so both wait without a limit.
-TEST(Doorbell, NoWakeUpIsLost) {
+using Wait = void (*)(DoorbellSleeper& sleeper, bool something, std::uint64_t round);
+
+void ping_pong(Wait wait) {
   constexpr std::size_t kCapacity = 8;
   constexpr std::uint64_t kRounds = 3'000;
   auto region = *emu::Region::create("pingpong", 2 * emu::ring_bytes<std::uint64_t>(kCapacity));
@@ -60,15 +62,11 @@ TEST(Doorbell, NoWakeUpIsLost) {
                                     kCapacity);
   Bell to_peer;
   Bell to_us;
-  const auto receive = [](emu::RingConsumer<std::uint64_t>& ring, DoorbellSleeper& sleeper) {
+  const auto receive = [wait](emu::RingConsumer<std::uint64_t>& ring, DoorbellSleeper& sleeper) {
     std::uint64_t value = 0;
-    while (!ring.pop(value)) {
+    for (std::uint64_t round = 0; !ring.pop(value); ++round) {
       sleeper.prepare_sleep();
-      if (ring.empty()) {
-        while (!*emu::wait_readable(sleeper.event_fd(), -1)) {
-        }
-      }
-      sleeper.awake();
+      wait(sleeper, !ring.empty(), round);
     }
     return value;
   };
@@ -88,6 +86,33 @@ TEST(Doorbell, NoWakeUpIsLost) {
     ASSERT_EQ(receive(in, to_us.sleeper), i + 1);
   }
   peer.join();
+}
+
+void wait_until_readable(const DoorbellSleeper& sleeper) {
+  while (!*emu::wait_readable(sleeper.event_fd(), -1)) {
+  }
+}
+
+TEST(Doorbell, NoWakeUpIsLost) {
+  ping_pong([](DoorbellSleeper& sleeper, bool something, std::uint64_t) {
+    if (!something) wait_until_readable(sleeper);
+    sleeper.awake();
+  });
+}
+
+// As the daemons do: first a wait that times out, which leaves the eventfd as it is even if the
+// ring comes just then; and an eventfd is read only when it was readable.
+TEST(Doorbell, NoWakeUpIsLostToTimeouts) {
+  ping_pong([](DoorbellSleeper& sleeper, bool something, std::uint64_t round) {
+    bool readable = false;
+    if (!something && round % 2 == 0) {
+      readable = *emu::wait_readable(sleeper.event_fd(), 0);
+    } else if (!something) {
+      wait_until_readable(sleeper);
+      readable = true;
+    }
+    readable ? sleeper.awake() : sleeper.cancel_sleep();
+  });
 }
 
 }  // namespace
