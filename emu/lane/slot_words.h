@@ -105,6 +105,27 @@ FLITNET_AVX512 inline Lanes8 words_at(const std::uint16_t* words, Lanes8 places)
       _mm256_i32gather_epi32(reinterpret_cast<const int*>(words), at, sizeof *words)));
 }
 
+// The `fresh` lanes have their weight left; then each of `lanes`, at most one a port, one less.
+// Returns those of these that have nothing left.
+FLITNET_AVX512 inline Lanes8 spend_lanes(SlotWords& left, const SlotWords& weight, Lanes8 lanes,
+                                         Lanes8 fresh) {
+  const __m512i which = four_times(lanes);
+  const __m512i again = four_times(fresh);
+  __m512i spent = _mm512_setzero_si512();
+#pragma GCC unroll 4
+  for (unsigned i = 0; i < kDummySlot / kSlotsOfVector; ++i) {
+    const unsigned at = i * kSlotsOfVector;
+    const __mmask32 mask = slots512(which, i);
+    const __m512i had = _mm512_mask_loadu_epi16(_mm512_load_si512(&left.of[at]), slots512(again, i),
+                                                &weight.of[at]);
+    const __m512i has = _mm512_mask_sub_epi16(had, mask, had, _mm512_set1_epi16(1));
+    _mm512_store_si512(&left.of[at], has);
+    spent = _mm512_mask_mov_epi16(spent, _mm512_mask_testn_epi16_mask(mask, has, has),
+                                  _mm512_load_si512(&kLaneBits16.of[at]));
+  }
+  return united_words(spent);
+}
+
 FLITNET_AVX512 inline __m512i upper_halves(Lanes8 words) {
   return _mm512_broadcast_i64x4(
       _mm256_slli_epi32(_mm256_cvtepu16_epi32(reinterpret_cast<__m128i>(words)), kStampShift));

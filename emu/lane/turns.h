@@ -9,6 +9,7 @@
 #include <cstdint>
 
 #include "emu/lane/bid.h"
+#include "emu/lane/slot_words.h"
 #include "emu/lane/stamp.h"
 
 namespace emu {
@@ -62,14 +63,15 @@ class RoundRobin : public Unstamped {
   Lanes8 pick_lanes(Lanes8 eligible) const {
     return pick(eligible).lanes;
   }
+  template <Isa kIsa>
   void granted(Lanes8 lanes) {
     const Lanes8 moves = lanes & ~control_;
     const Lanes8 stay = zero_words(moves);
     above_ = (above_ & stay) | (lanes_above(moves) & ~stay);
   }
-  template <Isa>
+  template <Isa kIsa>
   void sent(Lanes8 lanes, Lanes8 /*ended*/, Cycle /*now*/) {
-    granted(lanes);
+    granted<kIsa>(lanes);
   }
 
  private:
@@ -83,10 +85,11 @@ class WeightTables {
   void load(unsigned port, const std::array<std::uint16_t, kVlCount>& weights) {
     member_[port] = 0;
     for (unsigned v = 0; v < kVlCount; ++v) {
-      weight_[lane_slot(port, v)] = weights[v];
+      weight_.of[lane_slot(port, v)] = weights[v];
       if (weights[v] != 0) member_[port] |= static_cast<LaneMask>(1U << v);
     }
     above_[port] = turn_[port] = 0;
+    open_[port] = member_[port];
     refill(port);
   }
   Lanes8 member() const { return member_; }
@@ -98,37 +101,49 @@ class WeightTables {
     const Lanes8 next = next_lanes((paid & ~slow) | (waiting & unpaid), above_);
     return goes_on | (next & zero_words(goes_on));
   }
+  template <Isa kIsa>
   void spend(Lanes8 lanes, Lanes8 slow) {
     if (!any(lanes)) return;
-    const Lanes8 new_frame = lanes & ~(open_ | slow);
-    if (any(new_frame)) {
-      for (unsigned bits = ports_of(new_frame); bits != 0; bits &= bits - 1)
-        refill(first_bit(bits));
-    }
-    const Lanes8 new_turn = lanes & slow & ~(turn_ & open_);
-    if (any(new_turn))
-      FlitSlots(new_turn).visit([&](unsigned slot) { left_[slot] = weight_[slot]; });
-    Lanes8 spent = kNoLanes8;
-    FlitSlots(lanes).visit([&](unsigned slot) {
-      if (--left_[slot] == 0) spent |= kOneLane.of[slot];
-    });
+    // Ports whose lane has nothing left begin a frame, by a slow pointer the lane alone a turn.
+    const Lanes8 frames = ~zero_words(lanes & ~(open_ | slow));
+    const Lanes8 fresh = frames | (lanes & slow & ~(turn_ & open_));
+    const Lanes8 spent = take_one<kIsa>(lanes, frames, fresh);
     const Lanes8 stay = zero_words(lanes);
-    open_ = (open_ | lanes) & ~spent;
+    open_ = ((open_ & ~frames) | (member_ & frames) | lanes) & ~spent;
     turn_ = (turn_ & stay) | lanes;
     above_ = (above_ & stay) | (lanes_above(lanes) & ~stay);
   }
 
  private:
+  // The `fresh` lanes, all of the ports that begin a frame, have their weight again; then each of
+  // `lanes` one less. Returns those that have nothing left.
+  template <Isa kIsa>
+  Lanes8 take_one(Lanes8 lanes, [[maybe_unused]] Lanes8 frames, Lanes8 fresh) {
+#if defined(__x86_64__)
+    if constexpr (kIsa == Isa::avx512) return spend_lanes(left_, weight_, lanes, fresh);
+#endif
+    if (any(frames)) {
+      for (unsigned bits = ports_of(frames); bits != 0; bits &= bits - 1) refill(first_bit(bits));
+    }
+    const Lanes8 turns = fresh & lanes & ~frames;
+    if (any(turns))
+      FlitSlots(turns).visit([&](unsigned slot) { left_.of[slot] = weight_.of[slot]; });
+    Lanes8 spent = kNoLanes8;
+    FlitSlots(lanes).visit([&](unsigned slot) {
+      if (--left_.of[slot] == 0) spent |= kOneLane.of[slot];
+    });
+    return spent;
+  }
   void refill(unsigned port) {
-    for (unsigned v = 0; v < kVlCount; ++v) left_[lane_slot(port, v)] = weight_[lane_slot(port, v)];
-    open_[port] = member_[port];
+    for (unsigned v = 0; v < kVlCount; ++v)
+      left_.of[lane_slot(port, v)] = weight_.of[lane_slot(port, v)];
   }
   Lanes8 member_{};  // weight is not 0
   Lanes8 open_{};    // left is not 0
   Lanes8 above_{};   // where the turn goes on
   Lanes8 turn_{};    // lane served last
-  std::array<std::uint16_t, kLaneSlots> weight_{};
-  std::array<std::uint16_t, kLaneSlots> left_{};
+  SlotWords weight_;
+  SlotWords left_;
 };
 
 class TwoLevel : public Unstamped {
@@ -170,16 +185,17 @@ class TwoLevel : public Unstamped {
   Lanes8 pick_lanes(Lanes8 eligible) {
     return pick(eligible).lanes;
   }
+  template <Isa kIsa>
   void granted(Lanes8 lanes) {
-    high_.spend(lanes & take_high_, slow_);
-    low_.spend(lanes & take_low_, slow_);
+    high_.spend<kIsa>(lanes & take_high_, slow_);
+    low_.spend<kIsa>(lanes & take_low_, slow_);
     const Lanes8 stay = zero_words(lanes & (take_high_ | take_low_));
     const Lanes8 longer = smaller(streak_ + spread(1), spread(kLongStreak));
     streak_ = (streak_ & stay) | (longer & take_high_ & low_waits_ & ~stay);
   }
-  template <Isa>
+  template <Isa kIsa>
   void sent(Lanes8 lanes, Lanes8 /*ended*/, Cycle /*now*/) {
-    granted(lanes);
+    granted<kIsa>(lanes);
   }
 
  private:

@@ -32,7 +32,7 @@ Crossing allocate_turns(const State& r, Scheduler& scheduler, emu::Lanes8 wishes
     emu::Picks picks = scheduler.pick(able);
     if (emu::any(world.yields)) picks = emu::let_yield(picks, world.yields);
     grant_picks<kIsa>(granted, r.bids, picks, now);
-    scheduler.granted(granted.last);
+    scheduler.template granted<kIsa>(granted.last);
     if (round == world.alloc_iters || granted.nobody_lost)
       return crossing_of<kIsa>(granted.bids, granted.ports);
     wishes &= emu::zero_words(granted.last) & ~lanes_to(r.from, granted.taken);

@@ -30,8 +30,8 @@ emu::LaneMask random_mask(emu::Prng& random) {
   return mask;
 }
 
-template <class Fast>
-void compare_turns(SchedulerKind kind, std::uint64_t seed) {
+template <class Fast, emu::Isa kIsa>
+void compare_turns_by(SchedulerKind kind, std::uint64_t seed) {
   SCOPED_TRACE(testing::Message() << "seed " << seed);
   emu::Prng random(seed);
   emu::VlWeights weights;
@@ -66,8 +66,16 @@ void compare_turns(SchedulerKind kind, std::uint64_t seed) {
       granted[port] = picks.lanes[port];
       plain[port]->granted(choice.lane);
     }
-    fast.granted(granted);
+    fast.template granted<kIsa>(granted);
   }
+}
+template <class Fast>
+void compare_turns(SchedulerKind kind, std::uint64_t seed) {
+  compare_turns_by<Fast, emu::Isa::base>(kind, seed);
+#if defined(__x86_64__)
+  if (emu::best_isa(emu::Isa::avx512) == emu::Isa::avx512)
+    compare_turns_by<Fast, emu::Isa::avx512>(kind, seed);
+#endif
 }
 
 TEST(Arbiter, RoundRobin) {
