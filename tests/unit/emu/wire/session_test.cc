@@ -458,10 +458,16 @@ TEST(Session, NobodyReadsNothingGrows) {
   EXPECT_EQ(world.node(0).epoch().number, 1u);
 }
 
+#ifdef __SANITIZE_ADDRESS__
+constexpr int kRounds = 20;  // each takes ten times as long
+#else
+constexpr int kRounds = 60;
+#endif
+
 TEST(Session, EverythingAtOnce) {
   const std::uint64_t seed = test_seed();
   World world(seed, {});
-  for (int round = 0; round < 60 && !testing::Test::HasFailure(); ++round) {
+  for (int round = 0; round < kRounds && !testing::Test::HasFailure(); ++round) {
     Prng& prng = world.prng();
     world.set_weather({.loss = prng.uniform() * 0.3,
                        .repeat = prng.uniform() * 0.2,
