@@ -55,7 +55,7 @@ def test_help_lists_every_command_and_the_exit_codes(run: Path) -> None:
         (["exec", "n0"], "Missing argument"),
         (["replay", "x.mpg", "--from", "n0"], "--to"),
         (["load", "best-effort"], "--rate"),
-        (["bench", "coffee"], "bench 'coffee': one of engine, verbs, attach, booksim"),
+        (["bench", "coffee"], "bench 'coffee': one of engine, verbs, scale, attach, booksim"),
         (["test", "--only", "luck"], "--only 'luck': one of meson"),
         (["up", "/nonexistent/cluster.toml"], "/nonexistent/cluster.toml: No such file"),
     ],

@@ -15,7 +15,7 @@ namespace {
 
 // Under a sanitizer every cycle costs 20 times as much; what it looks for shows in fewer of them.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr emu::Cycle kSlowdown = 6;
+constexpr emu::Cycle kSlowdown = 12;
 #else
 constexpr emu::Cycle kSlowdown = 1;
 #endif
