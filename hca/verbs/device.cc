@@ -37,15 +37,17 @@ std::string sysfs_path(const char* name) {
   return std::string(ibv_get_sysfs_path()) + "/class/infiniband/" + name;
 }
 
-// Under g_device_lock: whether this program may see devices at all; it says why not.
+// Under g_device_lock: whether this program may see devices at all; it says why not, also in errno.
 bool on_nodes() {
   if (std::getenv(kNodeSocketVariable) == nullptr) {
     say("{} is not set; run programs by: flitnet exec NODE -- PROGRAM", kNodeSocketVariable);
+    errno = ENODEV;
     return false;
   }
   if (const std::string other = untried_rdma_core(); !other.empty()) {
     say("{} is of an rdma-core that this library was never tried with (only {}); {}=any tries it",
         other, kRdmaCoreTried, kRdmaCoreVariable);
+    errno = ENODEV;
     return false;
   }
   return true;
@@ -103,12 +105,11 @@ ibv_device** ibv_get_device_list(int* count) {
   if (g_devices.size() < sockets.size()) g_devices.resize(sockets.size());
   auto** list = static_cast<ibv_device**>(std::calloc(sockets.size() + 1, sizeof(ibv_device*)));
   if (list == nullptr) return null_with(ENOMEM);
-  int found = 0;  // none: an empty list, as where there is no hardware
+  int found = 0;  // none: an empty list, as where there is no hardware, and errno says why
   for (std::size_t i = 0; i < sockets.size(); ++i) {
     Device* device = acquire_device(sockets[i], i, sockets.size());
     if (device != nullptr) list[found++] = device;
   }
-  if (found == 0) errno = ENODEV;
   if (count != nullptr) *count = found;
   return list;
 }

@@ -105,3 +105,5 @@ def test_what_only_a_simulation_can() -> None:
     ):  # fmt: skip
         with pytest.raises(UsageError):
             workload.generators(NAMES, 400, 1, 1)
+    with pytest.raises(UsageError, match="workload.header_flits"):
+        Workload(other={"header_flits": 2}).generators(NAMES, 400, 1, 1)

@@ -58,14 +58,10 @@ def run(what: str, options: Options) -> int:
         argv += ["--sweep"] if options.sweep else []
         argv += ["--threads"] if options.threads else []
         argv += ["--reference", str(options.reference)] if options.reference else []
-        prints = options.json_file == "-"
-        code = _measure(argv, dict(os.environ), prints)
+        code = _measure(argv, dict(os.environ), options.json_file == "-")
         if not report.exists():
             raise FlitnetError(f"{name} wrote no figures (exit code {code})")
-        if prints:
-            sys.stdout.write(report.read_text())
-        elif options.json_file:
-            Path(options.json_file).write_text(report.read_text())
+        _hand_over(report.read_text(), options)
         if options.plot:
             draw_sweep(json.loads(report.read_text())["results"], options.plot)
     return code
@@ -81,31 +77,28 @@ def curves(options: Options) -> int:
         options.reference or booksim.REFERENCE, options.quick, options.plot,
         lambda line: print(line, file=sys.stderr if prints else sys.stdout, flush=True),
     )  # fmt: skip
-    if prints:
-        sys.stdout.write(text)
-    elif options.json_file:
-        Path(options.json_file).write_text(text)
+    _hand_over(text, options)
     return 0
+
+
+def _hand_over(report: str, options: Options) -> None:
+    """Figures go where --json says."""
+    if options.json_file == "-":
+        sys.stdout.write(report)
+    elif options.json_file:
+        Path(options.json_file).write_text(report)
 
 
 def _verbs(options: Options) -> int:
     figures = bench_verbs.run(options.quick)
     print(bench_verbs.text(figures), file=sys.stderr)
-    report = json.dumps(figures, indent=1) + "\n"
-    if options.json_file == "-":
-        sys.stdout.write(report)
-    elif options.json_file:
-        Path(options.json_file).write_text(report)
+    _hand_over(json.dumps(figures, indent=1) + "\n", options)
     return 0
 
 
 def _scale(options: Options) -> int:
     results = bench_scale.run(options.quick, prints=options.json_file != "-")
-    report = json.dumps({"results": results}, indent=1) + "\n"
-    if options.json_file == "-":
-        sys.stdout.write(report)
-    elif options.json_file:
-        Path(options.json_file).write_text(report)
+    _hand_over(json.dumps({"results": results}, indent=1) + "\n", options)
     if options.plot:
         bench_scale.draw(results, options.plot)
     return 0

@@ -12,7 +12,7 @@ import sys
 import tempfile
 import time
 import xml.etree.ElementTree as xml
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -96,9 +96,7 @@ def run(*, sanitizers: bool, only: str = "") -> int:
 def _meson(folders: Sequence[str]) -> Counts:
     """Tests of the ordinary build: all, or these folders' and what no sanitizer's build has."""
     directory = _built(folders)
-    everything = _tests(directory, [""])
-    left_out = set(_tests(directory, SANITIZED)) - set(_tests(directory, folders or [""]))
-    return _meson_test(directory, sorted(set(everything) - left_out), "")
+    return _meson_test(directory, sorted(_ordinary(_tests(directory), folders)), "")
 
 
 def _sanitizer(name: str, sanitize: str, folders: tuple[str, ...]) -> Counts:
@@ -108,7 +106,7 @@ def _sanitizer(name: str, sanitize: str, folders: tuple[str, ...]) -> Counts:
     # What g++ says of code that it instrumented itself (maybe uninitialized, fences) is no error;
     # the ordinary build is the judge of warnings.
     build.configure(directory, [*options, "-Doptimization=1", "-Dwerror=false"])
-    chosen = _tests(directory, folders)
+    chosen = {n: path for n, path in _tests(directory).items() if path.startswith(folders)}
     build.build(directory, sorted({*chosen.values(), RUN_BY_TESTS}))
     return _meson_test(directory, sorted(chosen), FIXED_LAYOUT)
 
@@ -121,26 +119,33 @@ def _introspect(directory: Path, what: str) -> Any:
     return json.loads(done.stdout)
 
 
-def _tests(directory: Path, folders: Sequence[str]) -> dict[str, str]:
-    """Names of the tests whose programs are in these folders, and the programs."""
-    programs = {
+def _tests(directory: Path) -> dict[str, str]:
+    """Every test's name and the program that it is."""
+    return {
         test["name"]: os.path.relpath(test["cmd"][0], directory)
         for test in _introspect(directory, "--tests")
     }
-    return {name: path for name, path in programs.items() if path.startswith(tuple(folders))}
+
+
+def _ordinary(tests: Mapping[str, str], folders: Sequence[str]) -> dict[str, str]:
+    """Tests of the ordinary build: all, or these folders' and what no sanitizer's build has."""
+    return {
+        name: path for name, path in tests.items()
+        if not folders or path.startswith(tuple(folders)) or not path.startswith(SANITIZED)
+    }  # fmt: skip
 
 
 def _targets(directory: Path, folders: Sequence[str]) -> list[str]:
     """Everything but the programs of tests that the sanitizers' builds alone have."""
-    wanted = set(_tests(directory, folders).values())
-    tests = set(_tests(directory, SANITIZED).values())
+    tests = _tests(directory)
+    left_out = set(tests.values()) - set(_ordinary(tests, folders).values())
     made = {
         os.path.relpath(file, directory)
         for target in _introspect(directory, "--targets")
         if target["build_by_default"]
         for file in target["filename"]
     }
-    return sorted((made - tests) | wanted)
+    return sorted(made - left_out)
 
 
 def _meson_test(directory: Path, names: Sequence[str], wrapper: str) -> Counts:

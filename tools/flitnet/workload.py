@@ -92,8 +92,8 @@ class Workload:
 
         `seconds`: emulated length of the run, which phases divide.
         """
-        if self.flows or self.other:
-            raise UsageError(f"workload.{min({'flows', *self.other})}: only in virtual time")
+        if virtual := [*(["flows"] if self.flows else []), *sorted(self.other)]:
+            raise UsageError(f"workload.{virtual[0]}: only in virtual time")
         if self.pulse_cycles and self.phases:
             raise UsageError("workload: pulse_cycles and phases together: only in virtual time")
         kinds, options = self._kinds(link_mbps * 1e6, seconds)
