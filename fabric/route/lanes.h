@@ -15,7 +15,7 @@ enum class LaneSet : std::uint8_t {
   any,       // the message's own lane
   first,     // escape lanes; on a ring those before the dateline
   second,    // on a ring those behind the dateline
-  adaptive,  // taken only when free
+  adaptive,  // taken only when free, and with room for the message behind it
 };
 inline constexpr int kLaneSetCount = 4;
 

@@ -9,6 +9,7 @@
 #include <span>
 
 #include "fabric/router/block.h"
+#include "fabric/router/choose.h"
 
 namespace fabric::blocks {
 
@@ -109,6 +110,10 @@ unsigned choose_by_load(const Block& b, unsigned first, std::span<const Choice> 
     const unsigned port = emu::port_of_lane(lane);
     const bool taken = (((b.owned[port] | claimed[port]) >> emu::vl_of_lane(lane)) & 1U) != 0;
     if (adaptive && taken) continue;
+    const unsigned vl = emu::vl_of_lane(lane);
+    if (adaptive && !finds_room(b.out.credits.get(port, vl), b.out.held.get(port, vl),
+                                message.flits, world.buffer))
+      continue;
     // Messages on their way to the port; a lane that nobody has goes before all others.
     const auto load = static_cast<unsigned>(std::popcount(b.owned[port]) +
                                             std::popcount(claimed[port]) + (taken ? 1 << 16 : 0));

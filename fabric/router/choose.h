@@ -21,6 +21,7 @@ struct Ways {
   const Routes* routes = nullptr;
   emu::RouterId router = 0;
   unsigned fixed_classes = 0;  // NetworkSpec::fixed_classes
+  unsigned buffer = 0;         // flits of a lane
 
   std::span<const Choice> to(emu::NodeId dest) const { return routes->table.choices(router, dest); }
   // What admission booked, and what books, must not stray.
@@ -43,6 +44,12 @@ inline unsigned lanes_set(emu::Lanes8 lanes) {
   return static_cast<unsigned>(std::popcount(wide[0]) + std::popcount(wide[1]));
 }
 
+// Adaptive lanes are for messages that need not wait in them: the next buffer takes the whole
+// message, or one longer than a buffer finds it empty. Waiting there would close rings (README.md).
+inline bool finds_room(unsigned credits, unsigned held, unsigned flits, unsigned buffer) {
+  return credits >= held + (flits < buffer ? flits : buffer);
+}
+
 // `claimed`: output lanes that heads of this cycle have chosen before.
 template <class State>
 unsigned choose_by_load(const State& r, std::span<const Choice> choices,
@@ -57,6 +64,10 @@ unsigned choose_by_load(const State& r, std::span<const Choice> choices,
     const bool taken =
         r.owner[lane] != kNoLane || ((claimed[choice.port] >> emu::vl_of_slot(lane)) & 1U) != 0;
     if (adaptive && taken) continue;
+    const unsigned vl = emu::vl_of_slot(lane);
+    if (adaptive && !finds_room(r.credits.get(choice.port, vl), r.out_count.get(choice.port, vl),
+                                message.flits, r.ways.buffer))
+      continue;
     // Messages on their way to the port; a lane that nobody has goes before all others.
     const unsigned load = lanes_set(r.from[choice.port]) +
                           static_cast<unsigned>(std::popcount(claimed[choice.port])) +

@@ -181,7 +181,7 @@ class Engine final : public Network::Impl {
   void set_up(std::size_t index) {
     State& r = routers_[index].state;
     r.id = static_cast<emu::RouterId>(index);
-    r.ways = {&routes, r.id, spec.fixed_classes};
+    r.ways = {&routes, r.id, spec.fixed_classes, static_cast<unsigned>(spec.vc_buf_size)};
     r.is_full = emu::CountIs<kPlanes>(static_cast<unsigned>(spec.vc_buf_size));
     r.owner.fill(kNoLane);
     r.wait_first.fill(kNoLane);

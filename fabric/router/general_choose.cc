@@ -2,6 +2,8 @@
 
 #include <bit>
 
+#include "fabric/router/choose.h"
+
 namespace fabric::general {
 
 namespace {
@@ -30,6 +32,10 @@ LaneAt choose_by_load(const Router& router, const World& world, std::span<const 
     const Port& port = router.ports[at.port];
     const bool taken = (((port.owned | claimed[at.port]) >> at.lane) & 1U) != 0;
     if (adaptive && taken) continue;
+    const OutputLane& lane = port.out[at.lane];
+    if (adaptive && !finds_room(lane.credits[0], static_cast<unsigned>(lane.flits.size()),
+                                message.flits, static_cast<unsigned>(world.spec.vc_buf_size)))
+      continue;
     constexpr int kTaken = 1 << 16;  // a lane that nobody has goes before all others
     const int load =
         std::popcount(port.owned) + std::popcount(claimed[at.port]) + (taken ? kTaken : 0);

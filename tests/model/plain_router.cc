@@ -344,7 +344,10 @@ LaneAt PlainNetwork::choose(const PlainRouter& router, const PlainMessage& messa
     }
     const bool adaptive = choice.set == fabric::LaneSet::adaptive;
     const bool adapts = ((routes_.lanes.may_adapt >> message.packet.vl_out) & 1) != 0;
-    if (adaptive ? adapts && !option.taken : true) options.push_back(option);
+    const OutputLane& out = port.out[option.lane.lane];
+    const int room = out.credits[0] - static_cast<int>(out.buffer.size());
+    const bool fits = room >= std::min<int>(message.packet.flits, spec_.vc_buf_size);
+    if (adaptive ? adapts && !option.taken && fits : true) options.push_back(option);
   }
   // The escape is for those whom no adaptive lane is free for.
   if (options.size() > 1 && choices.back().set == fabric::LaneSet::adaptive)
