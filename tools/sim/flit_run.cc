@@ -220,7 +220,7 @@ void FlitRun::offer(FlitMessage& message) {
   message.accepted = message.launch = message.created;
   if (!gates_.empty() && message.traffic_class == emu::TrafficClass::best_effort) {
     gates_[message.source].offer(message);
-  } else {
+  } else if (gates_.empty() || gates_[message.source].take(message)) {
     hand_on(message);
   }
 }
@@ -284,7 +284,7 @@ void FlitRun::drain() {
     --at_wire_[event.node * std::size_t{emu::kVlCount} + message.vl_in];
     if (!nics_.empty() && !message.of_hcas())
       nics_[event.node].injected(message, event.tail_cycle - base_);
-    if (!gates_.empty() && message.traffic_class == emu::TrafficClass::best_effort) {
+    if (!gates_.empty() && !message.of_hcas()) {
       gates_[event.node].injected(message, event.tail_cycle - base_);
     }
   }

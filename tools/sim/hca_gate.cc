@@ -65,11 +65,32 @@ void HcaGate::offer(const FlitMessage& message) {
       .push_back(message);
 }
 
+bool HcaGate::take(const FlitMessage& message) {
+  auto& queue = first_[static_cast<std::size_t>(message.traffic_class)];
+  if (queue.empty() && held_ < buffer_) {
+    ++held_;
+    return true;
+  }
+  queue.push_back(message);
+  return false;
+}
+
 std::uint64_t HcaGate::waiting() const {
-  std::uint64_t count = 0;
+  std::uint64_t count = first_[0].size() + first_[1].size();
   for (const auto& queue : outer_) count += queue.size();
   for (const auto& queue : inner_) count += queue.size();
   return count;
+}
+
+// Control, then real time, as the HCA gets room.
+void HcaGate::take_first(emu::Cycle now, const Out& out) {
+  for (auto& queue : first_) {
+    for (; !queue.empty() && held_ < buffer_; queue.pop_front(), ++held_) {
+      FlitMessage& message = queue.front();
+      message.accepted = message.launch = std::max(message.created, now);
+      out(message);
+    }
+  }
 }
 
 // Consumers to HCA: as long as it has room, and with credit at the consumer as long as there is
@@ -115,6 +136,7 @@ void HcaGate::hand_on(emu::Cycle now, std::deque<FlitMessage>& queue, const Out&
 
 void HcaGate::release(emu::Cycle now, const Out& out) {
   if (calendar_ != nullptr) calendar_->advance(now);
+  take_first(now, out);
   take_in(now);
   for (std::size_t i = 0; i < inner_.size(); ++i) {
     hand_on(now, inner_[(turn_ + i) % inner_.size()], out);
@@ -124,7 +146,9 @@ void HcaGate::release(emu::Cycle now, const Out& out) {
 
 void HcaGate::injected(const FlitMessage& message, emu::Cycle now) {
   --held_;
-  control_->came_back(message.tag, now);
+  if (message.traffic_class == emu::TrafficClass::best_effort) {
+    control_->came_back(message.tag, now);
+  }
 }
 
 void HcaGate::look(const fabric::Network& network, std::uint32_t full_buffers,

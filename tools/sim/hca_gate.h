@@ -1,7 +1,8 @@
 // The HCA in front of a wire half, as far as the papers' controls need it: consumers hand messages
 // to the HCA, the HCA hands them to its lanes. Best effort is held back by a scheme of
 // hca/host/congestion.h (the code that a live HCA runs): credit at the consumer, before the HCA;
-// the others inside it, as their papers have it; and by peak power inside it. Other classes pass.
+// the others inside it, as their papers have it; and by peak power inside it. Other classes need
+// room in the HCA's buffer, which they share with best effort and get first (ACP 3.2, 4.2).
 // In: messages as they are created, injections. Out: messages for the lanes, with the cycle at
 // which the HCA took them.
 #pragma once
@@ -26,6 +27,8 @@ class HcaGate {
           const std::array<emu::LaneMask, emu::kClassCount>& lanes);
 
   void offer(const FlitMessage& message);
+  // Of control or real time: true if the HCA takes it at once, else it waits for room.
+  bool take(const FlitMessage& message);
   // Hands on what may go; messages created up to `horizon` are there. `now` is the cycle at which
   // the network stands.
   void release(emu::Cycle now, const Out& out);
@@ -45,10 +48,11 @@ class HcaGate {
         now);
   }
   hca::Signal needs() const { return control_->needs(); }
-  // Best-effort messages before the HCA and in it.
+  // Messages before the HCA, and best effort in it.
   std::uint64_t waiting() const;
 
  private:
+  void take_first(emu::Cycle now, const Out& out);
   void take_in(emu::Cycle now);
   void hand_on(emu::Cycle now, std::deque<FlitMessage>& queue, const Out& out);
   bool power_allows(const FlitMessage& message, emu::Cycle now);
@@ -57,12 +61,13 @@ class HcaGate {
   fabric::Network::Peer place_;
   emu::LaneMask lanes_;
   std::unique_ptr<hca::CongestionControl> control_;
-  bool at_consumer_;                            // where the scheme holds back
-  std::vector<std::deque<FlitMessage>> outer_;  // by group: with the consumers
-  std::vector<std::deque<FlitMessage>> inner_;  // in the HCA, not yet in a lane
-  std::size_t turn_ = 0;                        // group that is served first
-  std::uint32_t held_ = 0;                      // messages in the HCA, lanes included
-  std::uint32_t buffer_;                        // M
+  bool at_consumer_;                              // where the scheme holds back
+  std::array<std::deque<FlitMessage>, 2> first_;  // control, real time: with the consumers
+  std::vector<std::deque<FlitMessage>> outer_;    // by group: with the consumers
+  std::vector<std::deque<FlitMessage>> inner_;    // in the HCA, not yet in a lane
+  std::size_t turn_ = 0;                          // group that is served first
+  std::uint32_t held_ = 0;                        // messages in the HCA, lanes included
+  std::uint32_t buffer_;                          // M
   // Peak power (ACP section 5); no calendar: no cap.
   std::unique_ptr<hca::EnergyCalendar> calendar_;
   emu::Cycle power_cycles_ = 1;  // in which the HCA's power pays its budget

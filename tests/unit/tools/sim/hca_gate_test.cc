@@ -83,6 +83,58 @@ TEST(HcaGate, TheBufferOfTheHcaThrottlesConsumers) {
   EXPECT_GT(mean(*run, &ClassBatch::host_cycles), 1000);
 }
 
+// Best effort that is held back fills the HCA's buffer: then real time waits before it too, unless
+// credits keep room for it (ACP 4.2). It gets room before best effort does.
+TEST(HcaGate, RealTimeNeedsRoomInTheBufferOfTheHca) {
+  const auto host_cycles = [](const std::string& congestion) {
+    const std::string text = fmt::format(R"([network]
+nodes = 4
+[qos]
+scheduler = "two_level"
+[controls]
+admission = false
+power_control = false
+hca_buffer_packets = 60
+best_effort_credits = 20
+congestion = "{}"
+[workload]
+streams = "vbr"
+placement = "uniform"
+stream_kbps = 40000
+load = 1.1
+real_time_share = 0.5
+message_flits = 40
+[run]
+hca = true
+batch_cycles = 50000
+batches = 4
+)",
+                                         congestion);
+    auto point = parse_point(text, "a test");
+    EXPECT_TRUE(point) << (point ? "" : point.error().message);
+    auto run = FlitRun::make(*point);
+    EXPECT_TRUE(run) << (run ? "" : run.error().message);
+    (*run)->play();
+    EXPECT_EQ((*run)->network().audit(), "");
+    std::array<double, emu::kClassCount> mean{};
+    for (std::size_t c = 0; c < mean.size(); ++c) {
+      double cycles = 0;
+      double messages = 0;
+      for (const Batch& batch : (*run)->measure().batches()) {
+        cycles += batch.classes[c].host_cycles;
+        messages += batch.classes[c].messages;
+      }
+      mean[c] = cycles / std::max(messages, 1.0);
+    }
+    return mean;
+  };
+  const auto none = host_cycles("none");
+  const auto credit = host_cycles("credit");
+  EXPECT_GT(none[1], 20);
+  EXPECT_LT(none[1], none[2] / 10);
+  EXPECT_EQ(credit[1], 0);
+}
+
 // Self-Tuned's counts by control messages: they cross the network, arrive and have their effect.
 TEST(HcaGate, SelfTunedWorksInBand) {
   const std::string scheme = "congestion = \"self_tuned\"\n";
