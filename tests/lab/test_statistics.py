@@ -35,6 +35,13 @@ def test_quantiles_fall_towards_the_normal() -> None:
     assert values[-1] == 1.96
 
 
+def test_excess_is_the_width_over_the_wanted_one() -> None:
+    assert Estimate(10, 3, 5).excess(0.1, 0.5) == pytest.approx(3)
+    assert Estimate(10, 3, 5).excess(0.1, 6) == pytest.approx(0.5)
+    assert Estimate(0, 0, 5).excess(0.1, 0) == 0
+    assert Estimate(0, 1, 5).excess(0.1, 0) == math.inf
+
+
 def test_only_separate_intervals_are_below() -> None:
     low = Estimate(1, 0.5, 5)
     assert low.below(Estimate(2.1, 0.5, 5))

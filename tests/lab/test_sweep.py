@@ -18,7 +18,7 @@ from tools.flitnet.lab.claims import Below
 from tools.flitnet.lab.experiment import SEEDS, Experiment, Length, Plot, Point
 from tools.flitnet.lab.report import write
 from tools.flitnet.lab.store import Run, Store, read_parquet, rows, write_parquet
-from tools.flitnet.lab.sweep import cluster, sweep
+from tools.flitnet.lab.sweep import cluster, longer_by, sweep
 
 pytest.importorskip("distributed")
 pytest.importorskip("pyarrow")
@@ -89,10 +89,16 @@ def test_imprecise_points_run_longer(simulator, tmp_path: Path) -> None:
     one = experiment(most=16, precision={"best_effort_network_us": 0.0}, relative=1e-6)
     swept(one, tmp_path, calls)
     lengths = {int(toml.split("batches = ")[1].split()[0]) for toml in calls}
-    assert lengths == {4, 8, 16}
+    assert lengths == {4, 16}  # far from precise: the length between would be for nothing
     table = read_parquet(tmp_path / "t.one.quick.parquet")
     assert {row["batches"] for row in table} == {16}
     assert len(table) == 2 * len(SEEDS)
+
+
+def test_runs_grow_by_what_their_intervals_lack() -> None:
+    assert [longer_by(4, needed) for needed in (1.1, 3.9, 4, 7, 8, 1e12)] == [
+        8, 8, 16, 16, 32, 4096,
+    ]  # fmt: skip
 
 
 def test_a_row_says_everything(simulator, tmp_path: Path) -> None:
@@ -148,7 +154,7 @@ from pathlib import Path
 from tests.lab.test_sweep import experiment, small
 from tools.flitnet.lab.experiment import Experiment, Point
 from tools.flitnet.lab.store import Store
-from tools.flitnet.lab.sweep import cluster, sweep
+from tools.flitnet.lab.sweep import cluster, longer_by, sweep
 one = experiment()
 points = tuple(Point(str(i), 0.2, small(0.2 + i / 100, 300_000)) for i in range(4))
 one = Experiment(**{{**vars(one), "points": points}})

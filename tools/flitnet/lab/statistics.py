@@ -39,8 +39,12 @@ class Estimate:
         """Clearly smaller: the intervals do not overlap."""
         return self.high < other.low
 
-    def precise(self, relative: float, absolute: float) -> bool:
-        return self.half <= max(relative * abs(self.mean), absolute)
+    def excess(self, relative: float, absolute: float) -> float:
+        """Half width over the wanted one, of which the larger counts; at most 1: precise."""
+        wanted = max(relative * abs(self.mean), absolute)
+        if self.half == 0:
+            return 0.0
+        return self.half / wanted if wanted > 0 else math.inf
 
 
 def t_quantile(freedom: int) -> float:

@@ -1,8 +1,9 @@
 """Runs everything that experiments need: on a Dask cluster, nothing twice, longer where imprecise.
 
 The driver asks for five seeds of each point at the first length. When all are there and the
-confidence interval is wider than the experiment wants, it asks for twice the length, up to the
-largest. Simulations are processes of their own, so the local cluster needs threads only.
+confidence interval is wider than the experiment wants, it asks for twice the length or more, by how
+much wider it is, up to the largest. Simulations are processes of their own, so the local cluster
+needs threads only.
 """
 
 from __future__ import annotations
@@ -39,6 +40,14 @@ def cluster(workers: int, scheduler: str | None) -> Iterator[Any]:
             yield client
 
 
+def longer_by(batches: int, needed: float) -> int:
+    """The largest doubling of `batches` up to `needed` times it, at least one."""
+    times = 2
+    while 2 * times <= needed and times < 1024:
+        times *= 2
+    return batches * times
+
+
 @dataclass
 class Place:
     """One point of one experiment on its way to enough precision."""
@@ -54,20 +63,26 @@ class Place:
 
     def next_batches(self) -> int:
         """0: precise, or as long as it may be."""
-        longer = min(2 * self.batches, self.length.most)
-        if longer == self.batches or self.precise():
+        if self.batches >= self.length.most:
             return 0
-        return longer
+        excess = self.excess()
+        if excess <= 1:
+            return 0
+        # Intervals shrink as the root of the length; what is run again is not run at every doubling
+        # below the length that is needed.
+        return min(longer_by(self.batches, excess**2), self.length.most)
 
-    def precise(self) -> bool:
+    def excess(self) -> float:
+        """The widest interval over the width that it may have."""
         runs = {run.seed: run for run in self.runs()}
         found = [measures(out, frame_ms(runs[seed])) for seed, out in self.outputs.items()]
+        widest = 0.0
         for name, absolute in self.experiment.precision.items():
             value = estimate([one[name] for one in found])
             # What never came (a class without traffic) asks for nothing.
-            if value.mean == value.mean and not value.precise(self.experiment.relative, absolute):
-                return False
-        return True
+            if value.mean == value.mean:
+                widest = max(widest, value.excess(self.experiment.relative, absolute))
+        return widest
 
 
 def sweep(
