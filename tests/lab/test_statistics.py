@@ -91,10 +91,13 @@ def test_measures_of_known_batches() -> None:
             best_effort_network_cycles=[500] * 4, best_effort_queue_cycles=[100] * 4,
             best_effort_host_cycles=[300] * 4,
             best_effort_offered_flits=[500] * 4, energy_pj=[1e8] * 4,
+            real_time_messages=[30] * 4, real_time_network_cycles=[300] * 4,
         )  # fmt: skip
     )
     assert found["warm_up_batches"] == 0
     assert found["best_effort_network_us"] == pytest.approx(5)
+    assert found["real_time_network_us"] == pytest.approx(1)
+    assert found["network_us"] == pytest.approx(2)  # of 10 that take 5 and 30 that take 1
     assert found["best_effort_message_us"] == pytest.approx(6)
     assert found["best_effort_total_us"] == pytest.approx(9)
     assert found["best_effort_load"] == pytest.approx(0.2)

@@ -1,8 +1,9 @@
 """From the batches that `flitnet-point` prints to the papers' measures of one run.
 
-Latencies in microseconds: network (head injected to tail ejected), queue (in the HCA), message
-(both), total (with the wait before the HCA). Intervals in milliseconds, loads in flits a cycle and
-node, power in watts. A measure without a sample (no frame came) is nan.
+Latencies in microseconds: network (head injected to tail ejected; without a class: of all
+messages), queue (in the HCA), message (both), total (with the wait before the HCA). Intervals in
+milliseconds, loads in flits a cycle and node, power in watts. A measure without a sample (no frame
+came) is nan.
 """
 
 from __future__ import annotations
@@ -65,6 +66,10 @@ def measures(output: dict[str, Any], frame_ms: float = 1000 / 30) -> dict[str, f
         found[f"{name}_load"] = flits / node_cycles
         found[f"{name}_offered"] = offered / node_cycles
         found[f"{name}_accepted"] = _ratio(flits, offered)
+    found["network_us"] = _ratio(
+        math.fsum(_sum(output, f"{name}_network_cycles", cut) for name in CLASSES) * cycle_us,
+        math.fsum(_sum(output, f"{name}_messages", cut) for name in CLASSES),
+    )
     found |= _frames(output, cut, frame_ms)
     found["rejected"] = 1 - output["granted"] / output["asked"] if output["asked"] else 0.0
     found |= _connections(output) | _tails(output, cycle_us) | _flows(output, cut)
