@@ -113,6 +113,7 @@ struct QosConfig {
   std::uint32_t block_flits = 1;
   Counters counters = Counters::epoch;
   bool strict_classes = false;  // best effort goes where nobody else can
+  bool control_first = true;    // lanes of control go before all others
   Frame frame = Frame::small;
   Pointer pointer = Pointer::fast;
   std::uint32_t qos_high_limit = 255;    // 255: high priority without limit

@@ -69,6 +69,7 @@ void visit_fields(C& c, Visitor&& visit) {
   visit("qos", "block_flits", c.qos.block_flits);
   visit("qos", "counters", c.qos.counters);
   visit("qos", "strict_classes", c.qos.strict_classes);
+  visit("qos", "control_first", c.qos.control_first);
   visit("qos", "frame", c.qos.frame);
   visit("qos", "pointer", c.qos.pointer);
   visit("qos", "qos_high_limit", c.qos.qos_high_limit);

@@ -128,6 +128,7 @@ NetworkSpec network_spec(const emu::Config& config, emu::Cycle start) {
   spec.scheduler = scheduler_kind(config.qos.scheduler);
   spec.hca_scheduler = hca_scheduler_kind(config.qos.hca_scheduler);
   spec.strict_classes = config.qos.strict_classes;
+  spec.control_first = config.qos.control_first;
   spec.weights = weights_of(config);
   spec.lanes_of_class = config.qos.class_vls;
   spec.lane_vtick = default_lane_vticks(config.qos.class_vls);

@@ -157,7 +157,7 @@ class BlockEngine final : public Network::Impl {
 
   template <class Scheduler>
   void configure(Scheduler& scheduler) {
-    scheduler.configure(spec.scheduler, spec.lane_vtick, spec.lanes_of_class[0]);
+    scheduler.configure(spec.scheduler, spec.lane_vtick, spec.first_lanes());
     for (unsigned p = 0; p < emu::kBlockPorts; ++p) scheduler.set_weights(p, spec.weights);
   }
   void set_up(std::size_t index) {
@@ -251,7 +251,7 @@ class BlockEngine final : public Network::Impl {
                                       .fixed_classes = spec.fixed_classes,
                                       .buffer = static_cast<unsigned>(spec.vc_buf_size),
                                       .alloc_iters = spec.alloc_iters,
-                                      .control = spec.lanes_of_class[0],
+                                      .control = spec.first_lanes(),
                                       .yields = yields()};
     const auto delay = static_cast<emu::Cycle>(rows_.delay());
     emu::Cycle cycle = now;

@@ -25,7 +25,7 @@ class Engine final : public Network::Impl {
         wiring_(make_wiring(graph)),
         wheel_(wiring_.units(), spec.link_delay, parts == 1 ? 1 : spec.link_delay,
                static_cast<int>(parts)),
-        control_(emu::spread(spec.lanes_of_class[0])),
+        control_(emu::spread(spec.first_lanes())),
         routers_(graph.routers.size()),
         busy_(graph.routers.size(), 0),
         parts_(parts) {
@@ -175,7 +175,7 @@ class Engine final : public Network::Impl {
 
   template <class Scheduler>
   void configure(Scheduler& scheduler) {
-    scheduler.configure(spec.scheduler, spec.lane_vtick, spec.lanes_of_class[0]);
+    scheduler.configure(spec.scheduler, spec.lane_vtick, spec.first_lanes());
     for (unsigned p = 0; p < emu::kPortsMax; ++p) scheduler.set_weights(p, spec.weights);
   }
   void set_up(std::size_t index) {

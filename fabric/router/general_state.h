@@ -125,7 +125,7 @@ struct World {
     if (traditional() && !spec.hca_scheduler) hca_rules = {};
     if (preemptive()) levels = emu::kClassCount;
     if (!circuits()) {
-      if (!traditional()) first_lanes = spec.lanes_of_class[0];
+      if (!traditional()) first_lanes = spec.first_lanes();
       if (spec.strict_classes) yielding_lanes = spec.lanes_of_class[2];
       return;
     }

@@ -78,8 +78,12 @@ struct NetworkSpec {
   // of that input or of that output's proposals can.
   bool strict_classes = false;
 
-  // Lanes of control, real-time, best-effort. Lanes of control go strictly before all others.
+  // Lanes of control, real-time, best-effort.
   std::array<emu::LaneMask, emu::kClassCount> lanes_of_class = {0x8000, 0x7ff0, 0x000f};
+  // Lanes of control go strictly before all others, as VL15 does; off: the scheduler has them like
+  // the rest. In a preemptive router control goes first by its level all the same.
+  bool control_first = true;
+  emu::LaneMask first_lanes() const { return control_first ? lanes_of_class[0] : emu::LaneMask{0}; }
 
   int packets_per_node = 4096;  // packets of one sender from submit until drained at the receiver
   std::uint16_t answer_flits = 10;  // length of an answer to a probe

@@ -79,6 +79,7 @@ RunOptions draw_run(std::uint64_t seed) {
   spec.link_delay = draw.one_in(2) ? 1 : 1 + draw.below(5);
   spec.alloc_iters = 1 + draw.below(4);
   spec.strict_classes = draw.one_in(3);
+  spec.control_first = seed % 4 != 1;
   spec.circuits = 1 + draw.below(32);
   spec.flow = static_cast<fabric::FlowKind>(draw.below(2));
   spec.quench_flits = 1 + draw.below(12);

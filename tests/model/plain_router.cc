@@ -47,7 +47,7 @@ Waiting PlainNetwork::waiting(emu::Vl lane, const Flit& flit, Stamp stamp) const
     return preemptive() ? static_cast<std::size_t>(flit.message->packet.traffic_class) == which
                         : ((spec_.lanes_of_class[which] >> lane) & 1) != 0;
   };
-  w.first = !traditional() && of_class(0);
+  w.first = !traditional() && (spec_.control_first || preemptive()) && of_class(0);
   w.yields = spec_.strict_classes && of_class(2);
   return w;
 }

@@ -236,6 +236,7 @@ void compare_engines(const RunOptions& options) {
   RunOptions run = options;
   run.spec.isa_max = static_cast<emu::Isa>(options.seed % 3);
   run.spec.strict_classes = options.seed % 5 < 2;
+  run.spec.control_first = options.seed % 6 != 4;
   run.spec.alloc_iters = static_cast<int>(1 + options.seed % 4);
   run.spec.threads = options.seed % 7 == 3 ? 2 : options.seed % 7 == 5 ? 4 : 1;
   compare_run(run);

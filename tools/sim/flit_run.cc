@@ -98,6 +98,7 @@ emu::Result<void> FlitRun::build() {
   if (auto lanes = check_lanes(setting_); !lanes) return lanes;
   measure_ = std::make_unique<Measure>(setting_.time, point_.run.batch_cycles, point_.run.batches,
                                        0, point_.workload.frame_ms);
+  measure_->host_takes(static_cast<emu::Cycle>(spec.receive_cycles));
   flows_ = std::make_unique<FlowMeter>(point_.workload.flows, point_.run.batch_cycles,
                                        point_.run.batches);
   auto workload = make_workload(setting_, *measure_, point_.run.seed);

@@ -34,9 +34,10 @@ void Measure::delivered(const FlitMessage& message, emu::Cycle head, emu::Cycle 
   one.flits += message.flits;
   one.network_cycles += static_cast<double>(tail - head);
   one.queue_cycles += static_cast<double>(head - message.accepted);
-  one.host_cycles += static_cast<double>(message.accepted - message.created);
+  one.host_cycles += static_cast<double>(message.accepted - message.created + take_cycles_);
   if (tail < batch_cycles_ * batches_.size() / 2) return;
-  latencies_[static_cast<std::size_t>(message.traffic_class)].add(tail - message.created);
+  latencies_[static_cast<std::size_t>(message.traffic_class)].add(tail - message.created +
+                                                                  take_cycles_);
   if (message.traffic_class != emu::TrafficClass::best_effort) return;
   if (message.source >= node_flits_.size()) node_flits_.resize(message.source + 1U);
   node_flits_[message.source] += message.flits;

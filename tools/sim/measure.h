@@ -22,7 +22,7 @@ struct ClassBatch {
   double flits = 0;
   double network_cycles = 0;  // head injected -> tail ejected
   double queue_cycles = 0;    // accepted by the HCA -> head injected
-  double host_cycles = 0;     // created -> accepted by the HCA
+  double host_cycles = 0;     // created -> accepted by the HCA, tail ejected -> taken by the host
   double offered_flits = 0;   // created in the batch
 };
 
@@ -48,6 +48,8 @@ class Measure : public FrameBook {
   Measure(emu::CycleTime time, emu::Cycle batch_cycles, std::size_t batches, std::size_t streams,
           double frame_ms);
 
+  // A host takes so long for each message that has arrived.
+  void host_takes(emu::Cycle cycles) { take_cycles_ = cycles; }
   void offered(const FlitMessage& message);
   void delivered(const FlitMessage& message, emu::Cycle head, emu::Cycle tail);
   void frame_begins(std::uint32_t stream, std::uint32_t frame, std::uint32_t messages) override;
@@ -75,6 +77,7 @@ class Measure : public FrameBook {
 
   emu::CycleTime time_;
   emu::Cycle batch_cycles_;
+  emu::Cycle take_cycles_ = 0;
   double frame_ms_;
   std::vector<Batch> batches_;
   std::vector<Stream> streams_;

@@ -9,25 +9,39 @@ Nic::Nic(const NicOptions& options) : options_(options) {}
 
 void Nic::ring(const FlitMessage& message) {
   const bool one_queue = options_.kind == NicKind::traditional;
-  doorbells_[one_queue ? 0 : static_cast<std::size_t>(message.traffic_class)].push_back(message);
+  Doorbells& queues = doorbells_[one_queue ? 0 : static_cast<std::size_t>(message.traffic_class)];
+  queues[one_queue ? 0 : message.vl_in].push_back({message, rung_++});
 }
 
 std::uint64_t Nic::waiting() const {
   std::uint64_t count = ready_.size();
-  for (const auto& queue : doorbells_) count += queue.size();
+  for (const Doorbells& queues : doorbells_)
+    for (const auto& queue : queues) count += queue.size();
   return count;
 }
 
-// The first doorbell that was rung by `at`, of the highest class; one whose lane is full is passed
-// over, but by a traditional card.
-std::deque<FlitMessage>* Nic::next_doorbell(emu::Cycle at, std::size_t& index) {
-  const bool passes = options_.kind != NicKind::traditional;
-  for (auto& queue : doorbells_) {
-    for (index = 0; index < queue.size() && queue[index].launch <= at; ++index) {
-      const FlitMessage& message = queue[index];
-      if (held_[message.vl_in] + message.flits <= options_.lane_flits) return &queue;
-      if (!passes) break;
+// The queue whose front was rung first; null: none.
+std::deque<Nic::Doorbell>* Nic::first_of(Doorbells& queues) const {
+  std::deque<Doorbell>* first = nullptr;
+  for (auto& queue : queues)
+    if (!queue.empty() && (first == nullptr || queue.front().rung < first->front().rung))
+      first = &queue;
+  return first;
+}
+
+// The queue of the first doorbell that was rung by `at`, of the highest class; a full lane is
+// passed over, but by a traditional card.
+std::deque<Nic::Doorbell>* Nic::next_doorbell(emu::Cycle at) {
+  for (Doorbells& queues : doorbells_) {
+    std::deque<Doorbell>* first = nullptr;
+    for (auto& queue : queues) {
+      if (queue.empty()) continue;
+      const Doorbell& bell = queue.front();
+      if (bell.message.launch > at) continue;
+      if (held_[bell.message.vl_in] + bell.message.flits > options_.lane_flits) continue;
+      if (first == nullptr || bell.rung < first->front().rung) first = &queue;
     }
+    if (first != nullptr) return first;
   }
   return nullptr;
 }
@@ -35,19 +49,19 @@ std::deque<FlitMessage>* Nic::next_doorbell(emu::Cycle at, std::size_t& index) {
 // One message from the host into local memory; false: none before `horizon`.
 bool Nic::fetch(emu::Cycle horizon, const Out& out) {
   emu::Cycle first = emu::kNever;
-  for (const auto& queue : doorbells_)
-    if (!queue.empty()) first = std::min(first, queue.front().launch);
+  for (Doorbells& queues : doorbells_)
+    if (const auto* queue = first_of(queues); queue != nullptr)
+      first = std::min(first, queue->front().message.launch);
   const double begin = std::max(host_free_, static_cast<double>(first));
   if (first == emu::kNever || begin >= static_cast<double>(horizon)) return false;
-  std::size_t index = 0;
-  auto* queue = next_doorbell(static_cast<emu::Cycle>(begin), index);
+  auto* queue = next_doorbell(static_cast<emu::Cycle>(begin));
   if (queue == nullptr) {
     // Full lanes: looked at again when the next injection can have made room.
     host_free_ = static_cast<double>(horizon);
     return false;
   }
-  FlitMessage message = (*queue)[index];
-  queue->erase(queue->begin() + static_cast<std::ptrdiff_t>(index));
+  FlitMessage message = queue->front().message;
+  queue->pop_front();
   const double descriptor =
       options_.kind == NicKind::iba
           ? 0

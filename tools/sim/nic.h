@@ -48,7 +48,15 @@ class Nic {
   }
   bool fetch(emu::Cycle horizon, const Out& out);
   void to_wire(emu::Cycle horizon, const Out& out);
-  std::deque<FlitMessage>* next_doorbell(emu::Cycle at, std::size_t& index);
+  struct Doorbell {
+    FlitMessage message;
+    std::uint64_t rung = 0;  // the how manieth
+  };
+  // Of a class, by lane, so that full lanes cost nothing to pass over; a traditional card has one
+  // queue of all, the first.
+  using Doorbells = std::array<std::deque<Doorbell>, emu::kVlCount>;
+  std::deque<Doorbell>* first_of(Doorbells& queues) const;
+  std::deque<Doorbell>* next_doorbell(emu::Cycle at);
   std::size_t next_ready(emu::Cycle at) const;
 
   struct Ready {
@@ -57,7 +65,8 @@ class Nic {
     std::uint64_t stamp;  // VirtualClock
   };
   NicOptions options_;
-  std::array<std::deque<FlitMessage>, emu::kClassCount> doorbells_;
+  std::array<Doorbells, emu::kClassCount> doorbells_;
+  std::uint64_t rung_ = 0;
   double host_free_ = 0;  // the DMA from the host has done what it was asked for
   std::array<std::uint32_t, emu::kVlCount> held_{};  // flits in local memory, by lane
   // One message at a time on the wire.

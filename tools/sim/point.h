@@ -93,7 +93,8 @@ struct RunSpec {
   double dma_setup_us = 1;
   double dma_mbps = 4224;
   double nic_memory_kb = 2048;
-  // Router cell: the card takes the ends of two messages at least so far apart.
+  // Router cell: what a host takes for a message. The card takes the ends of two at least so far
+  // apart, and the message has that way to go still.
   double receive_us = 0;
 };
 

@@ -36,6 +36,15 @@ TEST(Measure, DeliveriesCountInTheBatchOfTheirTail) {
   EXPECT_EQ(batches[2].classes[static_cast<std::size_t>(control)].messages, 0);
 }
 
+TEST(Measure, HostsTakeTheirTimeForWhatHasArrived) {
+  Measure measure = meter();
+  measure.host_takes(7);
+  measure.delivered({.created = 90, .accepted = 100, .stream = kNoStream}, 110, 150);
+  const auto& best_effort = measure.batches()[0].classes[2];
+  EXPECT_EQ(best_effort.network_cycles, 40);
+  EXPECT_EQ(best_effort.host_cycles, 10 + 7);
+}
+
 TEST(Measure, TailsAndSharesAreThoseOfTheSecondHalf) {
   Measure measure = meter(4);
   for (emu::Cycle i = 0; i < 1000; ++i) {

@@ -97,6 +97,21 @@ TEST(Nic, AFullLaneDoesNotBlockTheNextDoorbell) {
   EXPECT_EQ(served(NicKind::traditional), (std::vector<std::uint32_t>{1}));
 }
 
+// Room for 60 flits: the short message behind one that does not fit must wait for it.
+TEST(Nic, AShortMessageDoesNotOvertakeInItsLane) {
+  NicOptions small = options(NicKind::qos);
+  small.lane_flits = 60;
+  Nic nic(small);
+  nic.ring(message(kBest, 0, 0, 1));
+  nic.ring(message(kBest, 0, 0, 2));
+  FlitMessage last = message(kBest, 0, 0, 3);
+  last.flits = 5;
+  nic.ring(last);
+  std::vector<std::uint32_t> ids;
+  for (const auto& [id, launch] : run(nic, 2000)) ids.push_back(id);
+  EXPECT_EQ(ids, (std::vector<std::uint32_t>{1, 2, 3}));
+}
+
 // One message at a time: the wire idles while each DMA is set up.
 TEST(Nic, MessagesPayForEachDmaOfTheWire) {
   for (const NicKind kind : {NicKind::traditional, NicKind::qos_message}) {

@@ -228,18 +228,24 @@ FIG8 = Experiment(
     paper="16 lanes are better than 8, 8 than 4 (multiplexed); 4 with a full crossbar beat 8 "
     "multiplexed and come near 16.",
     points=tuple(
-        Point(name, load, router(1.0, load, vcs=vcs, network=network), quick=load == 0.9)
+        Point(name, load, router(1.0, load, vcs=vcs, network=network), quick=load in (0.8, 0.9))
         for name, (vcs, network) in FIG8_KINDS.items()
         for load in FIG8_LOADS
     ),
+    # "16 VC gives jitter-free performance up to a higher load": the deviation says how much as long
+    # as streams get their rate, the interval where they do not; there the deviation is no measure
+    # (4 lanes at 0.9: every frame late alike).
     claims=(
         *jitter_free("16", (0.6, 0.7, 0.8)),
+        *jitter_free("4 full", (0.6, 0.7, 0.8)),
+        *jitter_free("8", (0.6, 0.7)),
+        Below("sd_ms", (0.8,), "16", "8"),
+        Below("sd_ms", (0.8,), "4 full", "8"),
+        Above("interval_ms", (0.8, 0.9), "4", INTERVAL_HIGH),
+        Below("interval_ms", (0.8, 0.9), "8", "4"),
         Below("interval_ms", (0.9,), "16", "8"),
-        Below("interval_ms", (0.9,), "8", "4"),
         Below("interval_ms", (0.9,), "4 full", "8"),
-        Below("sd_ms", (0.9,), "16", "8"),
-        Below("sd_ms", (0.9,), "8", "4"),
-        Below("sd_ms", (0.9,), "4 full", "8"),
+        Alike("interval_ms", (0.9,), "4 full", "16", 0.05),
     ),
 )  # fmt: skip
 T2_ROWS = {"FGVC": ((33.12, 0.63), (32.74, 1.25), (32.28, 1.38)),
