@@ -6,9 +6,10 @@ What the paper leaves open, for all of its experiments alike:
 - A connection's queue beyond 8 cells stops its source, at half of that it may go on; a switch
   takes 64 cells of a link at a time. Messages are 43 cells (2048 bytes).
 - Of a host only its rate is printed, 266 000 messages a second, which its PCI bus limits: a message
-  takes 3.76 µs of it at either end. That is in gn.base; elsewhere senders are as fast as their links.
-- Of a slow host as often its card takes the end of a message. A background stream sends 112 of the 116 MB/s that the paper's links carry into
-  its node 18: as large a part of ours, and of that 110 parts in 112 have to arrive.
+  takes 3.76 µs of it at either end. That is in gn.base; elsewhere senders are as fast as links.
+- As often the card of a slow host takes the end of a message. A background stream sends 112 of the
+  116 MB/s that the paper's links carry into its node 18: as large a part of ours, and of that 110
+  parts in 112 have to arrive.
 - Our fat tree has other numbers than the paper's; nodes stand where the paper's stood: node 18's
   neighbours send from its own pod, the six that cross it from two other pods, and node 10 is one
   whose messages take the same top switch.

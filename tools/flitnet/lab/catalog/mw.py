@@ -200,6 +200,9 @@ FIG13 = Experiment(
     id="mw.fig13", title="A 2×2 fat mesh of 8-port routers, two links between neighbours",
     paper="Good to 0.9 with 40 and 60 % real time, degrades at 0.9 with 80 %; below one switch.",
     plots=(*VIDEO_PLOTS, BEST_EFFORT_PLOT), **COMMON,
+    reason="at 0.9 with 80 % the mesh is at its limit, and whether frames jitter depends on where "
+    "a seed's streams lead: of three runs of 12 frame times one has a deviation of 1.16 ms at "
+    "33.4 ms, two have 0.03 and 0.05 as one switch has in all",
     points=(
         *(Point(name, load, router(mix, load, network=FAT_MESH), quick=load == 0.9)
           for name, mix in (("40:60", 0.4), ("60:40", 0.6), ("80:20", 0.8))

@@ -75,11 +75,11 @@ def routers(
 
 LATE = (0.5, 0.7, 0.8)
 SHARED = (
-    "of three lanes for real time NP runs short only at a share of 0.8, where P is better (late by 20 "
-    "µs instead of 27). At 0.7 it is not (16.6 and 14.0): three lanes of its own queue 5.5 µs in "
-    "the HCA and take 12.7 in the router, lanes shared with best effort 3.8 and 18.4, for a worm "
-    "whose rest has not come yet holds its output lane, which acceleration cannot hurry. No more "
-    "was to be won: with ten lanes of its own NP is late by 11.0 µs."
+    "of three lanes for real time NP runs short only at a share of 0.8, where P is better (late "
+    "by 20 µs instead of 27). At 0.7 it is not (16.6 and 14.0): three lanes of its own queue 5.5 "
+    "µs in the HCA and take 12.7 in the router, lanes shared with best effort 3.8 and 18.4, for a "
+    "worm whose rest has not come yet holds its output lane, which acceleration cannot hurry. No "
+    "more was to be won: with ten lanes of its own NP is late by 11.0 µs"
 )
 FIG4 = Experiment(
     id="rn.fig4", title="Traditional, non-preemptive and preemptive router, changing mix, load 0.8",
@@ -116,10 +116,10 @@ FIG6 = Experiment(
         for mix in MIXES
     ),
     plots=(*VIDEO_PLOTS, BEST_EFFORT_PLOT), **COMMON,
-    reason="our blocks idle nothing: a block whose lane cannot go is passed over. Then lateness is the "
-    "same (16.0 µs for 1, 5 and 10 at 0.7), and best effort even gains (57, 52, 50 µs), for messages "
-    "that go block by block share the link with fewer others at a time. The paper, where large "
-    "blocks lose much, does not say what a block does that has to wait.",
+    reason="our blocks idle nothing: a block whose lane cannot go is passed over. Then lateness is "
+    "the same (16.0 µs for 1, 5 and 10 at 0.7), and best effort even gains (57, 52, 50 µs), for "
+    "messages that go block by block share the link with fewer others at a time. The paper, where "
+    "large blocks lose much, does not say what a block does that has to wait",
     claims=(
         Below("dmp", (0.7, 0.8), "block 1", "block 5", full=True),
         Below("dmp", (0.7, 0.8), "block 5", "block 10", full=True),

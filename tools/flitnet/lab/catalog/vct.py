@@ -3,9 +3,9 @@
 What the paper leaves open, for all of its experiments alike:
 - Its k-ary n-cube of 512 nodes is the 8-ary 3-cube. Routing is minimal adaptive, with three lanes:
   one adaptive, two escape lanes around the datelines. A lane's buffer holds four messages.
-- A message of 64 bytes is 16 flits of 32 bits (as MW's at that time), its header among them. Of four
-  flits of 128 bits the least delay, 32 cycles, would bring a source down to a tenth of its link, far
-  below the 0.42 that the torus carries when it is congested; of 16 to a third. At a steady 0.8,
+- A message of 64 bytes is 16 flits of 32 bits (as MW's at that time), its header among them. Of 4
+  flits of 128 bits the least delay, 32 cycles, would bring a source down to a tenth of its link,
+  far below the 0.42 that the torus carries when it is congested; of 16 to a third. At a steady 0.8,
   uniform, 16 flits deliver 0.61 and then 0.48 without control, 0.58 with approach 1, 0.56 with 2;
   four flits 0.50 and then 0.42 without, 0.45 falling to 0.36 with approach 1.
 - The pulses: 1000 cycles at 0.8, 1000 at 0.05, beginning with the higher. 0.425 is their mean: what
