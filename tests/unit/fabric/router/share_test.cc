@@ -170,27 +170,5 @@ TEST(Shares, StrictClassesStarveBestEffortOnly) {
   }
 }
 
-// Lanes 1 ... 4, all backlogged, lane 4 of control.
-TEST(Shares, ControlGoesFirstUnlessItIsScheduled) {
-  for (const bool general : {false, true}) {
-    for (const bool first : {true, false}) {
-      for (const bool one_sender : {false, true}) {
-        NetworkSpec spec;
-        spec.scheduler = SchedulerKind::round_robin;
-        spec.general_engine = general;
-        spec.control_first = first;
-        spec.lanes_of_class = {0x0010, 0x000c, 0x0002};
-        const auto flits = shares(spec, {0, 4, 4, 4, 4}, one_sender);
-        if (first) {
-          EXPECT_GT(flits[4], 0.95);
-        } else {
-          EXPECT_LT(flits[4], 0.35);
-          EXPECT_GT(flits[4], 0.15);
-        }
-      }
-    }
-  }
-}
-
 }  // namespace
 }  // namespace fabric

@@ -126,6 +126,28 @@ TEST(Topology, AdaptiveNeverDeadlocks) {
   }
 }
 
+// A node sends on four lanes, one of them control's, which comes last.
+TEST(Topology, ControlGoesFirstUnlessItIsScheduled) {
+  for (const bool general : {false, true}) {
+    for (const bool first : {true, false}) {
+      NetworkSpec spec = spec_of(TopologyKind::single, {}, RoutingKind::automatic);
+      spec.scheduler = emu::SchedulerKind::round_robin;
+      spec.lanes_of_class = {0x0010, 0x000c, 0x0002};
+      spec.general_engine = general;
+      spec.control_first = first;
+      const auto network = Network::make(spec).value();
+      for (int vl = 1; vl <= 4; ++vl)
+        for (int i = 0; i < 10; ++i)
+          EXPECT_TRUE(network->submit(1, packet_to(2, 20, static_cast<emu::Vl>(vl))));
+      while (!network->idle()) network->step(10);
+      ASSERT_EQ(network->delivered().size(), 40U);
+      int control = 0;
+      for (std::size_t i = 0; i < 10; ++i) control += network->delivered()[i].vl == 4 ? 1 : 0;
+      EXPECT_TRUE(first ? control == 10 : control < 5) << control;
+    }
+  }
+}
+
 TEST(Topology, WhatCouldDeadlockIsRefused) {
   const auto result =
       Network::make(spec_of(TopologyKind::torus, {4, 4}, RoutingKind::dimension_order));
