@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "emu/base/bytes.h"
 #include "emu/base/check.h"
 #include "emu/wire/message.h"
 #include "emu/wire/session.h"
@@ -10,10 +11,6 @@ namespace emu {
 namespace {
 
 constexpr int kConfirmsMax = 5;  // then the fabric has forgotten its welcome: ask again
-
-std::span<const std::byte> bytes_of(const auto& value) {
-  return std::as_bytes(std::span(&value, 1));
-}
 
 }  // namespace
 

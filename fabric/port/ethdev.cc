@@ -16,7 +16,7 @@
 namespace fabric {
 namespace {
 
-constexpr std::uint16_t kBurst = 32;
+constexpr std::uint16_t kDeviceBurst = 32;
 constexpr std::uint16_t kRingSlots = 1024;
 // Both rings full, bursts under way, and the caches.
 constexpr unsigned kMbufs = 4 * kRingSlots - 1;
@@ -56,20 +56,20 @@ class EthdevDatagrams final : public Datagrams {
   std::size_t replaced_ = 0;
   std::optional<Station> speaking_;
   std::uint16_t identification_ = 0;
-  std::array<rte_mbuf*, kBurst> out_{};
+  std::array<rte_mbuf*, kDeviceBurst> out_{};
   std::uint16_t out_count_ = 0;
 };
 
 bool EthdevDatagrams::receive(const Sink& sink) {
-  std::array<rte_mbuf*, kBurst> in{};
-  const std::uint16_t count = rte_eth_rx_burst(port_, 0, in.data(), kBurst);
+  std::array<rte_mbuf*, kDeviceBurst> in{};
+  const std::uint16_t count = rte_eth_rx_burst(port_, 0, in.data(), kDeviceBurst);
   for (std::uint16_t i = 0; i < count; ++i) {
     if (in[i]->nb_segs == 1) {
       take({rte_pktmbuf_mtod(in[i], const std::byte*), in[i]->data_len}, sink);
     }
     rte_pktmbuf_free(in[i]);
   }
-  return count == kBurst;
+  return count == kDeviceBurst;
 }
 
 void EthdevDatagrams::take(std::span<const std::byte> frame, const Sink& sink) {
@@ -106,7 +106,7 @@ const Station* EthdevDatagrams::find(const emu::UdpAddress& address) const {
 
 // A frame of the burst that is being built; empty when no mbuf is left: lost on the way.
 std::span<std::byte> EthdevDatagrams::add_frame(std::size_t bytes) {
-  if (out_count_ == kBurst) push();
+  if (out_count_ == kDeviceBurst) push();
   rte_mbuf* mbuf = rte_pktmbuf_alloc(pool_);
   if (mbuf == nullptr) return {};
   auto* data =

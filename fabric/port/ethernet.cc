@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "emu/base/bytes.h"
 #include "emu/base/check.h"
 
 namespace fabric {
@@ -81,10 +82,6 @@ std::uint16_t folded(std::uint64_t total) {
   return static_cast<std::uint16_t>(~total);
 }
 
-std::span<const std::byte> bytes_of(const auto& value) {
-  return std::as_bytes(std::span(&value, 1));
-}
-
 }  // namespace
 
 std::optional<UdpFrame> parse_udp_frame(std::span<const std::byte> frame, const Station& self) {
@@ -93,7 +90,7 @@ std::optional<UdpFrame> parse_udp_frame(std::span<const std::byte> frame, const 
   if (ethernet.type != htons(kTypeIp) || ethernet.to != self.mac) return std::nullopt;
   const auto ip = read<Ip>(frame, kEthernetBytes);
   if (ip.version_length != 0x45 || ip.protocol != kProtocolUdp || ip.to != self.address.ip ||
-      (ip.fragment & htons(0x3fff)) != 0 || folded(sum(bytes_of(ip), 0)) != 0) {
+      (ip.fragment & htons(0x3fff)) != 0 || folded(sum(emu::bytes_of(ip), 0)) != 0) {
     return std::nullopt;
   }
   const std::size_t ip_bytes = ntohs(ip.length);
@@ -124,7 +121,7 @@ void write_udp_headers(std::span<std::byte> frame, const Station& self, const St
         .checksum = 0,
         .from = self.address.ip,
         .to = to.address.ip};
-  ip.checksum = folded(sum(bytes_of(ip), 0));
+  ip.checksum = folded(sum(emu::bytes_of(ip), 0));
   Udp udp{self.address.port, to.address.port, htons(udp_bytes), 0};
   const struct {
     std::uint32_t from;
@@ -133,7 +130,7 @@ void write_udp_headers(std::span<std::byte> frame, const Station& self, const St
     std::uint16_t length;
   } pseudo{ip.from, ip.to, htons(kProtocolUdp), udp.length};
   const auto payload = frame.subspan(kUdpHeadersBytes);
-  udp.checksum = folded(sum(payload, sum(bytes_of(udp), sum(bytes_of(pseudo), 0))));
+  udp.checksum = folded(sum(payload, sum(emu::bytes_of(udp), sum(emu::bytes_of(pseudo), 0))));
   if (udp.checksum == 0) udp.checksum = 0xffff;  // 0 would say that there is none
   std::memcpy(frame.data(), &ethernet, sizeof ethernet);
   std::memcpy(&frame[kEthernetBytes], &ip, sizeof ip);

@@ -20,6 +20,11 @@
 
 namespace fabric {
 
+// One node may bring at most this many packets a turn, so that the others get theirs.
+inline constexpr std::size_t kTurnPackets = 1024;
+// A node that takes nothing for this long while packets wait for it holds other nodes' buffers.
+inline constexpr std::uint64_t kStalledNs = 3'000'000'000;
+
 enum class NodeEventKind : std::uint8_t { attached, lost };
 struct NodeEvent {
   emu::NodeId node;

@@ -4,18 +4,16 @@
 #include <cstring>
 #include <utility>
 
+#include "emu/base/bytes.h"
 #include "emu/base/check.h"
 
 namespace fabric {
 namespace {
 
-// One node may bring at most this many packets a turn, so that the others get theirs.
-constexpr std::size_t kTurnPackets = 1024;
 // Batches of datagrams taken in a turn: a flood of strangers must not stop the fabric.
 constexpr int kTurnBatches = 64;
 // A node that does not take what waits for it gets none of its packets taken meanwhile.
 constexpr std::size_t kWaitingMax = 4096;
-constexpr std::uint64_t kStalledNs = 3'000'000'000;
 constexpr std::uint64_t kServiceEveryNs = 10'000'000;
 // A port without a descriptor to wait for is looked at so often.
 constexpr std::uint64_t kPollEveryNs = 50'000;
@@ -34,10 +32,6 @@ emu::AcceptorOptions acceptor_options(const SessionPortOptions& options) {
   out.timing.dead_ns = options.dead_ns;
   out.taken = options.taken;
   return out;
-}
-
-std::span<const std::byte> bytes_of(const auto& value) {
-  return std::as_bytes(std::span(&value, 1));
 }
 
 }  // namespace
@@ -161,16 +155,16 @@ bool SessionPort::put(emu::NodeId node, const Outbound& out) {
   emu::Channel& channel = acceptor_.channel(node);
   if (const auto* delivery = std::get_if<Delivery>(&out)) {
     const std::span packet(memory_.bytes(delivery->packet), delivery->desc.length);
-    if (!channel.send(emu::RecordKind::rx, bytes_of(delivery->desc), std::as_bytes(packet))) {
+    if (!channel.send(emu::RecordKind::rx, emu::bytes_of(delivery->desc), std::as_bytes(packet))) {
       return false;
     }
     memory_.release(delivery->packet);
     return true;
   }
   if (const auto* event = std::get_if<emu::Injected>(&out)) {
-    return channel.send(emu::RecordKind::injected, bytes_of(*event), {});
+    return channel.send(emu::RecordKind::injected, emu::bytes_of(*event), {});
   }
-  return channel.send(emu::RecordKind::answer, bytes_of(std::get<emu::Answer>(out)), {});
+  return channel.send(emu::RecordKind::answer, emu::bytes_of(std::get<emu::Answer>(out)), {});
 }
 
 void SessionPort::put_or_wait(emu::NodeId node, const Outbound& out) {

@@ -11,12 +11,8 @@ namespace fabric {
 namespace {
 
 constexpr std::size_t kBurst = 64;
-// One node may bring at most this many packets a turn, so that the others get theirs.
-constexpr std::size_t kTurnPackets = 1024;
 // Sockets are looked at this often when the loop never sleeps.
 constexpr std::uint64_t kSocketsEveryNs = 1'000'000;
-// A node that takes nothing for this long while packets wait for it holds other nodes' buffers.
-constexpr std::uint64_t kStalledNs = 3'000'000'000;
 // A node that does not read its injected events gets none of its packets taken meanwhile.
 constexpr std::size_t kInjectedBacklog = 4096;
 

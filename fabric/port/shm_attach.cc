@@ -7,6 +7,7 @@
 #include <cstring>
 #include <utility>
 
+#include "emu/base/bytes.h"
 #include "emu/base/check.h"
 #include "emu/ring/unix_socket.h"
 #include "emu/wire/shm_layout.h"
@@ -21,16 +22,12 @@ namespace {
 constexpr std::size_t kGreetingsMax = 64;
 constexpr std::uint64_t kGreetingNs = 2'000'000'000;
 
-std::span<const std::byte> as_bytes_of(const auto& value) {
-  return std::as_bytes(std::span(&value, 1));
-}
-
 emu::ShmPool pool_message(emu::ShmMessageType type, std::uint16_t pool, std::size_t slots) {
   return {emu::kShmMagic, type, pool, 0, static_cast<std::uint32_t>(slots)};
 }
 
 void notify(ShmSession& node, const emu::ShmPool& message, std::span<const int> fds) {
-  auto told = emu::send_message(node.socket.get(), as_bytes_of(message), fds);
+  auto told = emu::send_message(node.socket.get(), emu::bytes_of(message), fds);
   if (!told) node.fault("its process closed the connection");
   if (told && !*told) node.fault("does not read its control channel");
 }
@@ -41,7 +38,7 @@ void refuse(int socket, const std::string& reason) {
   answer.version = emu::kMessageVersion;
   answer.type = emu::ShmMessageType::refused;
   reason.copy(answer.reason, emu::kReasonBytes - 1);
-  (void)emu::send_message(socket, as_bytes_of(answer));
+  (void)emu::send_message(socket, emu::bytes_of(answer));
 }
 
 emu::Result<void> watch(int epoll, int fd) {
@@ -230,7 +227,7 @@ emu::Result<void> ShmPort::introduce_pools(ShmSession& session) {
   welcome.pool_id = session.pool;
   const std::array<int, emu::kWelcomeFds> fds = {session.region.fd(), session.wake_fabric.get(),
                                                  session.wake_node.get(), memory_.fd(session.pool)};
-  auto sent = emu::send_message(session.socket.get(), as_bytes_of(welcome), fds);
+  auto sent = emu::send_message(session.socket.get(), emu::bytes_of(welcome), fds);
   if (!sent || !*sent) return emu::fail("went away before its welcome");
   // The new node learns of every pool, every other node of the new one, before any packet of it.
   auto tell = [&](ShmSession& to, std::uint16_t pool) {

@@ -1,14 +1,10 @@
 #include "fabric/router/general_hca.h"
 
-#include <bit>
 #include <utility>
 
-namespace fabric::general {
+#include "fabric/router/general_cycle.h"
 
-namespace {
-unsigned first_of(LaneBits bits) { return static_cast<unsigned>(std::countr_zero(bits)); }
-constexpr LaneBits lane_bit(unsigned lane) { return LaneBits{1} << lane; }
-}  // namespace
+namespace fabric::general {
 
 void Hca::configure(unsigned node, unsigned unit, const World& world) {
   node_ = node;

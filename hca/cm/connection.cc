@@ -11,13 +11,11 @@ namespace hca {
 
 namespace {
 
-// IBA 12.7.4: 4.096 us * 2^20, fifteen times again, as the kernel's rdma_cm has it.
+// IBA 12.7.4: 4.096 us * 2^20, as the kernel's rdma_cm has it.
 constexpr emu::EmuNs kAnswerNs = emu::EmuNs{4096} << 20;
-constexpr std::uint8_t kAttempts = 15;
 constexpr std::uint8_t kDreqAttempts = 4;
 // Until late packets of the connection are gone (IBA 12.9.8.4).
 constexpr emu::EmuNs kTimewaitNs = emu::EmuNs{4096} << 15;
-constexpr std::uint8_t kTransportXrc = 3;
 
 CmMessage message_of(const Id& id, CmKind kind) {
   CmMessage m;

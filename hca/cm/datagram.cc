@@ -6,10 +6,6 @@
 
 namespace hca {
 
-namespace {
-constexpr std::uint8_t kAttempts = 15;
-}  // namespace
-
 int resolve_service(CmState& s, Id& id, const rdma_ucm_conn_param& param) {
   CmMessage m;
   m.kind = CmKind::sidr_req;

@@ -13,7 +13,6 @@ constexpr std::uint8_t kBaseVersion = 1;
 constexpr std::uint8_t kClassCommMgt = 0x07;
 constexpr std::uint8_t kClassVersion = 2;
 constexpr std::uint8_t kMethodSend = 3;
-constexpr std::uint8_t kTransportXrc = 3;
 
 // Big-endian numbers of a message, written or read at their offsets behind the header.
 class Writer {

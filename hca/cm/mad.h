@@ -25,6 +25,8 @@ enum class CmKind : std::uint16_t {
   sidr_rep = 0x18,
 };
 
+inline constexpr std::uint8_t kTransportXrc = 3;  // of a REQ; RC is 0, UC 1
+
 // Reasons of REJ (IBA table 101) that are used here, and states of SIDR_REP (table 113).
 inline constexpr std::uint16_t kRejectNoQp = 1;
 inline constexpr std::uint16_t kRejectTimeout = 4;

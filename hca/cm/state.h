@@ -18,6 +18,9 @@
 
 namespace hca {
 
+// A request is sent so often before it is given up, as the kernel's rdma_cm has it.
+inline constexpr std::uint8_t kAttempts = 15;
+
 enum class IdState : std::uint8_t {
   idle,
   bound,

@@ -19,7 +19,7 @@ constexpr double kAdditive = 0.001;       // R_AI: 40 Mb/s of 40 Gb/s
 constexpr double kHyper = 0.01;
 constexpr double kLeastRate = 0.001;
 
-struct Flow {
+struct DcqcnFlow {
   double rate = 1;    // R_C
   double target = 1;  // R_T
   double alpha = 1;
@@ -28,7 +28,7 @@ struct Flow {
   emu::Cycle next = 0;   // before it the next packet may not leave
 };
 
-class Dcqcn final : public PacedByDestination<Flow> {
+class Dcqcn final : public PacedByDestination<DcqcnFlow> {
  public:
   explicit Dcqcn(const CongestionOptions& options)
       : PacedByDestination(options),
@@ -36,7 +36,7 @@ class Dcqcn final : public PacedByDestination<Flow> {
 
   std::uint16_t handed_on(emu::NodeId dest, std::uint16_t flits, emu::Cycle now) override {
     if (dest >= flows_.size()) return 0;
-    Flow& flow = flows_[dest];
+    DcqcnFlow& flow = flows_[dest];
     settle(flow, now);
     if (flow.rate < 1)
       flow.next = std::max(flow.next, now) + static_cast<emu::Cycle>(flits / flow.rate);
@@ -44,7 +44,7 @@ class Dcqcn final : public PacedByDestination<Flow> {
   }
   void notice(emu::NoticeKind, emu::NodeId dest, emu::Cycle now) override {
     if (dest >= flows_.size()) return;
-    Flow& flow = flows_[dest];
+    DcqcnFlow& flow = flows_[dest];
     settle(flow, now);
     flow.target = flow.rate;
     flow.alpha = (1 - kGain) * flow.alpha + kGain;
@@ -53,12 +53,12 @@ class Dcqcn final : public PacedByDestination<Flow> {
     flow.steps = 0;
   }
   emu::Cycle delay_cycles() const override {
-    const double slowest = std::ranges::min(flows_, {}, &Flow::rate).rate;
+    const double slowest = std::ranges::min(flows_, {}, &DcqcnFlow::rate).rate;
     return static_cast<emu::Cycle>(40 / slowest) - 40;
   }
 
  private:
-  void settle(Flow& flow, emu::Cycle now) const {
+  void settle(DcqcnFlow& flow, emu::Cycle now) const {
     while (flow.rate < 1 && now >= flow.timer + period_) {
       flow.timer += period_;
       flow.alpha *= 1 - kGain;

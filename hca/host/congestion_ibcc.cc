@@ -14,13 +14,13 @@ constexpr std::uint32_t kCctiIncrease = 1;
 constexpr std::uint32_t kCctiLimit = 127;        // of a table of 128 entries
 constexpr emu::EmuNs kCctiTimerNs = 150 * 1024;  // CCTI_Timer 150, in units of 1.024 us
 
-struct Flow {
+struct IbccFlow {
   std::uint32_t ccti = 0;  // into the table
   emu::Cycle timer = 0;    // it was last moved back then, or began
   emu::Cycle next = 0;     // before it the next packet may not leave
 };
 
-class InfinibandControl final : public PacedByDestination<Flow> {
+class InfinibandControl final : public PacedByDestination<IbccFlow> {
  public:
   explicit InfinibandControl(const CongestionOptions& options)
       : PacedByDestination(options),
@@ -28,25 +28,25 @@ class InfinibandControl final : public PacedByDestination<Flow> {
 
   std::uint16_t handed_on(emu::NodeId dest, std::uint16_t flits, emu::Cycle now) override {
     if (dest >= flows_.size()) return 0;
-    Flow& flow = flows_[dest];
+    IbccFlow& flow = flows_[dest];
     settle(flow, now);
     if (flow.ccti > 0) flow.next = std::max(flow.next, now) + emu::Cycle{flits} * (1 + flow.ccti);
     return dest;
   }
   void notice(emu::NoticeKind, emu::NodeId dest, emu::Cycle now) override {
     if (dest >= flows_.size()) return;
-    Flow& flow = flows_[dest];
+    IbccFlow& flow = flows_[dest];
     settle(flow, now);
     if (flow.ccti == 0) flow.timer = now;
     flow.ccti = std::min(flow.ccti + kCctiIncrease, kCctiLimit);
   }
   // The longest of all destinations, for a packet of 40 flits.
   emu::Cycle delay_cycles() const override {
-    return 40 * emu::Cycle{std::ranges::max(flows_, {}, &Flow::ccti).ccti};
+    return 40 * emu::Cycle{std::ranges::max(flows_, {}, &IbccFlow::ccti).ccti};
   }
 
  private:
-  void settle(Flow& flow, emu::Cycle now) const {
+  void settle(IbccFlow& flow, emu::Cycle now) const {
     while (flow.ccti > 0 && now >= flow.timer + timer_cycles_) {
       --flow.ccti;
       flow.timer += timer_cycles_;

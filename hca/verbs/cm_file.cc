@@ -2,7 +2,6 @@
 // in front of the C library's. What a program writes goes to hcad as it is (hca/cm answers it), and
 // the descriptor that it holds is the read end of a pipe with a byte for each event, so that poll,
 // epoll and O_NONBLOCK mean what they should. Every other file costs one test of a bit.
-#include <dlfcn.h>
 #include <fcntl.h>
 #include <rdma/rdma_user_cm.h>
 #include <sys/stat.h>
@@ -23,6 +22,7 @@
 #include <unordered_map>
 
 #include "hca/verbs/link.h"
+#include "hca/verbs/next.h"
 #include "hca/verbs/nodes.h"
 #include "hca/verbs/objects.h"
 #include "hca/verbs/redirect.h"
@@ -68,12 +68,6 @@ std::shared_ptr<CmFile> find(int fd) {
   const std::lock_guard lock(g_files_lock);
   const auto it = files().find(fd);
   return it == files().end() ? nullptr : it->second;
-}
-
-// The next definition behind ours: the C library's, or another preloaded library's.
-template <class Function>
-Function next(const char* name) {
-  return reinterpret_cast<Function>(::dlsym(RTLD_NEXT, name));
 }
 
 int fail_with(int error) {

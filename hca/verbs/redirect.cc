@@ -4,7 +4,6 @@
 #include "hca/verbs/redirect.h"
 
 #include <dirent.h>
-#include <dlfcn.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -14,6 +13,8 @@
 #include <cstring>
 #include <string>
 #include <string_view>
+
+#include "hca/verbs/next.h"
 
 namespace hca {
 
@@ -39,11 +40,6 @@ const std::string& node_sysfs() {
                : new std::string(std::string(run) + "/sys/nodes/" + node);
   }();  // never destroyed: programs open files while they exit
   return *folder;
-}
-
-template <class Function>
-Function next(const char* name) {
-  return reinterpret_cast<Function>(::dlsym(RTLD_NEXT, name));
 }
 
 }  // namespace

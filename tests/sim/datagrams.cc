@@ -8,7 +8,7 @@ namespace sim {
 
 namespace {
 
-constexpr emu::EmuNs kAheadNs = 40'000'000;
+constexpr emu::EmuNs kDatagramsAheadNs = 40'000'000;
 constexpr std::uint32_t kQkey = 0x464c;
 constexpr std::uint32_t kUdHeaders = 8 + 12 + 8 + 4 + 2;  // LRH BTH DETH ICRC VCRC
 
@@ -90,7 +90,7 @@ void Datagrams::count(const hca::Cqe& cqe) {
 void Datagrams::tick() {
   const emu::EmuNs now = node_.cluster.now_ns();
   while (next_ns_ < static_cast<double>(end_ns_) && sent_ - completed_ < kSlots &&
-         next_ns_ <= static_cast<double>(now + kAheadNs)) {
+         next_ns_ <= static_cast<double>(now + kDatagramsAheadNs)) {
     post_one();
     next_ns_ += options_.poisson ? prng_.exponential(options_.gap_ns) : options_.gap_ns;
   }

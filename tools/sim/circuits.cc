@@ -8,7 +8,7 @@ namespace tools {
 
 namespace {
 
-constexpr emu::Cycle kPatience = 100'000;  // a probe crosses an empty network in hundreds
+constexpr emu::Cycle kProbePatience = 100'000;  // a probe crosses an empty network in hundreds
 
 }  // namespace
 
@@ -34,7 +34,7 @@ bool Circuits::ask(fabric::Network& network, const StreamDemand& demand, std::ui
   CHECK(network.submit(demand.source, packet));
   const emu::Cycle begin = network.now();
   while (network.answers().empty()) {
-    CHECK(network.now() < begin + kPatience);
+    CHECK(network.now() < begin + kProbePatience);
     network.step(8);
   }
   const bool accepted = network.answers().front().rejected_by == emu::kNoRouter;

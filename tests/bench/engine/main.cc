@@ -124,11 +124,6 @@ double plain_ns_per_cycle(const Case& which, emu::Cycle cycles) {
   return (cpu_ns() - start) / static_cast<double>(network.now());
 }
 
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
-
 // Runs itself under callgrind; the count it prints, or nothing when there is no valgrind.
 std::optional<double> instructions_of(const std::string& name, emu::Cycle cycles) {
   int ends[2];

@@ -20,18 +20,13 @@ using Clock = std::chrono::steady_clock;
 double ns_since(Clock::time_point start) {
   return std::chrono::duration<double, std::nano>(Clock::now() - start).count();
 }
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
-
-struct Run {
+struct ThreadsRun {
   double ns_per_cycle = 0;
   std::uint64_t digest = 0;
   int routers = 0;
 };
 
-Run run_once(Case which, int threads, emu::Cycle cycles) {
+ThreadsRun run_once(Case which, int threads, emu::Cycle cycles) {
   which.spec.threads = threads;
   auto network = fabric::Network::make(which.spec).value();
   Workload workload(which, network->nodes(), 1);
@@ -83,11 +78,11 @@ bool measure(const Case& which, const std::vector<int>& threads, int repeats,
              std::vector<Row>& rows) {
   const emu::Cycle cycles = 40'000 / which.scale;
   std::vector<std::vector<double>> ns(threads.size());
-  Run alone;
+  ThreadsRun alone;
   bool same = true;
   for (int i = 0; i < repeats; ++i) {
     for (std::size_t t = 0; t < threads.size(); ++t) {
-      const Run run = run_once(which, threads[t], cycles);
+      const ThreadsRun run = run_once(which, threads[t], cycles);
       ns[t].push_back(run.ns_per_cycle);
       if (threads[t] == 1) alone = run;
       same &= run.digest == alone.digest;

@@ -11,6 +11,8 @@
 
 namespace bench {
 
+double median(std::vector<double> values);
+
 struct Case {
   std::string name;  // shape/scheduler/load
   fabric::NetworkSpec spec;

@@ -10,41 +10,41 @@ namespace emu {
 namespace {
 
 constexpr std::uint64_t kMs = 1'000'000;
-constexpr std::uint64_t kStart = 5'000'000'000;
+constexpr std::uint64_t kFollowStart = 5'000'000'000;
 constexpr FollowOptions kOptions{1000, 200 * kMs};
 
 TEST(Follower, WhoHasNotCaughtUpYetIsNotWaitedFor) {
   Follower follower;
-  EXPECT_EQ(follower.limit(kOptions, 0, 50'000, kStart), kNever);
-  EXPECT_EQ(follower.limit(kOptions, 49'000, 50'000, kStart), kNever);
-  EXPECT_EQ(follower.limit(kOptions, 49'001, 50'000, kStart), 50'001U);
+  EXPECT_EQ(follower.limit(kOptions, 0, 50'000, kFollowStart), kNever);
+  EXPECT_EQ(follower.limit(kOptions, 49'000, 50'000, kFollowStart), kNever);
+  EXPECT_EQ(follower.limit(kOptions, 49'001, 50'000, kFollowStart), 50'001U);
 }
 
 TEST(Follower, TimeKeepsWithinTheWindow) {
   Follower follower;
-  follower.limit(kOptions, 50'000, 50'000, kStart);
-  EXPECT_EQ(follower.limit(kOptions, 50'000, 50'900, kStart + kMs), 51'000U);
-  EXPECT_EQ(follower.limit(kOptions, 50'000, 51'000, kStart + 2 * kMs), 51'000U);
-  EXPECT_EQ(follower.limit(kOptions, 50'700, 51'000, kStart + 3 * kMs), 51'700U);
+  follower.limit(kOptions, 50'000, 50'000, kFollowStart);
+  EXPECT_EQ(follower.limit(kOptions, 50'000, 50'900, kFollowStart + kMs), 51'000U);
+  EXPECT_EQ(follower.limit(kOptions, 50'000, 51'000, kFollowStart + 2 * kMs), 51'000U);
+  EXPECT_EQ(follower.limit(kOptions, 50'700, 51'000, kFollowStart + 3 * kMs), 51'700U);
 }
 
 TEST(Follower, WhoPromisesNothingIsNotWaitedForUntilWoken) {
   Follower follower;
-  follower.limit(kOptions, 50'000, 50'000, kStart);
-  EXPECT_EQ(follower.limit(kOptions, kServedAll, 60'000, kStart), kNever);
-  EXPECT_EQ(follower.limit(kOptions, kNever - 500, 60'000, kStart), kNever);
-  EXPECT_EQ(follower.limit(kOptions, kServedAll, 90'000, kStart), kNever);
+  follower.limit(kOptions, 50'000, 50'000, kFollowStart);
+  EXPECT_EQ(follower.limit(kOptions, kServedAll, 60'000, kFollowStart), kNever);
+  EXPECT_EQ(follower.limit(kOptions, kNever - 500, 60'000, kFollowStart), kNever);
+  EXPECT_EQ(follower.limit(kOptions, kServedAll, 90'000, kFollowStart), kNever);
   follower.woken(kServedAll, 90'000);
-  EXPECT_EQ(follower.limit(kOptions, kServedAll, 90'500, kStart), 91'000U);
+  EXPECT_EQ(follower.limit(kOptions, kServedAll, 90'500, kFollowStart), 91'000U);
   // Awake, it says so itself.
-  EXPECT_EQ(follower.limit(kOptions, 90'400, 90'500, kStart), 91'400U);
-  EXPECT_EQ(follower.limit(kOptions, kServedAll, 90'500, kStart), kNever);
+  EXPECT_EQ(follower.limit(kOptions, 90'400, 90'500, kFollowStart), 91'400U);
+  EXPECT_EQ(follower.limit(kOptions, kServedAll, 90'500, kFollowStart), kNever);
 }
 
 TEST(Follower, OneThatIsStuckIsGivenUpOnceAndCountsAgainWhenItIsNear) {
   Follower follower;
-  follower.limit(kOptions, 50'000, 50'000, kStart);
-  std::uint64_t host = kStart;
+  follower.limit(kOptions, 50'000, 50'000, kFollowStart);
+  std::uint64_t host = kFollowStart;
   // Not at the limit: no patience is used up.
   for (int i = 0; i < 1000; ++i) follower.limit(kOptions, 50'000, 50'999, host += kMs);
   EXPECT_EQ(follower.take_given_up(), 0U);
@@ -59,16 +59,16 @@ TEST(Follower, OneThatIsStuckIsGivenUpOnceAndCountsAgainWhenItIsNear) {
 
 TEST(Follower, APauseOfTheFabricIsNobodysFault) {
   Follower follower;
-  follower.limit(kOptions, 50'000, 50'000, kStart);
-  follower.limit(kOptions, 50'000, 51'000, kStart + kMs);
-  EXPECT_EQ(follower.limit(kOptions, 50'000, 51'000, kStart + 60'000 * kMs), 51'000U);
+  follower.limit(kOptions, 50'000, 50'000, kFollowStart);
+  follower.limit(kOptions, 50'000, 51'000, kFollowStart + kMs);
+  EXPECT_EQ(follower.limit(kOptions, 50'000, 51'000, kFollowStart + 60'000 * kMs), 51'000U);
   EXPECT_EQ(follower.take_given_up(), 0U);
 }
 
 TEST(Follower, AWindowOfNothingWaitsForNobody) {
   Follower follower;
-  EXPECT_EQ(follower.limit({0, 200 * kMs}, 50'000, 50'000, kStart), kNever);
-  EXPECT_EQ(follower.limit({0, 200 * kMs}, 50'000, 90'000, kStart), kNever);
+  EXPECT_EQ(follower.limit({0, 200 * kMs}, 50'000, 50'000, kFollowStart), kNever);
+  EXPECT_EQ(follower.limit({0, 200 * kMs}, 50'000, 90'000, kFollowStart), kNever);
 }
 
 TEST(Follower, AStarvedOneCostsDilationAndIsNeverLeftBehind) {
@@ -76,11 +76,11 @@ TEST(Follower, AStarvedOneCostsDilationAndIsNeverLeftBehind) {
   PaceOptions options;
   options.cycle_time.cycle_ps = 320'000;
   const FollowOptions follow{options.cycle_time.cycle_at(4 * kMs), 200 * kMs};
-  Pace pace(options, 0, kStart);
+  Pace pace(options, 0, kFollowStart);
   Follower follower;
   Cycle reached = 0;
   Cycle served = 0;
-  std::uint64_t host = kStart;
+  std::uint64_t host = kFollowStart;
   for (int turn = 0; turn < 100'000; ++turn, host += 50'000) {
     if (turn % 40 == 0) served = std::min(reached, served + options.cycle_time.cycle_at(kMs));
     const Cycle limit = follower.limit(follow, served, reached, host);
@@ -100,11 +100,11 @@ TEST(Follower, WhateverItWritesTimeGoesOn) {
   PaceOptions options;
   options.cycle_time.cycle_ps = 320'000;
   const FollowOptions follow{options.cycle_time.cycle_at(4 * kMs), 200 * kMs};
-  Pace pace(options, 0, kStart);
+  Pace pace(options, 0, kFollowStart);
   Follower follower;
   Cycle reached = 0;
   Cycle before = 0;
-  std::uint64_t host = kStart;
+  std::uint64_t host = kFollowStart;
   std::uint64_t word = 0;
   for (int turn = 0; turn < 200'000; ++turn, host += 50'000) {
     // Now and then it jumps anywhere, then stays.

@@ -3,17 +3,12 @@
 #include <gtest/gtest.h>
 
 #include "emu/base/prng.h"
-#include "fabric/topo/shape.h"
+#include "tests/unit/fabric/route/torus.h"
 
 namespace fabric {
 namespace {
 
-constexpr ClassLanes kLanes = {0xc000, 0x3ff0, 0x000f};
 constexpr ClassLanes kOneControlLane = {0x8000, 0x7ff0, 0x000f};
-
-Graph torus(std::vector<int> sides) {
-  return make_grid({.sides = std::move(sides), .wraps = true}).value();
-}
 
 // Each step: some message that holds the one lane can wait for the next. Found anew from the table.
 void expect_real(const Graph& graph, const RouteTable& table, const LanePlan& plan,

@@ -7,16 +7,10 @@
 #include <set>
 
 #include "fabric/route/routing.h"
-#include "fabric/topo/shape.h"
+#include "tests/unit/fabric/route/torus.h"
 
 namespace fabric {
 namespace {
-
-constexpr ClassLanes kLanes = {0xc000, 0x3ff0, 0x000f};
-
-Graph torus(std::vector<int> sides) {
-  return make_grid({.sides = std::move(sides), .wraps = true}).value();
-}
 
 int apart(const Grid& grid, int a, int b) {
   int sum = 0;

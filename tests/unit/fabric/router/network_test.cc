@@ -20,7 +20,7 @@ NetworkSpec mesh(int side, int nodes_per_router) {
   return spec;
 }
 
-hca::SendPacket packet_to(emu::NodeId dest, std::uint16_t flits) {
+hca::SendPacket packet_by_lane_5(emu::NodeId dest, std::uint16_t flits) {
   hca::SendPacket packet;
   packet.dest = dest;
   packet.flits = flits;
@@ -37,7 +37,7 @@ TEST(Network, ZeroLoadLatencyIsThePipeline) {
     const auto network = Network::make(spec).value();
     for (emu::NodeId dest = 0; dest < network->nodes(); ++dest) {
       for (const int flits : {1, 2, 40}) {
-        auto packet = packet_to(dest, static_cast<std::uint16_t>(flits));
+        auto packet = packet_by_lane_5(dest, static_cast<std::uint16_t>(flits));
         packet.launch = network->now() + 7;
         ASSERT_TRUE(network->submit(0, packet));
         network->step(300);
@@ -65,7 +65,7 @@ TEST(Network, SpecErrorsNameFieldAndRange) {
 TEST(Network, LaunchesWaitAndKeepTheirOrder) {
   const auto network = Network::make({}).value();
   for (int i = 0; i < 5; ++i) {
-    auto packet = packet_to(1, 10);
+    auto packet = packet_by_lane_5(1, 10);
     packet.launch = 1000 - static_cast<emu::Cycle>(i / 2) * 100;
     packet.cookie = static_cast<std::uint64_t>(i);
     network->submit(0, packet);
@@ -93,7 +93,7 @@ TEST(Network, OneLaneLosesACycleAPacketAndTwoLanesNone) {
     const auto network = Network::make({}).value();
     constexpr int kPackets = 60;
     for (int i = 0; i < kPackets; ++i) {
-      auto packet = packet_to(1, kFlits);
+      auto packet = packet_by_lane_5(1, kFlits);
       packet.vl_in = packet.vl_out = static_cast<emu::Vl>(i % lanes);
       ASSERT_TRUE(network->submit(0, packet));
     }
@@ -110,15 +110,15 @@ TEST(Network, FullWireSaysNoUntilEventsAreCleared) {
   NetworkSpec spec;
   spec.packets_per_node = 3;
   const auto network = Network::make(spec).value();
-  for (int i = 0; i < 3; ++i) EXPECT_TRUE(network->submit(2, packet_to(3, 5)));
-  EXPECT_FALSE(network->submit(2, packet_to(3, 5)));
-  EXPECT_TRUE(network->submit(4, packet_to(3, 5)));
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(network->submit(2, packet_by_lane_5(3, 5)));
+  EXPECT_FALSE(network->submit(2, packet_by_lane_5(3, 5)));
+  EXPECT_TRUE(network->submit(4, packet_by_lane_5(3, 5)));
   network->step(200);
   EXPECT_EQ(network->delivered().size(), 4U);
-  EXPECT_FALSE(network->submit(2, packet_to(3, 5)));
+  EXPECT_FALSE(network->submit(2, packet_by_lane_5(3, 5)));
   network->clear_events();
   EXPECT_EQ(network->room(2), 3);
-  EXPECT_TRUE(network->submit(2, packet_to(3, 5)));
+  EXPECT_TRUE(network->submit(2, packet_by_lane_5(3, 5)));
 }
 
 // Refuses at one router; remembers who was asked.
@@ -138,7 +138,7 @@ class RefuseAt final : public ControlHook {
 TEST(Network, ProbeIsAnsweredAndRefusedByName) {
   RefuseAt hook(1);
   const auto network = Network::make(mesh(3, 1), &hook).value();
-  auto probe = packet_to(8, 10);  // over routers 0 1 2 5 8
+  auto probe = packet_by_lane_5(8, 10);  // over routers 0 1 2 5 8
   probe.kind = emu::PacketKind::probe;
   probe.vl_in = probe.vl_out = emu::kControlVl;
   probe.cookie = 99;
@@ -172,7 +172,7 @@ TEST(Network, ProbeIsAnsweredAndRefusedByName) {
 
 TEST(Network, CountersAndEnergyWindowsCountEveryFlit) {
   const auto network = Network::make(mesh(2, 1)).value();
-  for (int i = 0; i < 30; ++i) network->submit(0, packet_to(3, 40));  // routers 0 1 3
+  for (int i = 0; i < 30; ++i) network->submit(0, packet_by_lane_5(3, 40));  // routers 0 1 3
   network->run_until(5000);
   std::uint64_t arrived = 0;
   std::uint64_t crossed = 0;
@@ -201,7 +201,7 @@ TEST(Network, WaitCyclesAreCountedWhereCreditsLack) {
   NetworkSpec spec;
   spec.vc_buf_size = 2;  // less than the round trip of a credit
   const auto network = Network::make(spec).value();
-  network->submit(0, packet_to(1, 100));
+  network->submit(0, packet_by_lane_5(1, 100));
   network->step(1000);
   ASSERT_EQ(network->delivered().size(), 1U);
   EXPECT_GT(network->wire_counters(0).wait_cycles, 10U);
@@ -214,7 +214,7 @@ TEST(Network, ClockCanStartAndJumpAnywhere) {
   const auto network = Network::make(spec).value();
   EXPECT_EQ(network->now(), 123456789U);
   network->skip_to(1'000'000'000'000);
-  network->submit(0, packet_to(1, 40));
+  network->submit(0, packet_by_lane_5(1, 40));
   network->step(100);
   ASSERT_EQ(network->delivered().size(), 1U);
   EXPECT_EQ(network->delivered()[0].tail_cycle, 1'000'000'000'045U);
@@ -229,7 +229,7 @@ std::uint64_t digest_of(bool shuffled, emu::Cycle batch, emu::Isa isa = emu::Isa
   emu::Prng order_random(batch);
   for (int round = 0; round < 40; ++round) {
     for (emu::NodeId node = 0; node < network->nodes(); ++node) {
-      auto packet = packet_to(static_cast<emu::NodeId>(load.below(32)), 40);
+      auto packet = packet_by_lane_5(static_cast<emu::NodeId>(load.below(32)), 40);
       packet.vl_in = packet.vl_out = static_cast<emu::Vl>(load.below(16));
       packet.launch = network->now() + load.below(120);
       network->submit(node, packet);

@@ -40,7 +40,7 @@ double accepted_of(NetworkSpec spec, double offered, emu::Cycle cycles) {
   return flits_out / flits_in;
 }
 
-TEST(Throughput, BelowSaturationAcceptedIsOffered) {
+TEST(Throughput, FastBelowSaturationAcceptedIsOffered) {
   for (const SchedulerKind kind :
        {SchedulerKind::round_robin, SchedulerKind::fgvc, SchedulerKind::fcfs}) {
     NetworkSpec spec;

@@ -1,7 +1,7 @@
 // Points on the real engine, small ones.
-#include "tools/sim/flit_run.h"
-
 #include <gtest/gtest.h>
+
+#include "tests/unit/tools/sim/sums.h"
 
 namespace tools {
 namespace {
@@ -26,14 +26,6 @@ batch_cycles = 20000
 batches = 4
 lanes = [0, 0x8000, 0x7fff]
 )";
-
-double sum(const FlitRun& run, double ClassBatch::*member) {
-  double total = 0;
-  for (const Batch& batch : run.measure().batches()) {
-    total += batch.classes[static_cast<std::size_t>(emu::TrafficClass::best_effort)].*member;
-  }
-  return total;
-}
 
 std::string with(const std::string& base, const std::string& line) {
   std::string text = base;

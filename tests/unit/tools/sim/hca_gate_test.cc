@@ -1,7 +1,7 @@
 // Points with HCAs in front: what the controls hold back, and where.
 #include <gtest/gtest.h>
 
-#include "tools/sim/flit_run.h"
+#include "tests/unit/tools/sim/sums.h"
 
 namespace tools {
 namespace {
@@ -37,13 +37,6 @@ lanes = [0x8000, 0, 0x7fff]
   return std::move(*run);
 }
 
-double sum(const FlitRun& run, double ClassBatch::*member) {
-  double total = 0;
-  for (const Batch& batch : run.measure().batches()) {
-    total += batch.classes[static_cast<std::size_t>(emu::TrafficClass::best_effort)].*member;
-  }
-  return total;
-}
 double mean(const FlitRun& run, double ClassBatch::*member) {
   return sum(run, member) / sum(run, &ClassBatch::messages);
 }

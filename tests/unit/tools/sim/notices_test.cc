@@ -2,7 +2,7 @@
 // it.
 #include <gtest/gtest.h>
 
-#include "tools/sim/flit_run.h"
+#include "tests/unit/tools/sim/sums.h"
 
 namespace tools {
 namespace {
@@ -43,14 +43,6 @@ lanes = [0xc000, 0, 0x000f]
 
 const std::string kVctTorus =
     "topology = \"torus:4x4\"\nrouter = \"vct\"\nvc_buf_size = 16\npacket_size = 16";
-
-double sum(const FlitRun& run, double ClassBatch::*member,
-           emu::TrafficClass of = emu::TrafficClass::best_effort) {
-  double total = 0;
-  for (const Batch& batch : run.measure().batches())
-    total += batch.classes[static_cast<std::size_t>(of)].*member;
-  return total;
-}
 
 TEST(Notices, AnEasyLoadIsNobodysFault) {
   for (const char* scheme : {"vct1", "vct2"}) {
