@@ -39,13 +39,23 @@ Groups groups_of(const LanePlan& plan, emu::LaneMask mask, unsigned sets) {
   return groups;
 }
 
+// Every destination of every version: a message keeps to the version that it began with.
+std::vector<Way> all_ways(const Graph& graph, const RouteTable& table) {
+  std::vector<Way> ways;
+  for (std::size_t v = 0; v < table.versions(); ++v) {
+    for (std::size_t n = 0; n < graph.nodes.size(); ++n)
+      ways.push_back(table.first_way(v) + static_cast<Way>(n));
+  }
+  return ways;
+}
+
 // Sets in use on links between routers; on the links to HCAs nobody waits for a router.
 unsigned link_sets(const Graph& graph, const RouteTable& table) {
   unsigned sets = 0;
+  const std::vector<Way> ways = all_ways(graph, table);
   for (std::size_t r = 0; r < graph.routers.size(); ++r) {
-    for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
-      for (const Choice& c :
-           table.choices(static_cast<emu::RouterId>(r), static_cast<emu::NodeId>(n))) {
+    for (const Way way : ways) {
+      for (const Choice& c : table.choices(static_cast<emu::RouterId>(r), way)) {
         if (graph.routers[r][c.port].router != kNobody) sets |= 1U << static_cast<unsigned>(c.set);
       }
     }
@@ -62,7 +72,7 @@ class Dependencies {
       links_ += ports.size();
     }
     waits_for_.resize(links_ * kLaneSetCount);
-    for (std::size_t n = 0; n < graph.nodes.size(); ++n) add(static_cast<emu::NodeId>(n));
+    for (const Way way : all_ways(graph, table)) add(way);
   }
 
   std::vector<LinkLane> find_cycle() const;
@@ -88,9 +98,9 @@ class Dependencies {
     return graph_.routers[router][choice.port].router;
   }
 
-  // Routers that a message to `dest` may come to, a router before those it goes on to.
-  std::vector<emu::RouterId> visited(emu::NodeId dest) const;
-  void add(emu::NodeId dest);
+  // Routers that a message may come to on its way, a router before those it goes on to.
+  std::vector<emu::RouterId> visited(Way way_to) const;
+  void add(Way way);
   void add_edge(Channel from, Channel to) {
     auto& list = waits_for_[from];
     if (std::find(list.begin(), list.end(), to) == list.end()) list.push_back(to);
@@ -104,7 +114,7 @@ class Dependencies {
   std::vector<std::vector<Channel>> waits_for_;
 };
 
-std::vector<emu::RouterId> Dependencies::visited(emu::NodeId dest) const {
+std::vector<emu::RouterId> Dependencies::visited(Way way_to) const {
   std::vector<bool> seen(graph_.routers.size(), false);
   std::vector<emu::RouterId> order;
   struct Step {
@@ -117,7 +127,7 @@ std::vector<emu::RouterId> Dependencies::visited(emu::NodeId dest) const {
     seen[place.router] = true;
     way.push_back({place.router, 0});
     while (!way.empty()) {
-      const auto choices = table_.choices(way.back().router, dest);
+      const auto choices = table_.choices(way.back().router, way_to);
       if (way.back().next == choices.size()) {
         order.push_back(way.back().router);
         way.pop_back();
@@ -134,14 +144,14 @@ std::vector<emu::RouterId> Dependencies::visited(emu::NodeId dest) const {
   return order;
 }
 
-void Dependencies::add(emu::NodeId dest) {
-  const std::vector<emu::RouterId> order = visited(dest);
+void Dependencies::add(Way way) {
+  const std::vector<emu::RouterId> order = visited(way);
   const bool adapts = groups_.adapts && (table_.sets() >> unsigned(LaneSet::adaptive) & 1U) != 0;
   // Channels that a message may wait for once it has come to a router: those of the router, and of
   // the routers to which free adaptive lanes may carry it.
   std::vector<std::vector<Channel>> waits(graph_.routers.size());
   for (auto r = order.rbegin(); r != order.rend(); ++r) {
-    for (const Choice& choice : table_.choices(*r, dest)) {
+    for (const Choice& choice : table_.choices(*r, way)) {
       const emu::RouterId to = next(*r, choice);
       if (to == kNobody || !may_take(choice)) continue;
       if (may_wait(choice)) waits[*r].push_back(channel(*r, choice));
@@ -152,7 +162,7 @@ void Dependencies::add(emu::NodeId dest) {
     waits[*r].erase(std::unique(waits[*r].begin(), waits[*r].end()), waits[*r].end());
   }
   for (const emu::RouterId r : order) {
-    for (const Choice& choice : table_.choices(r, dest)) {
+    for (const Choice& choice : table_.choices(r, way)) {
       const emu::RouterId to = next(r, choice);
       if (to == kNobody || !may_wait(choice)) continue;
       for (const Channel c : waits[to]) add_edge(channel(r, choice), c);
@@ -203,8 +213,8 @@ emu::Result<void> check_ways(const Graph& graph, const RouteTable& table) {
   };
   std::vector<Mark> marks;
   std::vector<Step> way;
-  for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
-    const auto dest = static_cast<emu::NodeId>(n);
+  for (const Way way_to : all_ways(graph, table)) {
+    const auto dest = static_cast<emu::NodeId>(way_to % graph.nodes.size());
     marks.assign(graph.routers.size(), Mark::fresh);
     for (const NodePlace& place : graph.nodes) {
       if (marks[place.router] != Mark::fresh) continue;
@@ -212,7 +222,7 @@ emu::Result<void> check_ways(const Graph& graph, const RouteTable& table) {
       marks[place.router] = Mark::open;
       while (!way.empty()) {
         const emu::RouterId r = way.back().router;
-        const auto choices = table.choices(r, dest);
+        const auto choices = table.choices(r, way_to);
         if (way.back().next == choices.size()) {
           marks[r] = Mark::done;
           way.pop_back();
@@ -223,10 +233,10 @@ emu::Result<void> check_ways(const Graph& graph, const RouteTable& table) {
         if (end.node == dest) continue;
         if (end.router == kNobody) {
           return emu::fail("routes: {} sends what is for node {} to port {}, which leads elsewhere",
-                           graph.names[r], n, choice.port);
+                           graph.names[r], dest, choice.port);
         }
         if (marks[end.router] == Mark::open) {
-          return emu::fail("routes: what is for node {} goes in circles through {}", n,
+          return emu::fail("routes: what is for node {} goes in circles through {}", dest,
                            graph.names[end.router]);
         }
         if (marks[end.router] == Mark::done) continue;

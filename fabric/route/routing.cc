@@ -6,15 +6,11 @@
 
 namespace fabric {
 
-namespace {
-
 RoutingKind resolved(const Graph& graph, RoutingKind kind) {
   if (kind != RoutingKind::automatic) return kind;
   if (graph.grid.sides.empty()) return RoutingKind::up_down;
   return graph.grid.wraps ? RoutingKind::dateline : RoutingKind::dimension_order;
 }
-
-}  // namespace
 
 emu::Result<RouteTable> make_table(const Graph& graph, RoutingKind kind) {
   kind = resolved(graph, kind);

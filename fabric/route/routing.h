@@ -34,6 +34,9 @@ struct Routes {
   LanePlan lanes;
 };
 
+// What `automatic` is on this graph; any other kind is itself.
+RoutingKind resolved(const Graph& graph, RoutingKind kind);
+
 // Refuses a kind that does not fit the graph and whatever could deadlock (deadlock.h).
 emu::Result<Routes> make_routes(const Graph& graph, RoutingKind kind, const ClassLanes& lanes);
 

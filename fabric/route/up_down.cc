@@ -59,8 +59,13 @@ std::vector<int> ranks_from_centre(const Graph& graph) {
 
 class UpDown {
  public:
-  UpDown(const Graph& graph, std::vector<int> ranks, RoutingKind kind)
-      : graph_(graph), ranks_(std::move(ranks)), by_load_(kind == RoutingKind::up_by_load) {
+  // `kept`: fixed ways that stay where they lead on; null: none.
+  UpDown(const Graph& graph, std::vector<int> ranks, RoutingKind kind,
+         const RouteTable* kept = nullptr)
+      : graph_(graph),
+        ranks_(std::move(ranks)),
+        by_load_(kind == RoutingKind::up_by_load),
+        kept_(kept) {
     order_.resize(graph.routers.size());
     std::iota(order_.begin(), order_.end(), emu::RouterId{0});
     std::sort(order_.begin(), order_.end(),
@@ -140,8 +145,12 @@ class UpDown {
     unsigned digit = dest;
     const int height = graph_.heights.empty() ? 0 : graph_.heights[r];
     for (int h = 0; h < height; ++h) digit /= static_cast<unsigned>(found.size());
-    std::rotate(found.begin(), found.begin() + static_cast<long>(digit % found.size()),
-                found.end());
+    auto first = found.begin() + static_cast<long>(digit % found.size());
+    if (kept_ != nullptr) {
+      const auto stays = std::ranges::find(found, Choice{kept_->out_port(r, dest)});
+      if (stays != found.end()) first = stays;
+    }
+    std::rotate(found.begin(), first, found.end());
     if (!by_load_) found.resize(1);
     return found;
   }
@@ -149,6 +158,7 @@ class UpDown {
   const Graph& graph_;
   std::vector<int> ranks_;
   bool by_load_;
+  const RouteTable* kept_;
   std::vector<emu::RouterId> order_;  // the root first
   std::vector<int> down_;             // of the destination measured last
   std::vector<int> all_;
@@ -172,6 +182,13 @@ emu::Result<RouteTable> make_up_down_table(const Graph& graph, RoutingKind kind)
   if (table) return table;
   // Layers need not have a common top: from a centre there is always a way.
   return UpDown(graph, ranks_from_centre(graph), kind).make();
+}
+
+emu::Result<RouteTable> make_up_down_detour(const Graph& graph, const RouteTable& whole,
+                                            const Graph& rest, RoutingKind kind) {
+  std::vector<int> ranks = make_ranks(graph);
+  if (!UpDown(graph, ranks, kind).make()) ranks = ranks_from_centre(graph);
+  return UpDown(rest, std::move(ranks), kind, &whole).make();
 }
 
 }  // namespace fabric

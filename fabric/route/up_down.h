@@ -17,4 +17,10 @@ std::vector<int> make_ranks(const Graph& graph);
 // up_down or up_by_load; an error when the graph has no way between two routers that have nodes.
 emu::Result<RouteTable> make_up_down_table(const Graph& graph, RoutingKind kind);
 
+// The same for what is left of `graph`: `rest`, with fewer links. Which end of a link is up is that
+// of the whole graph, so that messages on ways of before and after cannot wait for each other in a
+// ring; and a fixed way of `whole`, the routes of the whole graph, stays where it still is one.
+emu::Result<RouteTable> make_up_down_detour(const Graph& graph, const RouteTable& whole,
+                                            const Graph& rest, RoutingKind kind);
+
 }  // namespace fabric

@@ -152,7 +152,7 @@ template <class Block>
     const unsigned in_port = emu::port_of_lane(in_lane);
     const unsigned first = in_port / emu::kPortsMax * emu::kPortsMax;
     const auto router = static_cast<emu::RouterId>(b.first_router + in_port / emu::kPortsMax);
-    const std::span<const Choice> choices = world.routes.table.choices(router, message.dest);
+    const std::span<const Choice> choices = world.routes.table.choices(router, message.way);
     const unsigned out_lane = choices.size() == 1 || keeps_to_fixed(message, world)
                                   ? lane_of_choice(first, choices[0], message, world)
                                   : choose_by_load(b, first, choices, message, world, claimed);

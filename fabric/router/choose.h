@@ -23,15 +23,15 @@ struct Ways {
   unsigned fixed_classes = 0;  // NetworkSpec::fixed_classes
   unsigned buffer = 0;         // flits of a lane
 
-  std::span<const Choice> to(emu::NodeId dest) const { return routes->table.choices(router, dest); }
+  std::span<const Choice> to(Way way) const { return routes->table.choices(router, way); }
   // What admission booked, and what books, must not stray.
   bool keeps_to_fixed(const hca::Message& message) const {
     return message.kind != emu::PacketKind::data || message.is_answer ||
            ((fixed_classes >> static_cast<unsigned>(message.traffic_class)) & 1U) != 0;
   }
   // Of the fixed way: the lane on its link for each lane of a message.
-  const std::array<emu::Vl, emu::kVlCount>& lanes_to(emu::NodeId dest) const {
-    return routes->lanes.lane[static_cast<std::size_t>(to(dest).front().set)];
+  const std::array<emu::Vl, emu::kVlCount>& lanes_to(Way way) const {
+    return routes->lanes.lane[static_cast<std::size_t>(to(way).front().set)];
   }
   unsigned out_lane(const Choice& choice, const hca::Message& message) const {
     return emu::lane_slot(choice.port, routes->lanes.at(choice.set, message.vl_out));
@@ -81,7 +81,7 @@ unsigned choose_by_load(const State& r, std::span<const Choice> choices,
 
 template <class State>
 unsigned choose_output(const State& r, const hca::Message& message, emu::Lanes8& claimed) {
-  const std::span<const Choice> choices = r.ways.to(message.dest);
+  const std::span<const Choice> choices = r.ways.to(message.way);
   const unsigned lane = choices.size() == 1 || r.ways.keeps_to_fixed(message)
                             ? r.ways.out_lane(choices[0], message)
                             : choose_by_load(r, choices, message, claimed);

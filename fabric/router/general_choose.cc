@@ -50,7 +50,7 @@ LaneAt choose_by_load(const Router& router, const World& world, std::span<const 
 
 LaneAt choose_output(const Router& router, const World& world, const hca::Message& message,
                      std::array<LaneBits, kPortsMax>& claimed) {
-  const std::span<const Choice> choices = world.routes.table.choices(router.id, message.dest);
+  const std::span<const Choice> choices = world.routes.table.choices(router.id, message.way);
   const LaneAt at = choices.size() == 1 || keeps_to_fixed(world, message)
                         ? lane_of(world, choices[0], message)
                         : choose_by_load(router, world, choices, message, claimed);

@@ -115,8 +115,8 @@ void Hca::begin_probe(World& world, Stream& stream, unsigned lane, emu::Cycle no
 }
 
 void Hca::probe_left(World& world, hca::Events& events, unsigned lane, emu::Cycle now) {
-  hca::Message& message = world.messages[lanes_[lane].current];
-  message.head_cycle = now;
+  world.messages.depart(lanes_[lane].current, now);
+  const hca::Message& message = world.messages[lanes_[lane].current];
   probing_ &= ~lane_bit(lane);
   waiting_ &= ~lane_bit(lane);
   if (!opens(message)) return;

@@ -110,7 +110,7 @@ void Hca::send(World& world, hca::Events& events, emu::Cycle now) {
   world.links.send(unit_, 0, chosen.lane, flit, now);
   if (flit.is(Flit::probe)) return probe_left(world, events, chosen.lane, now);
   ++lane.sent;
-  if (flit.is(Flit::head)) world.messages[lane.current].head_cycle = now;
+  if (flit.is(Flit::head)) world.messages.depart(lane.current, now);
   if (flit.is(Flit::last)) {
     tail_left(world, events, chosen.lane, now);
   } else {

@@ -163,7 +163,7 @@ void RouterCycle::route() {
 
 void RouterCycle::ask_admission(unsigned p, unsigned out_port, hca::Message& message) {
   if (message.rejected_by != emu::kNoRouter) return;  // a refused probe asks nobody any more
-  const LaneSet set = w_.routes.table.choices(r_.id, message.dest).front().set;
+  const LaneSet set = w_.routes.table.choices(r_.id, message.way).front().set;
   const ControlHead head = {.router = r_.id,
                             .in_port = static_cast<emu::PortId>(p),
                             .out_port = static_cast<emu::PortId>(out_port),

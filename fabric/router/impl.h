@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "emu/lane/planes.h"
+#include "fabric/route/detour.h"
 #include "fabric/route/routing.h"
 #include "fabric/router/network.h"
 #include "hca/wire/events.h"
@@ -81,7 +82,9 @@ struct Network::Impl {
 
   NetworkSpec spec;
   Graph graph;
-  Routes routes;  // set before the first cycle
+  Routes routes;  // set before the first cycle; further versions by set_down
+  std::vector<std::vector<LinkEnd>> down_of_version = {{}};  // sorted, each link by its lower end
+  std::size_t version = 0;                                   // in force
   hca::MessageTable messages;
   hca::Events events;
   std::size_t parts;                        // that different threads step

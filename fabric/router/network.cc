@@ -171,10 +171,13 @@ int Network::ports(emu::RouterId router) const {
 emu::RouterId Network::router_of(emu::NodeId node) const { return impl_->graph.nodes[node].router; }
 emu::PortId Network::port_of(emu::NodeId node) const { return impl_->graph.nodes[node].port; }
 int Network::hops(emu::NodeId src, emu::NodeId dest) const {
-  return static_cast<int>(path(impl_->graph, impl_->routes.table, src, dest).size());
+  return static_cast<int>(path(src, dest).size());
+}
+std::vector<Hop> Network::path(emu::NodeId src, emu::NodeId dest) const {
+  return fabric::path(impl_->graph, impl_->routes.table, src, dest, impl_->version);
 }
 emu::PortId Network::route(emu::RouterId router, emu::NodeId dest) const {
-  return impl_->routes.table.out_port(router, dest);
+  return impl_->routes.table.out_port(router, impl_->routes.table.first_way(impl_->version) + dest);
 }
 Network::Peer Network::peer(emu::RouterId router, emu::PortId port) const {
   const PortEnd& end = impl_->graph.routers[router][port];

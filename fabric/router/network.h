@@ -14,6 +14,7 @@
 #include "emu/base/result.h"
 #include "emu/base/units.h"
 #include "emu/lane/policy.h"
+#include "fabric/route/detour.h"
 #include "fabric/router/control_hook.h"
 #include "fabric/router/head_watcher.h"
 #include "fabric/router/spec.h"
@@ -79,7 +80,9 @@ class Network {
   emu::PortId port_of(emu::NodeId node) const;
   // Routers that a packet crosses from src to dest.
   int hops(emu::NodeId src, emu::NodeId dest) const;
-  // Output port of `router` for packets to `dest`.
+  // These routers: the fixed way of packets that leave from now on.
+  std::vector<Hop> path(emu::NodeId src, emu::NodeId dest) const;
+  // Output port of `router` for packets to `dest` that leave from now on.
   emu::PortId route(emu::RouterId router, emu::NodeId dest) const;
   // A neighbour over a link, or {kNoRouter, 0} where an HCA or nothing is attached.
   struct Peer {
@@ -87,6 +90,16 @@ class Network {
     emu::PortId port;
   };
   Peer peer(emu::RouterId router, emu::PortId port) const;
+
+  // These links between routers, each by one of its ends, are out of service from the next cycle
+  // on, all others in it. Packets whose heads leave their HCAs then go round them; those under way
+  // go on by the ways they began, so a link drains and nothing is lost. An error says why not, and
+  // nothing changes: the routing knows no way round (only up_down and up_by_load do), nodes would
+  // be cut off, the design has ways of its own (circuit, cell), or packets under way still go by
+  // kRouteVersionsMax other sets of links. Allocates; a set that was down before takes no time.
+  static constexpr std::size_t kRouteVersionsMax = 16;
+  emu::Result<void> set_down(std::span<const LinkEnd> links);
+  std::span<const LinkEnd> down() const;
 
   // Next cycle to be executed.
   emu::Cycle now() const;

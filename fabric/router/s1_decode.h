@@ -19,7 +19,7 @@ void bring_to_front(State& r, unsigned in_lane, const Surroundings& world) {
     return;
   }
   r.target[in_lane] =
-      static_cast<LaneIndex>(r.ways.out_lane(r.ways.to(message.dest).front(), message));
+      static_cast<LaneIndex>(r.ways.out_lane(r.ways.to(message.way).front(), message));
   r.routed[port_of_slot(in_lane)] |= vl_bit(in_lane);
 }
 

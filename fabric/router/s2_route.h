@@ -19,7 +19,7 @@ void ask_admission(const State& r, unsigned in_lane, unsigned out_port, hca::Mes
                             .cookie = message.cookie,
                             .handle = message.handle,
                             .cycle = now,
-                            .lanes_out = &r.ways.lanes_to(message.dest)};
+                            .lanes_out = &r.ways.lanes_to(message.way)};
   const bool accepted = hook.at_route(head);
   if (!accepted && message.kind == emu::PacketKind::probe) message.rejected_by = r.id;
 }

@@ -119,7 +119,7 @@ class WireGroup {
     for (unsigned bits = emu::ports_of(heads); bits != 0; bits &= bits - 1) {
       const unsigned node = emu::first_bit(bits);
       const MessageId id = front_[at(node, emu::first_bit(heads[node]))];
-      messages_[id].head_cycle = now;
+      messages_.depart(id, now);
       emu::emit_name(next_row, outlet, node, id);
     }
   }

@@ -1,5 +1,7 @@
 #include "hca/wire/message.h"
 
+#include <algorithm>
+
 namespace hca {
 
 MessageTable::MessageTable(int nodes, int per_node)
@@ -22,9 +24,16 @@ MessageId MessageTable::take(emu::NodeId owner) {
 
 void MessageTable::give_back(MessageId id) {
   Message& message = messages_[id];
+  message.way = 0;
   message.next = free_[message.owner];
   free_[message.owner] = id;
   ++room_[message.owner];
+}
+
+bool MessageTable::any_on(std::uint32_t first, std::uint32_t last) const {
+  return std::ranges::any_of(messages_, [&](const Message& message) {
+    return message.way >= first && message.way <= last;
+  });
 }
 
 }  // namespace hca

@@ -32,6 +32,8 @@ struct Message {
   emu::TrafficClass traffic_class;
   emu::PacketKind kind;
   bool is_answer;  // a probe on its way back
+  // Its destination in the version of the routes that it keeps to, from when its head leaves.
+  std::uint32_t way;
 };
 static_assert(sizeof(Message) <= 64, "one cache line a message");
 
@@ -57,10 +59,23 @@ class MessageTable {
   int room(emu::NodeId owner) const { return room_[owner]; }
   std::size_t size() const { return messages_.size(); }
 
+  // Its head leaves its HCA, and goes by the routes of now.
+  void depart(MessageId id, emu::Cycle now) {
+    Message& message = messages_[id];
+    message.head_cycle = now;
+    message.way = first_way_ + message.dest;
+  }
+  // From now on: the way to destination 0 in the version of the routes that is in force.
+  void set_first_way(std::uint32_t first_way) { first_way_ = first_way; }
+  // Whether any message under way, or delivered and not yet given back, goes by ways first ...
+  // last.
+  bool any_on(std::uint32_t first, std::uint32_t last) const;
+
  private:
   std::vector<Message> messages_;
   std::vector<MessageId> free_;  // [node] first of its free list
   std::vector<int> room_;        // [node]
+  std::uint32_t first_way_ = 0;
 };
 
 }  // namespace hca

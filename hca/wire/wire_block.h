@@ -147,7 +147,7 @@ class WireBlock {
   [[gnu::noinline]] void head_leaves(unsigned node, unsigned i, emu::LinkBlock* there,
                                      emu::Cycle now) {
     lane_[i] &= ~kHeadDue;
-    messages_[front_[i]].head_cycle = now;
+    messages_.depart(front_[i], now);
     emu::put_name(there, peer_[node], front_[i]);
   }
 

@@ -187,6 +187,46 @@ TEST(Topologies, EveryRouting) {
   }
 }
 
+// Links go out of service and come back under load, on whatever routes up and down.
+TEST(Topologies, LinksFailAtRandom) {
+  using fabric::RoutingKind;
+  using fabric::TopologyKind;
+  const std::vector<Net> nets = {
+      {"fat tree", TopologyKind::fat_tree, {}, RoutingKind::automatic},
+      {"tree by load", TopologyKind::ary_tree, {}, RoutingKind::up_by_load},
+      {"mesh", TopologyKind::mesh, {3, 3}, RoutingKind::up_down},
+      {"torus by load", TopologyKind::torus, {4, 3}, RoutingKind::up_by_load},
+      {"fat mesh", TopologyKind::fat_mesh, {2, 3}, RoutingKind::up_down},
+  };
+  std::uint64_t seed = 201;
+  for (const Net& net : nets) {
+    for (const bool general : {false, true}) {
+      const bool large = net.topology == TopologyKind::fat_tree;
+      if (large && general) continue;
+      SCOPED_TRACE(net.name);
+      RunOptions o;
+      o.spec.topology = net.topology;
+      o.spec.sides = net.sides;
+      o.spec.routing = net.routing;
+      o.spec.arity = 3;
+      o.spec.levels = 2;
+      o.spec.scheduler = kKinds[seed % std::size(kKinds)];
+      o.spec.lane_vtick = fabric::default_lane_vticks(o.spec.lanes_of_class);
+      o.spec.general_engine = general;
+      o.links_fail = true;
+      o.load = large ? 0.2 : 0.4;
+      o.cycles = large ? 500 : 1500;
+      o.seed = seed++;
+      if (general) {
+        compare_run(o);
+      } else {
+        compare_engines(o);
+      }
+      if (testing::Test::HasFatalFailure()) return;
+    }
+  }
+}
+
 // Stamps are renumbered every 16384 cycles; old flits, debts and idle time must survive that.
 TEST_P(EveryScheduler, AcrossStampEpochs) {
   for (std::uint64_t seed = 61; seed <= 63; ++seed) {

@@ -131,6 +131,7 @@ void PlainNetwork::begin_probes(PlainHca& hca) {
 void PlainNetwork::probe_left(PlainHca& hca, SourceLane& lane) {
   const MessagePtr message = lane.current;
   message->head_cycle = now_;
+  message->ways = ways_;
   lane.probe_due = false;
   lane.silent = true;
   if (!opens(*message)) return;

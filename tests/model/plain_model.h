@@ -2,8 +2,10 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <vector>
 
+#include "fabric/route/detour.h"
 #include "fabric/router/control_hook.h"
 #include "fabric/router/spec.h"
 #include "hca/wire/packet.h"
@@ -20,6 +22,7 @@ class PlainModel {
   virtual void set_wire_weights(emu::NodeId, const emu::VlWeights&) {}
   virtual void set_lane_vtick(emu::RouterId, emu::PortId, emu::Vl, emu::Vtick) {}
   virtual void set_wire_vtick(emu::NodeId, emu::Vl, emu::Vtick) {}
+  virtual void set_down(std::span<const fabric::LinkEnd>) {}
   // Stops the process where something is lost.
   virtual void check_invariants() const = 0;
   virtual int live_messages() const = 0;

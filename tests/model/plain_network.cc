@@ -20,6 +20,7 @@ PlainNetwork::PlainNetwork(const fabric::NetworkSpec& spec, fabric::ControlHook*
       hook_(hook),
       graph_(graph_of(spec)),
       routes_(fabric::make_routes(graph_, spec.routing, spec.lanes_of_class).value()),
+      ways_(std::make_shared<fabric::RouteTable>(routes_.table)),
       now_(spec.start),
       routers_(graph_.routers.size()),
       hcas_(graph_.nodes.size()),
@@ -97,6 +98,11 @@ void PlainNetwork::set_lane_vtick(emu::RouterId router, emu::PortId port, emu::V
 }
 void PlainNetwork::set_wire_vtick(emu::NodeId node, emu::Vl lane, emu::Vtick vtick) {
   hcas_[node].clock->set_vtick(lane, vtick);
+}
+
+void PlainNetwork::set_down(std::span<const fabric::LinkEnd> links) {
+  ways_ = std::make_shared<fabric::RouteTable>(
+      fabric::make_detour(graph_, routes_.table, spec_.routing, links).value());
 }
 
 void PlainNetwork::submit(emu::NodeId src, const hca::SendPacket& packet) {
@@ -179,7 +185,10 @@ void PlainNetwork::step_hca_send(PlainHca& hca) {
   hca.from_me->flits.push_back({arrival(), choice.lane, flit});
   if (flit.kind == Flit::Kind::probe) return probe_left(hca, lane);
   ++lane.sent;
-  if (flit.is_head()) message->head_cycle = now_;
+  if (flit.is_head()) {
+    message->head_cycle = now_;
+    message->ways = ways_;
+  }
   if (!flit.is_last()) {
     lane.stamp = stamp(hca, choice.lane, came(*message));
     return;

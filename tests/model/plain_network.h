@@ -32,7 +32,8 @@ struct PlainMessage {
   emu::Cycle head_cycle = 0;
   emu::RouterId rejected_by = emu::kNoRouter;
   bool is_answer = false;
-  int received = 0;  // flits
+  int received = 0;                                // flits
+  std::shared_ptr<const fabric::RouteTable> ways;  // from when its head leaves
 };
 using MessagePtr = std::shared_ptr<PlainMessage>;
 
@@ -191,6 +192,7 @@ class PlainNetwork final : public PlainModel {
   void set_lane_vtick(emu::RouterId router, emu::PortId port, emu::Vl lane,
                       emu::Vtick vtick) override;
   void set_wire_vtick(emu::NodeId node, emu::Vl lane, emu::Vtick vtick) override;
+  void set_down(std::span<const fabric::LinkEnd> links) override;
 
   // Flits and credits conserved, no lane owned twice. Order inside a message is checked on arrival.
   void check_invariants() const override;
@@ -317,6 +319,7 @@ class PlainNetwork final : public PlainModel {
   fabric::ControlHook* hook_;
   fabric::Graph graph_;
   fabric::Routes routes_;
+  std::shared_ptr<const fabric::RouteTable> ways_;  // of what leaves now
   emu::Cycle now_;
   std::vector<PlainRouter> routers_;
   std::vector<PlainHca> hcas_;

@@ -315,7 +315,7 @@ LaneAt PlainNetwork::choose(const PlainRouter& router, const PlainMessage& messa
   const auto lane_of = [&](const fabric::Choice& choice) {
     return lane_at(choice.port, routes_.lanes.at(choice.set, message.packet.vl_out));
   };
-  const auto choices = routes_.table.choices(router.id, message.dest);
+  const auto choices = message.ways->choices(router.id, message.dest);
   const LaneAt fixed = lane_of(choices.front());
   const auto of_class = static_cast<unsigned>(message.packet.traffic_class);
   if (preemptive() || circuits() || message.packet.kind != emu::PacketKind::data ||

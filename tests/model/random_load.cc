@@ -72,6 +72,7 @@ class Run {
     while (fast_->now() < end && !testing::Test::HasFatalFailure()) {
       submit_some();
       if (random_.below(8) == 0) change_settings();
+      if (options_.links_fail && random_.below(4) == 0) change_links();
       advance(random_.below(4) == 0 ? 1 : 1 + random_.below(60));
     }
     if (submitted_ == 0) submit(0);
@@ -79,6 +80,7 @@ class Run {
     for (int i = 0; i < 2000 && !done() && !testing::Test::HasFatalFailure(); ++i) advance(100);
     if (testing::Test::HasFatalFailure()) return;
     EXPECT_TRUE(done()) << "not drained";
+    EXPECT_TRUE(!options_.links_fail || kSlowdown > 1 || times_down_ > 0);
     EXPECT_GT(delivered_, 0U);
     EXPECT_EQ(submitted_, delivered_) << "messages lost or doubled";
     for (int n = 0; n < fast_->nodes(); ++n)
@@ -219,6 +221,21 @@ class Run {
     }
   }
 
+  // None to three links go down, wherever both ends of them lead on; what was down comes back.
+  void change_links() {
+    std::vector<fabric::LinkEnd> down;
+    for (std::uint32_t left = random_.below(4); left > 0; --left) {
+      const auto router =
+          static_cast<emu::RouterId>(random_.below(static_cast<std::uint32_t>(fast_->routers())));
+      const auto port =
+          static_cast<emu::PortId>(random_.below(static_cast<std::uint32_t>(fast_->ports(router))));
+      if (fast_->peer(router, port).router != emu::kNoRouter) down.push_back({router, port});
+    }
+    if (!fast_->set_down(down)) return;  // somebody would be cut off
+    plain_->set_down(down);
+    if (!down.empty()) ++times_down_;
+  }
+
   static constexpr std::uint16_t kStreams = 5;
   RunOptions options_;
   emu::Prng random_;
@@ -228,6 +245,7 @@ class Run {
   std::unique_ptr<PlainModel> plain_;
   std::uint64_t submitted_ = 0;
   std::uint64_t delivered_ = 0;
+  int times_down_ = 0;
 };
 
 }  // namespace

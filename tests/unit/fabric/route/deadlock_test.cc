@@ -202,5 +202,34 @@ TEST(Deadlock, UpDownOnRandomGraphs) {
   }
 }
 
+// Each of two versions alone is safe; messages that keep to the one may wait for those of the
+// other.
+TEST(Deadlock, VersionsAreCheckedTogether) {
+  const Graph ring = torus({4});
+  const auto along = [&](int from, int to, int steps_up) {
+    const bool up = (to - from + 4) % 4 <= steps_up;
+    return static_cast<emu::PortId>(from == to ? 0 : ring.grid.port(0, !up, 0));
+  };
+  // Version 0 never goes over 3 - 0, version 1 never over 1 - 2.
+  RouteTable lines[2] = {RouteTable(4, 4), RouteTable(4, 4)};
+  for (int r = 0; r < 4; ++r) {
+    for (int n = 0; n < 4; ++n) {
+      const auto router = static_cast<emu::RouterId>(r);
+      lines[0].set(router, static_cast<Way>(n), along(r, n, n >= r ? 3 : 0));
+      const int a = (r + 2) % 4;
+      const int b = (n + 2) % 4;
+      lines[1].set(router, static_cast<Way>(n), along(r, n, b >= a ? 3 : 0));
+    }
+  }
+  const LanePlan plan = make_lane_plan(lines[0].sets(), kOneControlLane);
+  for (const RouteTable& line : lines)
+    EXPECT_TRUE(check_no_deadlock(ring, line, plan, kOneControlLane));
+  lines[0].put(1, lines[1]);
+  ASSERT_EQ(lines[0].versions(), 2U);
+  const auto both = check_no_deadlock(ring, lines[0], plan, kOneControlLane);
+  ASSERT_FALSE(both);
+  EXPECT_NE(both.error().message.find("could deadlock"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace fabric
