@@ -134,3 +134,24 @@ def test_frames_wait_for_a_frame_of_every_stream() -> None:
     assert found["sd_ms"] == pytest.approx(math.sqrt(0.2))
     assert found["dmp"] == pytest.approx(0.1)
     assert found["dmt_ms"] == pytest.approx(0.5)
+
+
+def test_phases_of_a_failure() -> None:
+    failed = {"links_down": [0, 0, 3, 0], "asked_again": 4, "granted_again": 3,
+              "asked_again_cycles": 400, "given_up": 7}  # fmt: skip
+    found = measures(
+        output(
+            real_time_messages=[1, 2, 4, 2], real_time_flits=[0, 200, 400, 800],
+            real_time_network_cycles=[0, 200, 4000, 400], frames=[0, 10, 10, 10],
+            missed=[0, 0, 5, 1], late_ms=[0, 0, 20, 1], window_pj=[9, 1e8, 2e8, 1e8],
+        )
+        | failed  # fmt: skip
+    )
+    phases = ("before", "during", "after")
+    assert [found[f"real_time_load_{p}"] for p in phases] == pytest.approx([0.1, 0.2, 0.4])
+    assert [found[f"real_time_message_us_{p}"] for p in phases] == pytest.approx([10, 100, 20])
+    assert [found[f"dmp_{p}"] for p in phases] == pytest.approx([0, 0.5, 0.1])
+    assert [found[f"late_us_{p}"] for p in phases] == pytest.approx([0, 2000, 100])
+    assert found["power_max_w_during"] == pytest.approx(2 * found["power_max_w_before"])
+    assert found["refused_again"] == 1 and found["asked_again_us"] == pytest.approx(10)
+    assert "dmp_during" not in measures(output())

@@ -86,6 +86,11 @@ emu::Result<void> FlitRun::build() {
   auto network = fabric::Network::make(spec, circuits ? circuits_.get() : hook);
   if (!network) return std::unexpected(network.error());
   network_ = std::move(*network);
+  if (!point_.run.failures.empty()) {
+    const emu::Cycle end = point_.run.batch_cycles * point_.run.batches;
+    failures_ = std::make_unique<Failures>(point_.run.failures, end);
+    if (auto ways = failures_->check(*network_); !ways) return ways;
+  }
   fabric::tell_links(point_.cluster, *network_);
 
   setting_.spec = point_.workload;
@@ -119,24 +124,6 @@ emu::Result<void> FlitRun::build() {
   if (circuits) open_circuits();
   if (bookings_ != nullptr && !circuits) admit();
   return {};
-}
-
-// Connections are set up before traffic begins; those that were dropped stay away.
-void FlitRun::open_circuits() {
-  const WorkloadSpec& spec = point_.workload;
-  std::uint32_t wanted = workload_.streams;
-  if (spec.circuit_attempts > 0) {
-    wanted =
-        static_cast<std::uint32_t>(spec.load * spec.real_time_share * setting_.nodes *
-                                       setting_.flits_per_cycle_mbps * 1000 / spec.stream_kbps +
-                                   0.5);
-  }
-  circuits_->open(*network_, workload_.demands, wanted);
-  for (std::uint32_t i = 0; i < workload_.streams; ++i) {
-    if (circuits_->of_stream()[i] == 0) workload_.sources[workload_.source_of_stream[i]] = nullptr;
-  }
-  std::erase(workload_.sources, nullptr);
-  base_ = network_->now();
 }
 
 emu::Result<void> FlitRun::build_hcas() {
@@ -175,25 +162,6 @@ void FlitRun::build_nics() {
   const double longest = std::clamp(options.setup_cycles, 1.0, 16.0);
   quantum_ = std::min(quantum_, static_cast<emu::Cycle>(longest));
   nics_.assign(static_cast<std::size_t>(setting_.nodes), Nic(options));
-}
-
-// Streams ask one after another, before traffic begins; those that are refused stay away.
-void FlitRun::admit() {
-  bookings_->attach(*network_);
-  if (point_.cluster.controls.admission) {
-    for (std::uint32_t i = 0; i < workload_.streams; ++i) {
-      if (bookings_->ask(*network_, workload_.demands[i])) continue;
-      workload_.sources[workload_.source_of_stream[i]] = nullptr;
-    }
-    std::erase(workload_.sources, nullptr);
-  }
-  // The workload begins with one of the engine's power windows.
-  const auto window = emu::kPowerWindowCycles;
-  network_->run_until((network_->now() + window - 1) / window * window);
-  network_->clear_events();
-  base_ = network_->now();
-  for (std::size_t r = 0; r < link_flits_of_.size(); ++r)
-    link_flits_of_[r] = flits_to_routers(*network_, static_cast<emu::RouterId>(r));
 }
 
 std::uint64_t FlitRun::waiting() const {
@@ -281,6 +249,7 @@ void FlitRun::send_own() {
 void FlitRun::drain() {
   if (notices_ != nullptr) notices_->look(base_);
   for (const hca::InjectedEvent& event : network_->injected()) {
+    if (event.kind != emu::PacketKind::data) continue;  // admission's
     const FlitMessage& message = flights_[event.handle];
     --at_wire_[event.node * std::size_t{emu::kVlCount} + message.vl_in];
     if (!nics_.empty() && !message.of_hcas())
@@ -290,6 +259,7 @@ void FlitRun::drain() {
     }
   }
   for (const hca::DeliveredEvent& event : network_->delivered()) {
+    if (event.kind != emu::PacketKind::data) continue;
     arrived(event);
     flows_->delivered(flights_[event.handle], event.tail_cycle - base_);
     delivered_flits_ += event.flits;
@@ -303,7 +273,16 @@ void FlitRun::drain() {
                                                energy.crossbar_pj + energy.arbitration_pj);
     router_pj_[window.router] += router_pj;
   }
+  if (failures_ != nullptr && bookings_ != nullptr) {
+    bookings_->look(*network_);
+    let_go();
+  }
   network_->clear_events();
+}
+
+void FlitRun::begin_windows() {
+  for (std::size_t r = 0; r < link_flits_of_.size(); ++r)
+    link_flits_of_[r] = flits_to_routers(*network_, static_cast<emu::RouterId>(r));
 }
 
 // Energy of a window: routers as they said, links by what passed between routers.
@@ -374,7 +353,10 @@ void FlitRun::look() {
 void FlitRun::feed(emu::Cycle horizon) {
   created_.clear();
   for (std::size_t i = 0; i < source_due_.size(); ++i) {
-    if (source_due_[i] < horizon) source_due_[i] = workload_.sources[i]->feed(horizon, created_);
+    if (source_due_[i] >= horizon) continue;
+    const std::size_t first = created_.size();
+    source_due_[i] = workload_.sources[i]->feed(horizon, created_);
+    if (!stream_of_source_.empty()) hold_back(i, first);
   }
   std::stable_sort(
       created_.begin(), created_.end(),
@@ -385,7 +367,9 @@ void FlitRun::play() {
   source_due_.assign(workload_.sources.size(), 0);
   emu::Cycle window_end = emu::kPowerWindowCycles;
   while (now() < setting_.end) {
-    const emu::Cycle horizon = std::min({now() + quantum_, window_end, setting_.end});
+    if (failures_ != nullptr && failures_->next() == now()) change_links();
+    const emu::Cycle change = failures_ != nullptr ? failures_->next() : emu::kNever;
+    const emu::Cycle horizon = std::min({now() + quantum_, window_end, setting_.end, change});
     feed(horizon);
     for (FlitMessage& message : created_) offer(message);
     look();
@@ -435,6 +419,14 @@ std::string FlitRun::json() const {
     json.field("notices_relief", notices_->relief());
   }
   if (in_band_) json.field("rounds", in_band_->rounds());
+  if (failures_ != nullptr) {
+    failures_->write(json, point_.run.batch_cycles, point_.run.batches);
+    const Bookings::Again again = bookings_ == nullptr ? Bookings::Again{} : bookings_->again();
+    json.field("asked_again", again.asked);
+    json.field("granted_again", again.granted);
+    json.field("asked_again_cycles", again.cycles);
+    json.field("given_up", given_up_);
+  }
   json.field("waiting", waiting());
   json.field("frames_under_way", measure_->frames_under_way());
   json.field("digest", fmt::format("{:016x}", network_->digest()));

@@ -12,6 +12,7 @@
 #include "fabric/router/network.h"
 #include "tools/sim/bookings.h"
 #include "tools/sim/circuits.h"
+#include "tools/sim/failures.h"
 #include "tools/sim/flows.h"
 #include "tools/sim/hca_gate.h"
 #include "tools/sim/in_band.h"
@@ -30,7 +31,8 @@ class FlitRun {
   void play();
   const Measure& measure() const { return *measure_; }
   const fabric::Network& network() const { return *network_; }
-  const Notices* notices() const { return notices_.get(); }  // null: routers tell nothing
+  const Bookings* bookings() const { return bookings_.get(); }  // null: nobody asks
+  const Notices* notices() const { return notices_.get(); }     // null: routers tell nothing
   // Messages that wait before the wire halves.
   std::uint64_t waiting() const;
   // One JSON object: batches and totals. The same point gives the same bytes.
@@ -54,9 +56,13 @@ class FlitRun {
   // To the card, or to its lane where there is none.
   void hand_on(const FlitMessage& message);
   void hca_window();
+  void begin_windows();
   void end_window();
   void admit();
   void open_circuits();
+  void change_links();
+  void hold_back(std::size_t source, std::size_t first);
+  void let_go();
   // Cycles since the workload began.
   emu::Cycle now() const { return network_->now() - base_; }
 
@@ -68,7 +74,11 @@ class FlitRun {
   std::unique_ptr<Bookings> bookings_;  // where streams are admitted
   std::unique_ptr<Circuits> circuits_;  // router pcs
   std::unique_ptr<FlowMeter> flows_;
-  emu::Cycle base_ = 0;  // of the network, when the workload began
+  std::unique_ptr<Failures> failures_;           // where links fail
+  std::vector<std::uint32_t> stream_of_source_;  // kNoStream: of none, or nobody asks admission
+  std::vector<std::vector<FlitMessage>> held_;   // by stream: until it is granted again
+  std::uint64_t given_up_ = 0;                   // messages of streams that were refused
+  emu::Cycle base_ = 0;                          // of the network, when the workload began
   emu::Cycle quantum_ = 0;
   std::vector<HcaGate> gates_;                   // by node; none without HCAs
   std::optional<InBand> in_band_;                // Self-Tuned without a side band

@@ -55,7 +55,8 @@ HcaGate::HcaGate(const emu::Config& config, emu::NodeId node, const fabric::Netw
   if (config.power_scheme() && power_w > 0) {
     const double power_pj = power_w * static_cast<double>(options.cycle_time.cycle_ps);
     power_cycles_ = static_cast<emu::Cycle>(budget_pj(options) / power_pj) + 1;
-    calendar_ = std::make_unique<hca::EnergyCalendar>(budget_pj(options), kPowerHorizon);
+    budget_pj_ = budget_pj(options);
+    calendar_ = std::make_unique<hca::EnergyCalendar>(budget_pj_, kPowerHorizon);
   }
 }
 
@@ -112,9 +113,16 @@ void HcaGate::take_in(emu::Cycle now) {
   }
 }
 
+void HcaGate::links_changed(const fabric::Network& network) {
+  for (std::size_t n = 0; n < hops_to_.size(); ++n)
+    hops_to_[n] = static_cast<std::uint8_t>(network.hops(node_, static_cast<emu::NodeId>(n)) - 1);
+}
+
 bool HcaGate::power_allows(const FlitMessage& message, emu::Cycle now) {
   if (calendar_ == nullptr) return true;
-  const double energy_pj = energy_.packet_pj(hops_to_[message.dest], message.flits);
+  // Round links that are down it may be farther than any node was: that takes all there is.
+  const double energy_pj =
+      std::min(budget_pj_, energy_.packet_pj(hops_to_[message.dest], message.flits));
   const emu::Cycle at = std::max(now, message.created);
   if (calendar_->earliest(at, energy_pj, power_cycles_, at) == emu::kNever) return false;
   calendar_->hold(at, energy_pj, power_cycles_);

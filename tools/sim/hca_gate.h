@@ -47,6 +47,8 @@ class HcaGate {
         {.free_lanes = {}, .full_buffers = full, .buffers = buffers, .delivered_flits = delivered},
         now);
   }
+  // What a message costs is a matter of its way.
+  void links_changed(const fabric::Network& network);
   hca::Signal needs() const { return control_->needs(); }
   // Messages before the HCA, and best effort in it.
   std::uint64_t waiting() const;
@@ -71,6 +73,7 @@ class HcaGate {
   // Peak power (ACP section 5); no calendar: no cap.
   std::unique_ptr<hca::EnergyCalendar> calendar_;
   emu::Cycle power_cycles_ = 1;  // in which the HCA's power pays its budget
+  double budget_pj_ = 0;
   emu::EnergyTable energy_;
   std::vector<std::uint8_t> hops_to_;
   std::vector<std::uint16_t> free_lanes_;

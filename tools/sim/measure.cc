@@ -1,18 +1,32 @@
 #include "tools/sim/measure.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "emu/base/check.h"
 
 namespace tools {
+
+namespace {
+
+// The papers' 30 frames a second exactly; others to the microsecond.
+FrameRate rate_of(double frame_ms) {
+  if (std::abs(frame_ms - 1000.0 / 30) < 1e-9) return {};
+  return {1'000'000, static_cast<std::uint32_t>(std::lround(frame_ms * 1000))};
+}
+
+}  // namespace
 
 Measure::Measure(emu::CycleTime time, emu::Cycle batch_cycles, std::size_t batches,
                  std::size_t streams, double frame_ms)
     : time_(time),
       batch_cycles_(batch_cycles),
       frame_ms_(frame_ms),
-      batches_(batches),
-      streams_(streams) {}
+      frame_rate_(rate_of(frame_ms)),
+      batches_(batches) {
+  for (std::size_t i = 0; i < streams; ++i)
+    streams_.push_back({.deadlines = DeadlineMeter(frame_rate_)});
+}
 
 Batch* Measure::batch_at(emu::Cycle cycle) {
   const std::size_t index = cycle / batch_cycles_;
@@ -44,7 +58,7 @@ void Measure::delivered(const FlitMessage& message, emu::Cycle head, emu::Cycle 
 }
 
 void Measure::frame_begins(std::uint32_t stream, std::uint32_t frame, std::uint32_t messages) {
-  if (stream >= streams_.size()) streams_.resize(stream + 1);
+  while (stream >= streams_.size()) streams_.push_back({.deadlines = DeadlineMeter(frame_rate_)});
   Stream& one = streams_[stream];
   if (one.missing.empty()) one.oldest = frame;
   CHECK(frame == one.oldest + one.missing.size());

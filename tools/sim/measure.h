@@ -68,7 +68,7 @@ class Measure : public FrameBook {
     std::uint32_t oldest = 0;           // its number
     emu::Cycle last_tail = 0;
     bool any = false;
-    DeadlineMeter deadlines;
+    DeadlineMeter deadlines{};
   };
   Batch* batch_at(emu::Cycle cycle);
   void write_tails(emu::JsonWriter& json) const;
@@ -79,6 +79,7 @@ class Measure : public FrameBook {
   emu::Cycle batch_cycles_;
   emu::Cycle take_cycles_ = 0;
   double frame_ms_;
+  FrameRate frame_rate_;
   std::vector<Batch> batches_;
   std::vector<Stream> streams_;
   // Of the second half of the run, which is past any warm-up: latency with queueing by class, and

@@ -153,6 +153,11 @@ emu::Result<void> read_run(toml::table& document, RunSpec& run) {
   section.number("dma_mbps", run.dma_mbps, 1, 1e6);
   section.number("nic_memory_kb", run.nic_memory_kb, 16, 1e6);
   section.number("receive_us", run.receive_us, 0, 1000);
+  for (const std::string& text : section.texts("failures")) {
+    auto failure = parse_failure(text);
+    if (!failure) return emu::fail("run.failures: {}", failure.error().message);
+    run.failures.push_back(*failure);
+  }
   std::vector<double> lanes;
   if (section.numbers("lanes", lanes, 0, 0xffff)) {
     if (lanes.size() != run.lanes.size())

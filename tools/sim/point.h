@@ -12,6 +12,7 @@
 #include "emu/config/config.h"
 #include "emu/lane/policy.h"
 #include "tools/load/gaps.h"
+#include "tools/sim/failures.h"
 #include "tools/sim/pattern.h"
 
 namespace tools {
@@ -96,6 +97,7 @@ struct RunSpec {
   // Router cell: what a host takes for a message. The card takes the ends of two at least so far
   // apart, and the message has that way to go still.
   double receive_us = 0;
+  std::vector<FailureSpec> failures;
 };
 
 struct Point {

@@ -73,6 +73,7 @@ def measures(output: dict[str, Any], frame_ms: float = 1000 / 30) -> dict[str, f
     found |= _frames(output, cut, frame_ms)
     found["rejected"] = 1 - output["granted"] / output["asked"] if output["asked"] else 0.0
     found |= _connections(output) | _tails(output, cycle_us) | _flows(output, cut)
+    found |= _failures(output)
     found["load"] = math.fsum(found[f"{name}_load"] for name in CLASSES)
     windows = output["window_pj"][cut:]
     found["power_max_w"] = max(windows) / (WINDOW_CYCLES * output["cycle_ps"])
@@ -99,6 +100,57 @@ def _frames(output: dict[str, Any], cut: int, frame_ms: float) -> dict[str, floa
 def _connections(output: dict[str, Any]) -> dict[str, float]:
     asked, granted = output["asked"], output["granted"]
     return {"asked": asked, "granted": granted, "dropped": asked - granted}
+
+
+def _failures(output: dict[str, Any]) -> dict[str, float]:
+    """Before, while and after links are down; "before" leaves out the first half for warm-up."""
+    if not any(output.get("links_down", ())):
+        return {}
+    down = [b for b, links in enumerate(output["links_down"]) if links]
+    found = {
+        "asked_again": output["asked_again"],
+        "refused_again": output["asked_again"] - output["granted_again"],
+        "asked_again_us": _ratio(output["asked_again_cycles"], output["asked_again"])
+        * output["cycle_ps"] / 1e6,
+        "given_up": output["given_up"],
+    }  # fmt: skip
+    phases = {
+        "before": slice(down[0] // 2, down[0]),
+        "during": slice(down[0], down[-1] + 1),
+        "after": slice(down[-1] + 1, None),
+    }
+    for phase, batches in phases.items():
+        part = {
+            key: value[batches] if isinstance(value, list) and key in PER_BATCH else value
+            for key, value in output.items()
+        }
+        found |= {f"{key}_{phase}": value for key, value in _phase(part).items()}
+    return found
+
+
+PER_BATCH = frozenset(
+    {f"{c}_{field}" for c in CLASSES
+     for field in ("messages", "flits", "network_cycles", "queue_cycles")}
+    | {"frames", "missed", "late_ms", "energy_pj", "window_pj"}
+)  # fmt: skip
+
+
+def _phase(part: dict[str, Any]) -> dict[str, float]:
+    cycles = len(part["frames"]) * part["batch_cycles"]
+    frames = _sum(part, "frames", 0)
+    found = {
+        "dmp": _ratio(_sum(part, "missed", 0), frames),
+        "late_us": _ratio(_sum(part, "late_ms", 0) * 1000, frames),
+    }
+    for name in CLASSES:
+        messages = _sum(part, f"{name}_messages", 0)
+        spent = _sum(part, f"{name}_network_cycles", 0) + _sum(part, f"{name}_queue_cycles", 0)
+        found[f"{name}_load"] = _ratio(_sum(part, f"{name}_flits", 0), cycles * part["nodes"])
+        found[f"{name}_message_us"] = _ratio(spent * part["cycle_ps"] / 1e6, messages)
+    found["power_w"] = _ratio(_sum(part, "energy_pj", 0), cycles * part["cycle_ps"])
+    windows = part["window_pj"]
+    found["power_max_w"] = max(windows, default=NAN) / (WINDOW_CYCLES * part["cycle_ps"])
+    return found
 
 
 def jain(values: list[float]) -> float:

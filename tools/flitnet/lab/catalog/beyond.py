@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from tools.flitnet.lab.catalog import failures
 from tools.flitnet.lab.catalog.acp import BEST_EFFORT_LANES, SCHEMES, on_off
 from tools.flitnet.lab.claims import Alike, Below, Rising, Within
 from tools.flitnet.lab.experiment import Experiment, Length, Plot, Point, Tables
@@ -191,13 +192,8 @@ def against_credit(id_: str, name: str) -> Experiment:
     )  # fmt: skip
 
 
-def missing(id_: str, title: str, what: str) -> Experiment:
-    return Experiment(id=id_, title=title, paper="Beyond the papers.", missing=what)
-
-
 EXPERIMENTS = (
     FAIRNESS, TREE, INFERENCE, TORUS,
-    missing("x.failures", "All controls while links fail", "links that go out of "
-            "service during a run: new routes in every engine, and streams that ask again"),
+    failures.EXPERIMENT,
     against_credit("x.fecn", "FECN and BECN"), against_credit("x.dcqcn", "DCQCN"),
 )  # fmt: skip

@@ -1,0 +1,89 @@
+// The streams of a FlitRun before its HCAs: admitted before traffic begins, and asked for again
+// when links fail.
+#include "emu/energy/meter.h"
+#include "tools/sim/flit_run.h"
+
+namespace tools {
+
+// Connections are set up before traffic begins; those that were dropped stay away.
+void FlitRun::open_circuits() {
+  const WorkloadSpec& spec = point_.workload;
+  std::uint32_t wanted = workload_.streams;
+  if (spec.circuit_attempts > 0) {
+    wanted =
+        static_cast<std::uint32_t>(spec.load * spec.real_time_share * setting_.nodes *
+                                       setting_.flits_per_cycle_mbps * 1000 / spec.stream_kbps +
+                                   0.5);
+  }
+  circuits_->open(*network_, workload_.demands, wanted);
+  for (std::uint32_t i = 0; i < workload_.streams; ++i) {
+    if (circuits_->of_stream()[i] == 0) workload_.sources[workload_.source_of_stream[i]] = nullptr;
+  }
+  std::erase(workload_.sources, nullptr);
+  base_ = network_->now();
+}
+
+// Streams ask one after another, before traffic begins; those that are refused stay away.
+void FlitRun::admit() {
+  bookings_->attach(*network_, workload_.demands);
+  if (point_.cluster.controls.admission) {
+    if (failures_ != nullptr) {
+      stream_of_source_.assign(workload_.sources.size(), kNoStream);
+      held_.resize(workload_.streams);
+    }
+    for (std::uint32_t i = 0; i < workload_.streams; ++i) {
+      const bool granted = bookings_->ask(*network_, i);
+      if (failures_ != nullptr) {
+        stream_of_source_[workload_.source_of_stream[i]] = i;  // it may ask again
+      } else if (!granted) {
+        workload_.sources[workload_.source_of_stream[i]] = nullptr;
+      }
+    }
+    std::erase(workload_.sources, nullptr);
+  }
+  // The workload begins with one of the engine's power windows.
+  const auto window = emu::kPowerWindowCycles;
+  network_->run_until((network_->now() + window - 1) / window * window);
+  network_->clear_events();
+  base_ = network_->now();
+  begin_windows();
+}
+
+// Links go or come back: what leaves from now on takes other ways, whose length is their energy,
+// and streams whose ways changed ask for them.
+void FlitRun::change_links() {
+  failures_->apply(*network_);
+  for (HcaGate& gate : gates_) gate.links_changed(*network_);
+  if (bookings_ != nullptr) bookings_->links_changed(*network_);
+}
+
+// What a stream created from created_[first] on waits for the answer to its asking; of one that was
+// refused nothing is sent.
+void FlitRun::hold_back(std::size_t source, std::size_t first) {
+  const std::uint32_t stream = stream_of_source_[source];
+  if (stream == kNoStream) return;
+  const Bookings::Standing standing = bookings_->standing(stream);
+  if (standing == Bookings::Standing::granted) return;
+  const auto begin = created_.begin() + static_cast<std::ptrdiff_t>(first);
+  if (standing == Bookings::Standing::asking) {
+    held_[stream].insert(held_[stream].end(), begin, created_.end());
+  } else {
+    given_up_ += static_cast<std::uint64_t>(created_.end() - begin);
+  }
+  created_.erase(begin, created_.end());
+}
+
+void FlitRun::let_go() {
+  for (std::uint32_t stream = 0; stream < held_.size(); ++stream) {
+    std::vector<FlitMessage>& held = held_[stream];
+    if (held.empty() || bookings_->standing(stream) == Bookings::Standing::asking) continue;
+    if (bookings_->standing(stream) == Bookings::Standing::granted) {
+      for (FlitMessage& message : held) offer(message);
+    } else {
+      given_up_ += held.size();
+    }
+    held.clear();
+  }
+}
+
+}  // namespace tools
