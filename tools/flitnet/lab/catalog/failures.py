@@ -55,7 +55,7 @@ EXPERIMENT = Experiment(
     id="x.failures", title="All controls while links fail, fat tree of 64 hosts",
     paper="Beyond the papers: while links are down, streams that were admitted anew keep their "
     "latency where without control everyone's grows; what does not fit is refused; power stays "
-    "under the cap; and when the links are back, all is as it was.",
+    "under the cap; and when the links are back, latency falls sooner than without.",
     x_label="links up that each of four leaves loses, of four",
     points=tuple(
         Point(name, lost, failing(name, lost), quick=lost == 2)
