@@ -27,7 +27,7 @@ from __future__ import annotations
 from typing import Any
 
 from tools.flitnet.lab.claims import Above, Alike, AtMost, Below, Proportional, Rising, Within
-from tools.flitnet.lab.experiment import SEEDS, Experiment, Length, Plot, Point, Tables
+from tools.flitnet.lab.experiment import Experiment, Length, Plot, Point, Tables
 
 OPEN = " ".join(line.strip("- ") for line in (__doc__ or "").split(":\n", 1)[1].split("\n"))
 # What emu/config computes for power_cap_load = 0.5 on a 4×4 mesh at 2.5 Gb/s.
@@ -372,8 +372,6 @@ CAPPED: dict[str, Any] = {
     ),
     "open": OPEN, "quick": Length(3, 3), "full": Length(12, 48), "relative": 0.1,
     "precision": {"power_w": 0.01, "network_us": 0.5},
-    # A seed draws where 64 connections go: few, of weight.
-    "seeds": 2 * len(SEEDS),
 }
 FIG8 = Experiment(
     id="acp.fig8", title="Latency under a power cap, 4×4 mesh",
