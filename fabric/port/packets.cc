@@ -1,7 +1,5 @@
 #include "fabric/port/packets.h"
 
-// rte_pktmbuf_pool_create_extbuf is marked experimental in every release since 20.02.
-#define ALLOW_EXPERIMENTAL_API
 #include <rte_errno.h>
 #include <rte_malloc.h>
 #include <rte_mbuf.h>

@@ -9,20 +9,20 @@ namespace fabric {
 namespace {
 
 // What one dimension still asks for.
-struct Way {
+struct GridStep {
   int dimension;
   bool down;
   bool both;     // as far one way round the ring as the other
   bool crosses;  // the way round leads over the link between the last coordinate and 0
 };
 
-std::vector<Way> ways(const Grid& grid, int from, int to) {
-  std::vector<Way> found;
+std::vector<GridStep> ways(const Grid& grid, int from, int to) {
+  std::vector<GridStep> found;
   for (int d = 0; d < grid.dimensions(); ++d) {
     const int at = grid.coordinate(from, d);
     const int want = grid.coordinate(to, d);
     if (at == want) continue;
-    Way way = {d, want < at, false, false};
+    GridStep way = {d, want < at, false, false};
     if (grid.wraps) {
       const int side = grid.sides[static_cast<std::size_t>(d)];
       const int up = (want - at + side) % side;
@@ -38,15 +38,15 @@ std::vector<Way> ways(const Grid& grid, int from, int to) {
 // Dally and Seitz: lanes of the first set as long as the way still crosses the dateline, of the
 // second from there on. Of the first set no link behind the dateline is used, of the second not the
 // link that crosses it: neither makes a ring.
-LaneSet dateline_set(const Way& way) { return way.crosses ? LaneSet::first : LaneSet::second; }
+LaneSet dateline_set(const GridStep& way) { return way.crosses ? LaneSet::first : LaneSet::second; }
 
 class GridRoutes {
  public:
   GridRoutes(const Grid& grid, RoutingKind kind) : grid_(grid), kind_(kind) {}
 
   void choose(int router, int to, emu::NodeId dest, std::vector<Choice>& choices) const {
-    const std::vector<Way> open = ways(grid_, router, to);
-    const Way& next = open.front();
+    const std::vector<GridStep> open = ways(grid_, router, to);
+    const GridStep& next = open.front();
     const LaneSet set =
         !dateline() ? (adaptive() ? LaneSet::first : LaneSet::any) : dateline_set(next);
     // Parallel links: that of the destination is the fixed one.
@@ -55,7 +55,7 @@ class GridRoutes {
       if (kind_ != RoutingKind::dor_by_load) break;
     }
     if (!adaptive()) return;
-    for (const Way& way : open) {
+    for (const GridStep& way : open) {
       for (const bool down : {way.down, !way.down}) {
         if (down != way.down && !way.both) continue;
         for (int i = 0; i < grid_.links; ++i)

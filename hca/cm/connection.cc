@@ -14,8 +14,6 @@ namespace {
 // IBA 12.7.4: 4.096 us * 2^20, as the kernel's rdma_cm has it.
 constexpr emu::EmuNs kAnswerNs = emu::EmuNs{4096} << 20;
 constexpr std::uint8_t kDreqAttempts = 4;
-// Until late packets of the connection are gone (IBA 12.9.8.4).
-constexpr emu::EmuNs kTimewaitNs = emu::EmuNs{4096} << 15;
 
 CmMessage message_of(const Id& id, CmKind kind) {
   CmMessage m;

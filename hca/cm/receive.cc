@@ -146,7 +146,6 @@ void on_drep(CmState& s, emu::NodeId source, const CmMessage& m) {
   Id* id = addressed(s, source, m);
   if (id == nullptr || id->state != IdState::dreq_sent) return;
   push_simple(s, *id, CmEvent::disconnected);
-  constexpr emu::EmuNs kTimewaitNs = emu::EmuNs{4096} << 15;
   id->state = IdState::timewait;
   id->again_at = s.now_ns + kTimewaitNs;
 }

@@ -20,6 +20,8 @@ namespace hca {
 
 // A request is sent so often before it is given up, as the kernel's rdma_cm has it.
 inline constexpr std::uint8_t kAttempts = 15;
+// Until late packets of a connection are gone (IBA 12.9.8.4).
+inline constexpr emu::EmuNs kTimewaitNs = emu::EmuNs{4096} << 15;
 
 enum class IdState : std::uint8_t {
   idle,

@@ -48,11 +48,14 @@ def configure(directory: Path, options: Sequence[str] = ()) -> None:
         raise FlitnetError(f"meson could not configure {_shown(directory)} (see above)")
 
 
-def build(directory: Path, targets: Sequence[str] = ()) -> None:
-    """Runs ninja; prints its own line on a terminal and a line every tenth of the way elsewhere."""
-    argv = [NINJA, "-C", str(directory), *targets]
+def build(directory: Path, targets: Sequence[str] = (), *, nice: bool = False) -> None:
+    """Runs ninja; prints its own line on a terminal and a line every tenth of the way elsewhere.
+
+    `nice`: only with what others leave of the machine, and as if not on a terminal.
+    """
+    argv = [*(["nice", "-n", "19"] if nice else []), NINJA, "-C", str(directory), *targets]
     env = environment() | {"NINJA_STATUS": "[%f/%t] "}
-    if sys.stderr.isatty():
+    if sys.stderr.isatty() and not nice:
         pending = subprocess.run([*argv, "-n"], capture_output=True, text=True, env=env)
         if "no work to do" in pending.stdout:
             return

@@ -13,6 +13,7 @@ import tempfile
 import time
 import xml.etree.ElementTree as xml
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -43,6 +44,9 @@ THREADED = (
     "tests/unit/hca/verbs/hca_verbs_calls",
 )  # fmt: skip
 
+# What the compiler is told, and the folders of the tests.
+SANITIZERS = {"asan": ("address,undefined", SANITIZED), "tsan": ("thread", THREADED)}
+
 
 @dataclass(frozen=True)
 class Counts:
@@ -61,24 +65,33 @@ class Counts:
 
 
 def run(*, sanitizers: bool, only: str = "") -> int:
+    beside = ThreadPoolExecutor(1)
+    instrumented: dict[str, Future[list[str]]] = {}
     kinds: dict[str, Callable[[], Counts]] = {
         "meson": lambda: _meson(ordinary),
-        "asan": lambda: _sanitizer("asan", "address,undefined", SANITIZED),
-        "tsan": lambda: _sanitizer("tsan", "thread", THREADED),
         "tidy": lambda: _pytest("tidy", ordinary),
         "apps": lambda: _pytest("apps", ordinary),
         "lab": lambda: _pytest("lab", ordinary, environment.ready()),
+        "asan": lambda: _sanitizer("asan", instrumented["asan"].result()),
+        "tsan": lambda: _sanitizer("tsan", instrumented["tsan"].result()),
     }
     wanted = [name for name in only.split(",") if name]
     if unknown := [name for name in wanted if name not in kinds]:
         raise UsageError(f"--only {unknown[0]!r}: one of {', '.join(kinds)}")
     if not wanted:
-        wanted = [n for n in kinds if sanitizers or n not in ("asan", "tsan")]
+        wanted = [n for n in kinds if sanitizers or n not in SANITIZERS]
     # Folders of the tests that the ordinary build has; empty: all.
     ordinary = OPTIMISED if "asan" in wanted else ()
     total = Counts()
     begin = time.monotonic()
     for name in wanted:
+        if name != "meson" and not instrumented:
+            # Tests of programs and of the laboratory wait much of their time: meanwhile what the
+            # sanitizers want is built, at the lowest priority.
+            instrumented = {
+                n: beside.submit(_instrumented, n, nice=name not in SANITIZERS)
+                for n in wanted if n in SANITIZERS
+            }  # fmt: skip
         print(f"== {name}", flush=True)
         start = time.monotonic()
         try:
@@ -99,18 +112,21 @@ def _meson(folders: Sequence[str]) -> Counts:
     return _meson_test(directory, sorted(_ordinary(_tests(directory), folders)), "")
 
 
-def _sanitizer(name: str, sanitize: str, folders: tuple[str, ...]) -> Counts:
-    """Tests of these folders, built with a sanitizer in a directory of their own."""
+def _sanitizer(name: str, chosen: Sequence[str]) -> Counts:
+    return _meson_test(paths.ROOT / "build" / name, chosen, FIXED_LAYOUT)
+
+
+def _instrumented(name: str, nice: bool) -> list[str]:
+    """Builds tests with a sanitizer in a directory of their own; returns their names."""
     directory = paths.ROOT / "build" / name
+    sanitize, folders = SANITIZERS[name]
     options = [f"-Db_sanitize={sanitize}", "-Db_lundef=false", "--buildtype=debugoptimized"]
-    # Eight files at once: half of the time of an instrumented build goes into the same headers.
-    options += ["-Dunity=on", "-Dunity_size=8"]
     # What g++ says of code that it instrumented itself (maybe uninitialized, fences) is no error;
     # the ordinary build is the judge of warnings.
     build.configure(directory, [*options, "-Doptimization=1", "-Dwerror=false"])
     chosen = {n: path for n, path in _tests(directory).items() if path.startswith(folders)}
-    build.build(directory, sorted({*chosen.values(), RUN_BY_TESTS}))
-    return _meson_test(directory, sorted(chosen), FIXED_LAYOUT)
+    build.build(directory, sorted({*chosen.values(), RUN_BY_TESTS}), nice=nice)
+    return sorted(chosen)
 
 
 def _introspect(directory: Path, what: str) -> Any:

@@ -54,12 +54,12 @@ TEST(Doorbell, AFullCounterDoesNotBlock) {
 using Wait = void (*)(DoorbellSleeper& sleeper, bool something, std::uint64_t round);
 
 void ping_pong(Wait wait) {
-  constexpr std::size_t kCapacity = 8;
+  constexpr std::size_t kPingCapacity = 8;
   constexpr std::uint64_t kRounds = 3'000;
-  auto region = *emu::Region::create("pingpong", 2 * emu::ring_bytes<std::uint64_t>(kCapacity));
-  emu::RingView<std::uint64_t> there(region.data(), kCapacity);
-  emu::RingView<std::uint64_t> back(region.data() + emu::ring_bytes<std::uint64_t>(kCapacity),
-                                    kCapacity);
+  auto region = *emu::Region::create("pingpong", 2 * emu::ring_bytes<std::uint64_t>(kPingCapacity));
+  emu::RingView<std::uint64_t> there(region.data(), kPingCapacity);
+  emu::RingView<std::uint64_t> back(region.data() + emu::ring_bytes<std::uint64_t>(kPingCapacity),
+                                    kPingCapacity);
   Bell to_peer;
   Bell to_us;
   const auto receive = [wait](emu::RingConsumer<std::uint64_t>& ring, DoorbellSleeper& sleeper) {
