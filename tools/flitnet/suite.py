@@ -34,7 +34,7 @@ OPTIMISED = (
     "tests/unit/fabric/router/", "tests/unit/hca/wire/",
 )  # fmt: skip
 RUN_BY_TESTS = "tools/trace/flitnet-trace"
-DEMO = "apps/test_demo.py"
+DEMO = "apps/test_demo.py::test_small_demo"
 # Where two threads or two processes' memory meet; everything else is single-threaded by design.
 THREADED = (
     "tests/unit/emu/ring/", "tests/unit/emu/metrics/", "tests/unit/fabric/port/",
@@ -111,8 +111,8 @@ def run(*, sanitizers: bool, only: str = "") -> int:
 
 
 def _apps(folders: Sequence[str], build_beside: Callable[[], None]) -> Counts:
-    """The demo by itself: while a compiler takes the cores, windows of a live cluster's power
-    exceed the cap by some per cent, which is known and open. Then the others, beside the builds."""
+    """A live demo by itself: while a compiler takes the cores, windows of its power exceed the cap
+    by some per cent, which is known and open. Then all others, beside the builds."""
     demo = _pytest(DEMO, folders)
     build_beside()
     return demo + _pytest("apps", folders, without=DEMO)
@@ -204,7 +204,7 @@ def _pytest(
     python: Path = Path("/usr/bin/python3"),
     without: str = "",
 ) -> Counts:
-    """The Python tests of one folder, without those of one file, against the ordinary build."""
+    """The Python tests of one folder, without one of them, against the ordinary build."""
     directory = _built(ordinary)
     with tempfile.TemporaryDirectory(prefix="flitnet-test-") as scratch:
         report = Path(scratch) / "report.xml"
@@ -214,7 +214,7 @@ def _pytest(
             f"--basetemp={scratch}/tmp", str(paths.ROOT / "tests" / folder),
         ]  # fmt: skip
         if without:
-            argv.append(f"--ignore={paths.ROOT / 'tests' / without}")
+            argv.append(f"--deselect=tests/{without}")
         env = dict(os.environ) | {"FLITNET_BUILD": str(directory)}
         env.pop("FLITNET_RUN", None)  # the user's cluster is none of the tests' business
         done = subprocess.run(
