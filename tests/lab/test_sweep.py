@@ -154,7 +154,7 @@ from pathlib import Path
 from tests.lab.test_sweep import experiment, small
 from tools.flitnet.lab.experiment import Experiment, Point
 from tools.flitnet.lab.store import Store
-from tools.flitnet.lab.sweep import cluster, longer_by, sweep
+from tools.flitnet.lab.sweep import cluster, sweep
 one = experiment()
 points = tuple(Point(str(i), 0.2, small(0.2 + i / 100, 300_000)) for i in range(4))
 one = Experiment(**{{**vars(one), "points": points}})

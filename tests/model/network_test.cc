@@ -137,6 +137,20 @@ struct Net {
   fabric::RoutingKind routing;
 };
 
+// The plain model of forty routers takes its time.
+bool is_large(const Net& net) { return net.topology == fabric::TopologyKind::fat_tree; }
+
+RunOptions options_on(const Net& net, std::uint64_t seed) {
+  RunOptions o;
+  o.spec.topology = net.topology;
+  o.spec.sides = net.sides;
+  o.spec.routing = net.routing;
+  o.spec.scheduler = kKinds[seed % std::size(kKinds)];
+  o.load = is_large(net) ? 0.2 : 0.4;
+  o.seed = seed;
+  return o;
+}
+
 // Every routing on every kind of topology; two lanes of control, as datelines need them.
 TEST(Topologies, EveryRouting) {
   using fabric::RoutingKind;
@@ -159,28 +173,21 @@ TEST(Topologies, EveryRouting) {
   std::uint64_t seed = 101;
   for (const Net& net : nets) {
     for (const bool crowded : {false, true}) {
-      // The plain model of forty routers takes its time.
-      const bool large = net.topology == TopologyKind::fat_tree;
+      const bool large = is_large(net);
       if (large && crowded) continue;
       SCOPED_TRACE(net.name);
-      RunOptions o;
-      o.spec.topology = net.topology;
-      o.spec.sides = net.sides;
-      o.spec.routing = net.routing;
+      RunOptions o = options_on(net, seed++);
       o.spec.arity = 2;
       o.spec.links = 2;
       o.spec.lanes_of_class = {0xc000, 0x3ff0, 0x000f};
-      o.spec.scheduler = kKinds[seed % std::size(kKinds)];
       o.spec.lane_vtick = fabric::default_lane_vticks(o.spec.lanes_of_class);
-      o.spec.fixed_classes = seed % 3 == 0 ? 0b011 : 0;
+      o.spec.fixed_classes = o.seed % 3 == 0 ? 0b011 : 0;
       o.spec.vc_buf_size = crowded ? 3 : 10;
       o.lanes = crowded ? 4 : emu::kVlCount;
       o.hot_spot = crowded;
-      o.load = large ? 0.2 : 0.4;
       o.cycles = large ? 120 : 300;
       o.flits_max = 30;
       o.shuffle_routers = true;
-      o.seed = seed++;
       compare_engines(o);
       if (testing::Test::HasFatalFailure()) return;
     }
@@ -201,22 +208,16 @@ TEST(Topologies, LinksFailAtRandom) {
   std::uint64_t seed = 201;
   for (const Net& net : nets) {
     for (const bool general : {false, true}) {
-      const bool large = net.topology == TopologyKind::fat_tree;
+      const bool large = is_large(net);
       if (large && general) continue;
       SCOPED_TRACE(net.name);
-      RunOptions o;
-      o.spec.topology = net.topology;
-      o.spec.sides = net.sides;
-      o.spec.routing = net.routing;
+      RunOptions o = options_on(net, seed++);
       o.spec.arity = 3;
       o.spec.levels = 2;
-      o.spec.scheduler = kKinds[seed % std::size(kKinds)];
       o.spec.lane_vtick = fabric::default_lane_vticks(o.spec.lanes_of_class);
       o.spec.general_engine = general;
       o.links_fail = true;
-      o.load = large ? 0.2 : 0.4;
       o.cycles = large ? 500 : 1500;
-      o.seed = seed++;
       if (general) {
         compare_run(o);
       } else {

@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include "tools/sim/flit_run.h"
+#include "tests/unit/tools/sim/runs.h"
 
 namespace tools {
 namespace {
@@ -49,14 +49,6 @@ failures = [{}]
                      failures);
 }
 
-std::unique_ptr<FlitRun> made(const std::string& toml) {
-  auto point = parse_point(toml, "a test");
-  EXPECT_TRUE(point) << (point ? "" : point.error().message);
-  auto run = FlitRun::make(*point);
-  EXPECT_TRUE(run) << (run ? "" : run.error().message);
-  return std::move(*run);
-}
-
 std::string refusal(const std::string& failures) {
   auto point = parse_point(tree(failures), "a test");
   if (!point) return point.error().message;
@@ -96,7 +88,7 @@ std::uint32_t granted(const FlitRun& run) {
 }
 
 TEST(Failures, StreamsAskAgainAndNoBookingIsLeftBehind) {
-  const auto run = made(tree(R"("0:4 0.25 1", "1:5 0.25 0.75", "2:6 0.5 0.76")"));
+  const auto run = make_point(tree(R"("0:4 0.25 1", "1:5 0.25 0.75", "2:6 0.5 0.76")"));
   run->play();
   EXPECT_EQ(run->network().audit(), "");
   EXPECT_EQ(run->network().stuck(), "");
@@ -111,9 +103,9 @@ TEST(Failures, StreamsAskAgainAndNoBookingIsLeftBehind) {
 }
 
 TEST(Failures, WithLinksBackEveryoneIsWhereHeWas) {
-  const auto whole = made(tree(""));
+  const auto whole = make_point(tree(""));
   const std::uint32_t before = granted(*whole);
-  const auto run = made(tree(R"("0:4 0.25 0.5", "0:5 0.25 0.5", "0:6 0.25 0.5")"));
+  const auto run = make_point(tree(R"("0:4 0.25 0.5", "0:5 0.25 0.5", "0:6 0.25 0.5")"));
   EXPECT_EQ(granted(*run), before);
   run->play();
   EXPECT_NE(run->json().find("\"given_up\":"), std::string::npos);
@@ -126,7 +118,7 @@ TEST(Failures, WithLinksBackEveryoneIsWhereHeWas) {
 
 TEST(Failures, ThePointIsTheRun) {
   const auto played = [](const std::string& failures) {
-    const auto run = made(tree(failures));
+    const auto run = make_point(tree(failures));
     run->play();
     return run->json();
   };
@@ -140,7 +132,7 @@ TEST(Failures, ThePointIsTheRun) {
 TEST(Failures, WithoutAdmissionNothingAsks) {
   std::string text = tree(R"("0:4 0.3 1")");
   text.replace(text.find("admission = true"), 16, "admission = false");
-  const auto run = made(text);
+  const auto run = make_point(text);
   run->play();
   EXPECT_EQ(run->bookings()->again().asked, 0U);
   EXPECT_EQ(run->network().audit(), "");

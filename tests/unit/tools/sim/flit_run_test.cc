@@ -1,20 +1,10 @@
 // Points on the real engine, small ones.
 #include <gtest/gtest.h>
 
-#include "tests/unit/tools/sim/sums.h"
+#include "tests/unit/tools/sim/runs.h"
 
 namespace tools {
 namespace {
-
-std::unique_ptr<FlitRun> played(const std::string& toml) {
-  auto point = parse_point(toml, "a test");
-  EXPECT_TRUE(point) << (point ? "" : point.error().message);
-  auto run = FlitRun::make(*point);
-  EXPECT_TRUE(run) << (run ? "" : run.error().message);
-  (*run)->play();
-  EXPECT_EQ((*run)->network().audit(), "");
-  return std::move(*run);
-}
 
 const std::string kBestEffort = R"([network]
 alloc_iters = 4
@@ -33,16 +23,16 @@ std::string with(const std::string& base, const std::string& line) {
 }
 
 TEST(FlitRun, EmptyNetworkHasTheLatencyOfItsStages) {
-  const auto run = played(with(kBestEffort, "load = 0.001"));
+  const auto run = play_point(with(kBestEffort, "load = 0.001"));
   // One router, link delay 1: head after 6 cycles, tail 39 later.
   EXPECT_GT(sum(*run, &ClassBatch::messages), 5);
   EXPECT_NEAR(sum(*run, &ClassBatch::network_cycles) / sum(*run, &ClassBatch::messages), 45, 2);
 }
 
 TEST(FlitRun, DeliversWhatIsOfferedUntilSaturation) {
-  const auto light = played(with(kBestEffort, "load = 0.5"));
+  const auto light = play_point(with(kBestEffort, "load = 0.5"));
   EXPECT_NEAR(sum(*light, &ClassBatch::flits) / sum(*light, &ClassBatch::offered_flits), 1, 0.01);
-  const auto heavy = played(with(kBestEffort, "load = 1.2"));
+  const auto heavy = play_point(with(kBestEffort, "load = 1.2"));
   EXPECT_LT(sum(*heavy, &ClassBatch::flits), 0.95 * 8 * 80'000);
   EXPECT_GT(sum(*heavy, &ClassBatch::flits), 0.6 * 8 * 80'000);
   EXPECT_GT(sum(*heavy, &ClassBatch::offered_flits), 1.1 * 8 * 80'000);
@@ -50,12 +40,12 @@ TEST(FlitRun, DeliversWhatIsOfferedUntilSaturation) {
 
 TEST(FlitRun, ThePointAndTheSeedAreTheRun) {
   const std::string text = with(kBestEffort, "load = 0.4");
-  EXPECT_EQ(played(text)->json(), played(text)->json());
-  EXPECT_NE(played(text)->json(), played(text + "seed = 2\n")->json());
+  EXPECT_EQ(play_point(text)->json(), play_point(text)->json());
+  EXPECT_NE(play_point(text)->json(), play_point(text + "seed = 2\n")->json());
 }
 
 TEST(FlitRun, FramesOfAStreamArriveEvery33Milliseconds) {
-  const auto run = played(R"([network]
+  const auto run = play_point(R"([network]
 link_mbps = 100
 flit_bits = 128
 [workload]
@@ -85,7 +75,7 @@ lanes = [0, 0xfff0, 0x000f]
 // stops its own source, and lose it if it can only stop a link.
 TEST(FlitRun, FlowsOfACellSwitchAreCountedByTheirLabel) {
   const auto flow_text = [](const char* control) {
-    return played(fmt::format(R"([network]
+    return play_point(fmt::format(R"([network]
 nodes = 4
 router = "cell"
 flow_control = "{}"
@@ -99,7 +89,7 @@ flows = ["free 1>2", "free 2>3", "free 3>1", "hot 1>0", "hot 2>0", "hot 3>0"]
 batch_cycles = 3000
 batches = 4
 )",
-                              control))
+                                  control))
         ->json();
   };
   // Flits of the first flow in the last batch.
@@ -117,7 +107,7 @@ batches = 4
 
 // Connections are attempted until the load is there, and a drawn lane that is taken drops one.
 TEST(FlitRun, CircuitsStandUntilTheLoadIsThere) {
-  const auto run = played(R"([network]
+  const auto run = play_point(R"([network]
 router = "pcs"
 circuits = 24
 link_mbps = 100
@@ -153,7 +143,7 @@ lanes = [0, 0xffff, 0]
 // A message leaves at the end of its part of the frame time: frames of any size end alike.
 TEST(FlitRun, TheRegulatorLeavesNoJitterOfItsOwn) {
   const auto deviation = [](const char* regulator) {
-    const auto run = played(fmt::format(R"([network]
+    const auto run = play_point(fmt::format(R"([network]
 link_mbps = 100
 [workload]
 load = 0.3
@@ -164,7 +154,7 @@ batch_cycles = 26042
 batches = 6
 lanes = [0, 0xfff0, 0x000f]
 )",
-                                        regulator));
+                                            regulator));
     double square = 0;
     double count = 0;
     for (const Batch& batch : run->measure().batches()) {
@@ -215,7 +205,7 @@ batches = 2
 }
 
 TEST(FlitRun, OnOffConnectionsKeepTheirMeanRate) {
-  const auto run = played(R"([workload]
+  const auto run = play_point(R"([workload]
 streams = "on_off"
 stream_kbps = 20000
 load = 0.5

@@ -1,7 +1,7 @@
 // Points with HCAs in front: what the controls hold back, and where.
 #include <gtest/gtest.h>
 
-#include "tests/unit/tools/sim/sums.h"
+#include "tests/unit/tools/sim/runs.h"
 
 namespace tools {
 namespace {
@@ -28,13 +28,7 @@ batches = 4
 lanes = [0x8000, 0, 0x7fff]
 )",
                                        controls, load, power);
-  auto point = parse_point(text, "a test");
-  EXPECT_TRUE(point) << (point ? "" : point.error().message);
-  auto run = FlitRun::make(*point);
-  EXPECT_TRUE(run) << (run ? "" : run.error().message);
-  (*run)->play();
-  EXPECT_EQ((*run)->network().audit(), "");
-  return std::move(*run);
+  return play_point(text);
 }
 
 double mean(const FlitRun& run, double ClassBatch::*member) {
@@ -103,21 +97,12 @@ batch_cycles = 50000
 batches = 4
 )",
                                          congestion);
-    auto point = parse_point(text, "a test");
-    EXPECT_TRUE(point) << (point ? "" : point.error().message);
-    auto run = FlitRun::make(*point);
-    EXPECT_TRUE(run) << (run ? "" : run.error().message);
-    (*run)->play();
-    EXPECT_EQ((*run)->network().audit(), "");
+    const auto run = play_point(text);
     std::array<double, emu::kClassCount> mean{};
     for (std::size_t c = 0; c < mean.size(); ++c) {
-      double cycles = 0;
-      double messages = 0;
-      for (const Batch& batch : (*run)->measure().batches()) {
-        cycles += batch.classes[c].host_cycles;
-        messages += batch.classes[c].messages;
-      }
-      mean[c] = cycles / std::max(messages, 1.0);
+      const auto of = static_cast<emu::TrafficClass>(c);
+      mean[c] = sum(*run, &ClassBatch::host_cycles, of) /
+                std::max(sum(*run, &ClassBatch::messages, of), 1.0);
     }
     return mean;
   };

@@ -2,7 +2,7 @@
 // it.
 #include <gtest/gtest.h>
 
-#include "tests/unit/tools/sim/sums.h"
+#include "tests/unit/tools/sim/runs.h"
 
 namespace tools {
 namespace {
@@ -31,14 +31,9 @@ batches = 3
 lanes = [0xc000, 0, 0x000f]
 )",
                                        load, controls, network, workload, batch_cycles);
-  auto point = parse_point(text, "a test");
-  EXPECT_TRUE(point) << (point ? "" : point.error().message);
-  auto run = FlitRun::make(*point);
-  EXPECT_TRUE(run) << (run ? "" : run.error().message);
-  (*run)->play();
-  EXPECT_EQ((*run)->network().audit(), "");
-  EXPECT_EQ((*run)->network().stuck(), "");
-  return std::move(*run);
+  auto run = play_point(text);
+  EXPECT_EQ(run->network().stuck(), "");
+  return run;
 }
 
 const std::string kVctTorus =
