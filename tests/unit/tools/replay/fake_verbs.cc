@@ -25,6 +25,7 @@ struct Wc {
 struct FakeCq {
   ibv_cq_ex ex;  // first: verbs hands out pointers to it
   std::deque<Wc> done;
+  bool shows = false;  // done's first is in ex and leaves with the next step of the poll
 };
 struct FakeQp {
   ibv_qp qp;
@@ -155,6 +156,7 @@ int post_recv(ibv_qp* qp, ibv_recv_wr* wr, ibv_recv_wr**) {
 void show(FakeCq* cq) {
   cq->ex.wr_id = cq->done.front().wr_id;
   cq->ex.status = cq->done.front().status;
+  cq->shows = true;
 }
 int start_poll(ibv_cq_ex* ex, ibv_poll_cq_attr*) {
   const std::lock_guard guard(lock);
@@ -170,14 +172,17 @@ int next_poll(ibv_cq_ex* ex) {
   const std::lock_guard guard(lock);
   auto* cq = reinterpret_cast<FakeCq*>(ex);
   cq->done.pop_front();
+  cq->shows = false;
   if (cq->done.empty()) return ENOENT;
   show(cq);
   return 0;
 }
+// What another node's poll delivered after the last step said ENOENT was not seen and stays.
 void end_poll(ibv_cq_ex* ex) {
   const std::lock_guard guard(lock);
   auto* cq = reinterpret_cast<FakeCq*>(ex);
-  if (!cq->done.empty()) cq->done.pop_front();
+  if (cq->shows) cq->done.pop_front();
+  cq->shows = false;
 }
 
 ibv_cq_ex* create_cq_ex(ibv_context* context, ibv_cq_init_attr_ex*) {
