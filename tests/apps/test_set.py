@@ -120,7 +120,7 @@ def test_schemes_that_look_at_routers_act_live(cluster2: Cluster, scheme: str, p
         cluster2.node_status("n1")
     else:
         raise AssertionError(f"{scheme} never held anything back")
-    assert moves(cluster2, turns=5000), "the fabric shows its routers while a scheme wants to see them, ..."
+    assert moves(cluster2, turns=5000), "routers are shown while a scheme wants to see them, ..."
     operate.set_control(cluster2.run, "congestion", "credit")
     assert not moves(cluster2, turns=50), "... and not otherwise"
     operate.set_control(cluster2.run, "power_control", "true")

@@ -9,6 +9,7 @@
 #include "emu/lane/turns.h"
 #include "fabric/router/match.h"
 #include "tests/model/plain_scheduler.h"
+#include "tests/unit/sanitized.h"
 
 namespace model {
 namespace {
@@ -47,7 +48,7 @@ void compare_turns_by(SchedulerKind kind, std::uint64_t seed) {
     fast.set_weights(port, weights);
     plain.push_back(make_plain_scheduler(kind, weights, kControl));
   }
-  for (int i = 0; i < 4000; ++i) {
+  for (int i = 0; i < (test::kSanitized ? 500 : 4000); ++i) {
     emu::Lanes8 eligible{};
     for (unsigned port = 0; port < emu::kPortsMax; ++port) eligible[port] = random_mask(random);
     const emu::Picks picks = fast.pick(eligible);

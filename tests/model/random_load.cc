@@ -8,17 +8,13 @@
 
 #include "emu/base/prng.h"
 #include "tests/model/plain_model.h"
+#include "tests/unit/sanitized.h"
 
 namespace model {
 
 namespace {
 
-// Under a sanitizer every cycle costs 20 times as much; what it looks for shows in fewer of them.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr emu::Cycle kSlowdown = 12;
-#else
-constexpr emu::Cycle kSlowdown = 1;
-#endif
+constexpr emu::Cycle kSlowdown = test::kSanitized ? 12 : 1;
 
 auto fields(const hca::InjectedEvent& e) {
   return std::tuple(e.cookie, e.head_cycle, e.tail_cycle, e.handle, e.flits, e.node,

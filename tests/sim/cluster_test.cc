@@ -7,14 +7,18 @@
 #include <string>
 
 #include "tests/sim/run.h"
+#include "tests/unit/sanitized.h"
 
 namespace {
 
 using sim::Run;
 
+// Eighteen frames of every stream; with a sanitizer ten.
+constexpr double kSeconds = test::kSanitized ? 0.34 : 0.6;
+
 struct Scene {
   sim::LoadOptions load;
-  double seconds = 0.6;
+  double seconds = kSeconds;
   double drop = 0;
   std::uint64_t seed = 1;
   bool admission = true;
@@ -69,7 +73,7 @@ double mean_dmp(Run& run) {
 
 // Nothing lost, nothing twice, no byte wrong, every deadline kept, the power under its cap.
 TEST(Cluster, DefaultLoadKeepsAllPromises) {
-  auto run = played({.seconds = 1.0});
+  auto run = played({});
   EXPECT_EQ(admitted(*run), run->streams().size());
   for (const auto& stream : run->streams()) {
     EXPECT_EQ(stream->received(), stream->sent()) << stream->plan().name;
@@ -86,7 +90,7 @@ TEST(Cluster, DefaultLoadKeepsAllPromises) {
 
 // The same load without power control is above the cap in some window of 500 cycles.
 TEST(Cluster, WithoutPowerControlAboveTheCap) {
-  auto run = played({.seconds = 1.0, .power = false});
+  auto run = played({.power = false});
   EXPECT_GT(run->cluster().power().max_w(), run->cluster().power().cap_w());
   EXPECT_EQ(run->lost(), 0u);
 }

@@ -4,12 +4,13 @@
 #include "emu/base/prng.h"
 #include "fabric/router/network.h"
 #include "tests/unit/allocations.h"
+#include "tests/unit/sanitized.h"
 
 namespace fabric {
 namespace {
 
 long allocations_under_load(emu::SchedulerKind kind, TopologyKind topology, NetworkSpec spec = {},
-                            int rounds = 2000) {
+                            int rounds = test::kSanitized ? 400 : 2000) {
   spec.scheduler = kind;
   spec.topology = topology;
   spec.mesh_k = 3;
