@@ -14,7 +14,7 @@ from tools.flitnet.lab.claims import Above, Alike, AtMost, Below, Collapses, Pro
 from tools.flitnet.lab.claims import Slope, Within
 from tools.flitnet.lab.experiment import SEEDS, Experiment, Point, judge, ratios
 from tools.flitnet.lab.report import WORDS
-from tools.flitnet.lab.statistics import Estimate
+from tools.flitnet.lab.statistics import Estimate, estimate
 
 TABLE = {
     ("a", 0.5, "us"): Estimate(1.0, 0.1, 5),
@@ -111,6 +111,14 @@ def test_numbers_are_compared_point_by_point() -> None:
     verdict = judge(one, TABLE)
     assert verdict.word == "differs"
     assert "a at 0.5: 0.50×" in verdict.note
+
+
+def test_a_network_that_stood_still_reproduces_nothing() -> None:
+    one = experiment(claims=(Below("us", (0.5,), "a", "b"),))
+    assert judge(one, TABLE | {("a", 0.5, "stuck"): estimate([0.0] * 5)}).word == "reproduced"
+    verdict = judge(one, TABLE | {("a", 0.5, "stuck"): estimate([0.0] * 4 + [1.0])})
+    assert verdict.word == "differs"
+    assert "stood still at the end of a run: a at 0.5" in verdict.note
 
 
 IDS = """

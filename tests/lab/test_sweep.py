@@ -32,13 +32,13 @@ def small(load: float, batches_cycles: int = 2000) -> dict:
     }
 
 
-def experiment(most: int = 4, **fields) -> Experiment:
+def experiment(most: int = 4, seeds_most: int = len(SEEDS), **fields) -> Experiment:
     return Experiment(
         id="t.one", title="a test", paper="Latency grows with load.",
         points=(Point("low", 0.2, small(0.2)), Point("high", 0.2, small(0.6))),
         plots=(Plot("best_effort_network_us", "us"),),
         claims=(Below("best_effort_network_us", (0.2,), "low", "high"),),
-        quick=Length(4, most), full=Length(4, most), **fields,
+        quick=Length(4, most, seeds_most), full=Length(4, most, seeds_most), **fields,
     )  # fmt: skip
 
 
@@ -93,6 +93,18 @@ def test_imprecise_points_run_longer(simulator, tmp_path: Path) -> None:
     table = read_parquet(tmp_path / "t.one.quick.parquet")
     assert {row["batches"] for row in table} == {16}
     assert len(table) == 2 * len(SEEDS)
+
+
+def test_what_length_does_not_make_precise_gets_more_seeds(simulator, tmp_path: Path) -> None:
+    calls: list[str] = []
+    one = experiment(seeds_most=9, precision={"best_effort_network_us": 0.0}, relative=1e-6)
+    swept(one, tmp_path, calls)
+    assert len(calls) == len(set(calls)) == 2 * 9, "the seeds that there were are not run again"
+    table = read_parquet(tmp_path / "t.one.quick.parquet")
+    assert sorted(row["seed"] for row in table if row["series"] == "low") == list(range(1, 10))
+    precise = experiment(seeds_most=9, precision={"best_effort_network_us": 1e6})
+    swept(precise, tmp_path)
+    assert len(read_parquet(tmp_path / "t.one.quick.parquet")) == 2 * len(SEEDS)
 
 
 def test_runs_grow_by_what_their_intervals_lack() -> None:

@@ -24,10 +24,12 @@ class Point:
 
 @dataclass(frozen=True)
 class Length:
-    """How long a run is: batches at first, and at most when precision asks for more."""
+    """How much is run of a point: batches at first, and at most when precision asks for more. What
+    length does not make precise, because it differs from seed to seed, gets more replications."""
 
     batches: int
     most: int
+    seeds_most: int = 20
 
 
 @dataclass(frozen=True)
@@ -85,6 +87,7 @@ def judge(experiment: Experiment, table: Table, quick: bool = False) -> Verdict:
         checks.append(ratio_check(experiment, table))
     if seeds < len(SEEDS):
         return Verdict("differs", tuple(checks), f"only {seeds} seeds: nothing is decided", left)
+    checks += stuck_check(table)
     holds = bool(checks) and all(check.holds for check in checks)
     note = "" if holds else "; ".join(c.text for c in checks if not c.holds)
     if not holds and experiment.reason:
@@ -103,6 +106,15 @@ def _asked(experiment: Experiment, table: Table) -> list[Claim]:
         if len(places) >= claim.places_least:
             asked.append(type(claim)(**{**vars(claim), "at": places}))
     return asked
+
+
+def stuck_check(table: Table) -> list[Check]:
+    """A network that stands still measures nothing but its deadlock."""
+    places = sorted(
+        f"{series} at {x:g}" for (series, x, measure), value in table.items()
+        if measure == "stuck" and value.mean > 0
+    )  # fmt: skip
+    return [Check(False, f"stood still at the end of a run: {', '.join(places)}")] if places else []
 
 
 def ratios(experiment: Experiment, table: Table) -> dict[tuple[str, float, str], float]:

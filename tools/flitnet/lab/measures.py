@@ -52,6 +52,7 @@ def measures(output: dict[str, Any], frame_ms: float = 1000 / 30) -> dict[str, f
     node_cycles = cycles * output["nodes"]
     cycle_us = output["cycle_ps"] / 1e6
     found: dict[str, float] = {"warm_up_batches": cut, "steady": float(steady)}
+    found["stuck"] = float(bool(output["stuck"]))
     for name in CLASSES:
         messages = _sum(output, f"{name}_messages", cut)
         network = _sum(output, f"{name}_network_cycles", cut) * cycle_us

@@ -2,12 +2,14 @@
 
 The driver asks for five seeds of each point at the first length. When all are there and the
 confidence interval is wider than the experiment wants, it asks for twice the length or more, by how
-much wider it is, up to the largest. Simulations are processes of their own, so the local cluster
+much wider it is, up to the largest; and then, in the same way, for more seeds. Whether a claim
+holds is never looked at. Simulations are processes of their own, so the local cluster
 needs threads only.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -56,21 +58,27 @@ class Place:
     point: Point
     length: Length
     batches: int
+    seeds: int
     outputs: dict[int, dict[str, Any]] = field(default_factory=dict)
 
     def runs(self) -> list[Run]:
-        return [Run(self.point, 1 + n, self.batches) for n in range(self.experiment.seeds)]
+        return [Run(self.point, 1 + n, self.batches) for n in range(self.seeds)]
 
-    def next_batches(self) -> int:
-        """0: precise, or as long as it may be."""
-        if self.batches >= self.length.most:
-            return 0
+    def grow(self) -> bool:
+        """Asks for more where it is not precise; no: it is, or as large as it may be."""
         excess = self.excess()
         if excess <= 1:
-            return 0
+            return False
         # Intervals shrink as the root of the length; what is run again is not run at every doubling
         # below the length that is needed.
-        return min(longer_by(self.batches, excess**2), self.length.most)
+        if self.batches < self.length.most:
+            self.batches = min(longer_by(self.batches, excess**2), self.length.most)
+            return True
+        if self.seeds < self.length.seeds_most:
+            needed = math.ceil(min(self.seeds * excess**2, self.length.seeds_most))
+            self.seeds = max(needed, self.seeds + 1)
+            return True
+        return False
 
     def excess(self) -> float:
         """The widest interval over the width that it may have."""
@@ -110,7 +118,7 @@ class _Sweep:
         for experiment in experiments:
             length = experiment.quick if quick else experiment.full
             for point in experiment.chosen(quick):
-                places.append(Place(experiment, point, length, length.batches))
+                places.append(Place(experiment, point, length, length.batches, experiment.seeds))
         for place in places:
             self.ask(place)
         for future in self.futures:
@@ -134,12 +142,8 @@ class _Sweep:
             self.total += len(missing)
             for run in missing:
                 self.submit(place, run)
-            if missing:
+            if missing or not place.grow():
                 return
-            longer = place.next_batches()
-            if longer == 0:
-                return
-            place.batches = longer
 
     def submit(self, place: Place, run: Run) -> None:
         """Equal runs of several experiments are one."""
@@ -155,8 +159,5 @@ class _Sweep:
             self.done += 1
             self.tell(self.done, self.total)
             place.outputs[run.seed] = output
-            if len(place.outputs) == place.experiment.seeds:
-                longer = place.next_batches()
-                if longer:
-                    place.batches = longer
-                    self.ask(place)
+            if len(place.outputs) == place.seeds and place.grow():
+                self.ask(place)
