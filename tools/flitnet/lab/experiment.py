@@ -10,6 +10,7 @@ from tools.flitnet.lab.claims import Check, Claim, Table
 
 Tables = Mapping[str, Mapping[str, Any]]  # sections of a point: network, qos, workload, run ...
 SEEDS = (1, 2, 3, 4, 5)
+QUICK_SEEDS_MOST = 10
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,11 @@ class Length:
     batches: int
     most: int
     seeds_most: int = 20
+
+
+def quick_length(batches: int, seeds_most: int = QUICK_SEEDS_MOST) -> Length:
+    """Of one length: ten minutes are for all ids together."""
+    return Length(batches, batches, seeds_most)
 
 
 @dataclass(frozen=True)

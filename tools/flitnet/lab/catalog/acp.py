@@ -27,14 +27,14 @@ from __future__ import annotations
 from typing import Any
 
 from tools.flitnet.lab.claims import Above, Alike, AtMost, Below, Proportional, Rising, Within
-from tools.flitnet.lab.experiment import Experiment, Length, Plot, Point, Tables
+from tools.flitnet.lab.experiment import Experiment, Length, Plot, Point, Tables, quick_length
 
 OPEN = " ".join(line.strip("- ") for line in (__doc__ or "").split(":\n", 1)[1].split("\n"))
 # What emu/config computes for power_cap_load = 0.5 on a 4×4 mesh at 2.5 Gb/s.
 CAP_W = 0.654
 BEST_EFFORT_LANES = [0x8000, 0, 0x7FFF]
 COMMON: dict[str, Any] = {
-    "quick": Length(6, 6), "full": Length(16, 128), "open": OPEN, "relative": 0.1,
+    "quick": quick_length(6), "full": Length(16, 128), "open": OPEN, "relative": 0.1,
     "precision": {"best_effort_message_us": 0.5},
 }  # fmt: skip
 
@@ -199,7 +199,7 @@ WRR = {f"{frame} {pointer}": (frame, pointer)
        for frame in ("small", "large") for pointer in ("fast", "slow")}  # fmt: skip
 VIDEO_LOADS = (0.6, 0.7, 0.8)
 VIDEO: dict[str, Any] = {
-    "quick": Length(4, 4), "full": Length(156, 156), "open": OPEN,
+    "quick": quick_length(4), "full": Length(156, 156), "open": OPEN,
     "precision": {"dmp": 0.005, "dmt_ms": 0.005},
     "plots": (Plot("dmp", "deadline missing probability"),
               Plot("dmt_ms", "deadline missing time, ms"),
@@ -284,7 +284,7 @@ def on_off(load: float, controls: dict[str, Any]) -> Tables:
 
 ON_OFF_LOADS = (0.4, 0.45, 0.5, 0.55, 0.6, 0.65, 0.7)
 ON_OFF: dict[str, Any] = {
-    "quick": Length(6, 6), "full": Length(16, 64), "open": OPEN, "relative": 0.1,
+    "quick": quick_length(6), "full": Length(16, 64), "open": OPEN, "relative": 0.1,
     "precision": {"real_time_message_us": 0.5, "best_effort_message_us": 0.5},
     "points": tuple(
         Point(name, load, on_off(load, controls), quick=load in (0.4, 0.7))
@@ -370,7 +370,7 @@ CAPPED: dict[str, Any] = {
         for scheme in CAP_SCHEMES
         for load in CAP_LOADS
     ),
-    "open": OPEN, "quick": Length(3, 3), "full": Length(12, 48), "relative": 0.1,
+    "open": OPEN, "quick": quick_length(3), "full": Length(12, 48), "relative": 0.1,
     "precision": {"power_w": 0.01, "network_us": 0.5},
 }
 FIG8 = Experiment(

@@ -14,10 +14,10 @@ from typing import Any
 from tools.flitnet.lab.catalog import failures
 from tools.flitnet.lab.catalog.acp import BEST_EFFORT_LANES, SCHEMES, on_off
 from tools.flitnet.lab.claims import Alike, Below, Rising, Within
-from tools.flitnet.lab.experiment import Experiment, Length, Plot, Point, Tables
+from tools.flitnet.lab.experiment import Experiment, Length, Plot, Point, Tables, quick_length
 
 OPEN = " ".join(line.strip("- ") for line in (__doc__ or "").split(":\n", 1)[1].split("\n"))
-COMMON: dict[str, Any] = {"quick": Length(8, 8), "full": Length(16, 64), "open": OPEN}
+COMMON: dict[str, Any] = {"quick": quick_length(8), "full": Length(16, 64), "open": OPEN}
 TAILS = (Plot("best_effort_p50_us", "median latency, µs", log=True),
          Plot("best_effort_p99_us", "p99, µs", log=True),
          Plot("best_effort_p999_us", "p99.9, µs", log=True))  # fmt: skip
@@ -144,7 +144,7 @@ def torus(name: str, load: float) -> Tables:
 
 
 TORUS = combined(
-    "x.torus", "torus of 512 nodes", torus, quick=Length(3, 3), full=Length(8, 32)
+    "x.torus", "torus of 512 nodes", torus, quick=quick_length(3), full=Length(8, 32)
 )
 
 # One node in sixteen wants a fifth of everything: 1.3 times its link at 0.4.

@@ -16,7 +16,7 @@ from __future__ import annotations
 from typing import Any
 
 from tools.flitnet.lab.claims import Above, AtMost, Below, Rising
-from tools.flitnet.lab.experiment import Experiment, Length, Plot, Point, Tables
+from tools.flitnet.lab.experiment import Experiment, Length, Plot, Point, Tables, quick_length
 
 OPEN = " ".join(line.strip("- ") for line in (__doc__ or "").split(":\n", 1)[1].split("\n"))
 LEAVES = (0, 5, 10, 15)
@@ -62,7 +62,8 @@ EXPERIMENT = Experiment(
         for name in CONTROLS
         for lost in LOST
     ),
-    quick=Length(8, 8), full=Length(16, 16), open=OPEN,
+    quick=quick_length(8), full=Length(16, 16), open=OPEN, relative=0.1,
+    precision={"real_time_message_us_during": 0.5, "real_time_message_us_after": 0.5},
     plots=tuple(
         Plot(f"{measure}_{phase}", f"{label} {phase}", log=log)
         for measure, label, log in (

@@ -21,10 +21,10 @@ import random
 from typing import Any
 
 from tools.flitnet.lab.claims import Above, Alike, Below, Slope, Within
-from tools.flitnet.lab.experiment import Experiment, Length, Plot, Point, Tables
+from tools.flitnet.lab.experiment import Experiment, Length, Plot, Point, Tables, quick_length
 
 OPEN = " ".join(line.strip("- ") for line in (__doc__ or "").split(":\n", 1)[1].split("\n"))
-COMMON: dict[str, Any] = {"quick": Length(6, 6), "full": Length(12, 24), "open": OPEN}
+COMMON: dict[str, Any] = {"quick": quick_length(6), "full": Length(12, 24), "open": OPEN}
 CONTROLS = ("per stream", "link only")
 MESSAGES_PER_S = 266_000  # of a host
 HOST_US = 1e6 / MESSAGES_PER_S
@@ -83,7 +83,7 @@ BASE = Experiment(
         Within("best_effort_total_us", (1,), "one cell", 6.7, 15),
         Within("probe_mb_s", tuple(HOPS), "cells", MESSAGE_MB_S * 0.95, MESSAGE_MB_S * 1.05),
     ),
-    **COMMON | {"quick": Length(6, 6), "full": Length(6, 6)},
+    **COMMON | {"quick": quick_length(6), "full": Length(6, 6)},
 )  # fmt: skip
 
 PORT_RATES = (0.05, 0.1, 0.15, 0.2, 0.5, 1.0)

@@ -19,14 +19,14 @@ from __future__ import annotations
 from typing import Any
 
 from tools.flitnet.lab.claims import Above, Alike, AtMost, Below, Claim, Rising, Within
-from tools.flitnet.lab.experiment import Experiment, Length, Plot, Point, Tables
+from tools.flitnet.lab.experiment import Experiment, Length, Plot, Point, Tables, quick_length
 
 FRAME_MS = 1000 / 30
 FRAME_CYCLES = 416_667  # of 80 ns: a batch is a frame time
 JITTER_SD_MS = 1.0
 INTERVAL_LOW, INTERVAL_HIGH = FRAME_MS * 0.99, FRAME_MS * 1.01
 OPEN = " ".join(line.strip("- ") for line in (__doc__ or "").split(":\n")[1].split("\n"))
-QUICK, FULL = Length(4, 4), Length(12, 48)
+QUICK, FULL = quick_length(4), Length(12, 48)
 PRECISION = {"interval_ms": 0.05, "sd_ms": 0.02}
 VIDEO_PLOTS = (
     Plot("interval_ms", "mean frame interval d, ms"),
