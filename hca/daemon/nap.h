@@ -1,8 +1,8 @@
 // Whether the loop naps for a fixed time or sleeps until somebody wakes it. In: packets moved, host
 // time. Steady traffic that is paced by launch times comes whether we look often or not: a nap
 // gathers work and spares wake-ups (eight nodes on two cores: half the time of all hcads). Traffic
-// whose every packet waits for the one before falls to a few packets a nap: tried for a window,
-// noticed by its rate, and left alone for longer each time.
+// that waits for answers, packet by packet or by a window of them, falls to what is under way at
+// once a nap: tried for a window, noticed by its rate, and left alone for longer each time.
 #pragma once
 
 #include <algorithm>
@@ -15,6 +15,8 @@ class Naps {
   static constexpr std::uint64_t kWindowNs = 8'000'000;
   // Below it wake-ups cost little. Half of it is still more than one packet each way a nap.
   static constexpr std::uint64_t kSteadyPerSecond = 12'000;
+  // Of the rate without naps; paced traffic swings by less from window to window.
+  static constexpr double kPacedShare = 2.0 / 3;
   static constexpr int kProofWindows = 4;  // a rate that has lasted so long under naps is paced
   static constexpr std::uint64_t kPenaltyNsMin = 50'000'000;
   static constexpr std::uint64_t kPenaltyNsMax = 2'000'000'000;
@@ -31,7 +33,9 @@ class Naps {
     if (!napping_) {
       napping_ = rate >= kSteadyPerSecond && host_ns >= not_before_ns_;
       windows_ = 0;
-    } else if (rate * 2 < kSteadyPerSecond) {
+      awake_rate_ = static_cast<double>(rate);
+    } else if (rate * 2 < kSteadyPerSecond ||
+               static_cast<double>(rate) < kPacedShare * awake_rate_) {
       napping_ = false;
       if (windows_ < kProofWindows) {
         not_before_ns_ = host_ns + penalty_ns_;
@@ -48,6 +52,7 @@ class Naps {
   std::uint64_t packets_ = 0;
   std::uint64_t not_before_ns_ = 0;
   std::uint64_t penalty_ns_ = kPenaltyNsMin;
+  double awake_rate_ = 0;  // packets a second in the window before the naps began
   int windows_ = 0;
   bool napping_ = false;
 };

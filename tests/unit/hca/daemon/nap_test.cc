@@ -46,6 +46,24 @@ TEST(Naps, TrafficThatWaitsForAnswersIsTriedEverMoreRarely) {
   EXPECT_LE(last, 0.01);
 }
 
+// A program that keeps 128 messages under way: a window a nap is far above the least steady rate.
+TEST(Naps, TrafficWithAWindowIsLeftAloneToo) {
+  Naps naps;
+  EXPECT_LT(napping_share(naps, kSecondNs, 250'000, 44'000), 0.1);
+  double last = 1;
+  for (std::uint64_t second = 2; second < 8; ++second) {
+    last = napping_share(naps, second * kSecondNs, 250'000, 44'000);
+  }
+  EXPECT_LE(last, 0.01);
+}
+
+// Frames differ: a slower phase of paced traffic is napped over again at once.
+TEST(Naps, PacedTrafficMaySlowDown) {
+  Naps naps;
+  napping_share(naps, kSecondNs, 60'000, 60'000);
+  EXPECT_GT(napping_share(naps, 2 * kSecondNs, 25'000, 25'000), 0.95);
+}
+
 TEST(Naps, PacedTrafficAfterAnsweredTrafficIsFoundAgain) {
   Naps naps;
   for (std::uint64_t second = 1; second < 8; ++second) {
