@@ -24,7 +24,8 @@ enum class Routing : std::uint8_t {
   dateline,
   up_down,
   up_by_load,
-  adaptive
+  adaptive,
+  recovery
 };
 enum class Router : std::uint8_t { np, tr, p, pcs, vct, cell };
 enum class FlowControl : std::uint8_t { link, stream };
@@ -92,6 +93,7 @@ struct NetworkConfig {
   std::uint32_t control_packet_size = 10;  // flits of a probe, answer or release
   bool pass_through = false;               // data crosses at once: no flits, links without a rate
   std::uint32_t link_delay = 1;            // cycles
+  std::uint32_t recovery_cycles = 32;      // routing recovery: waiting until the token may be taken
   std::uint64_t seed = 1;
 
   std::uint64_t link_bps() const { return std::uint64_t{link_mbps} * 1'000'000; }

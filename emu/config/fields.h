@@ -38,32 +38,38 @@ void visit_controls(Controls& controls, Visitor&& visit) {
   visit("controls", "power_rt_share", controls.power_rt_share);
 }
 
+template <class Network, class Visitor>
+void visit_network(Network& network, Visitor&& visit) {
+  visit("network", "topology", network.topology);
+  visit("network", "routing", network.routing);
+  visit("network", "router", network.router);
+  visit("network", "flow_control", network.flow_control);
+  visit("network", "quench_flits", network.quench_flits);
+  visit("network", "circuits", network.circuits);
+  visit("network", "accelerate", network.accelerate);
+  visit("network", "crossbar", network.crossbar);
+  visit("network", "engine", network.engine);
+  visit("network", "k", network.k);
+  visit("network", "nodes", network.nodes);
+  visit("network", "nodes_per_router", network.nodes_per_router);
+  visit("network", "links_per_neighbor", network.links_per_neighbor);
+  visit("network", "link_mbps", network.link_mbps);
+  visit("network", "flit_bits", network.flit_bits);
+  visit("network", "num_vcs", network.num_vcs);
+  visit("network", "vc_buf_size", network.vc_buf_size);
+  visit("network", "threads", network.threads);
+  visit("network", "alloc_iters", network.alloc_iters);
+  visit("network", "packet_size", network.packet_size);
+  visit("network", "control_packet_size", network.control_packet_size);
+  visit("network", "pass_through", network.pass_through);
+  visit("network", "link_delay", network.link_delay);
+  visit("network", "recovery_cycles", network.recovery_cycles);
+  visit("network", "seed", network.seed);
+}
+
 template <class C, class Visitor>
 void visit_fields(C& c, Visitor&& visit) {
-  visit("network", "topology", c.network.topology);
-  visit("network", "routing", c.network.routing);
-  visit("network", "router", c.network.router);
-  visit("network", "flow_control", c.network.flow_control);
-  visit("network", "quench_flits", c.network.quench_flits);
-  visit("network", "circuits", c.network.circuits);
-  visit("network", "accelerate", c.network.accelerate);
-  visit("network", "crossbar", c.network.crossbar);
-  visit("network", "engine", c.network.engine);
-  visit("network", "k", c.network.k);
-  visit("network", "nodes", c.network.nodes);
-  visit("network", "nodes_per_router", c.network.nodes_per_router);
-  visit("network", "links_per_neighbor", c.network.links_per_neighbor);
-  visit("network", "link_mbps", c.network.link_mbps);
-  visit("network", "flit_bits", c.network.flit_bits);
-  visit("network", "num_vcs", c.network.num_vcs);
-  visit("network", "vc_buf_size", c.network.vc_buf_size);
-  visit("network", "threads", c.network.threads);
-  visit("network", "alloc_iters", c.network.alloc_iters);
-  visit("network", "packet_size", c.network.packet_size);
-  visit("network", "control_packet_size", c.network.control_packet_size);
-  visit("network", "pass_through", c.network.pass_through);
-  visit("network", "link_delay", c.network.link_delay);
-  visit("network", "seed", c.network.seed);
+  visit_network(c.network, visit);
   visit("qos", "scheduler", c.qos.scheduler);
   visit("qos", "hca_scheduler", c.qos.hca_scheduler);
   visit("qos", "block_flits", c.qos.block_flits);
@@ -119,8 +125,8 @@ void visit_node_fields(N& node, Visitor&& visit) {
 // The words of each enumeration in the order of its values.
 inline constexpr std::array<std::string_view, 7> kTopologyNames = {
     "single", "mesh", "torus", "fat_mesh", "fat_tree", "tree", "file"};
-inline constexpr std::array<std::string_view, 7> kRoutingNames = {
-    "auto", "dor", "dor_by_load", "dateline", "up_down", "up_by_load", "adaptive"};
+inline constexpr std::array<std::string_view, 8> kRoutingNames = {
+    "auto", "dor", "dor_by_load", "dateline", "up_down", "up_by_load", "adaptive", "recovery"};
 inline constexpr std::array<std::string_view, 9> kSchedulerNames = {
     "vclk", "fgvc", "fcfs", "rr", "wrr", "two_level", "vclk_hol", "fq", "fgfq"};
 inline constexpr std::array<std::string_view, 10> kHcaSchedulerNames = {

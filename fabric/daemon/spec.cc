@@ -92,8 +92,8 @@ void set_shape(NetworkSpec& spec, const emu::NetworkConfig& network) {
 static_assert(static_cast<int>(RouterKind::cell) == static_cast<int>(emu::Router::cell) &&
               static_cast<int>(CrossbarKind::full) == static_cast<int>(emu::Crossbar::full) &&
               static_cast<int>(CounterKind::overflow) == static_cast<int>(emu::Counters::overflow));
-static_assert(std::size(kRoutingNames) == 7 &&
-              static_cast<int>(RoutingKind::adaptive) == static_cast<int>(emu::Routing::adaptive));
+static_assert(std::size(kRoutingNames) == 8 &&
+              static_cast<int>(RoutingKind::recovery) == static_cast<int>(emu::Routing::recovery));
 
 }  // namespace
 
@@ -125,6 +125,7 @@ NetworkSpec network_spec(const emu::Config& config, emu::Cycle start) {
   spec.threads = static_cast<int>(network.threads);
   spec.alloc_iters = static_cast<int>(network.alloc_iters);
   spec.link_delay = static_cast<int>(network.link_delay);
+  spec.recovery_cycles = static_cast<int>(network.recovery_cycles);
   spec.scheduler = scheduler_kind(config.qos.scheduler);
   spec.hca_scheduler = hca_scheduler_kind(config.qos.hca_scheduler);
   spec.strict_classes = config.qos.strict_classes;

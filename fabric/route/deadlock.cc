@@ -92,7 +92,10 @@ class Dependencies {
     return {static_cast<emu::RouterId>(router),
             static_cast<emu::PortId>(link - first_link_[router]), groups_.lane[c % kLaneSetCount]};
   }
-  bool may_wait(const Choice& choice) const { return choice.set != LaneSet::adaptive; }
+  // In recovery lanes there is one message at a time: it finds them free.
+  bool may_wait(const Choice& choice) const {
+    return choice.set != LaneSet::adaptive && !(choice.set == LaneSet::recovery && groups_.adapts);
+  }
   bool may_take(const Choice& choice) const { return may_wait(choice) || groups_.adapts; }
   emu::RouterId next(emu::RouterId router, const Choice& choice) const {
     return graph_.routers[router][choice.port].router;

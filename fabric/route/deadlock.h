@@ -2,7 +2,9 @@
 // pair (lane of a link, lane of the next link) that some message may hold and wait for is an edge;
 // without a ring of edges nothing can deadlock (Dally and Seitz 1987). A lane that is taken only
 // when free is never waited for: with such lanes the ring is sought among the escape lanes,
-// reached directly or over adaptive ones (Duato 1993, extended dependency graph).
+// reached directly or over adaptive ones (Duato 1993, extended dependency graph). In recovery lanes
+// there is one message in the whole network: it waits for nobody, and whoever waits for an adaptive
+// lane can become that message (Disha 1995).
 #pragma once
 
 #include <string>

@@ -47,8 +47,7 @@ class GridRoutes {
   void choose(int router, int to, emu::NodeId dest, std::vector<Choice>& choices) const {
     const std::vector<GridStep> open = ways(grid_, router, to);
     const GridStep& next = open.front();
-    const LaneSet set =
-        !dateline() ? (adaptive() ? LaneSet::first : LaneSet::any) : dateline_set(next);
+    const LaneSet set = fixed_set(next);
     // Parallel links: that of the destination is the fixed one.
     for (int i = 0; i < grid_.links; ++i) {
       choices.push_back({port(next.dimension, next.down, (dest + i) % grid_.links), set});
@@ -65,8 +64,14 @@ class GridRoutes {
   }
 
  private:
-  bool adaptive() const { return kind_ == RoutingKind::adaptive; }
-  bool dateline() const { return kind_ == RoutingKind::dateline || (adaptive() && grid_.wraps); }
+  bool recovers() const { return kind_ == RoutingKind::recovery; }
+  bool adaptive() const { return kind_ == RoutingKind::adaptive || recovers(); }
+  LaneSet fixed_set(const GridStep& step) const {
+    if (recovers()) return LaneSet::recovery;
+    if (kind_ == RoutingKind::dateline) return dateline_set(step);
+    if (!adaptive()) return LaneSet::any;
+    return grid_.wraps ? dateline_set(step) : LaneSet::first;
+  }
   emu::PortId port(int dimension, bool down, int link) const {
     return static_cast<emu::PortId>(grid_.port(dimension, down, link));
   }

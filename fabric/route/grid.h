@@ -6,7 +6,7 @@
 
 namespace fabric {
 
-// dimension_order, dor_by_load, dateline or adaptive.
+// dimension_order, dor_by_load, dateline, adaptive or recovery.
 RouteTable make_grid_table(const Graph& graph, RoutingKind kind);
 
 }  // namespace fabric

@@ -30,9 +30,14 @@ void share_out(LanePlan& plan, unsigned sets, emu::LaneMask mask) {
   if (lanes.empty()) return;
   fill(LaneSet::first, 0, first);
   fill(LaneSet::second, both > first ? first : 0, both > first ? both : first);
+  fill(LaneSet::recovery, 0, first);
   if (!adaptive || both == lanes.size()) return;
   fill(LaneSet::adaptive, both, lanes.size());
   plan.may_adapt = static_cast<emu::LaneMask>(plan.may_adapt | mask);
+  emu::LaneMask all = 0;
+  for (std::size_t i = both; i < lanes.size(); ++i)
+    all = static_cast<emu::LaneMask>(all | 1U << lanes[i]);
+  for (const emu::Vl lane : lanes) plan.adaptive[lane] = all;
 }
 
 }  // namespace

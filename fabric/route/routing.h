@@ -23,9 +23,10 @@ enum class RoutingKind : std::uint8_t {
   up_down,          // any graph: up towards the root, then down, never up again (Autonet)
   up_by_load,       // the same, of links as good as each other the one with the least load
   adaptive,         // any shortest way while its lane is free, else the escape lanes' (Duato 1993)
+  recovery,         // any shortest way, whoever waits too long gets the one token (Disha 1995)
 };
-inline constexpr std::array<std::string_view, 7> kRoutingNames = {
-    "auto", "dor", "dor_by_load", "dateline", "up_down", "up_by_load", "adaptive"};
+inline constexpr std::array<std::string_view, 8> kRoutingNames = {
+    "auto", "dor", "dor_by_load", "dateline", "up_down", "up_by_load", "adaptive", "recovery"};
 
 using ClassLanes = std::array<emu::LaneMask, emu::kClassCount>;
 

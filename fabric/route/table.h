@@ -32,8 +32,8 @@ using Way = std::uint32_t;
 
 // Few different lists of choices serve all pairs of router and destination: a pair holds an index.
 // Of a list the first is the fixed way, which never depends on load. Where a list has choices of
-// the adaptive set, those come behind the one that is not: the escape. Version 0 is of the whole
-// graph, others go round links that are out of service (detour.h).
+// the adaptive set, those come behind the one that is not: the escape or recovery. Version 0 is of
+// the whole graph, others go round links that are out of service (detour.h).
 class RouteTable {
  public:
   using Row = std::uint16_t;

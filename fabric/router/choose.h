@@ -45,7 +45,8 @@ inline unsigned lanes_set(emu::Lanes8 lanes) {
 }
 
 // Adaptive lanes are for messages that need not wait in them: the next buffer takes the whole
-// message, or one longer than a buffer finds it empty. Waiting there would close rings (README.md).
+// message, or one longer than a buffer finds it empty. Waiting there would close rings, in which
+// with recovery nobody could be helped (README.md).
 inline bool finds_room(unsigned credits, unsigned held, unsigned flits, unsigned buffer) {
   return credits >= held + (flits < buffer ? flits : buffer);
 }

@@ -48,12 +48,47 @@ LaneAt choose_by_load(const Router& router, const World& world, std::span<const 
 
 }  // namespace
 
+bool may_wait_unrouted(const Router& router, const World& world, const hca::Message& message) {
+  return world.routes.table.choices(router.id, message.way).front().set == LaneSet::recovery &&
+         ((world.routes.lanes.may_adapt >> message.vl_out) & 1) != 0;
+}
+
+// Of the free lanes of all shortest ways, one of the port that fewest messages have a lane of. With
+// room as for other adaptive lanes, for another reason: of whatever is blocked some head then
+// stands at the front of a lane, unrouted, and can be recovered.
+std::optional<LaneAt> choose_free(const Router& router, const World& world,
+                                  const hca::Message& message,
+                                  std::array<LaneBits, kPortsMax>& claimed) {
+  std::optional<LaneAt> best;
+  int least = 0;
+  for (const Choice& choice : world.routes.table.choices(router.id, message.way).subspan(1)) {
+    const Port& port = router.ports[choice.port];
+    const LaneBits taken = port.owned | claimed[choice.port];
+    const int load = std::popcount(port.owned) + std::popcount(claimed[choice.port]);
+    if (best && load >= least) continue;
+    for (LaneBits free = world.routes.lanes.adaptive[message.vl_out] & ~taken; free != 0;
+         free &= free - 1) {
+      const auto l = static_cast<unsigned>(std::countr_zero(free));
+      const OutputLane& lane = port.out[l];
+      if (!finds_room(lane.credits[0], lane.flits.size(), message.flits,
+                      static_cast<unsigned>(world.spec.vc_buf_size)))
+        continue;
+      best = {choice.port, l};
+      least = load;
+      break;
+    }
+  }
+  if (best) claimed[best->port] |= LaneBits{1} << best->lane;
+  return best;
+}
+
 LaneAt choose_output(const Router& router, const World& world, const hca::Message& message,
                      std::array<LaneBits, kPortsMax>& claimed) {
   const std::span<const Choice> choices = world.routes.table.choices(router.id, message.way);
-  const LaneAt at = choices.size() == 1 || keeps_to_fixed(world, message)
-                        ? lane_of(world, choices[0], message)
-                        : choose_by_load(router, world, choices, message, claimed);
+  const LaneAt at =
+      choices.size() == 1 || choices[0].set == LaneSet::recovery || keeps_to_fixed(world, message)
+          ? lane_of(world, choices[0], message)
+          : choose_by_load(router, world, choices, message, claimed);
   claimed[at.port] |= LaneBits{1} << at.lane;
   return at;
 }

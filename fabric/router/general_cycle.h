@@ -56,6 +56,8 @@ class RouterCycle {
   void grant(unsigned p, unsigned lane);
   void own(QueueAt me, unsigned p, unsigned lane);
   void reserve(unsigned p, unsigned queue);  // circuits (general_circuit.cc)
+  bool find_output(QueueAt me, std::array<LaneBits, kPortsMax>& claimed);
+  emu::Cycle timeout() const { return static_cast<emu::Cycle>(w_.spec.recovery_cycles); }
   void ask_admission(unsigned p, unsigned out_port, hca::Message& message);
   void wake(unsigned p, unsigned lane);
   HeadAt head_at(unsigned p, unsigned lane, hca::MessageId id) const {

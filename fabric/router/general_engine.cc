@@ -207,6 +207,14 @@ std::vector<Wait> Engine::waits() const {
     };
     for (unsigned p = 0; p < router.ports.size(); ++p) {
       const Port& port = router.ports[p];
+      for (QueueBits bits = port.routing; bits != 0; bits &= bits - 1) {
+        const auto queue = static_cast<std::uint8_t>(std::countr_zero(bits));
+        if (port.in[queue].waits_since == emu::kNever) continue;
+        const hca::Message& message = messages[port.in[queue].flits.front().message];
+        const Choice& choice = routes.table.choices(router.id, message.way)[1];
+        add({static_cast<std::uint8_t>(p), queue}, choice.port,
+            routes.lanes.at(choice.set, message.vl_out), false);
+      }
       for (LaneBits bits = port.owned; bits != 0; bits &= bits - 1) {
         const auto v = static_cast<unsigned>(std::countr_zero(bits));
         const OutputLane& lane = port.out[v];

@@ -152,6 +152,7 @@ void Hca::tail_arrived(World& world, hca::Events& events, hca::MessageId id, uns
                        emu::Cycle now) {
   hca::Message& message = world.messages[id];
   CHECK(message.dest == node_);
+  world.token.delivered(id, world.links.far(unit_, 0).unit, now);
   received_[lane].flits += message.flits;
   ++received_[lane].packets;
   if (events.tail_arrived(id, message, now)) return;

@@ -1,4 +1,6 @@
 // Stages 5, 3, 2 and 1 of a router, for every design whose worms go lane by lane.
+#include <algorithm>
+
 #include "fabric/router/general_choose.h"
 #include "fabric/router/general_cycle.h"
 
@@ -136,29 +138,55 @@ void RouterCycle::own(QueueAt me, unsigned p, unsigned l) {
 }
 
 // Stage 2: a head at the front of its queue learns its output; probes and releases ask admission.
+// With recovery some wait here, and of those the one that has waited longest may take the token.
 void RouterCycle::route() {
   if (r_.routing == 0) return;
   std::array<LaneBits, kPortsMax> claimed{};
+  QueueAt lost = kNoQueue;
   for (PortBits ports = r_.routing; ports != 0; ports &= ports - 1) {
     const unsigned p = first_of(ports);
-    Port& port = r_.ports[p];
-    for (QueueBits bits = port.routing; bits != 0; bits &= bits - 1) {
-      InputQueue& q = port.in[first_of(bits)];
-      q.message = q.flits.front().message;
-      hca::Message& message = w_.messages[q.message];
-      const LaneAt out = choose_output(r_, w_, message, claimed);
-      q.out_port = static_cast<std::uint8_t>(out.port);
-      q.out_lane = static_cast<std::uint8_t>(out.lane);
-      q.front = Front::arbitrating;
-      set_bit(port.arbitrating, first_of(bits), r_.arbitrating, p);
-      if (message.kind != emu::PacketKind::data && !message.is_answer && w_.hook != nullptr)
-        ask_admission(p, out.port, message);
-      if (w_.watcher != nullptr)
-        w_.watcher->routed(head_at(p, w_.lane_of(first_of(bits)), q.message), q.out_port);
+    for (QueueBits bits = r_.ports[p].routing; bits != 0; bits &= bits - 1) {
+      const QueueAt me = {static_cast<std::uint8_t>(p), static_cast<std::uint8_t>(first_of(bits))};
+      if (find_output(me, claimed)) continue;
+      if (lost == kNoQueue || at(me).waits_since < at(lost).waits_since) lost = me;
     }
-    port.routing = 0;
   }
-  r_.routing = 0;
+  if (lost == kNoQueue || now_ - at(lost).waits_since < timeout() || !w_.token.is_at(r_.id, now_))
+    return;
+  w_.token.capture(at(lost).flits.front().message);
+  ++w_.design.recoveries;
+  find_output(lost, claimed);
+}
+
+// False: no lane is free for it.
+bool RouterCycle::find_output(QueueAt me, std::array<LaneBits, kPortsMax>& claimed) {
+  InputQueue& q = at(me);
+  const hca::MessageId id = q.flits.front().message;
+  hca::Message& message = w_.messages[id];
+  LaneAt out{};
+  if (may_wait_unrouted(r_, w_, message) && !w_.token.has(id)) {
+    const std::optional<LaneAt> free = choose_free(r_, w_, message, claimed);
+    if (!free) {
+      q.waits_since = std::min(q.waits_since, now_);
+      return false;
+    }
+    out = *free;
+  } else {
+    out = choose_output(r_, w_, message, claimed);
+  }
+  q.message = id;
+  q.waits_since = emu::kNever;
+  q.out_port = static_cast<std::uint8_t>(out.port);
+  q.out_lane = static_cast<std::uint8_t>(out.lane);
+  q.front = Front::arbitrating;
+  Port& port = r_.ports[me.port];
+  clear_bit(port.routing, me.queue, r_.routing, me.port);
+  set_bit(port.arbitrating, me.queue, r_.arbitrating, me.port);
+  if (message.kind != emu::PacketKind::data && !message.is_answer && w_.hook != nullptr)
+    ask_admission(me.port, out.port, message);
+  if (w_.watcher != nullptr)
+    w_.watcher->routed(head_at(me.port, w_.lane_of(me.queue), id), q.out_port);
+  return true;
 }
 
 void RouterCycle::ask_admission(unsigned p, unsigned out_port, hca::Message& message) {

@@ -13,6 +13,7 @@
 #include "fabric/router/general_links.h"
 #include "fabric/router/network.h"
 #include "fabric/router/power_herd.h"
+#include "fabric/router/recovery_token.h"
 #include "fabric/router/spec.h"
 
 namespace fabric::general {
@@ -42,6 +43,8 @@ struct InputQueue {
   std::uint8_t out_lane = 0;
   QueueAt next_in_line = kNoQueue;
   std::uint16_t messages = 0;  // heads that came and whose tails have not crossed
+  // Recovery: the head at the front found no free lane in this cycle, and ever since.
+  emu::Cycle waits_since = emu::kNever;
   // Preemption. Of the front message, which has been routed:
   hca::MessageId message = hca::kNoMessage;
   bool worm_open = false;   // its head crossed, its tail did not
@@ -118,6 +121,7 @@ struct World {
         hook(control_hook),
         design(design_counters),
         herd(network_spec.herd, graph),
+        token(graph.routers.size(), network_spec.start),
         links(graph, network_spec.link_delay),
         rules{network_spec.scheduler, network_spec.counters},
         hca_rules{network_spec.wire_scheduler(), network_spec.counters} {
@@ -144,6 +148,7 @@ struct World {
   HeadWatcher* watcher = nullptr;
   DesignCounters& design;
   PowerHerd herd;
+  RecoveryToken token;
   Links links;
   ClockRules rules;
   ClockRules hca_rules;

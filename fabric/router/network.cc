@@ -23,6 +23,18 @@ emu::Result<void> check_range(const char* field, int value, int low, int high) {
   return emu::fail("{}: {} is not in {} ... {}", field, value, low, high);
 }
 
+// Deadlock recovery takes whatever lane is free: nothing that it routes has a fixed way.
+emu::Result<void> check_recovery(const NetworkSpec& spec) {
+  if (spec.routing != RoutingKind::recovery) return {};
+  if (spec.router == RouterKind::preemptive || spec.router == RouterKind::circuit ||
+      spec.router == RouterKind::cell)
+    return emu::fail("routing recovery: router {} keeps to fixed ways; np, tr and vct do not",
+                     kRouterNames[static_cast<std::size_t>(spec.router)]);
+  if (spec.fixed_classes != 0)
+    return emu::fail("routing recovery: admission books fixed ways, and here are none");
+  return {};
+}
+
 emu::Result<void> check_spec(const NetworkSpec& spec) {
   for (const auto& result : {check_range("vc_buf_size", spec.vc_buf_size, 1, 4095),
                              check_range("alloc_iters", spec.alloc_iters, 1, 64),
@@ -33,6 +45,7 @@ emu::Result<void> check_spec(const NetworkSpec& spec) {
                              check_range("quench_flits", spec.quench_flits, 1, 4095),
                              check_range("receive_cycles", spec.receive_cycles, 0, 1 << 20),
                              check_range("circuits", spec.circuits, 1, 32),
+                             check_range("recovery_cycles", spec.recovery_cycles, 1, 1 << 20),
                              check_range("threads", spec.threads, 1, kThreadsMax),
                              check_range("block_flits", spec.block_flits, 1, 64),
                              check_range("scheduler", static_cast<int>(spec.scheduler), 0,
@@ -42,6 +55,7 @@ emu::Result<void> check_spec(const NetworkSpec& spec) {
   if (spec.router == RouterKind::cut_through && spec.answer_flits > spec.vc_buf_size)
     return emu::fail("vc_buf_size: {} flits do not hold an answer of {}", spec.vc_buf_size,
                      spec.answer_flits);
+  if (auto result = check_recovery(spec); !result) return result;
   for (const emu::Vtick vtick : spec.lane_vtick) {
     if (auto result = check_range("lane_vtick", vtick, 0, emu::kVtickMax); !result) return result;
   }
@@ -59,8 +73,9 @@ emu::Result<Routes> routes_of(const NetworkSpec& spec, const Graph& graph) {
 // The one design of the fast engine; everything else is the general engine's.
 bool fast_engine_does(const NetworkSpec& spec, const Graph& graph) {
   return spec.herd.window_pj == 0 && spec.router == RouterKind::non_preemptive &&
-         spec.crossbar == CrossbarKind::multiplexed && spec.counters == CounterKind::epoch &&
-         spec.block_flits == 1 && spec.wire_scheduler() == spec.scheduler &&
+         spec.routing != RoutingKind::recovery && spec.crossbar == CrossbarKind::multiplexed &&
+         spec.counters == CounterKind::epoch && spec.block_flits == 1 &&
+         spec.wire_scheduler() == spec.scheduler &&
          spec.scheduler != emu::SchedulerKind::fair_queueing &&
          spec.scheduler != emu::SchedulerKind::fgfq && spec.vc_buf_size <= emu::kBufferMax &&
          graph.ports_max() <= emu::kPortsMax;

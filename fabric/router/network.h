@@ -53,6 +53,7 @@ struct DesignCounters {
   std::uint64_t interruptions = 0;     // preemptive: a message had to make way at an input lane ...
   std::uint64_t dummy_flits = 0;       // ... and dummy tails and headers that came of it
   std::uint64_t quenches = 0;          // cell: stops sent to sources
+  std::uint64_t recoveries = 0;        // routing recovery: messages that got the token
   std::uint64_t circuits_asked = 0;    // circuit: probes sent,
   std::uint64_t circuits_made = 0;     // that came through,
   std::uint64_t circuits_dropped = 0;  // that were blocked

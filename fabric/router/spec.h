@@ -36,6 +36,8 @@ struct NetworkSpec {
   // Classes, a bit each, whose messages take the fixed way although others choose by load: what
   // admission booked for them is on that way. Probes and releases always do.
   unsigned fixed_classes = 0;
+  // recovery: cycles that a head waits for a free lane before it may take the token.
+  int recovery_cycles = 32;
   // Off only to see the watchdog at work: a network that may deadlock is refused otherwise.
   bool check_deadlock = true;
   // Cycles without any flit moving, or without any message delivered times sixteen, while messages

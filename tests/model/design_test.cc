@@ -59,6 +59,20 @@ void draw_topology(Draw& draw, fabric::NetworkSpec& spec) {
     spec.routing = fabric::RoutingKind::up_by_load;
 }
 
+// On half of the grids whose router has no fixed ways.
+void draw_recovery(Draw& draw, fabric::NetworkSpec& spec) {
+  const bool grid = spec.topology == TopologyKind::mesh || spec.topology == TopologyKind::torus ||
+                    spec.topology == TopologyKind::fat_mesh;
+  const bool fits = spec.router == RouterKind::non_preemptive ||
+                    spec.router == RouterKind::traditional ||
+                    spec.router == RouterKind::cut_through;
+  if (!grid || !fits || draw.one_in(2)) return;
+  spec.routing = fabric::RoutingKind::recovery;
+  spec.fixed_classes = 0;
+  static constexpr int kTimeouts[] = {1, 8, 32};
+  spec.recovery_cycles = draw.of(kTimeouts);
+}
+
 RunOptions draw_run(std::uint64_t seed) {
   Draw draw(seed);
   RunOptions o;
@@ -103,6 +117,7 @@ RunOptions draw_run(std::uint64_t seed) {
     o.flits_max = std::min(o.flits_max, spec.vc_buf_size);
     spec.answer_flits = static_cast<std::uint16_t>(std::min(10, spec.vc_buf_size));
   }
+  draw_recovery(draw, spec);
   o.cycles = spec.nodes > 8 || spec.topology != TopologyKind::single ? 200 : 500;
   return o;
 }

@@ -194,6 +194,42 @@ TEST(Topologies, EveryRouting) {
   }
 }
 
+// Few lanes and more load than they carry: heads wait for free lanes, and for the token.
+TEST(Topologies, DeadlocksAreRecoveredFrom) {
+  using fabric::RouterKind;
+  using fabric::RoutingKind;
+  using fabric::TopologyKind;
+  const std::vector<Net> nets = {
+      {"ring", TopologyKind::torus, {5}, RoutingKind::recovery},
+      {"torus", TopologyKind::torus, {4, 3}, RoutingKind::recovery},
+      {"mesh", TopologyKind::mesh, {3, 3}, RoutingKind::recovery},
+      {"fat mesh", TopologyKind::fat_mesh, {2, 2}, RoutingKind::recovery},
+  };
+  std::uint64_t seed = 301;
+  for (const Net& net : nets) {
+    for (const RouterKind router :
+         {RouterKind::non_preemptive, RouterKind::traditional, RouterKind::cut_through}) {
+      SCOPED_TRACE(net.name);
+      RunOptions o = options_on(net, seed++);
+      o.spec.router = router;
+      o.spec.lanes_of_class = {0x8008, 0x3ff0, 0x0003};
+      o.spec.lane_vtick = fabric::default_lane_vticks(o.spec.lanes_of_class);
+      o.spec.recovery_cycles = 8;
+      o.spec.vc_buf_size = 12;
+      o.spec.link_delay = 1 + static_cast<int>(seed % 2);
+      o.lanes = 2;
+      o.flits_max = router == RouterKind::cut_through ? 12 : 20;
+      o.load = 0.8;
+      o.cycles = 300;
+      o.shuffle_routers = true;
+      o.jump_idle = seed % 2 == 0;
+      o.recovers = net.topology == TopologyKind::torus;
+      compare_run(o);
+      if (testing::Test::HasFatalFailure()) return;
+    }
+  }
+}
+
 // Links go out of service and come back under load, on whatever routes up and down.
 TEST(Topologies, LinksFailAtRandom) {
   using fabric::RoutingKind;

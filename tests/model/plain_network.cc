@@ -158,6 +158,7 @@ void PlainNetwork::step() {
     step_hca_receive(hca);
   }
   for (PlainRouter& router : routers_) step_router(router);
+  pass_token();
   ++now_;
   tick();
 }
@@ -241,6 +242,7 @@ void PlainNetwork::step_hca_receive(PlainHca& hca) {
 
 void PlainNetwork::tail_arrived(PlainHca& hca, const MessagePtr& message, emu::Vl lane) {
   const hca::SendPacket& packet = message->packet;
+  if (token_.holder == message) token_.released_at = graph_.nodes[hca.node].router;
   if (message->is_answer) {
     answers.push_back({.cookie = packet.cookie,
                        .cycle = now_,
@@ -311,6 +313,7 @@ void check_worm(MessagePtr& arriving, const Flit& flit) {
 }
 
 void PlainNetwork::check_invariants() const {
+  check_recovery_lanes();
   using Counts = std::array<std::array<int, kLevels>, kLanes>;
   std::map<const Link*, Counts> sums;  // credits at the sender, flits at the receiver
   for (const PlainRouter& router : routers_) {

@@ -92,6 +92,7 @@ struct InputBuffer {
   enum class State { idle, arbitrating, waiting, active, suspended };
   State state = State::idle;  // of the message at the front
   LaneAt out{};               // its output lane, once routed
+  int waited = 0;             // recovery: cycles in which it found no free lane
   std::deque<Flit> flits;
   std::deque<MessagePtr> messages;  // whose heads came and whose tails have not crossed
   MessagePtr arriving;              // its tail has not come
@@ -177,6 +178,14 @@ struct PlainHca {
   Link* from_me = nullptr;
 };
 
+// Deadlock recovery: the one token that lets a message into the recovery lanes.
+struct Token {
+  std::size_t router = 0;  // where it is while nobody has it
+  MessagePtr holder;
+  MessagePtr captured_by;                  // in this cycle
+  std::optional<std::size_t> released_at;  // in this cycle
+};
+
 // A worm comes whole, head to tail, nothing between.
 void check_worm(MessagePtr& arriving, const Flit& flit);
 
@@ -222,6 +231,14 @@ class PlainNetwork final : public PlainModel {
   bool is_accelerated(const PlainRouter& router, LaneAt at) const;
   void stage3(PlainRouter& router);
   void stage2(PlainRouter& router);
+  void learn_output(PlainRouter& router, LaneAt me, LaneAt out, std::vector<LaneAt>& claimed);
+  // Deadlock recovery (plain_recovery.cc).
+  bool recovers(const PlainRouter& router, const PlainMessage& message) const;
+  std::optional<LaneAt> free_lane(const PlainRouter& router, const PlainMessage& message,
+                                  const std::vector<LaneAt>& claimed) const;
+  std::optional<LaneAt> lost_head(const PlainRouter& router) const;
+  void pass_token();
+  void check_recovery_lanes() const;
   // The output lane of a head, by what the router knows in this cycle; `claimed`: lanes that heads
   // before it in this cycle were given.
   LaneAt choose(const PlainRouter& router, const PlainMessage& message,
@@ -329,6 +346,7 @@ class PlainNetwork final : public PlainModel {
   std::vector<Signal> at_hcas_;  // signals of this cycle
   std::size_t lanes_;
   int live_ = 0;
+  Token token_;
 };
 
 }  // namespace model

@@ -316,6 +316,7 @@ LaneAt PlainNetwork::choose(const PlainRouter& router, const PlainMessage& messa
     return lane_at(choice.port, routes_.lanes.at(choice.set, message.packet.vl_out));
   };
   const auto choices = message.ways->choices(router.id, message.dest);
+  if (choices.front().set == fabric::LaneSet::recovery) return lane_of(choices.front());
   const LaneAt fixed = lane_of(choices.front());
   const auto of_class = static_cast<unsigned>(message.packet.traffic_class);
   if (preemptive() || circuits() || message.packet.kind != emu::PacketKind::data ||
@@ -360,6 +361,7 @@ LaneAt PlainNetwork::choose(const PlainRouter& router, const PlainMessage& messa
 }
 
 // Routing: a head at the front of its lane learns its output; probes and releases ask admission.
+// With recovery a head may find no free lane, and the one that is lost here longest the token.
 void PlainNetwork::stage2(PlainRouter& router) {
   std::vector<LaneAt> claimed;
   for (std::size_t p = 0; p < router.ports.size(); ++p) {
@@ -369,14 +371,32 @@ void PlainNetwork::stage2(PlainRouter& router) {
         if (buffer.state != InputBuffer::State::idle || buffer.messages.empty()) continue;
         if (!is_top(router.ports[p], {static_cast<int>(p), v, level})) continue;
         CHECK(buffer.flits.front().is_head());
-        PlainMessage& message = *buffer.messages.front();
-        buffer.out = choose(router, message, claimed);
-        claimed.push_back(buffer.out);
-        buffer.state = InputBuffer::State::arbitrating;
-        ask_admission(router, p, buffer.out, message);
+        const LaneAt me = {static_cast<int>(p), v, level};
+        const PlainMessage& message = *buffer.messages.front();
+        if (!recovers(router, message)) {
+          learn_output(router, me, choose(router, message, claimed), claimed);
+        } else if (const auto free = free_lane(router, message, claimed)) {
+          learn_output(router, me, *free, claimed);
+        } else {
+          ++buffer.waited;
+        }
       }
     }
   }
+  const auto lost = lost_head(router);
+  if (!lost) return;
+  token_.captured_by = buffer_at(router, *lost).messages.front();
+  learn_output(router, *lost, choose(router, *token_.captured_by, claimed), claimed);
+}
+
+void PlainNetwork::learn_output(PlainRouter& router, LaneAt me, LaneAt out,
+                                std::vector<LaneAt>& claimed) {
+  InputBuffer& buffer = buffer_at(router, me);
+  buffer.out = out;
+  buffer.waited = 0;
+  buffer.state = InputBuffer::State::arbitrating;
+  claimed.push_back(out);
+  ask_admission(router, static_cast<std::size_t>(me.port), out, *buffer.messages.front());
 }
 
 void PlainNetwork::ask_admission(const PlainRouter& router, std::size_t in_port, LaneAt out,

@@ -77,6 +77,7 @@ class Run {
     if (testing::Test::HasFatalFailure()) return;
     EXPECT_TRUE(done()) << "not drained";
     EXPECT_TRUE(!options_.links_fail || kSlowdown > 1 || times_down_ > 0);
+    EXPECT_TRUE(!options_.recovers || kSlowdown > 1 || fast_->design_counters().recoveries > 0);
     EXPECT_GT(delivered_, 0U);
     EXPECT_EQ(submitted_, delivered_) << "messages lost or doubled";
     for (int n = 0; n < fast_->nodes(); ++n)

@@ -17,6 +17,7 @@ struct RunOptions {
   int lanes = emu::kVlCount;  // lanes used; few lanes make heads wait for each other
   bool hot_spot = false;      // three of four packets go to node 0
   bool shuffle_routers = false;
+  bool recovers = false;    // somebody must have had the token
   bool links_fail = false;  // and come back, at random
   bool jump_idle = false;   // the fast engine jumps over idle time, the plain one does not
 };

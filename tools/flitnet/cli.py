@@ -35,7 +35,8 @@ TOPOLOGY = typer.Option(
 )  # fmt: skip
 ROUTING = typer.Option(
     None, metavar="KIND",
-    help="dor, dor_by_load, dateline, up_down, up_by_load or adaptive; default by topology.",
+    help="dor, dor_by_load, dateline, up_down, up_by_load, adaptive or recovery; "
+    "default by topology.",
 )  # fmt: skip
 ROUTER = typer.Option(
     None, metavar="KIND",

@@ -432,6 +432,7 @@ std::string FlitRun::json() const {
   json.field("digest", fmt::format("{:016x}", network_->digest()));
   json.field("stuck", network_->stuck());
   json.field("quenches", network_->design_counters().quenches);
+  json.field("recoveries", network_->design_counters().recoveries);
   flows_->write(json);
   measure_->write(json);
   json.close();

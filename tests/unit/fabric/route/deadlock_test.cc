@@ -50,11 +50,12 @@ TEST(Deadlock, EveryShippedCombinationIsFree) {
     for (const RoutingKind kind :
          {RoutingKind::automatic, RoutingKind::dimension_order, RoutingKind::dor_by_load,
           RoutingKind::dateline, RoutingKind::up_down, RoutingKind::up_by_load,
-          RoutingKind::adaptive}) {
+          RoutingKind::adaptive, RoutingKind::recovery}) {
       const bool grid = !graph.grid.sides.empty();
       const bool ring = grid && graph.grid.wraps;
       const bool dor = kind == RoutingKind::dimension_order || kind == RoutingKind::dor_by_load;
-      if (!grid && (dor || kind == RoutingKind::adaptive)) continue;
+      const bool adapts = kind == RoutingKind::adaptive || kind == RoutingKind::recovery;
+      if (!grid && (dor || adapts)) continue;
       if (ring ? dor : kind == RoutingKind::dateline) continue;
       const auto routes = make_routes(graph, kind, kLanes);
       EXPECT_TRUE(routes) << routes.error().message;
@@ -83,13 +84,26 @@ TEST(Deadlock, ATorusWithoutDatelinesIsRefusedWithARealCycle) {
 // One lane of control cannot be split at the dateline.
 TEST(Deadlock, AClassWithTooFewLanesIsRefused) {
   const Graph graph = torus({4, 4});
-  for (const RoutingKind kind : {RoutingKind::dateline, RoutingKind::adaptive}) {
+  for (const RoutingKind kind :
+       {RoutingKind::dateline, RoutingKind::adaptive, RoutingKind::recovery}) {
     const auto routes = make_routes(graph, kind, kOneControlLane);
     ASSERT_FALSE(routes);
     EXPECT_NE(routes.error().message.find("lane 15 ->"), std::string::npos)
         << routes.error().message;
   }
   EXPECT_TRUE(make_routes(make_mesh(4, 1).value(), RoutingKind::adaptive, kOneControlLane));
+}
+
+// Recovery lanes go round the torus in dimension order without datelines. That is a ring for a
+// class whose messages may wait in them, and none where there is one message at a time.
+TEST(Deadlock, RecoveryLanesOfOneMessageAreNoRing) {
+  const Graph graph = torus({4, 4});
+  const auto table = make_table(graph, RoutingKind::recovery).value();
+  const LanePlan plan = make_lane_plan(table.sets(), kLanes);
+  EXPECT_TRUE(check_no_deadlock(graph, table, plan, kLanes));
+  LanePlan fixed = plan;
+  fixed.may_adapt = 0;
+  expect_real(graph, table, fixed, find_cycle(graph, table, fixed, kLanes));
 }
 
 // Adaptive routing whose escape lanes are themselves a ring.

@@ -99,6 +99,12 @@ TEST(LanePlan, SetsAreDisjointPartsOfEveryClass) {
   EXPECT_EQ(lanes_of(duato, LaneSet::second, kLanes[2]), 0x0002);
   EXPECT_EQ(lanes_of(duato, LaneSet::adaptive, kLanes[2]), 0x000c);
   EXPECT_EQ(duato.may_adapt, kLanes[1] | kLanes[2]) << "two lanes of control are both escapes";
+  const LanePlan disha = make_lane_plan(0b11001, kLanes);
+  EXPECT_EQ(lanes_of(disha, LaneSet::recovery, kLanes[2]), 0x0001);
+  EXPECT_EQ(lanes_of(disha, LaneSet::adaptive, kLanes[2]), 0x000e);
+  EXPECT_EQ(disha.may_adapt, 0xffff) << "one recovery lane is enough, on a torus too";
+  EXPECT_EQ(disha.adaptive[15], 0x8000);
+  for (emu::Vl v = 0; v < 4; ++v) EXPECT_EQ(disha.adaptive[v], 0x000e);
 }
 
 TEST(FatMesh, LinksAreSharedByDestinationOrByLoad) {
@@ -159,9 +165,8 @@ TEST(UpDown, AnyGraph) {
       EXPECT_LE(path(graph, routes->table, src, dest).size(), 5U);
 }
 
-TEST(Adaptive, OffersEveryShortestWayBehindTheEscape) {
-  const Graph graph = torus({4, 4});
-  const auto routes = make_routes(graph, RoutingKind::adaptive, kLanes).value();
+void expect_every_shortest_way(const Graph& graph, RoutingKind kind) {
+  const auto routes = make_routes(graph, kind, kLanes).value();
   for (emu::RouterId r = 0; r < 16; ++r) {
     for (emu::NodeId dest = 0; dest < 16; ++dest) {
       if (r == dest) continue;
@@ -177,6 +182,24 @@ TEST(Adaptive, OffersEveryShortestWayBehindTheEscape) {
             apart(graph.grid, graph.routers[r][p].router, dest) < apart(graph.grid, r, dest);
         EXPECT_EQ(ports.contains(p), nearer);
       }
+    }
+  }
+}
+
+TEST(Adaptive, OffersEveryShortestWayBehindTheEscape) {
+  expect_every_shortest_way(torus({4, 4}), RoutingKind::adaptive);
+}
+
+TEST(Recovery, OffersEveryShortestWayBehindTheRecoveryLane) {
+  const Graph graph = torus({4, 4});
+  expect_every_shortest_way(graph, RoutingKind::recovery);
+  const auto routes = make_routes(graph, RoutingKind::recovery, kLanes).value();
+  const auto dor = make_table(graph, RoutingKind::dimension_order).value();
+  for (emu::RouterId r = 0; r < 16; ++r) {
+    for (emu::NodeId dest = 0; dest < 16; ++dest) {
+      const Choice fixed = routes.table.choices(r, dest)[0];
+      EXPECT_EQ(fixed.port, dor.out_port(r, dest));
+      EXPECT_EQ(fixed.set, r == dest ? LaneSet::any : LaneSet::recovery);
     }
   }
 }
