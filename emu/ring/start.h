@@ -6,13 +6,10 @@
 #include <string>
 #include <string_view>
 
+#include "emu/base/exit_code.h"
 #include "emu/base/result.h"
 
 namespace emu {
-
-// Exit codes of the daemons, beside 0.
-inline constexpr int kExitFailed = 1;
-inline constexpr int kExitBadInput = 2;
 
 // One line on stderr; returns `code`.
 int complain(std::string_view process, std::string_view message, int code);

@@ -1,6 +1,5 @@
 // fabricd: the fabric of a cluster as one process. Reads the command line and the configuration,
 // takes the run directory, runs until SIGTERM.
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
@@ -11,6 +10,7 @@
 #include <string>
 
 #include "emu/base/log.h"
+#include "emu/cli/command_line.h"
 #include "emu/config/config.h"
 #include "emu/ring/pid_file.h"
 #include "emu/ring/start.h"
@@ -94,20 +94,16 @@ int count_nodes(const std::string& path) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app("The fabric of a flitnet cluster.", "fabricd");
+  emu::CommandLine line("The fabric of a flitnet cluster.", "fabricd");
   std::string run_dir;
   std::string config_path;
   std::string check_path;
   std::string graph_path;
-  app.add_option("--run", run_dir, "run directory of the cluster");
-  app.add_option("--config", config_path, "configuration; default: cluster.toml there");
-  app.add_option("--check", check_path, "only say whether this configuration is right");
-  app.add_option("--count-nodes", graph_path, "only say how many nodes a topology file has");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : emu::kExitBadInput;
-  }
+  line.option("--run", run_dir, "run directory of the cluster");
+  line.option("--config", config_path, "configuration; default: cluster.toml there");
+  line.option("--check", check_path, "only say whether this configuration is right");
+  line.option("--count-nodes", graph_path, "only say how many nodes a topology file has");
+  if (const auto code = line.parse(argc, argv)) return *code;
   if (!check_path.empty()) {
     const auto config = load_config(check_path);
     return config ? 0 : complain(config.error().message, emu::kExitBadInput);

@@ -1,12 +1,12 @@
 // hcad: one node of a cluster as a process. Reads the command line and the configuration, takes the
 // node's folder of the run directory, runs until SIGTERM.
-#include <CLI/CLI.hpp>
 #include <atomic>
 #include <string>
 
 #include <fmt/core.h>
 
 #include "emu/base/log.h"
+#include "emu/cli/command_line.h"
 #include "emu/config/config.h"
 #include "emu/ring/pid_file.h"
 #include "emu/ring/start.h"
@@ -38,18 +38,14 @@ emu::Result<void> run_node(const std::string& run_dir, const emu::Config& config
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app("One node of a flitnet cluster.", "hcad");
+  emu::CommandLine line("One node of a flitnet cluster.", "hcad");
   std::string run_dir;
   std::string node;
   std::string config_path;
-  app.add_option("--run", run_dir, "run directory of the cluster")->required();
-  app.add_option("--node", node, "name of the node, as in the configuration")->required();
-  app.add_option("--config", config_path, "configuration; default: cluster.toml there");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : emu::kExitBadInput;
-  }
+  line.option("--run", run_dir, "run directory of the cluster").required();
+  line.option("--node", node, "name of the node, as in the configuration").required();
+  line.option("--config", config_path, "configuration; default: cluster.toml there");
+  if (const auto code = line.parse(argc, argv)) return *code;
   const std::atomic<bool>& stop = emu::prepare_process();
   const std::string path = config_path.empty() ? run_dir + "/cluster.toml" : config_path;
   const auto config = emu::Config::load(path);

@@ -1,10 +1,9 @@
 // flitnet-sim: a scenario on a whole cluster in one thread and virtual time.
-#include <CLI/CLI.hpp>
-
 #include <cstdio>
 #include <fstream>
 #include <string>
 
+#include "emu/cli/command_line.h"
 #include "tests/sim/run.h"
 
 namespace {
@@ -88,32 +87,26 @@ int fail(const emu::Error& error) {
 
 int main(int argc, char** argv) {
   Options options;
-  CLI::App app(
+  emu::CommandLine line(
       "A scenario on a whole cluster in one thread and virtual time: same seed, same JSON.");
-  app.add_option("--config", options.config_path, "cluster file (default: 8 nodes, one router)");
-  app.add_option("--nodes", options.nodes, "nodes of one router, without --config")
-      ->check(CLI::Range(2, 8));
-  app.add_option("--plan", options.plan_path, "streams, as the replayer's plan");
-  app.add_option("--traces", options.traces, "folder of *.trace, without --plan");
-  app.add_option("--load", options.load.load, "part of every link, without --plan")
-      ->check(CLI::Range(0.0, 1.5));
-  app.add_option("--mix", options.mix, "real-time:best-effort, as 80:20");
-  app.add_flag("--overload", options.load.overload, "streams for more than the links have");
-  app.add_option("--best-effort-bps", options.best_effort_bps, "of each node, on the link");
-  app.add_option("--seconds", options.seconds, "of traffic")->check(CLI::Range(0.1, 3600.0));
-  app.add_option("--seed", options.seed, "of every random choice");
-  app.add_option("--drop", options.drop, "part of the packets lost at the receiving attachment")
-      ->check(CLI::Range(0.0, 0.5));
-  app.add_flag("--no-admission", options.no_admission);
-  app.add_flag("--no-congestion-control", options.no_congestion_control);
-  app.add_flag("--no-power-control", options.no_power_control);
-  app.add_option("--json", options.json_path, "file; default: standard output");
-  app.add_flag("--quiet", options.quiet);
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : kBadInput;
-  }
+  line.option("--config", options.config_path, "cluster file (default: 8 nodes, one router)");
+  line.option("--nodes", options.nodes, "nodes of one router, without --config").range(2, 8);
+  line.option("--plan", options.plan_path, "streams, as the replayer's plan");
+  line.option("--traces", options.traces, "folder of *.trace, without --plan");
+  line.option("--load", options.load.load, "part of every link, without --plan").range(0.0, 1.5);
+  line.option("--mix", options.mix, "real-time:best-effort, as 80:20");
+  line.flag("--overload", options.load.overload, "streams for more than the links have");
+  line.option("--best-effort-bps", options.best_effort_bps, "of each node, on the link");
+  line.option("--seconds", options.seconds, "of traffic").range(0.1, 3600.0);
+  line.option("--seed", options.seed, "of every random choice");
+  line.option("--drop", options.drop, "part of the packets lost at the receiving attachment")
+      .range(0.0, 0.5);
+  line.flag("--no-admission", options.no_admission);
+  line.flag("--no-congestion-control", options.no_congestion_control);
+  line.flag("--no-power-control", options.no_power_control);
+  line.option("--json", options.json_path, "file; default: standard output");
+  line.flag("--quiet", options.quiet);
+  if (const auto code = line.parse(argc, argv)) return *code;
   const auto config = config_of(options);
   if (!config) return fail(config.error());
   auto scenario = scenario_of(options, *config);

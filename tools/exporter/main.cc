@@ -4,7 +4,6 @@
 #include <fmt/core.h>
 #include <prometheus/exposer.h>
 
-#include <CLI/CLI.hpp>
 #include <csignal>
 #include <ctime>
 #include <exception>
@@ -12,6 +11,7 @@
 #include <optional>
 #include <string>
 
+#include "emu/cli/command_line.h"
 #include "emu/config/config.h"
 #include "emu/metrics/read.h"
 #include "tools/exporter/collect.h"
@@ -98,20 +98,15 @@ int serve(const Arguments& arguments) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app("Exports what a flitnet cluster counts.");
+  emu::CommandLine line("Exports what a flitnet cluster counts.");
   Arguments arguments;
-  app.add_option("--run", arguments.run, "run directory of the cluster");
-  app.add_option("--listen", arguments.listen, "address for Prometheus; port 0: any")
-      ->capture_default_str();
-  app.add_option("--sysfs", arguments.sysfs,
-                 "folder of the sysfs-shaped tree (default: sys in the run directory)");
-  app.add_flag("--json", arguments.json, "print every series once and exit");
-  app.add_flag("--catalog", arguments.catalog, "print the catalogue and exit");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 2;
-  }
+  line.option("--run", arguments.run, "run directory of the cluster");
+  line.option("--listen", arguments.listen, "address for Prometheus; port 0: any").show_default();
+  line.option("--sysfs", arguments.sysfs,
+              "folder of the sysfs-shaped tree (default: sys in the run directory)");
+  line.flag("--json", arguments.json, "print every series once and exit");
+  line.flag("--catalog", arguments.catalog, "print the catalogue and exit");
+  if (const auto code = line.parse(argc, argv)) return *code;
   if (arguments.catalog) {
     fmt::print("{}", tools::catalog_json());
     return 0;

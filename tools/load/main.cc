@@ -9,8 +9,8 @@
 #include <vector>
 
 #include <fmt/core.h>
-#include <CLI/CLI.hpp>
 
+#include "emu/cli/command_line.h"
 #include "tools/load/generator.h"
 #include "tools/load/kinds.h"
 #include "tools/replay/replayer.h"
@@ -45,51 +45,47 @@ double parse_share(const std::string& word, std::string& node) {
   return error == std::errc{} && stop == end ? share : -1;
 }
 
-void add_options(CLI::App& app, Arguments& arguments) {
+void add_options(emu::CommandLine& line, Arguments& arguments) {
   auto& load = arguments.load;
-  app.add_option("KIND", arguments.words,
-                 "best-effort[=RATE], control[=RATE], on-off[=RATE], cbr[=RATE], vbr[=RATE]")
-      ->required();
-  app.add_option("--rate", arguments.rate, "bits/s on the link for kinds without one, as 48M");
-  app.add_option("--node", load.node, "our name")->required();
-  app.add_option("--rendezvous", load.rendezvous, "folder where the generators meet")->required();
-  app.add_option("--to", load.to, "destinations, drawn evenly")->delimiter(',');
-  app.add_option("--from", load.from, "who will send to us (default: the destinations)")
-      ->delimiter(',');
-  app.add_flag("--sink", load.sink,
-               "expect somebody, whoever it is, and send nothing without --to");
-  app.add_option("--seconds", load.seconds, "emulated time")
-      ->check(CLI::Range(0.0, 1e6))
-      ->capture_default_str();
-  app.add_option("--wait-seconds", load.wait_seconds, "for peers to come")->capture_default_str();
-  app.add_option("--json", arguments.json, "write the result here");
-  app.add_option("--metrics", load.metrics_run, "run folder for the metrics page");
-  app.add_option("--device", load.device, "RDMA device (default: the first)");
-  app.add_option("--seed", arguments.kinds.seed, "of all random choices")->capture_default_str();
-  app.add_option("--packet-flits", arguments.kinds.packet_flits, "flits of a packet")
-      ->check(CLI::Range(5, 128))
-      ->capture_default_str();
-  app.add_option("--control-flits", arguments.kinds.control_flits, "flits of a control packet")
-      ->check(CLI::Range(5, 128))
-      ->capture_default_str();
-  app.add_option("--flit-bytes", arguments.kinds.flit_bytes, "bytes of a flit")
-      ->check(CLI::Range(4, 64))
-      ->capture_default_str();
-  app.add_option("--arrivals", arguments.law, "of best effort: poisson, on_off, self_similar")
-      ->check(CLI::IsMember({"poisson", "on_off", "self_similar"}));
-  app.add_option("--pareto-shape", arguments.kinds.pareto_shape, "of self-similar arrivals")
-      ->check(CLI::Range(1.01, 3.0))
-      ->capture_default_str();
-  app.add_option("--link-bps", arguments.kinds.link_bps, "pace of messages in a burst")
-      ->check(CLI::Range(1e3, 1e12))
-      ->capture_default_str();
-  app.add_option("--hot", arguments.hot, "NODE=SHARE: of best effort this part goes to one node");
-  app.add_option("--profile", arguments.profiles,
-                 "KIND=FACTOR,...: of its rate, each for a step, and again from the first");
-  app.add_option("--profile-step-ms", arguments.profile_step_ms, "emulated length of a step")
-      ->check(CLI::Range(0.001, 1e8));
-  app.add_option("--on-ms", arguments.on_ms, "mean ON time")->check(CLI::Range(0.01, 1e4));
-  app.add_option("--off-ms", arguments.off_ms, "mean OFF time")->check(CLI::Range(0.01, 1e4));
+  line.option("KIND", arguments.words,
+              "best-effort[=RATE], control[=RATE], on-off[=RATE], cbr[=RATE], vbr[=RATE]")
+      .required();
+  line.option("--rate", arguments.rate, "bits/s on the link for kinds without one, as 48M");
+  line.option("--node", load.node, "our name").required();
+  line.option("--rendezvous", load.rendezvous, "folder where the generators meet").required();
+  line.option("--to", load.to, "destinations, drawn evenly").list();
+  line.option("--from", load.from, "who will send to us (default: the destinations)").list();
+  line.flag("--sink", load.sink, "expect somebody, whoever it is, and send nothing without --to");
+  line.option("--seconds", load.seconds, "emulated time").range(0.0, 1e6).show_default();
+  line.option("--wait-seconds", load.wait_seconds, "for peers to come").show_default();
+  line.option("--json", arguments.json, "write the result here");
+  line.option("--metrics", load.metrics_run, "run folder for the metrics page");
+  line.option("--device", load.device, "RDMA device (default: the first)");
+  line.option("--seed", arguments.kinds.seed, "of all random choices").show_default();
+  line.option("--packet-flits", arguments.kinds.packet_flits, "flits of a packet")
+      .range(5, 128)
+      .show_default();
+  line.option("--control-flits", arguments.kinds.control_flits, "flits of a control packet")
+      .range(5, 128)
+      .show_default();
+  line.option("--flit-bytes", arguments.kinds.flit_bytes, "bytes of a flit")
+      .range(4, 64)
+      .show_default();
+  line.option("--arrivals", arguments.law, "of best effort: poisson, on_off, self_similar")
+      .one_of({"poisson", "on_off", "self_similar"});
+  line.option("--pareto-shape", arguments.kinds.pareto_shape, "of self-similar arrivals")
+      .range(1.01, 3.0)
+      .show_default();
+  line.option("--link-bps", arguments.kinds.link_bps, "pace of messages in a burst")
+      .range(1e3, 1e12)
+      .show_default();
+  line.option("--hot", arguments.hot, "NODE=SHARE: of best effort this part goes to one node");
+  line.option("--profile", arguments.profiles,
+              "KIND=FACTOR,...: of its rate, each for a step, and again from the first");
+  line.option("--profile-step-ms", arguments.profile_step_ms, "emulated length of a step")
+      .range(0.001, 1e8);
+  line.option("--on-ms", arguments.on_ms, "mean ON time").range(0.01, 1e4);
+  line.option("--off-ms", arguments.off_ms, "mean OFF time").range(0.01, 1e4);
 }
 
 emu::Result<void> read_profiles(Arguments& arguments) {
@@ -239,13 +235,9 @@ int run_load(Arguments& arguments) {
 
 int main(int argc, char** argv) {
   Arguments arguments;
-  CLI::App app{"Generates load over RDMA between nodes and counts what arrives"};
-  add_options(app, arguments);
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 2;
-  }
+  emu::CommandLine line("Generates load over RDMA between nodes and counts what arrives");
+  add_options(line, arguments);
+  if (const auto code = line.parse(argc, argv)) return *code;
   std::signal(SIGTERM, ask_stop);
   std::signal(SIGINT, ask_stop);
   const std::string& first = arguments.words.front();

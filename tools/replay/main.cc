@@ -8,8 +8,8 @@
 #include <vector>
 
 #include <fmt/core.h>
-#include <CLI/CLI.hpp>
 
+#include "emu/cli/command_line.h"
 #include "tools/replay/replayer.h"
 #include "tools/replay/report.h"
 #include "tools/trace/clip.h"
@@ -30,45 +30,43 @@ struct Arguments {
   bool no_admission = false;
 };
 
-void add_options(CLI::App& app, Arguments& arguments) {
+void add_options(emu::CommandLine& line, Arguments& arguments) {
   auto& replay = arguments.replay;
-  app.add_option("--node", replay.node, "our name in the plan")->required();
-  app.add_option("--rendezvous", replay.rendezvous, "folder where the replayers meet")->required();
-  app.add_option("--plan", arguments.plan, "file with one stream a line");
-  app.add_option("--stream", arguments.streams,
-                 "name=s0,clip=FILE|cbr|vbr:SEED,from=n0,to=n1[,frame=12][,phase_us=0][,fps=30]");
-  app.add_flag("--sink", replay.sink, "also take streams that are not in the plan");
-  app.add_option("--seconds", replay.seconds, "length of each stream, emulated time")
-      ->check(CLI::Range(0.0, 1e6))
-      ->capture_default_str();
-  app.add_option("--wait-seconds", replay.wait_seconds, "for peers to come")->capture_default_str();
-  app.add_option("--json", arguments.json, "write the result here");
-  app.add_option("--metrics", replay.metrics_run, "run folder for the metrics page");
-  app.add_option("--device", replay.device, "RDMA device (default: the first)");
-  app.add_option("--sl", arguments.sl, "service level of the streams")
-      ->check(CLI::Range(0, 15))
-      ->capture_default_str();
-  app.add_flag("--no-admission", arguments.no_admission, "do not ask for a reservation");
-  app.add_option("--ahead-ms", replay.send.ahead_ms, "post frames this long before their time")
-      ->check(CLI::Range(1, 400))
-      ->capture_default_str();
-  app.add_option("--slack-us", replay.send.slack_us,
-                 "a frame's last packet leaves this long before its deadline")
-      ->check(CLI::Range(0, 20000))
-      ->capture_default_str();
-  app.add_option("--packet-payload", replay.send.cut.shape.payload_bytes,
-                 "bytes of a message in one packet of the network")
-      ->check(CLI::Range(64, 4096))
-      ->capture_default_str();
-  app.add_option("--message-packets", replay.send.cut.packets,
-                 "full packets of one message; larger frames go as several")
-      ->check(CLI::Range(1, 1024))
-      ->capture_default_str();
-  app.add_option("--flit-bytes", replay.send.cut.shape.flit_bytes, "bytes of a flit")
-      ->check(CLI::Range(1, 64))
-      ->capture_default_str();
-  app.add_option("--layout", arguments.layout, "layout of text traces: own, asu, tkn, terse");
-  app.add_option("--unit", arguments.unit, "unit of text traces: bits, bytes");
+  line.option("--node", replay.node, "our name in the plan").required();
+  line.option("--rendezvous", replay.rendezvous, "folder where the replayers meet").required();
+  line.option("--plan", arguments.plan, "file with one stream a line");
+  line.option("--stream", arguments.streams,
+              "name=s0,clip=FILE|cbr|vbr:SEED,from=n0,to=n1[,frame=12][,phase_us=0][,fps=30]");
+  line.flag("--sink", replay.sink, "also take streams that are not in the plan");
+  line.option("--seconds", replay.seconds, "length of each stream, emulated time")
+      .range(0.0, 1e6)
+      .show_default();
+  line.option("--wait-seconds", replay.wait_seconds, "for peers to come").show_default();
+  line.option("--json", arguments.json, "write the result here");
+  line.option("--metrics", replay.metrics_run, "run folder for the metrics page");
+  line.option("--device", replay.device, "RDMA device (default: the first)");
+  line.option("--sl", arguments.sl, "service level of the streams").range(0, 15).show_default();
+  line.flag("--no-admission", arguments.no_admission, "do not ask for a reservation");
+  line.option("--ahead-ms", replay.send.ahead_ms, "post frames this long before their time")
+      .range(1, 400)
+      .show_default();
+  line.option("--slack-us", replay.send.slack_us,
+              "a frame's last packet leaves this long before its deadline")
+      .range(0, 20000)
+      .show_default();
+  line.option("--packet-payload", replay.send.cut.shape.payload_bytes,
+              "bytes of a message in one packet of the network")
+      .range(64, 4096)
+      .show_default();
+  line.option("--message-packets", replay.send.cut.packets,
+              "full packets of one message; larger frames go as several")
+      .range(1, 1024)
+      .show_default();
+  line.option("--flit-bytes", replay.send.cut.shape.flit_bytes, "bytes of a flit")
+      .range(1, 64)
+      .show_default();
+  line.option("--layout", arguments.layout, "layout of text traces: own, asu, tkn, terse");
+  line.option("--unit", arguments.unit, "unit of text traces: bits, bytes");
 }
 
 emu::Result<void> read_streams(Arguments& arguments) {
@@ -105,13 +103,9 @@ bool write_json(const std::string& path, const std::string& text) {
 
 int main(int argc, char** argv) {
   Arguments arguments;
-  CLI::App app{"Replays MPEG-2 clips over RDMA with deadlines, and sinks those of others"};
-  add_options(app, arguments);
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 2;
-  }
+  emu::CommandLine line("Replays MPEG-2 clips over RDMA with deadlines, and sinks those of others");
+  add_options(line, arguments);
+  if (const auto code = line.parse(argc, argv)) return *code;
   arguments.replay.send.sl = static_cast<std::uint8_t>(arguments.sl);
   arguments.replay.send.admission = !arguments.no_admission;
   arguments.replay.text = tools::text_options(arguments.layout, arguments.unit);

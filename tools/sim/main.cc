@@ -1,21 +1,21 @@
 // flitnet-point: runs one point of an experiment in virtual time. In: TOML, from a file or standard
 // input. Out: one line of JSON.
-#include <CLI/CLI.hpp>
-
 #include <cstdio>
 #include <fstream>
 #include <iostream>
 #include <iterator>
 #include <string>
 
+#include "emu/cli/command_line.h"
 #include "tools/sim/flit_run.h"
 #include "tools/sim/point.h"
 
 int main(int argc, char** argv) {
-  CLI::App app("Runs one point of an experiment in virtual time and prints one line of JSON.");
+  emu::CommandLine line(
+      "Runs one point of an experiment in virtual time and prints one line of JSON.");
   std::string path = "-";
-  app.add_option("point", path, "TOML file; -: standard input");
-  CLI11_PARSE(app, argc, argv);
+  line.option("point", path, "TOML file; -: standard input");
+  if (const auto code = line.parse(argc, argv)) return *code;
   std::string text;
   if (path == "-") {
     text.assign(std::istreambuf_iterator<char>(std::cin), {});

@@ -5,8 +5,8 @@
 #include <string>
 
 #include <fmt/core.h>
-#include <CLI/CLI.hpp>
 
+#include "emu/cli/command_line.h"
 #include "tools/trace/any.h"
 #include "tools/trace/text.h"
 
@@ -48,20 +48,15 @@ int main(int argc, char** argv) {
   Options options;
   std::string layout;
   std::string unit;
-  CLI::App app{
-      "Frame-size trace of an MPEG-2 clip (.mpg .ts .m2v) or of a text trace (.trace .dat .txt)"};
-  app.add_option("CLIP", options.input, "clip or text trace")->required();
-  app.add_option("-o,--output", options.output, "write here instead of the standard output");
-  app.add_flag("--json", options.json, "as JSON, with the offset of every frame");
-  app.add_option("--layout", layout, "layout of a text trace: own, asu, tkn or terse")
-      ->check(CLI::IsMember({"own", "asu", "tkn", "terse"}));
-  app.add_option("--unit", unit, "sizes of a text trace are bits or bytes")
-      ->check(CLI::IsMember({"bits", "bytes"}));
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 2;
-  }
+  emu::CommandLine line(
+      "Frame-size trace of an MPEG-2 clip (.mpg .ts .m2v) or of a text trace (.trace .dat .txt)");
+  line.option("CLIP", options.input, "clip or text trace").required();
+  line.option("-o,--output", options.output, "write here instead of the standard output");
+  line.flag("--json", options.json, "as JSON, with the offset of every frame");
+  line.option("--layout", layout, "layout of a text trace: own, asu, tkn or terse")
+      .one_of({"own", "asu", "tkn", "terse"});
+  line.option("--unit", unit, "sizes of a text trace are bits or bytes").one_of({"bits", "bytes"});
+  if (const auto code = line.parse(argc, argv)) return *code;
   options.text = tools::text_options(layout, unit);
   return run(options);
 }

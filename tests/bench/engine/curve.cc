@@ -2,7 +2,6 @@
 // simulator (docs/booksim.md): Bernoulli packets from every node to uniform nodes, itself included,
 // on lanes drawn from all sixteen. Options on the command line, one line of JSON out.
 #include <fmt/format.h>
-#include <CLI/CLI.hpp>
 
 #include <cmath>
 #include <cstdio>
@@ -11,6 +10,7 @@
 #include <vector>
 
 #include "emu/base/prng.h"
+#include "emu/cli/command_line.h"
 #include "fabric/router/network.h"
 
 namespace bench {
@@ -150,20 +150,19 @@ int run(const Options& options) {
 
 int main(int argc, char** argv) {
   bench::Options options;
-  CLI::App app("One point of a latency and throughput curve, as one line of JSON.");
-  app.add_option("--topology", options.topology)
-      ->check(CLI::IsMember({"single", "mesh", "torus", "tree"}));
-  app.add_option("--sides", options.sides, "4,4; of a tree its arity and levels")->delimiter(',');
-  app.add_option("--nodes", options.nodes, "of a single switch");
-  app.add_option("--scheduler", options.scheduler)->check(CLI::IsMember({"rr", "fcfs", "fgvc"}));
-  app.add_flag("--full-crossbar", options.full_crossbar);
-  app.add_option("--vc-buf-size", options.vc_buf_size);
-  app.add_option("--alloc-iters", options.alloc_iters);
-  app.add_option("--packet-size", options.packet_size)->check(CLI::Range(1, 1024));
-  app.add_option("--injection-rate", options.injection_rate)->check(CLI::Range(1e-6, 2.0));
-  app.add_option("--warm-up", options.warm_up);
-  app.add_option("--cycles", options.cycles);
-  app.add_option("--seed", options.seed);
-  CLI11_PARSE(app, argc, argv);
+  emu::CommandLine line("One point of a latency and throughput curve, as one line of JSON.");
+  line.option("--topology", options.topology).one_of({"single", "mesh", "torus", "tree"});
+  line.option("--sides", options.sides, "4,4; of a tree its arity and levels").list();
+  line.option("--nodes", options.nodes, "of a single switch");
+  line.option("--scheduler", options.scheduler).one_of({"rr", "fcfs", "fgvc"});
+  line.flag("--full-crossbar", options.full_crossbar);
+  line.option("--vc-buf-size", options.vc_buf_size);
+  line.option("--alloc-iters", options.alloc_iters);
+  line.option("--packet-size", options.packet_size).range(1, 1024);
+  line.option("--injection-rate", options.injection_rate).range(1e-6, 2.0);
+  line.option("--warm-up", options.warm_up);
+  line.option("--cycles", options.cycles);
+  line.option("--seed", options.seed);
+  if (const auto code = line.parse(argc, argv)) return *code;
   return bench::run(options);
 }

@@ -5,7 +5,6 @@
 #include <poll.h>
 #include <time.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
 #include <cstdio>
@@ -17,6 +16,7 @@
 
 #include "emu/base/json_line.h"
 #include "emu/base/prng.h"
+#include "emu/cli/command_line.h"
 #include "emu/clock/host.h"
 #include "emu/config/config.h"
 #include "hca/attach/shm.h"
@@ -295,19 +295,19 @@ int run(const Options& options, const emu::Config& config) {
 
 int main(int argc, char** argv) {
   Options options;
-  CLI::App app("Nodes without an HCA.", "fabric_peer");
-  app.add_option("--run", options.run_dir)->required();
-  app.add_option("--nodes", options.nodes)->required()->delimiter(',');
-  app.add_option("--load", options.load);
-  app.add_option("--seconds", options.seconds);
-  app.add_option("--attach-seconds", options.attach_s);
-  app.add_option("--flits", options.flits);
-  app.add_option("--seed", options.seed);
-  app.add_option("--reserve", options.reservation_mbps);
-  app.add_flag("--rejoin", options.rejoin);
-  app.add_flag("--poll", options.poll);
-  app.add_option("--udp", options.udp);
-  CLI11_PARSE(app, argc, argv);
+  emu::CommandLine line("Nodes without an HCA.", "fabric_peer");
+  line.option("--run", options.run_dir).required();
+  line.option("--nodes", options.nodes).required().list();
+  line.option("--load", options.load);
+  line.option("--seconds", options.seconds);
+  line.option("--attach-seconds", options.attach_s);
+  line.option("--flits", options.flits);
+  line.option("--seed", options.seed);
+  line.option("--reserve", options.reservation_mbps);
+  line.flag("--rejoin", options.rejoin);
+  line.flag("--poll", options.poll);
+  line.option("--udp", options.udp);
+  if (const auto code = line.parse(argc, argv)) return *code;
   const auto config = emu::Config::load(options.run_dir + "/cluster.toml");
   if (!config) {
     std::fprintf(stderr, "peer: %s\n", config.error().message.c_str());

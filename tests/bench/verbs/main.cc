@@ -10,7 +10,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -23,6 +22,7 @@
 
 #include <fmt/core.h>
 
+#include "emu/cli/command_line.h"
 #include "tests/bench/verbs/endpoint.h"
 
 namespace {
@@ -423,17 +423,18 @@ int other_end(int pair, Bare& bare, Relayed& relayed, const Plan& plan, const st
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app("Latency and rate of small messages over verbs.", "verbs_bench");
+  emu::CommandLine line("Latency and rate of small messages over verbs.", "verbs_bench");
   const char* run_variable = std::getenv("FLITNET_RUN");
   std::string run = run_variable != nullptr ? run_variable : "";
   std::string node = "n1";
   std::string json_path;
   bool quick = false;
-  app.add_option("--run", run, "run directory of a cluster");
-  app.add_option("--to", node, "node of the other end");
-  auto* json = app.add_option("--json", json_path, "JSON, to a file or to stdout")->expected(0, 1);
-  app.add_flag("--quick", quick, "a tenth of the messages");
-  CLI11_PARSE(app, argc, argv);
+  line.option("--run", run, "run directory of a cluster");
+  line.option("--to", node, "node of the other end");
+  const auto json =
+      line.option("--json", json_path, "JSON, to a file or to stdout").optional_value();
+  line.flag("--quick", quick, "a tenth of the messages");
+  if (const auto code = line.parse(argc, argv)) return *code;
   if (run.empty()) {
     std::fprintf(stderr, "verbs_bench: no cluster; start it by ./flitnet bench verbs\n");
     return 2;
@@ -460,8 +461,8 @@ int main(int argc, char** argv) {
   const Figures figures = measure(pair[0], bare, relayed, plan);
   int status = 0;
   ::waitpid(child, &status, 0);
-  if (json->count() == 0 || !json_path.empty()) print(figures);
-  if (json->count() != 0 && json_path.empty()) fmt::print("{}", to_json(figures));
+  if (!json.given() || !json_path.empty()) print(figures);
+  if (json.given() && json_path.empty()) fmt::print("{}", to_json(figures));
   if (!json_path.empty()) {
     std::FILE* out = std::fopen(json_path.c_str(), "w");
     if (out == nullptr) bench::stop(json_path.c_str());

@@ -4,7 +4,6 @@
 // Run by `./flitnet bench scale`.
 #include <infiniband/verbs.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
 #include <cerrno>
@@ -19,6 +18,8 @@
 #include <vector>
 
 #include <fmt/core.h>
+
+#include "emu/cli/command_line.h"
 
 namespace {
 
@@ -266,10 +267,10 @@ class Bench {
 int main(int argc, char** argv) {
   std::string json;
   bool quick = false;
-  CLI::App app{"What calls cost beside many objects"};
-  app.add_option("--json", json, "Write the figures to this file");
-  app.add_flag("--quick", quick, "Fewer repetitions");
-  CLI11_PARSE(app, argc, argv);
+  emu::CommandLine line("What calls cost beside many objects");
+  line.option("--json", json, "Write the figures to this file");
+  line.flag("--quick", quick, "Fewer repetitions");
+  if (const auto code = line.parse(argc, argv)) return *code;
   Bench bench(quick ? 50 : 400, 1);
   bench.queue_pairs();
   bench.regions();
