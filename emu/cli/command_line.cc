@@ -1,11 +1,27 @@
 #include "emu/cli/command_line.h"
 
 #include <CLI/CLI.hpp>
+#include <cmath>
+#include <cstdlib>
 #include <deque>
 
 #include "emu/base/exit_code.h"
 
 namespace emu {
+
+namespace {
+
+// No comparison with a NaN is true, so it is in every range of CLI11's.
+std::string refuse_nan(const std::string& text) {
+  return std::isnan(std::strtod(text.c_str(), nullptr)) ? "Value " + text + " is no number" : "";
+}
+
+// CLI11 takes -1 for the largest number of 64 bits.
+std::string refuse_minus(const std::string& text) {
+  return text.starts_with('-') ? "Value " + text + " is negative" : "";
+}
+
+}  // namespace
 
 struct CommandLine::Option::Known {
   CLI::Option* option;
@@ -29,7 +45,7 @@ const CommandLine::Option& CommandLine::Option::range(int least, int most) const
 }
 
 const CommandLine::Option& CommandLine::Option::range(double least, double most) const {
-  known_->option->check(CLI::Range(least, most));
+  known_->option->check(CLI::Range(least, most))->check(refuse_nan);
   return *this;
 }
 
@@ -93,7 +109,7 @@ CommandLine::Option CommandLine::option(const std::string& names, std::uint32_t&
 
 CommandLine::Option CommandLine::option(const std::string& names, std::uint64_t& value,
                                         const std::string& help) {
-  return Option(parts_->know(parts_->app.add_option(names, value, help)));
+  return Option(parts_->know(parts_->app.add_option(names, value, help)->check(refuse_minus)));
 }
 
 CommandLine::Option CommandLine::option(const std::string& names, std::vector<std::string>& values,

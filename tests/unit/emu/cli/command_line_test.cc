@@ -137,11 +137,13 @@ TEST(CommandLine, AWrongLineIsNamedOnStderrAndExitsWithTwo) {
       {{"here", "--mode", "quick"}, "--mode: quick not in {slow,fast}"},
       {{"here", "--seconds", "0"}, "--seconds: Value 0 not in range 0.100000 to 3600.000000"},
       {{"here", "--seconds", "1s"}, "--seconds: Value 1s not in range 0.100000 to 3600.000000"},
+      {{"here", "--seconds", "nan"}, "--seconds: Value nan is no number"},
       {{"here", "--share", "0.5"}, "--share: Value 0.5 not in range 0 to 1"},
       {{"here", "--count", "9"}, "--count: Value 9 not in range 2 to 8"},
       {{"here", "--rate", "many"}, "Could not convert: --rate = many"},
       {{"here", "--port", "65536"}, "Could not convert: --port = 65536"},
       {{"here", "--slack", "-1"}, "Could not convert: --slack = -1"},
+      {{"here", "--seed", "-1"}, "--seed: Value -1 is negative"},
       {{"here", "--sides", "4,x"}, "Could not convert: --sides = 4,x"},
       {{"here", "--quiet=perhaps"}, "Could not convert: --quiet = perhaps"},
   };
