@@ -223,5 +223,37 @@ lanes = [0, 0xfff0, 0x000f]
   EXPECT_NEAR(offered / 8 / 400'000, 0.5 * 40 / 39, 0.06);
 }
 
+// The key says how long a head waits before it may take the token, and JSON how often one did.
+TEST(FlitRun, RecoversFromDeadlocks) {
+  const std::string torus = R"([network]
+topology = "torus:4x4"
+router = "vct"
+routing = "recovery"
+vc_buf_size = 16
+control_packet_size = 1
+packet_size = 16
+[controls]
+admission = false
+[workload]
+streams = "none"
+message_flits = 16
+[run]
+batch_cycles = 1000
+batches = 2
+lanes = [0x8018, 0, 0x7]
+)";
+  const auto recoveries = [&](const char* cycles) {
+    std::string text = with(torus, "load = 0.9");
+    text.insert(text.find("vc_buf_size"), std::string("recovery_cycles = ") + cycles + "\n");
+    const auto run = play_point(text);
+    const std::uint64_t count = run->network().design_counters().recoveries;
+    EXPECT_NE(run->json().find("\"recoveries\":" + std::to_string(count) + ","), std::string::npos)
+        << run->json();
+    return count;
+  };
+  EXPECT_GT(recoveries("32"), 0U);
+  EXPECT_EQ(recoveries("1048576"), 0U);
+}
+
 }  // namespace
 }  // namespace tools
