@@ -11,7 +11,7 @@ namespace emu {
 
 namespace {
 
-// No comparison with a NaN is true, so it is in every range of CLI11's.
+// No comparison with a NaN is true, so it would be in every range.
 std::string refuse_nan(const std::string& text) {
   return std::isnan(std::strtod(text.c_str(), nullptr)) ? "Value " + text + " is no number" : "";
 }
@@ -45,7 +45,7 @@ const CommandLine::Option& CommandLine::Option::range(int least, int most) const
 }
 
 const CommandLine::Option& CommandLine::Option::range(double least, double most) const {
-  known_->option->check(CLI::Range(least, most))->check(refuse_nan);
+  known_->option->check(CLI::Range(least, most));
   return *this;
 }
 
@@ -84,7 +84,7 @@ CommandLine::Option CommandLine::option(const std::string& names, std::string& v
 
 CommandLine::Option CommandLine::option(const std::string& names, double& value,
                                         const std::string& help) {
-  return Option(parts_->know(parts_->app.add_option(names, value, help)));
+  return Option(parts_->know(parts_->app.add_option(names, value, help)->check(refuse_nan)));
 }
 
 CommandLine::Option CommandLine::option(const std::string& names, int& value,

@@ -46,6 +46,7 @@ struct Program {
   std::string place;
   double seconds = 20;
   double share = 0.5;
+  double load = 0.1;
   int count = -1;
   std::int64_t rate = -1;
   std::uint16_t port = 1;
@@ -65,6 +66,7 @@ struct Program {
     line.option("--mode", mode, "which").one_of({"slow", "fast"});
     line.option("--seconds", seconds, "of it").range(0.1, 3600.0).show_default();
     line.option("--share", share, "part").range(0, 1);
+    line.option("--load", load, "any");
     line.option("--count", count, "how many").range(2, 8);
     line.option("--rate", rate, "in bits/s");
     line.option("--port", port, "to listen on");
@@ -138,6 +140,7 @@ TEST(CommandLine, AWrongLineIsNamedOnStderrAndExitsWithTwo) {
       {{"here", "--seconds", "0"}, "--seconds: Value 0 not in range 0.100000 to 3600.000000"},
       {{"here", "--seconds", "1s"}, "--seconds: Value 1s not in range 0.100000 to 3600.000000"},
       {{"here", "--seconds", "nan"}, "--seconds: Value nan is no number"},
+      {{"here", "--load", "NaN"}, "--load: Value NaN is no number"},
       {{"here", "--share", "0.5"}, "--share: Value 0.5 not in range 0 to 1"},
       {{"here", "--count", "9"}, "--count: Value 9 not in range 2 to 8"},
       {{"here", "--rate", "many"}, "Could not convert: --rate = many"},
@@ -186,6 +189,7 @@ Options:
                               of it
   --share FLOAT:INT in [0 - 1]
                               part
+  --load FLOAT                any
   --count INT:INT in [2 - 8]  how many
   --rate INT                  in bits/s
   --port UINT                 to listen on
