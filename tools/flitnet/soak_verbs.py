@@ -8,6 +8,7 @@ or holds what nobody owns.
 from __future__ import annotations
 
 import random
+import socket
 import subprocess
 import time
 from dataclasses import dataclass
@@ -117,9 +118,16 @@ def _settled(cluster: Cluster, node: str, descriptors: int = 0) -> Footprint:
     return min(looks, key=lambda look: (look.clients, look.descriptors))
 
 
-def _checked_pair(cluster: Cluster, port: int) -> None:
+def _free_port() -> int:
+    """For the programs' own TCP connection: other soaks and tests run on this host too."""
+    with socket.socket() as probe:
+        probe.bind(("", 0))
+        return probe.getsockname()[1]
+
+
+def _checked_pair(cluster: Cluster) -> None:
     """Neighbours exchange data and check each byte, one of them on the hostile program's node."""
-    argv = ["ibv_rc_pingpong", "-c", "-n", "200", "-s", "4096", "-p", str(port)]
+    argv = ["ibv_rc_pingpong", "-c", "-n", "200", "-s", "4096", "-p", str(_free_port())]
     server = cluster.popen("n0", argv)
     for _ in range(100):
         client = cluster.exec("n1", [*argv, "127.0.0.1"], timeout=120)
@@ -138,14 +146,14 @@ def hostile(seconds: float, seed: int) -> str:
     end = time.monotonic() + seconds
     with Cluster(TABLES) as cluster:
         pids = _pids(cluster)
-        _checked_pair(cluster, 19800)
+        _checked_pair(cluster)
         before = footprint(cluster, "n0")
         while time.monotonic() < end:
             argv = [str(paths.program("scribbler")), "", "8"]
             running = [cluster.popen("n0", [argv[0], str(seed + i), argv[2]]) for i in range(2)]
             seed += 2
             while any(process.poll() is None for process in running):
-                _checked_pair(cluster, 19800 + pairs % 100)
+                _checked_pair(cluster)
                 pairs += 1
             rounds += len(running)
             for process in running:
@@ -193,7 +201,7 @@ def kill(count: int, seed: int) -> str:
         _same_hcads(cluster, pids)
         _nothing_left(cluster)
         after = _settled(cluster, "n0", before.descriptors if before else 0)
-        _checked_pair(cluster, 19950)
+        _checked_pair(cluster)
     if before is not None:
         _compare(before, after)
     return (
