@@ -25,6 +25,7 @@ import pytest
 
 from tools.flitnet import paths
 from tools.flitnet.cluster import Cluster
+from tools.flitnet.process import free_port
 
 DASHBOARDS = paths.ROOT / "dashboards"
 DEADLINE_S = 30.0  # for something of ours to appear; only a failing test waits so long
@@ -290,12 +291,6 @@ def test_prometheus_configuration_is_valid() -> None:
         capture_output=True, text=True, timeout=30,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
-
-
-def free_port() -> int:
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
 
 
 def test_a_real_cluster_is_exported(cluster2: Cluster) -> None:

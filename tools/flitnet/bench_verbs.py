@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
@@ -20,6 +19,7 @@ from typing import Any
 from tools.flitnet import paths
 from tools.flitnet.cluster import Cluster
 from tools.flitnet.errors import FlitnetError
+from tools.flitnet.process import free_port
 
 PASS_THROUGH = {"network": {"nodes": 2, "pass_through": True}, "hca": {"mtu": 4096}}
 # Small messages meet the cap of the fabric's power before any limit of the programs. An HCA's 200
@@ -145,10 +145,7 @@ def ucx(transports: str, quick: bool) -> dict[str, Any]:
 def _ucx_final(transports: str, argv: list[str]) -> list[float]:
     """The columns of its last line: iterations, median, average and overall latency, MB/s ..."""
     env = dict(os.environ) | {"UCX_TLS": transports, "UCX_NET_DEVICES": "lo"}
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = str(probe.getsockname()[1])
-    program = ["ucx_perftest", "-p", port]
+    program = ["ucx_perftest", "-p", str(free_port())]
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     server = subprocess.Popen([*program, *argv], env=env, **quiet)
     try:

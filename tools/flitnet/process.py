@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import select
 import signal
+import socket
 import subprocess
 import time
 from dataclasses import dataclass
@@ -81,6 +82,13 @@ def stop_all(processes: list[ProcessId], grace_s: float = 3.0) -> list[ProcessId
     for process in stubborn:
         process.wait(2.0)
     return stubborn
+
+
+def free_port() -> int:
+    """A TCP port of this host that nobody listens on now, for programs that have to be told one."""
+    with socket.socket() as probe:
+        probe.bind(("", 0))
+        return probe.getsockname()[1]
 
 
 def spawn(argv: list[str], log: Path, env: dict[str, str] | None = None) -> subprocess.Popen:

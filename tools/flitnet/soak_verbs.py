@@ -8,7 +8,6 @@ or holds what nobody owns.
 from __future__ import annotations
 
 import random
-import socket
 import subprocess
 import time
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from typing import Any
 from tools.flitnet import build, paths
 from tools.flitnet.cluster import Cluster
 from tools.flitnet.errors import FlitnetError
+from tools.flitnet.process import free_port
 
 TABLES: dict[str, Any] = {"network": {"nodes": 2, "pass_through": True}}
 TARGETS = ("verbs_soak", "scribbler")
@@ -118,16 +118,9 @@ def _settled(cluster: Cluster, node: str, descriptors: int = 0) -> Footprint:
     return min(looks, key=lambda look: (look.clients, look.descriptors))
 
 
-def _free_port() -> int:
-    """For the programs' own TCP connection: other soaks and tests run on this host too."""
-    with socket.socket() as probe:
-        probe.bind(("", 0))
-        return probe.getsockname()[1]
-
-
 def _checked_pair(cluster: Cluster) -> None:
     """Neighbours exchange data and check each byte, one of them on the hostile program's node."""
-    argv = ["ibv_rc_pingpong", "-c", "-n", "200", "-s", "4096", "-p", str(_free_port())]
+    argv = ["ibv_rc_pingpong", "-c", "-n", "200", "-s", "4096", "-p", str(free_port())]
     server = cluster.popen("n0", argv)
     for _ in range(100):
         client = cluster.exec("n1", [*argv, "127.0.0.1"], timeout=120)
