@@ -43,11 +43,7 @@ ControlPackets::Record ControlPackets::take(std::uint32_t handle) {
 
 Edge::Edge(Network& network, PacketMemory& memory, ControlPackets& controls,
            const EdgeOptions& options)
-    : network_(network),
-      memory_(memory),
-      controls_(controls),
-      options_(options),
-      gate_(options.power_gate) {}
+    : network_(network), memory_(memory), controls_(controls), options_(options) {}
 
 void Edge::attached(emu::NodeId node, Port& port) {
   ports_[node] = &port;
@@ -86,8 +82,6 @@ void Edge::submit_data(PacketHandle packet, const PacketMeta& meta) {
   send.vl_out = meta.vl_out;
   send.traffic_class = meta.traffic_class;
   send.vtick = meta.vtick != 0 ? meta.vtick : options_.vtick_of_lane[meta.vl_in];
-  ++submitted_;
-  if (gate_.meters(send)) return gate_.take(meta.source, send, network_.now());
   enter(meta.source, send);
 }
 
@@ -163,7 +157,6 @@ void Edge::submit_control(PacketHandle packet, const PacketMeta& meta) {
   send.traffic_class = meta.traffic_class;
   send.kind = meta.kind;
   send.vtick = options_.vtick_of_lane[meta.vl_in];
-  ++submitted_;
   enter(meta.source, send);
 }
 
@@ -180,27 +173,14 @@ void Edge::release_for(emu::NodeId node, const emu::ProbeBody& body) {
   send.traffic_class = emu::TrafficClass::control;
   send.kind = emu::PacketKind::release;
   send.vtick = options_.vtick_of_lane[emu::kControlVl];
-  ++submitted_;
   enter(node, send);
 }
 
 void Edge::enter(emu::NodeId source, const hca::SendPacket& packet) {
+  ++submitted_;
   if (waiting_[source].empty() && network_.submit(source, packet)) return;
   waiting_[source].push_back(packet);
   ++waiting_count_;
-}
-
-emu::Cycle Edge::let_in(emu::Cycle until) {
-  hear_who_left();
-  passed_.clear();
-  const emu::Cycle upto = gate_.pass(network_.now(), until, passed_);
-  for (const PowerGate::Passed& passed : passed_) enter(passed.source, passed.packet);
-  return upto;
-}
-
-void Edge::hear_who_left() {
-  const auto events = network_.injected();
-  for (; heard_ < events.size(); ++heard_) gate_.left(events[heard_]);
 }
 
 void Edge::retry_waiting() {
@@ -221,8 +201,6 @@ void Edge::hand_out() {
   for (const auto& event : network_.injected()) on_injected(event);
   for (const auto& event : network_.delivered()) on_delivered(event);
   for (const auto& event : network_.answers()) on_answer(event);
-  hear_who_left();
-  heard_ = 0;
   network_.clear_events();
 }
 

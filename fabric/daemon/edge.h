@@ -13,7 +13,6 @@
 #include "emu/metrics/histogram.h"
 #include "emu/wire/message.h"
 #include "fabric/admit/admission.h"
-#include "fabric/daemon/power_gate.h"
 #include "fabric/port/packets.h"
 #include "fabric/port/port.h"
 #include "fabric/router/control_hook.h"
@@ -58,7 +57,6 @@ struct EdgeOptions {
   // Data packets go from port to port at their launch time, past the engine. A packet without one
   // has left when it is sent: its sender knows that, and is told of the others only.
   bool pass_through = false;
-  PowerGateOptions power_gate;
 };
 
 class Edge {
@@ -72,18 +70,11 @@ class Edge {
 
   // Takes everything out of inbox.packets.
   void submit(Inbox& inbox);
-  // Before each stretch of the engine: lets in what its HCAs' power allows. Returns how far the
-  // engine may go before this is asked again, at most `until`.
-  emu::Cycle let_in(emu::Cycle until);
   // Takes every event out of the network; lets packets pass whose launch time has come.
   void hand_out();
 
   // Packets with the wire half's queue full, waiting to be submitted.
   std::size_t waiting() const { return waiting_count_; }
-  // Of the packets that wait for their launch or for energy here and not in the engine, the
-  // earliest; kNever: none.
-  emu::Cycle next_entry() const { return gate_.next(); }
-  const PowerGate& power_gate() const { return gate_; }
   // Pass-through: the earliest launch of those that wait for it.
   emu::Cycle next_launch() const { return held_.empty() ? emu::kNever : held_.front().launch; }
   const std::array<ClassStats, emu::kClassCount>& classes() const { return classes_; }
@@ -110,7 +101,6 @@ class Edge {
   void submit_data(PacketHandle packet, const PacketMeta& meta);
   void submit_control(PacketHandle packet, const PacketMeta& meta);
   void enter(emu::NodeId source, const hca::SendPacket& packet);
-  void hear_who_left();
   void release_for(emu::NodeId node, const emu::ProbeBody& body);
   void retry_waiting();
   void on_injected(const hca::InjectedEvent& event);
@@ -124,9 +114,6 @@ class Edge {
   PacketMemory& memory_;
   ControlPackets& controls_;
   EdgeOptions options_;
-  PowerGate gate_;
-  std::vector<PowerGate::Passed> passed_;
-  std::size_t heard_ = 0;  // of the network's injected events
   std::array<Port*, emu::kNodesMax> ports_{};
   std::array<std::uint16_t, emu::kNodesMax> epochs_{};
   std::array<ClassStats, emu::kClassCount> classes_;

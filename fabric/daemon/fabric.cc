@@ -88,7 +88,6 @@ emu::Result<void> Fabric::make_network() {
   options.control_flits = static_cast<std::uint16_t>(config_.network.control_packet_size);
   options.vtick_of_lane = spec.lane_vtick;
   options.pass_through = config_.network.pass_through;
-  options.power_gate = power_gate_options(config_);
   edge_ = std::make_unique<Edge>(*network_, memory_, controls_, options);
   power_ = std::make_unique<PowerWindows>(config_.energy, options.cycle_time, config_.power_cap_w(),
                                           network_->now(),

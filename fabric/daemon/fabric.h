@@ -51,7 +51,6 @@ class Fabric {
   void service(std::uint64_t host_ns);
   void follow(std::uint64_t host_ns);
   void skip_idle(std::uint64_t host_ns);
-  emu::Cycle next_event() const;  // in the engine or at its edge; kNever: none
   void receive(std::uint64_t host_ns);
   bool step(std::uint64_t host_ns);  // true: ahead of time
   void flush();

@@ -85,16 +85,12 @@ void Fabric::follow(std::uint64_t host_ns) {
 
 void Fabric::skip_idle(std::uint64_t host_ns) {
   if (!network_->idle() || edge_->waiting() != 0) return;
-  const emu::Cycle next = next_event();
+  const emu::Cycle next = network_->next_event_cycle();
   // Virtual time jumps over what is between launches when it steps.
   if (config_.clock.mode == emu::ClockMode::virtual_ && next != emu::kNever) return;
   const emu::Cycle now = network_->now();
   const emu::Cycle to = std::min(next, pace_->idle_target(now, host_ns, limit_));
   if (to > now) network_->skip_to(to);
-}
-
-emu::Cycle Fabric::next_event() const {
-  return std::min(network_->next_event_cycle(), edge_->next_entry());
 }
 
 void Fabric::receive(std::uint64_t host_ns) {
@@ -111,12 +107,16 @@ void Fabric::receive(std::uint64_t host_ns) {
 
 bool Fabric::step(std::uint64_t host_ns) {
   const emu::Cycle now = network_->now();
-  const emu::Cycle target = pace_->target(now, host_ns, next_event() != emu::kNever, limit_);
-  while (network_->now() < target) network_->run_until(edge_->let_in(target));
+  const emu::Cycle target =
+      pace_->target(now, host_ns, network_->next_event_cycle() != emu::kNever, limit_);
+  if (target > now) network_->run_until(target);
   arbitration_->follow(*admission_, *network_);
   power_->add(network_->activity());
   if (pace_->held()) return true;  // whoever is waited for needs the core more
-  if (config_.clock.mode == emu::ClockMode::virtual_ && next_event() != emu::kNever) return false;
+  if (config_.clock.mode == emu::ClockMode::virtual_ &&
+      network_->next_event_cycle() != emu::kNever) {
+    return false;
+  }
   return pace_->due_ns(network_->now() + 1) > host_ns;
 }
 

@@ -1,6 +1,5 @@
 #include "tests/sim/cluster.h"
 
-#include <algorithm>
 #include <cstring>
 
 #include "emu/base/check.h"
@@ -82,11 +81,8 @@ emu::Result<void> Cluster::build() {
     admission_->set_router_ports(router, fabric::router_ports(*network_, router));
   }
   arbitration_ = std::make_unique<fabric::Arbitration>(config, *network_);
-  gate_ = std::make_unique<fabric::PowerGate>(fabric::power_gate_options(config));
   start_measuring();
   const auto nodes = static_cast<std::size_t>(network_->nodes());
-  stalls_.resize(nodes);
-  unread_.resize(nodes);
   arrivals_.resize(nodes);
   injected_.resize(nodes);
   for (std::size_t n = 0; n < nodes; ++n) {
@@ -137,7 +133,6 @@ void Cluster::send(emu::NodeId source, const emu::TxDesc& desc) {
   packet.traffic_class = desc.traffic_class;
   packet.kind = desc.kind;
   packet.vtick = desc.vtick != 0 ? desc.vtick : vticks_[desc.vl_in];
-  if (gate_->meters(packet)) return gate_->take(source, packet, network_->now());
   // The engine has room for more packets than a node has slots.
   CHECK(network_->submit(source, packet));
 }
@@ -166,35 +161,16 @@ void Cluster::deliver(const hca::DeliveredEvent& event) {
   arrivals_[event.node].push_back(arrival);
 }
 
-void Cluster::give_back(std::uint32_t handle) {
-  ports_[handle >> kSlotBits]->free.push_back(handle & (kSlots - 1));
-}
-
-void Cluster::stall(int node, emu::Cycle cycles) {
-  stalls_[static_cast<std::size_t>(node)] = {cycles, network_->now()};
-}
-bool Cluster::acts(int node) const {
-  const Stall& stall = stalls_[static_cast<std::size_t>(node)];
-  return stall.cycles == 0 || (network_->now() - stall.since) % stall.cycles < options_.quantum;
-}
-emu::Cycle Cluster::believes(int node) const {
-  const emu::Cycle behind = stalls_[static_cast<std::size_t>(node)].cycles;
-  return network_->now() - std::min(network_->now(), behind);
-}
-
 void Cluster::hand_out() {
+  const emu::Cycle now = network_->now();
   for (const hca::InjectedEvent& event : network_->injected()) {
     injected_[event.node].push_back(
         {event.cookie, event.tail_cycle, event.flits, event.traffic_class, event.kind, 0});
   }
   for (const hca::DeliveredEvent& event : network_->delivered()) deliver(event);
   for (std::size_t n = 0; n < hosts_.size(); ++n) {
-    const int node = static_cast<int>(n);
-    if (!acts(node)) continue;
-    if (!injected_[n].empty()) hosts_[n]->injected(injected_[n], believes(node));
-    if (!arrivals_[n].empty()) hosts_[n]->receive(arrivals_[n], believes(node));
-    for (const std::uint32_t handle : unread_[n]) give_back(handle);
-    unread_[n].clear();
+    if (!injected_[n].empty()) hosts_[n]->injected(injected_[n], now);
+    if (!arrivals_[n].empty()) hosts_[n]->receive(arrivals_[n], now);
     injected_[n].clear();
     arrivals_[n].clear();
   }
@@ -202,37 +178,19 @@ void Cluster::hand_out() {
     const std::uint32_t slot = event.handle & (kSlots - 1);
     fabric::ProbeState& state = ports_[event.handle >> kSlotBits]->controls[slot];
     emu::Answer answer = fabric::Admission::answer(state, event.cycle);
-    hosts_[event.node]->answered({&answer, 1}, believes(event.node));
-    give_back(event.handle);
+    hosts_[event.node]->answered({&answer, 1}, now);
+    ports_[event.handle >> kSlotBits]->free.push_back(slot);
   }
   for (const hca::DeliveredEvent& event : network_->delivered()) {
-    const bool read = event.kind != emu::PacketKind::data || acts(event.node);
-    if (read) give_back(event.handle);
-    if (!read) unread_[event.node].push_back(event.handle);
+    ports_[event.handle >> kSlotBits]->free.push_back(event.handle & (kSlots - 1));
   }
   power_->add(network_->activity());
   network_->clear_events();
 }
 
-// As fabricd's edge does.
-void Cluster::run_until(emu::Cycle cycle) {
-  std::size_t heard = 0;
-  while (network_->now() < cycle) {
-    const auto left = network_->injected();
-    for (; heard < left.size(); ++heard) gate_->left(left[heard]);
-    passed_.clear();
-    const emu::Cycle to = gate_->pass(network_->now(), cycle, passed_);
-    for (const auto& passed : passed_) CHECK(network_->submit(passed.source, passed.packet));
-    network_->run_until(to);
-  }
-  for (; heard < network_->injected().size(); ++heard) gate_->left(network_->injected()[heard]);
-}
-
 void Cluster::turn() {
-  for (int n = 0; n < nodes(); ++n) {
-    if (acts(n)) host(n).advance(believes(n));
-  }
-  run_until(network_->now() + options_.quantum);
+  for (auto& host : hosts_) host->advance(network_->now());
+  network_->run_until(network_->now() + options_.quantum);
   arbitration_->follow(*admission_, *network_);
   hand_out();
 }

@@ -6,9 +6,6 @@
 #include <cstdlib>
 #include <string>
 
-#include "fabric/daemon/power_gate.h"
-#include "hca/daemon/options.h"
-#include "hca/host/state.h"
 #include "tests/sim/run.h"
 #include "tests/unit/sanitized.h"
 
@@ -18,12 +15,6 @@ using sim::Run;
 
 // Eighteen frames of every stream; with a sanitizer ten.
 constexpr double kSeconds = test::kSanitized ? 0.34 : 0.6;
-
-struct NoPort : hca::PacketPort {
-  bool reserve(hca::PacketSlot&) override { return false; }
-  void cancel(std::uint32_t) override {}
-  void send(std::span<const emu::TxDesc>) override {}
-};
 
 struct Scene {
   sim::LoadOptions load;
@@ -102,76 +93,6 @@ TEST(Cluster, WithoutPowerControlAboveTheCap) {
   auto run = played({.power = false});
   EXPECT_GT(run->cluster().power().max_w(), run->cluster().power().cap_w());
   EXPECT_EQ(run->lost(), 0u);
-}
-
-// What a run under power control promises whatever the host's scheduling does.
-void expect_cap_kept(Run& run) {
-  const emu::PowerMeter& power = run.cluster().power();
-  EXPECT_LE(power.max_w(), power.cap_w());
-  EXPECT_EQ(power.windows_above_cap(), 0u);
-  for (const auto& stream : run.streams()) EXPECT_EQ(stream->received(), stream->sent());
-  EXPECT_EQ(run.lost(), 0u);
-  EXPECT_EQ(run.duplicated(), 0u);
-  EXPECT_EQ(run.cluster().network().audit(), "");
-}
-
-// Two places know the scheme's figures: the HCA's books and the fabric's edge.
-TEST(Cluster, TheEdgeHoldsHcasToWhatTheyBookBy) {
-  for (const char* text : {"[network]\nnodes = 8\n", "[network]\ntopology = \"mesh:3x2\"\n",
-                           "[network]\nlink_mbps = 1600\n[controls]\npower_cap_load = 0.6\n"}) {
-    SCOPED_TRACE(text);
-    const emu::Config config = *emu::Config::parse(text);
-    const fabric::PowerGateOptions edge = fabric::power_gate_options(config);
-    for (std::size_t n = 0; n < config.nodes.size(); ++n) {
-      const auto node = static_cast<emu::NodeId>(n);
-      const hca::HostOptions options = hca::host_options(config, node);
-      sim::LocalMemory memory;
-      sim::NodeEvents events;
-      NoPort port;
-      const hca::HostState host(options, memory, port, events);
-      EXPECT_EQ(edge.budgets[n].cycles, host.power_cycles_);
-      EXPECT_EQ(edge.budgets[n].best_effort_cycles, host.class_power_cycles_);
-      const double cycles = static_cast<double>(host.power_cycles_);
-      const double budget_pj = static_cast<double>(edge.budgets[n].energy) / 1000;
-      EXPECT_NEAR(budget_pj / host.power_pj_per_cycle_, cycles, 1);
-      for (std::size_t to = 0; to < config.nodes.size(); ++to) {
-        EXPECT_EQ(edge.hops[n * config.nodes.size() + to], options.hops_to[to]);
-      }
-    }
-  }
-}
-
-// The host gives the senders of one node no time, or of all: their frames come late and all at
-// once. That is no reason to leave at once.
-TEST(Cluster, LateProgramsKeepTheCap) {
-  for (const bool all : {false, true}) {
-    auto run = make({.load = {.load = 0.4}, .nodes = 4});
-    run->admit();
-    run->start();
-    for (int n = 0; n < (all ? 4 : 2); ++n) {
-      if (all || n == 1) run->starve(n, run->cluster().now_ns() + 200'000'000);
-    }
-    run->play();
-    expect_cap_kept(*run);
-  }
-}
-
-// The host runs HCAs late: emulated time waits for them, but only as far as `clock.follow_ms`. What
-// they hand on as due now has been due for long.
-TEST(Cluster, LateHcasKeepTheCap) {
-  for (const bool all : {false, true}) {
-    auto run = make({.load = {.load = 0.4}, .nodes = 4});
-    run->admit();
-    run->start();
-    const emu::Config& config = run->cluster().config();
-    const emu::Cycle most =
-        config.network.cycle_time().cycle_at(emu::EmuNs{config.clock.follow_ms} * 1'000'000);
-    for (int n = 0; n < (all ? 4 : 2); ++n) {
-      if (all || n == 1) run->cluster().stall(n, most);
-    }
-    run->play();
-    expect_cap_kept(*run);
-  }
 }
 
 // The promises hold on every topology: probes book hop by hop, what is admitted arrives in time,

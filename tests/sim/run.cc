@@ -48,7 +48,6 @@ emu::Result<void> Run::build(const ClusterOptions& options) {
   if (!cluster) return std::unexpected(cluster.error());
   cluster_ = std::move(*cluster);
   const auto nodes = static_cast<std::size_t>(cluster_->nodes());
-  starved_until_ns_.resize(nodes);
   const double link_bps = static_cast<double>(options.config.network.link_bps());
   for (std::size_t n = 0; n < nodes; ++n) {
     apps_.push_back(std::make_unique<NodeApp>(*cluster_, static_cast<int>(n)));
@@ -90,9 +89,8 @@ emu::Result<void> Run::build(const ClusterOptions& options) {
 }
 
 void Run::turn() {
-  for (auto& stream : streams_) {
-    if (!starved(static_cast<std::size_t>(stream->from()))) stream->tick();
-  }
+  const emu::Cycle now = cluster_->now();
+  for (auto& stream : streams_) stream->tick();
   for (auto& flow : best_effort_) {
     if (flow != nullptr) flow->tick();
   }
@@ -100,7 +98,7 @@ void Run::turn() {
     if (flow != nullptr) flow->tick();
   }
   for (auto& app : apps_) {
-    if (app != nullptr && cluster_->acts(app->node)) app->app.ring(cluster_->believes(app->node));
+    if (app != nullptr) app->app.ring(now);
   }
   cluster_->turn();
 }
