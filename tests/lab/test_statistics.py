@@ -78,6 +78,7 @@ def output(**changes: list[float]) -> dict:
                  "energy_pj", "window_pj"):  # fmt: skip
         found[name] = [0, 0, 0, 0]
     found |= {"asked": 0, "granted": 0, "nodes": 2, "cycle_ps": 100_000, "batch_cycles": 1000}
+    found["stuck"] = ""
     found |= {f"{c}_{q}_cycles": 0 for c in ("control", "real_time", "best_effort")
               for q in ("p50", "p99", "p999")}  # fmt: skip
     found |= {"node_flits": [], "flow_labels": [], "flow_flits": [], "flit_payload_bytes": 16}
