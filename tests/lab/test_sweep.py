@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -139,6 +140,21 @@ def test_report_of_a_sweep(simulator, tmp_path: Path) -> None:
     ]  # fmt: skip
     assert set(summary[0]) == {"id", "verdict", "paper", "ours", "note"}
     assert b"t.one.best_effort_network_us.svg" in written[0]["README.md"]
+
+
+def test_a_report_takes_the_full_run_where_there_is_one(simulator, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    swept(experiment(), tmp_path)
+    store, page = Store(tmp_path), tmp_path / "page"
+
+    def text(quick: bool) -> str:
+        write([experiment()], store, quick, page, False)
+        return (page / "README.md").read_text()
+
+    assert "1 by quick runs" in text(False) and "A quick run, simulator" in text(False)
+    shutil.copy(store.parquet("t.one", True), store.parquet("t.one", False))
+    assert "1 by full runs" in text(False) and "A full run, simulator" in text(False)
+    assert "by full runs" not in text(True), "asked for quick runs alone"
 
 
 def test_a_report_may_keep_what_was_run_elsewhere(simulator, tmp_path: Path) -> None:

@@ -83,7 +83,9 @@ def live(
 
 @app.command("report")
 def report(
-    quick: bool = typer.Option(False, "--quick", help="Of the quick runs."),
+    quick: bool = typer.Option(
+        False, "--quick", help="Of quick runs alone; else of the full run where there is one."
+    ),
     keep: bool = typer.Option(
         False, "--keep", help="What is there of results that were not run here stays, as it is."
     ),

@@ -32,6 +32,7 @@ class Entry:
     version: str
     pictures: list[str]
     live: list[Pair]
+    quick: bool  # of a quick run: few points, short
     kept: Kept | None = None
 
 
@@ -61,13 +62,15 @@ def kept(directory: Path) -> dict[str, Kept]:
 
 
 def entry(experiment: Experiment, store: Store, quick: bool) -> Entry:
+    """Of the full run, if there is one and `quick` does not ask for the other."""
+    quick = quick or not store.parquet(experiment.id, False).exists()
     path = store.parquet(experiment.id, quick)
     rows = read_parquet(path) if path.exists() and not experiment.missing else []
     table = estimates(rows)
     version = rows[0]["version"] if rows else ""
     both = store.directory / f"{experiment.id}.live.json"
     pairs = read_live(both) if both.exists() else []
-    return Entry(experiment, table, judge(experiment, table, quick), version, [], pairs)
+    return Entry(experiment, table, judge(experiment, table, quick), version, [], pairs, quick)
 
 
 def ours(one: Entry) -> str:
@@ -93,6 +96,7 @@ def write(
         if not one.table and not one.experiment.missing and one.experiment.id in old:
             one.kept = old[one.experiment.id]
             one.verdict = Verdict(one.kept.result["verdict"])
+            one.quick = "\nA full run, " not in one.kept.markdown
     for one in entries:
         if one.table:
             one.pictures = draw(one.experiment, one.table, directory)
@@ -106,16 +110,21 @@ def write(
     ]  # fmt: skip
     summary = json.dumps({"results": results}, indent=1, ensure_ascii=False)
     (directory / "summary.json").write_text(summary + "\n")
-    (directory / "README.md").write_text(markdown(entries, quick))
+    (directory / "README.md").write_text(markdown(entries))
     page = directory / "index.html"
-    page.write_text(as_html(entries, quick))
+    page.write_text(as_html(entries))
     return page
 
 
-def heading(entries: Sequence[Entry], quick: bool) -> str:
+def heading(entries: Sequence[Entry]) -> str:
     counts = {word: sum(e.verdict.word == word for e in entries) for word in WORDS}
     said = ", ".join(f"{count} {word}" for word, count in counts.items() if count)
-    kind = "quick runs: few points, short" if quick else "full runs"
+    ran = [e for e in entries if e.table or e.kept]
+    quick = sum(e.quick for e in ran)
+    full = len(ran) - quick
+    kinds = [f"{full} by full runs"] if full else []
+    kinds += [f"{quick} by quick runs: few points, short"] if quick else []
+    kind = ", ".join(kinds) or "nothing was run"
     return f"{len(entries)} results, x.* beyond the papers: {said} ({kind}, {SEEDS_SAID})."
 
 
@@ -148,6 +157,10 @@ def reason(one: Entry) -> str:
     return f"Most likely because {text}" if text else ""
 
 
+def made_by(one: Entry) -> str:
+    return f"A {'quick' if one.quick else 'full'} run, simulator {one.version}."
+
+
 NUMBER_HEAD = ("series", "at", "measure", "paper", "ours", "ours / paper")
 
 
@@ -156,8 +169,8 @@ def _md_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join(lines) + "\n\n"
 
 
-def markdown(entries: Sequence[Entry], quick: bool) -> str:
-    text = f"# Results\n\n{heading(entries, quick)}\n\n"
+def markdown(entries: Sequence[Entry]) -> str:
+    text = f"# Results\n\n{heading(entries)}\n\n"
     text += _md_table(("id", "verdict", "paper"), [
         (f"[{e.experiment.id}](#{e.experiment.id.replace('.', '')})", e.verdict.word,
          e.experiment.paper) for e in entries
@@ -184,7 +197,7 @@ def markdown(entries: Sequence[Entry], quick: bool) -> str:
             text += "".join(f"- {pair.text()}\n" for pair in one.live) + "\n"
         text += "".join(f"![{name}]({name})\n" for name in one.pictures)
         if one.version:
-            text += f"\nSimulator {one.version}.\n\n"
+            text += f"\n{made_by(one)}\n\n"
         if e.open and one.table:
             text += f"Left open by the paper: {e.open}\n\n"
     return text
@@ -197,10 +210,10 @@ def _html_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "<table>" + line(head, "th") + "".join(line(r, "td") for r in rows) + "</table>\n"
 
 
-def as_html(entries: Sequence[Entry], quick: bool) -> str:
+def as_html(entries: Sequence[Entry]) -> str:
     text = (
         f"<!doctype html><meta charset=utf-8><title>flitnet results</title>"
-        f"<style>{STYLE}</style><h1>Results</h1><p>{heading(entries, quick)}</p>\n<table>"
+        f"<style>{STYLE}</style><h1>Results</h1><p>{heading(entries)}</p>\n<table>"
     )
     for one in entries:
         e, word = one.experiment, one.verdict.word
@@ -234,6 +247,8 @@ def _html_entry(one: Entry) -> str:
         text += _html_table(NUMBER_HEAD, rows)
     if rows := value_rows(one):
         text += _html_table(("series", e.x_label, *(p.measure for p in e.plots)), rows)
+    if one.version:
+        text += f"<p>{made_by(one)}</p>\n"
     if e.open and one.table:
         text += f"<p>Left open by the paper: {html.escape(e.open)}</p>\n"
     return text
