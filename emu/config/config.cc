@@ -206,6 +206,11 @@ std::string_view name_of(Frame value) { return names_of(value)[static_cast<std::
 std::string_view name_of(Congestion value) {
   return names_of(value)[static_cast<std::size_t>(value)];
 }
+std::optional<Congestion> congestion_of(std::string_view name) {
+  const auto found = std::ranges::find(config::kCongestionNames, name);
+  if (found == config::kCongestionNames.end()) return {};
+  return static_cast<Congestion>(found - config::kCongestionNames.begin());
+}
 std::string_view name_of(CompletionQueues value) {
   return names_of(value)[static_cast<std::size_t>(value)];
 }

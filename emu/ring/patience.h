@@ -1,7 +1,9 @@
 // How long to look before sleeping. A wake-up between processes costs tens of microseconds, more
-// than a message's whole way when everybody is awake; looking costs a core. So what the last wait
-// took decides the next one (as the halt polling of Linux KVM does for idle virtual processors):
-// who waited little looks for a while, who waited long sleeps at once.
+// than a message's whole way when everybody is awake; looking costs a core. So what waits took
+// before decides the next one (as the halt polling of Linux KVM does for idle virtual processors):
+// who will wait little looks for a while, who will wait long sleeps at once. Waits come in
+// patterns, long for a request and then short for what follows from it; as predictors of branches
+// do, what came after the same last three waits, long or short, is expected again.
 //
 // In: host time, once a turn of a loop: found() when the turn had work, look_again() when it had
 // none. Whoever looks again gives its core away first (sched_yield), since the one it waits for may
@@ -20,7 +22,7 @@ class Patience {
  public:
   // About what waking the parties of one message's way costs, there and back: longer waits are the
   // world's, not ours.
-  static constexpr std::uint64_t kMostNs = 100'000;
+  static constexpr std::uint64_t kMostNs = 200'000;
   // Longer than all parties of a connection need the core in turn, shorter than a time slice.
   static constexpr std::uint64_t kCrowdedNs = 700'000;
   static constexpr std::uint64_t kAvoidNsMin = 20'000'000;
@@ -30,7 +32,9 @@ class Patience {
     notice_crowd(host_ns);
     if (!waiting_) return;
     waiting_ = false;
-    patient_ = host_ns - since_ns_ <= kMostNs && host_ns >= not_before_ns_;
+    const unsigned is_short = host_ns - since_ns_ <= kMostNs ? 1 : 0;
+    expect_short_ = (expect_short_ & ~(1U << recent_)) | is_short << recent_;
+    recent_ = (recent_ << 1 | is_short) & kRecentMask;
   }
 
   // false: sleep.
@@ -40,7 +44,8 @@ class Patience {
       waiting_ = true;
       since_ns_ = host_ns;
     }
-    looking_ = patient_ && host_ns - since_ns_ < kMostNs;
+    looking_ = ((expect_short_ >> recent_) & 1U) != 0 && host_ns >= not_before_ns_ &&
+               host_ns - since_ns_ < kMostNs;
     looked_ns_ = host_ns;
     return looking_;
   }
@@ -54,10 +59,11 @@ class Patience {
       if (host_ns - not_before_ns_ > avoid_ns_) avoid_ns_ = kAvoidNsMin;
       return;
     }
-    patient_ = false;
     not_before_ns_ = host_ns + avoid_ns_;
     avoid_ns_ = std::min(avoid_ns_ * 2, kAvoidNsMax);
   }
+
+  static constexpr unsigned kRecentMask = 7;
 
   std::uint64_t since_ns_ = 0;   // of this wait
   std::uint64_t looked_ns_ = 0;  // last
@@ -65,7 +71,9 @@ class Patience {
   std::uint64_t avoid_ns_ = kAvoidNsMin;
   bool waiting_ = false;
   bool looking_ = false;
-  bool patient_ = false;
+  unsigned recent_ = 0;  // the last three waits, one bit each: short. The last one is the lowest
+  // One bit for each value of recent_. At first: as the last one was.
+  unsigned expect_short_ = 0b1010'1010;
 };
 
 }  // namespace emu

@@ -71,6 +71,16 @@ void StateWriter::end(const StateReading& reading) {
                         std::memory_order_release);
 }
 
+void StateWriter::tell(NodeId node, const Notice& notice) {
+  NoticeRing& ring = page_->notices[node];
+  const std::uint64_t number = ring.told.load(std::memory_order_relaxed);
+  const std::uint64_t entry = (number & 0xffffffff) << 32 | std::uint64_t{notice.source} << 24 |
+                              std::uint64_t{notice.dest} << 8 |
+                              static_cast<std::uint64_t>(notice.kind);
+  ring.entries[number % kNoticesKept].store(entry, std::memory_order_relaxed);
+  ring.told.store(number + 1, std::memory_order_release);
+}
+
 Result<StateReader> StateReader::open(const std::string& path) {
   auto mapped = map_page(path, O_RDONLY, PROT_READ);
   if (!mapped) return std::unexpected(mapped.error());
@@ -88,6 +98,17 @@ StateReader& StateReader::operator=(StateReader&& other) noexcept {
 }
 StateReader::~StateReader() {
   if (page_ != nullptr) ::munmap(const_cast<StatePage*>(page_), sizeof(StatePage));
+}
+
+std::optional<Notice> StateReader::notice(NodeId node, std::uint64_t number) const {
+  const std::uint64_t entry =
+      page_->notices[node].entries[number % kNoticesKept].load(std::memory_order_relaxed);
+  if (entry >> 32 != (number & 0xffffffff)) return {};
+  Notice notice{};
+  notice.source = static_cast<NodeId>(entry >> 24 & 0xff);
+  notice.dest = static_cast<NodeId>(entry >> 8 & 0xffff);
+  notice.kind = static_cast<NoticeKind>(entry & 0xff);
+  return notice;
 }
 
 bool StateReader::read(NodeId node, StateReading& reading, NodeView& view) const {

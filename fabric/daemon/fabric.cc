@@ -106,7 +106,26 @@ emu::Result<void> Fabric::open_side_band(const std::string& run_dir) {
       side_band_->set_useful(node, dest, network_->route(network_->router_of(node), dest));
     }
   }
-  state_wanted_ = needs_state(emu::name_of(config_.controls.congestion));
+  return set_congestion(config_.controls.congestion);
+}
+
+emu::Result<void> Fabric::set_congestion(emu::Congestion scheme) {
+  std::unique_ptr<Notices> notices;
+  if (Notices::wanted(scheme)) {
+    auto made = Notices::make(config_, scheme, *network_);
+    if (!made) return std::unexpected(made.error());
+    notices = std::move(*made);
+    const bool by_message = config_.controls.notice == emu::NoticeWay::message;
+    if (by_message && !notices->all_have_senders()) {
+      notices.reset();
+      if (notices_ != nullptr) notices_->listen();  // as before
+      return emu::fail("controls.notice = \"message\": a router has no node that could send");
+    }
+  }
+  notices_.reset();
+  notices_ = std::move(notices);
+  if (notices_ != nullptr) notices_->listen();
+  state_wanted_ = needs_state(emu::name_of(scheme));
   return {};
 }
 

@@ -21,6 +21,7 @@
 #include "fabric/admit/admission.h"
 #include "fabric/daemon/arbitration.h"
 #include "fabric/daemon/edge.h"
+#include "fabric/daemon/notices.h"
 #include "fabric/daemon/power.h"
 #include "fabric/daemon/publish.h"
 #include "fabric/port/packets.h"
@@ -61,6 +62,8 @@ class Fabric {
   void update_link_shares();
   emu::Result<void> open_side_band(const std::string& run_dir);
   void tell_state();
+  void tell_notices();
+  emu::Result<void> set_congestion(emu::Congestion scheme);
   std::string answer(const std::string& request);
   std::string status() const;
   std::string bookings() const;
@@ -77,13 +80,16 @@ class Fabric {
   std::unique_ptr<Edge> edge_;
   std::unique_ptr<emu::ClockWriter> clock_;
   std::unique_ptr<emu::StateWriter> side_band_;
-  bool state_wanted_ = false;  // by the congestion scheme in force
+  bool state_wanted_ = false;         // by the congestion scheme in force
+  std::unique_ptr<Notices> notices_;  // the same; ends before the network
   std::uint64_t delivered_flits_ = 0;
   std::unique_ptr<emu::Pace> pace_;
   Inbox inbox_;
   emu::Cycle limit_ = emu::kNever;  // of this turn: for whom emulated time waits
   std::uint64_t active_ns_ = 0;     // host time when a packet last came in
   emu::Patience patience_;          // where packets pass at once
+  bool looking_ = false;            // there, too: the last turn ended without sleep
+  std::uint64_t idle_ns_ = 0;       // host time of the last turn without packets that expected none
   std::uint64_t serviced_ns_ = 0;
   std::uint64_t clock_state_ns_ = 0;
   std::uint64_t published_ns_ = 0;

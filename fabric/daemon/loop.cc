@@ -47,6 +47,7 @@ emu::Result<void> Fabric::run(const std::atomic<bool>& stop) {
     receive(host_ns);                  // packets in
     const bool ahead = step(host_ns);  // the engine, up to the clock
     tell_state();                      // how the routers look, if a scheme wants to know
+    tell_notices();                    // what they tell sources, the same
     edge_->hand_out();                 // deliveries, injected events, answers
     flush();                           // packets out
     service(host_ns);                  // who comes and goes
@@ -61,7 +62,11 @@ emu::Result<void> Fabric::run(const std::atomic<bool>& stop) {
 
 void Fabric::service(std::uint64_t host_ns) {
   const bool idle = remote_ == nullptr && active_ns_ < serviced_ns_;
+  const bool busy = active_ns_ == host_ns || looking_;
+  if (!busy) idle_ns_ = host_ns;
   if (host_ns - serviced_ns_ < (idle ? kIdleServiceNs : kServiceNs)) return;
+  // Who was woken by this turn's packets may wait for this core: a while longer, not for ever.
+  if (busy && serviced_ns_ != 0 && host_ns - idle_ns_ < kServiceNs) return;
   serviced_ns_ = host_ns;
   for (const auto& port : ports_) {
     port->service(host_ns, inbox_);
@@ -144,10 +149,24 @@ void Fabric::tell_state() {
   side_band_->end({network_->now(), delivered_flits_, sum.full, sum.buffers});
 }
 
+void Fabric::tell_notices() {
+  if (notices_ == nullptr) return;
+  notices_->look();
+  for (const hca::DeliveredEvent& event : network_->delivered()) {
+    if (event.kind == emu::PacketKind::data)
+      notices_->arrived(event.handle, event.src, event.node, event.tail_cycle);
+  }
+  const bool by_message = config_.controls.notice == emu::NoticeWay::message;
+  for (const emu::Notice& notice : notices_->news())
+    side_band_->tell(by_message ? notices_->sender_of(notice) : notice.source, notice);
+  notices_->heard();
+}
+
 void Fabric::rest(std::uint64_t host_ns) {
   if (config_.network.pass_through && network_->idle()) {
     // Nothing is under way between two turns where packets pass at once.
-    if (!patience_.look_again(host_ns)) return sleep_until_woken(host_ns);
+    looking_ = patience_.look_again(host_ns);
+    if (!looking_) return sleep_until_woken(host_ns);
     (void)::sched_yield();
     return;
   }
@@ -206,7 +225,8 @@ void Fabric::publish() {
   }
   power_->settle(network_->now());
   update_link_shares();
-  publisher_->publish({*network_, *edge_, *admission_, *pace_, *power_, port_of_node_, sessions_});
+  publisher_->publish(
+      {*network_, *edge_, *admission_, *pace_, *power_, notices_.get(), port_of_node_, sessions_});
 }
 
 // Part of each router's flits that went to another router: what pays for a link. From the

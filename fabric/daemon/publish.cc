@@ -24,6 +24,9 @@ emu::Result<std::unique_ptr<Publisher>> Publisher::make(const std::string& run_d
   emu::MetricsPage& p = publisher->page_;
   publisher->engine_cycles_ = p.counter(emu::Metric::engine_cycles);
   publisher->in_flight_ = p.gauge(emu::Metric::engine_messages_in_flight);
+  publisher->congested_ = p.counter(emu::Metric::congestion_notices, {"congestion"});
+  publisher->relieved_ = p.counter(emu::Metric::congestion_notices, {"relief"});
+  publisher->marked_ = p.counter(emu::Metric::congestion_marked);
   publisher->emulated_ns_ = p.counter(emu::Metric::clock_emulated);
   publisher->given_up_ns_ = p.counter(emu::Metric::clock_given_up);
   publisher->held_ns_ = p.counter(emu::Metric::clock_held);
@@ -102,6 +105,11 @@ void Publisher::publish(const PublishSources& from) {
   publish_clock(from.pace, from.network.now());
   publish_power(from.power);
   in_flight_.set(static_cast<double>(from.edge.in_flight()));
+  if (from.notices != nullptr) {
+    congested_.set(from.notices->congestion());
+    relieved_.set(from.notices->relief());
+    marked_.set(from.notices->marked());
+  }
   for (std::size_t i = 0; i < queueing_.size(); ++i) {
     queueing_[i].set(from.edge.classes()[i].queueing_ns);
   }

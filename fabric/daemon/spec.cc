@@ -4,6 +4,7 @@
 #include <fstream>
 #include <string>
 
+#include "fabric/daemon/notices.h"
 #include "fabric/topo/file.h"
 #include "hca/wire/packet.h"
 
@@ -120,7 +121,9 @@ NetworkSpec network_spec(const emu::Config& config, emu::Cycle start) {
   spec.crossbar = static_cast<CrossbarKind>(network.crossbar);
   spec.counters = static_cast<CounterKind>(config.qos.counters);
   spec.block_flits = static_cast<int>(config.qos.block_flits);
-  spec.general_engine = network.engine == emu::Engine::general;
+  // Only its routers mark packets.
+  spec.general_engine =
+      network.engine == emu::Engine::general || Notices::marks(config.controls.congestion);
   spec.vc_buf_size = static_cast<int>(network.vc_buf_size);
   spec.threads = static_cast<int>(network.threads);
   spec.alloc_iters = static_cast<int>(network.alloc_iters);

@@ -41,7 +41,10 @@ std::string Fabric::answer(const std::string& request) {
   }
   if (cmd->second == "set") {
     if (const auto scheme = fields->find("congestion"); scheme != fields->end()) {
-      state_wanted_ = needs_state(scheme->second);
+      const auto known = emu::congestion_of(scheme->second);
+      if (!known)
+        return error_line(fmt::format("congestion: there is no scheme '{}'", scheme->second));
+      if (auto done = set_congestion(*known); !done) return error_line(done.error().message);
       return ok_line();
     }
     const auto admission = fields->find("admission");

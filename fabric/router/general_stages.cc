@@ -182,8 +182,10 @@ bool RouterCycle::find_output(QueueAt me, std::array<LaneBits, kPortsMax>& claim
   Port& port = r_.ports[me.port];
   clear_bit(port.routing, me.queue, r_.routing, me.port);
   set_bit(port.arbitrating, me.queue, r_.arbitrating, me.port);
-  if (message.kind != emu::PacketKind::data && !message.is_answer && w_.hook != nullptr)
-    ask_admission(me.port, out.port, message);
+  // What was cut off a probe upstream and comes behind a dummy head has been asked about.
+  const bool asks = message.kind != emu::PacketKind::data && !message.is_answer &&
+                    !q.flits.front().is(Flit::dummy);
+  if (asks && w_.hook != nullptr) ask_admission(me.port, out.port, message);
   if (w_.watcher != nullptr)
     w_.watcher->routed(head_at(me.port, w_.lane_of(me.queue), id), q.out_port);
   return true;

@@ -24,7 +24,8 @@ void Marker::routed(const HeadAt& head, emu::PortId out_port) {
 }
 
 void Marker::left(emu::RouterId router, emu::PortId, emu::Vl, emu::PortId out_port) {
-  --queued_[first_[router] + out_port];
+  std::uint32_t& queued = queued_[first_[router] + out_port];
+  if (queued > 0) --queued;  // 0: it was there before we began to watch
 }
 
 }  // namespace fabric

@@ -5,6 +5,7 @@
 
 #include "emu/base/check.h"
 #include "emu/lane/stamp.h"
+#include "fabric/route/deadlock.h"
 #include "fabric/route/routing.h"
 #include "fabric/router/impl.h"
 
@@ -62,8 +63,27 @@ emu::Result<void> check_spec(const NetworkSpec& spec) {
   return {};
 }
 
+// Cells share one pool of credits on a link, whatever their lanes: what lanes keep apart elsewhere
+// waits for each other here.
+emu::Result<void> check_one_pool(const NetworkSpec& spec, const Graph& graph,
+                                 const RouteTable& table) {
+  const LanePlan all_on_lane_0{};
+  const std::vector<LinkLane> ring = find_cycle(graph, table, all_on_lane_0, {1, 0, 0});
+  if (ring.empty()) return {};
+  return emu::fail(
+      "routing {}: cells of all lanes share the credits of a link and could deadlock: {}; choose "
+      "routing up_down",
+      kRoutingNames[static_cast<std::size_t>(resolved(graph, spec.routing))], to_text(graph, ring));
+}
+
 emu::Result<Routes> routes_of(const NetworkSpec& spec, const Graph& graph) {
-  if (spec.check_deadlock) return make_routes(graph, spec.routing, spec.lanes_of_class);
+  if (spec.check_deadlock) {
+    auto routes = make_routes(graph, spec.routing, spec.lanes_of_class);
+    if (!routes || spec.router != RouterKind::cell) return routes;
+    if (auto safe = check_one_pool(spec, graph, routes->table); !safe)
+      return std::unexpected(safe.error());
+    return routes;
+  }
   auto table = make_table(graph, spec.routing);
   if (!table) return std::unexpected(table.error());
   const LanePlan lanes = make_lane_plan(table->sets(), spec.lanes_of_class);

@@ -69,8 +69,8 @@ class Network {
   Network(const Network&) = delete;
   Network& operator=(const Network&) = delete;
 
-  // Tells `watcher`, which must outlive the network, of all heads from now on. False: this engine
-  // cannot (only the general one can: NetworkSpec::general_engine).
+  // Tells `watcher` of all heads from now on, until another is named; null: nobody. False: this
+  // engine cannot (only the general one can: NetworkSpec::general_engine).
   bool watch(HeadWatcher* watcher);
 
   int nodes() const;

@@ -9,10 +9,7 @@ namespace {
 
 // Management header (IBA 13.4.2): 24 bytes, then the message.
 constexpr std::size_t kHeaderBytes = 24;
-constexpr std::uint8_t kBaseVersion = 1;
 constexpr std::uint8_t kClassCommMgt = 0x07;
-constexpr std::uint8_t kClassVersion = 2;
-constexpr std::uint8_t kMethodSend = 3;
 
 // Big-endian numbers of a message, written or read at their offsets behind the header.
 class Writer {
@@ -227,10 +224,10 @@ std::size_t private_bytes(CmKind kind) {
 
 Mad to_mad(const CmMessage& m) {
   Mad mad{};
-  mad[0] = kBaseVersion;
+  mad[0] = kMadBaseVersion;
   mad[1] = kClassCommMgt;
-  mad[2] = kClassVersion;
-  mad[3] = kMethodSend;
+  mad[2] = kMadClassVersion;
+  mad[3] = kMadSend;
   // The transaction says which exchange this belongs to; only people look at it.
   for (std::size_t i = 0; i < 4; ++i) {
     mad[12 + i] = static_cast<std::uint8_t>(m.local_id >> (24 - 8 * i));
@@ -246,8 +243,8 @@ Mad to_mad(const CmMessage& m) {
 }
 
 std::optional<CmMessage> parse(const Mad& mad) {
-  if (mad[0] != kBaseVersion || mad[1] != kClassCommMgt || mad[2] != kClassVersion ||
-      mad[3] != kMethodSend || mad[16] != 0 || mad[17] < 0x10 || mad[17] > 0x18) {
+  if (mad[0] != kMadBaseVersion || mad[1] != kClassCommMgt || mad[2] != kMadClassVersion ||
+      mad[3] != kMadSend || mad[16] != 0 || mad[17] < 0x10 || mad[17] > 0x18) {
     return std::nullopt;
   }
   CmMessage m;

@@ -39,7 +39,7 @@ void Node::run(const std::atomic<bool>& stop) {
     work += transmit();                           // timers, packets out
     if (!left_over_) attachment_->served(began);
     if (work != 0) active_ns_ = host_ns;
-    service(host_ns);  // last: a packet waits for no program that comes
+    service(host_ns, work != 0 || looking_);  // last: a packet waits for no program that comes
     rest(work, host_ns);
   }
 }
@@ -49,9 +49,12 @@ void Node::tell_time() {
   page()->now_ns.store(options_.cycle_time.ns(now_), std::memory_order_release);
 }
 
-void Node::service(std::uint64_t host_ns) {
+void Node::service(std::uint64_t host_ns, bool busy) {
   const bool idle = same_host() && active_ns_ < serviced_ns_;
+  if (!busy) idle_ns_ = host_ns;
   if (host_ns - serviced_ns_ < (idle ? kIdleServiceNs : kServiceNs)) return;
+  // Who was woken by this turn's work may wait for this core: a while longer, not for ever.
+  if (busy && serviced_ns_ != 0 && host_ns - idle_ns_ < kServiceNs) return;
   serviced_ns_ = host_ns;
   attachment_->service(host_ns);
   notice_session();
@@ -120,12 +123,12 @@ std::size_t Node::transmit() {
 }
 
 void Node::rest(std::size_t work, std::uint64_t host_ns) {
+  looking_ = false;
   if (config_.network.pass_through) {
-    if (work != 0) return patience_.found(host_ns);
-    if (patience_.look_again(host_ns)) {
-      (void)::sched_yield();
-      return;
-    }
+    if (work != 0) patience_.found(host_ns);
+    looking_ = work != 0 || patience_.look_again(host_ns);
+    if (work == 0 && looking_) (void)::sched_yield();
+    if (looking_) return;
   } else if (naps_.nap(host_ns)) {
     const timespec nap{0, kNapNs};
     (void)::clock_nanosleep(CLOCK_MONOTONIC, 0, &nap, nullptr);

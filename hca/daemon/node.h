@@ -44,7 +44,7 @@ class Node {
   void tell_time();
   std::size_t receive();
   std::size_t transmit();
-  void service(std::uint64_t host_ns);
+  void service(std::uint64_t host_ns, bool busy);
   void rest(std::size_t work, std::uint64_t host_ns);
 
   void sleep(std::uint64_t host_ns);
@@ -82,8 +82,10 @@ class Node {
   std::uint64_t started_ns_ = 0;
   std::uint64_t active_ns_ = 0;  // there was work
   Naps naps_;
-  emu::Patience patience_;  // where packets pass at once
-  bool left_over_ = false;  // more came in than one turn takes
+  emu::Patience patience_;     // where packets pass at once
+  bool looking_ = false;       // the last turn ended without rest
+  std::uint64_t idle_ns_ = 0;  // host time of the last turn that had no work and expected none
+  bool left_over_ = false;     // more came in than one turn takes
   bool stop_asked_ = false;
 };
 

@@ -36,6 +36,7 @@ emu::Result<Publisher> Publisher::open(const std::string& run_dir, const emu::Co
   publisher.credits_ = p.gauge(Metric::credits, {name, device, "best_effort"});
   publisher.credit_limit_ = config.controls.best_effort_credits;
   p.gauge(Metric::credit_limit, {name, device, "best_effort"}).set(publisher.credit_limit_);
+  publisher.congestion_delay_ = p.gauge(Metric::congestion_delay, {name, device});
   const std::string_view kind = emu::name_of(config.attach.kind);
   for (const CongestionScheme& scheme : congestion_schemes()) {
     publisher.schemes_.push_back(p.gauge(Metric::congestion_scheme, {name, device, scheme.name}));
@@ -174,6 +175,7 @@ void Publisher::publish(const Host& host, std::size_t clients, const Session& se
     frames_->refused.set(session.frames.frames_refused);
   }
   reserved_.set(static_cast<double>(counters.reserved_bps));
+  congestion_delay_.set(static_cast<double>(host.congestion_delay()));
   for (std::size_t i = 0; i < schemes_.size(); ++i) {
     schemes_[i].set(congestion_schemes()[i].name == host.congestion() ? 1 : 0);
   }

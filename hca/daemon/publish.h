@@ -55,6 +55,7 @@ class Publisher {
   emu::Gauge up_;
   emu::Gauge reserved_;
   emu::Gauge credits_;
+  emu::Gauge congestion_delay_;
   std::vector<emu::Gauge> schemes_;  // in the order of congestion_schemes()
   emu::Gauge attach_up_;
   emu::Counter sessions_;

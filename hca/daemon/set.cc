@@ -9,16 +9,10 @@ namespace hca {
 emu::Result<void> check_live(std::string_view congestion, bool side_band) {
   const auto scheme = make_congestion(congestion, {});
   if (scheme == nullptr) return emu::fail("congestion: there is no scheme '{}'", congestion);
-  if (scheme->needs() == Signal::state && !side_band) {
+  if (scheme->needs() != Signal::nothing && !side_band) {
     return emu::fail(
-        "congestion: {} looks at routers through the fabric's shared page, which only HCAs on its "
-        "host have (attach.kind shm); use credit or none",
-        congestion);
-  }
-  if (scheme->needs() == Signal::blame || scheme->needs() == Signal::marks) {
-    return emu::fail(
-        "congestion: {} needs routers that tell sources, which works in virtual time only (flitnet "
-        "lab); use credit, alo, self_tuned or none",
+        "congestion: {} hears of routers by the fabric's shared page, which only HCAs on its host "
+        "have (attach.kind shm); use credit or none",
         congestion);
   }
   return {};

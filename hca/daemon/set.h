@@ -8,8 +8,8 @@
 
 namespace hca {
 
-// Whether a live HCA can run it: what routers look like it is told by the fabric's shared page
-// (`side_band`: that is on this host), of what they detect or mark it is not told.
+// Whether a live HCA can run it: what routers look like and what they tell sources it hears by the
+// fabric's shared page (`side_band`: that is on this host).
 emu::Result<void> check_live(std::string_view congestion, bool side_band);
 // Keys of the configuration's [controls]: congestion, completion_queues, congestion_control,
 // power_control, admission. Fails with a sentence for the one who asked.

@@ -25,8 +25,18 @@ bool SideBand::open(Host& host) {
 }
 
 void SideBand::tell(Host& host, emu::Cycle now) {
-  if (host.congestion_needs() != Signal::state) return;
+  const Signal needs = host.congestion_needs();
+  if (needs != Signal::blame && needs != Signal::marks) heard_.reset();
+  if (needs == Signal::nothing) return;
   if (!page_ && !open(host)) return;  // no fabric yet
+  if (needs == Signal::state) {
+    look(host, now);
+  } else {
+    listen(host, now);
+  }
+}
+
+void SideBand::look(Host& host, emu::Cycle now) {
   if (page_->cycle() == told_) return;
   emu::StateReading reading;
   if (!page_->read(node_, reading, view_)) return;
@@ -37,6 +47,17 @@ void SideBand::tell(Host& host, emu::Cycle now) {
                      .buffers = reading.buffers,
                      .delivered_flits = reading.delivered_flits},
                     now);
+}
+
+// What was told to an earlier scheme is over.
+void SideBand::listen(Host& host, emu::Cycle now) {
+  const std::uint64_t told = page_->told(node_);
+  std::uint64_t next = heard_.value_or(told);
+  if (told - next > emu::kNoticesKept) next = told - emu::kNoticesKept;
+  for (; next != told; ++next) {
+    if (const auto notice = page_->notice(node_, next)) host.notice(*notice, now);
+  }
+  heard_ = told;
 }
 
 }  // namespace hca

@@ -1,6 +1,7 @@
-// The fabric's shared page as hcad sees it: what the routers look like, for a congestion scheme
-// that asks (emu/wire/state_page.h). In: the page's pictures. Out: fabric_state() of the host half,
-// once for each new picture. Called by the loop; costs a comparison where the scheme does not ask.
+// The fabric's shared page as hcad sees it: what the routers look like and what they tell sources,
+// for a congestion scheme that asks (emu/wire/state_page.h). In: the page's pictures and notices.
+// Out: fabric_state() of the host half, once for each new picture, and notice(). Called by the
+// loop; costs a comparison where the scheme does not ask.
 #pragma once
 
 #include <optional>
@@ -17,10 +18,15 @@ class SideBand {
   SideBand(std::string path, const emu::Config& config, emu::NodeId node);
   void tell(Host& host, emu::Cycle now);
   // The fabric is another one now.
-  void close() { page_.reset(); }
+  void close() {
+    page_.reset();
+    heard_.reset();
+  }
 
  private:
   bool open(Host& host);
+  void look(Host& host, emu::Cycle now);
+  void listen(Host& host, emu::Cycle now);
 
   std::string path_;
   emu::NodeId node_;
@@ -29,6 +35,7 @@ class SideBand {
   std::optional<emu::StateReader> page_;
   emu::Cycle told_ = 0;  // the picture that was told last
   emu::NodeView view_;
+  std::optional<std::uint64_t> heard_;  // of the notices, while the scheme wants them
 };
 
 }  // namespace hca

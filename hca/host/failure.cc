@@ -131,8 +131,8 @@ void reset_transport(Qp& qp) {
   qp.psn_fetch = qp.psn_sent = qp.psn_una = 0;
   qp.reads_out = 0;
   qp.rnr_waiting = qp.drained = false;
-  qp.retry_at = qp.pace_at = emu::kNever;
-  qp.last_launch = qp.last_response_launch = 0;
+  qp.retry_at = qp.pace_at = qp.power_at = emu::kNever;
+  qp.last_launch = qp.repeat_launch = qp.last_response_launch = 0;
   qp.in_wire = qp.first_in_wire = qp.packets_left_hca = 0;
   qp.epsn = qp.msn = 0;
   qp.rq_next = qp.rq_done = 0;

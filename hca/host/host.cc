@@ -63,6 +63,13 @@ std::string_view Host::congestion() const {
 
 Signal Host::congestion_needs() const { return state_->congestion_->needs(); }
 
+void Host::notice(const emu::Notice& notice, emu::Cycle now) {
+  tick(*state_, now);
+  hear_notice(*state_, notice);
+}
+
+emu::Cycle Host::congestion_delay() const { return state_->congestion_->delay_cycles(); }
+
 void Host::set_useful_ports(std::vector<std::uint16_t> ports) {
   state_->options_.useful_ports = std::move(ports);
   choose_congestion(*state_);

@@ -159,6 +159,10 @@ class Host {
   // What the scheme in force must be told.
   Signal congestion_needs() const;
   void fabric_state(const FabricState& state, emu::Cycle now);
+  // For this HCA's scheme, or for another HCA, to be passed on by a management datagram.
+  void notice(const emu::Notice& notice, emu::Cycle now);
+  // By how much the scheme holds each message back now, where it does it so.
+  emu::Cycle congestion_delay() const;
   // Ways out of the own router (HostOptions::useful_ports), now that they are known.
   void set_useful_ports(std::vector<std::uint16_t> ports);
 

@@ -62,14 +62,17 @@ void receive_mad(HostState& s, const Arrival& arrival, const emu::ParsedPacket& 
   }
   Mad bytes;  // the sender may scribble over its packet meanwhile
   std::memcpy(bytes.data(), arrival.bytes + packet.payload_offset, kMadBytes);
+  if (take_notice(s, arrival.desc.src, bytes)) return;
   s.events_.mad(arrival.desc.src, bytes);
 }
 
-bool Host::send_mad(emu::NodeId dest, const Mad& mad) {
-  MadQueue& mads = state_->mads_;
-  if (mads.last - mads.first == kMadsWaitingMax || dest >= state_->options_.nodes) return false;
+bool queue_mad(HostState& s, emu::NodeId dest, const Mad& mad) {
+  MadQueue& mads = s.mads_;
+  if (mads.last - mads.first == kMadsWaitingMax || dest >= s.options_.nodes) return false;
   mads.waiting[mads.last++ % kMadsWaitingMax] = {dest, mad};
   return true;
 }
+
+bool Host::send_mad(emu::NodeId dest, const Mad& mad) { return queue_mad(*state_, dest, mad); }
 
 }  // namespace hca

@@ -11,6 +11,10 @@
 namespace hca {
 
 inline constexpr std::uint32_t kMadBytes = 256;
+// First bytes of the header (IBA 13.4.2) of both classes that are spoken here; the class is byte 1.
+inline constexpr std::uint8_t kMadBaseVersion = 1;
+inline constexpr std::uint8_t kMadClassVersion = 2;
+inline constexpr std::uint8_t kMadSend = 3;
 inline constexpr std::uint32_t kGeneralServicesQp = 1;
 inline constexpr std::uint32_t kGeneralServicesQkey = 0x80010000;  // IBA 10.2.5.3
 // Many times what a node's connections say at once; whoever needs an answer asks again.

@@ -130,8 +130,10 @@ struct Qp {
   bool drained = false;        // SQD: the event was sent
   emu::Cycle rnr_until = 0;
   emu::Cycle retry_at = emu::kNever;
+  emu::Cycle power_at = emu::kNever;  // late real time looks for energy again then
   emu::Cycle pace_at = emu::kNever;
   emu::Cycle last_launch = 0;             // packets of a QP never overtake one another
+  emu::Cycle repeat_launch = 0;           // the same since it began to repeat
   std::uint32_t packets_left_hca = 0;     // UC: of the request at sq_done, injected
   std::uint32_t in_wire = 0;              // handed to the attachment, not yet injected
   std::vector<SendEntry> sends;           // sq_depth

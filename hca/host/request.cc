@@ -14,6 +14,9 @@ constexpr std::uint32_t kAckEveryPackets = 128;
 // How far a real-time packet may be moved for the sake of power: less than the replayer's slack
 // before the deadline, and a few windows of 500 cycles.
 constexpr emu::EmuNs kRealTimeShiftNs = 300'000;
+// What comes late leaves with so much of the power. Where many nodes catch up at once their packets
+// meet in the routers, which hold some back and let them go in bunches.
+constexpr double kLateShare = 0.75;
 // Numbers in flight stay well below half the circle of PSNs.
 constexpr std::uint32_t kWindowPackets = 1u << 22;
 
@@ -102,6 +105,27 @@ emu::Cycle best_effort_place(HostState& s, emu::Cycle from, emu::Cycle most,
   return at;
 }
 
+// Real time that comes when its time is over (a program that the host held up, a repetition), or
+// behind such. It would leave at once and all together, fill the link, and let best effort pile up
+// behind it whose energy counts as paid. So it waits for power: what is in time has found its own
+// by then, best effort comes after it.
+bool is_late(const HostState& s, emu::Cycle asked, emu::Cycle wish) {
+  const emu::Cycle shift = s.options_.cycle_time.cycle_at(kRealTimeShiftNs);
+  return std::max(wish, s.now_) > (asked != 0 ? asked : s.now_) + shift;
+}
+
+emu::Cycle late_place(HostState& s, Qp& qp, emu::Cycle wish, const PowerNeed& need) {
+  const emu::Cycle from = std::max(wish, s.now_);
+  const emu::Cycle most = s.now_ + s.horizon_cycles_ / 2;
+  const emu::Cycle at = s.calendar_.earliest(from, need.energy_pj, need.cycles, most);
+  if (at > most) {
+    qp.power_at = s.now_ + s.horizon_cycles_ / 16 + 1;
+    wake_again(s, qp);
+    return emu::kNever;
+  }
+  return at;
+}
+
 }  // namespace
 
 void rearm_retry(HostState& s, Qp& qp) {
@@ -117,7 +141,7 @@ void rearm_retry(HostState& s, Qp& qp) {
 
 bool request_ready(HostState& s, Qp& qp) {
   if (qp.state != QpState::rts && qp.state != QpState::sqd) return false;
-  if (qp.rnr_waiting) return false;
+  if (qp.rnr_waiting || qp.power_at != emu::kNever) return false;
   if (qp.state == QpState::sqd && qp.current_packet == 0 &&
       (qp.sq_current == qp.sq_fetched ||
        emu::psn_diff(qp.entry(qp.sq_current).first_psn, qp.psn_sent) >= 0)) {
@@ -194,6 +218,23 @@ void hold_power(HostState& s, emu::TrafficClass traffic_class, emu::Cycle launch
 
 namespace {
 
+// When the next packet of the request leaves; kNever: not now. `need`: of metered ones; of those
+// that come late it grows.
+emu::Cycle find_launch(HostState& s, Qp& qp, const SendEntry& entry, bool first_time,
+                       PowerNeed* need) {
+  // Packets of a QP never overtake one another; a repetition goes as soon as it can, behind what
+  // was repeated before it.
+  const emu::Cycle asked = launch_of(qp, entry);
+  emu::Cycle launch = qp.repeat_launch;
+  if (first_time) launch = std::max({launch, asked, qp.last_launch});
+  if (need == nullptr) return launch;
+  if (qp.traffic_class == emu::TrafficClass::real_time && is_late(s, asked, launch)) {
+    need->cycles = static_cast<emu::Cycle>(static_cast<double>(need->cycles) / kLateShare);
+    return late_place(s, qp, launch, *need);
+  }
+  return launch_with_power(s, qp.traffic_class, asked, launch, *need);
+}
+
 void fill_atomic(const SendWqe& wqe, emu::AtomicEth& atomic) {
   const WqeExtension& operands = extension_of(wqe);
   const bool swaps = wqe.opcode == WrOpcode::atomic_cas;
@@ -219,14 +260,10 @@ void build_request(HostState& s, Qp& qp) {
   const std::uint16_t flits =
       emu::flits_of(emu::packet_bytes(opcode, grh, length), s.options_.flit_bits);
 
-  // Packets of a QP never overtake one another; a repetition goes as soon as it can.
-  emu::Cycle launch = first_time ? std::max(launch_of(qp, entry), qp.last_launch) : 0;
   const bool is_metered = metered(s, qp.traffic_class, qp.dest);
-  const PowerNeed need = is_metered ? power_need(s, qp.dest, flits) : PowerNeed{};
-  if (is_metered) {
-    launch = launch_with_power(s, qp.traffic_class, launch_of(qp, entry), launch, need);
-    if (launch == emu::kNever) return;
-  }
+  PowerNeed need = is_metered ? power_need(s, qp.dest, flits) : PowerNeed{};
+  const emu::Cycle launch = find_launch(s, qp, entry, first_time, is_metered ? &need : nullptr);
+  if (launch == emu::kNever) return;
   BurstPacket* packet = open_packet(s, qp.slot, qp.dest);
   if (packet == nullptr) return;
   if (is_metered) hold_power(s, qp.traffic_class, launch, need);
@@ -264,6 +301,7 @@ void build_request(HostState& s, Qp& qp) {
     if (qp.is_unreliable()) qp.psn_una = qp.psn_sent;
     qp.last_launch = std::max(qp.last_launch, launch);
   } else {
+    qp.repeat_launch = launch;
     ++s.counters_.packets_retransmitted;
   }
   if (qp.retry_at == emu::kNever) rearm_retry(s, qp);
@@ -271,6 +309,7 @@ void build_request(HostState& s, Qp& qp) {
 }
 
 void rewind(HostState& s, Qp& qp, std::uint32_t psn) {
+  qp.repeat_launch = 0;
   std::uint32_t reads = 0;
   for (std::uint32_t i = qp.sq_done; i != qp.sq_fetched; ++i) {
     const SendEntry& entry = qp.entry(i);

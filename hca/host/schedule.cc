@@ -90,7 +90,7 @@ std::size_t request_turn(HostState& s, Qp& qp) {
     } else {
       build_request(s, qp);
     }
-    if (s.slots_blocked_ || s.power_blocked_until_ > s.now_) break;
+    if (s.slots_blocked_ || s.power_blocked_until_ > s.now_ || qp.power_at != emu::kNever) break;
     ++sent;
   }
   return sent;
@@ -163,13 +163,13 @@ void want_response(HostState& s, Qp& qp) {
 void unqueue(HostState& s, Qp& qp) {
   take_out(s, request_queue(s, qp), qp, Side::request);
   take_out(s, response_queue(s, qp), qp, Side::response);
-  qp.pace_at = qp.retry_at = emu::kNever;
+  qp.pace_at = qp.retry_at = qp.power_at = emu::kNever;
   qp.rnr_waiting = false;
   s.wakes_.remove(qp.slot);
 }
 
 void wake_again(HostState& s, Qp& qp) {
-  emu::Cycle at = std::min(qp.pace_at, qp.retry_at);
+  emu::Cycle at = std::min({qp.pace_at, qp.retry_at, qp.power_at});
   if (qp.rnr_waiting) at = std::min(at, qp.rnr_until);
   s.wakes_.set_if_earlier(qp.slot, at);
 }
@@ -198,6 +198,7 @@ void run_timers(HostState& s) {
     Qp& qp = s.qp_at(s.wakes_.first());
     s.wakes_.remove(qp.slot);
     if (qp.pace_at <= s.now_) qp.pace_at = emu::kNever;
+    if (qp.power_at <= s.now_) qp.power_at = emu::kNever;
     if (qp.rnr_waiting && qp.rnr_until <= s.now_) qp.rnr_waiting = false;
     if (qp.retry_at <= s.now_) retry_timer_fired(s, qp);
     want_request(s, qp);

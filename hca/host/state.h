@@ -243,8 +243,13 @@ Cq* find_cq(HostState& s, ClientId client, std::uint32_t cq);
 // ---- queue_pair.cc ----
 void free_qp(HostState& s, Qp& qp);
 
+// ---- notice.cc: what routers tell sources ----
+void hear_notice(HostState& s, const emu::Notice& notice);
+bool take_notice(HostState& s, emu::NodeId from, const Mad& mad);  // false: it is none
+
 // ---- mad.cc: management datagrams, QP1 ----
 std::size_t send_mads(HostState& s);
+bool queue_mad(HostState& s, emu::NodeId dest, const Mad& mad);  // false: too many wait
 void receive_mad(HostState& s, const Arrival& arrival, const emu::ParsedPacket& packet);
 
 // ---- arrival.cc ----

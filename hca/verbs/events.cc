@@ -1,11 +1,15 @@
 // Completion channels and asynchronous events: records in pipes that hcad writes. The end of a pipe
 // is the end of hcad.
 #include <fcntl.h>
+#include <poll.h>
+#include <sched.h>
 #include <unistd.h>
 
 #include <new>
 #include <utility>
 
+#include "emu/clock/host.h"
+#include "emu/ring/patience.h"
 #include "hca/verbs/objects.h"
 
 namespace hca {
@@ -18,6 +22,23 @@ int read_record(int fd, Record& record) {
   const ssize_t got = ::read(fd, &record, sizeof record);
   if (got == static_cast<ssize_t>(sizeof record)) return 1;
   return got < 0 ? -1 : 0;
+}
+
+thread_local emu::Patience patience;  // of this thread, over all its channels
+
+bool readable(int fd) {
+  pollfd wanted{fd, POLLIN, 0};
+  return ::poll(&wanted, 1, 0) != 0;
+}
+
+// The same, for a thread that means to sleep: who expects an answer soon keeps its core awake.
+template <class Record>
+int await_record(int fd, Record& record) {
+  if ((::fcntl(fd, F_GETFL) & O_NONBLOCK) != 0) return read_record(fd, record);
+  while (!readable(fd) && patience.look_again(emu::host_now_ns())) (void)::sched_yield();
+  const int got = read_record(fd, record);
+  patience.found(emu::host_now_ns());
+  return got;
 }
 
 bool same(const ibv_async_event& event, ibv_event_type type) { return event.event_type == type; }
@@ -148,7 +169,7 @@ int ibv_get_cq_event(ibv_comp_channel* channel, ibv_cq** cq, void** cq_context) 
   Context* context = to_context(channel->context);
   while (true) {
     ChannelRecord record;
-    const int got = read_record(channel->fd, record);
+    const int got = await_record(channel->fd, record);
     if (got < 0) return -1;
     if (got == 0) {
       Cq* fired = fire_after_death(*context, channel);

@@ -117,6 +117,8 @@ RunOptions draw_run(std::uint64_t seed) {
     o.flits_max = std::min(o.flits_max, spec.vc_buf_size);
     spec.answer_flits = static_cast<std::uint16_t>(std::min(10, spec.vc_buf_size));
   }
+  const bool rings = spec.topology == TopologyKind::torus;
+  if (spec.router == RouterKind::cell && rings) spec.routing = fabric::RoutingKind::up_down;
   draw_recovery(draw, spec);
   o.cycles = spec.nodes > 8 || spec.topology != TopologyKind::single ? 200 : 500;
   return o;
@@ -139,6 +141,13 @@ void run_seed(std::uint64_t seed) {
 
 TEST(EveryDesign, RandomNetworksAtRandomLoads) {
   for (std::uint64_t seed = 1; seed <= 50 && !HasFatalFailure(); ++seed) run_seed(seed);
+}
+
+// Seeds with which the soak found something.
+TEST(EveryDesign, WhatTheSoakFound) {
+  run_seed(1'000'059);  // circuits: a circuit that nobody closed
+  run_seed(2'000'007);  // cells on a torus
+  run_seed(2'001'147);  // a probe cut in two by preemption asked admission again
 }
 
 // Whatever the fast engine does, both engines do alike; the draw decides which one a seed compares

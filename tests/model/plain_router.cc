@@ -396,6 +396,8 @@ void PlainNetwork::learn_output(PlainRouter& router, LaneAt me, LaneAt out,
   buffer.waited = 0;
   buffer.state = InputBuffer::State::arbitrating;
   claimed.push_back(out);
+  // What was cut off a probe upstream and comes behind a dummy head has been asked about.
+  if (buffer.flits.front().kind == Flit::Kind::dummy_head) return;
   ask_admission(router, static_cast<std::size_t>(me.port), out, *buffer.messages.front());
 }
 

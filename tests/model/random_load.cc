@@ -36,6 +36,8 @@ void expect_same(const char* what, const Fast& fast, Plain& plain) {
   plain.clear();
 }
 
+constexpr std::uint32_t kAheadMost = 200;  // cycles from submission to launch
+
 // Says yes or no by a hash, and remembers what it was asked.
 class RandomBook final : public fabric::ControlHook {
  public:
@@ -139,6 +141,7 @@ class Run {
         packet.stream = stream;
         packet.dest = static_cast<emu::NodeId>(stream % fast_->nodes());
         packet.kind = emu::PacketKind::release;
+        packet.launch = fast_->now() + kAheadMost;  // behind every probe that would open it again
         submit(static_cast<emu::NodeId>(n), packet);
       }
     }
@@ -155,7 +158,7 @@ class Run {
     const auto lanes = static_cast<std::uint32_t>(options_.lanes);
     packet.cookie = random_();
     packet.handle = random_.below(1 << 30);
-    packet.launch = random_.below(3) == 0 ? fast_->now() + random_.below(200) : 0;
+    packet.launch = random_.below(3) == 0 ? fast_->now() + random_.below(kAheadMost) : 0;
     packet.flits = static_cast<std::uint16_t>(
         1 + random_.below(static_cast<std::uint32_t>(options_.flits_max)));
     packet.dest =

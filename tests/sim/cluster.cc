@@ -1,5 +1,6 @@
 #include "tests/sim/cluster.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "emu/base/check.h"
@@ -83,6 +84,8 @@ emu::Result<void> Cluster::build() {
   arbitration_ = std::make_unique<fabric::Arbitration>(config, *network_);
   start_measuring();
   const auto nodes = static_cast<std::size_t>(network_->nodes());
+  stalls_.resize(nodes);
+  unread_.resize(nodes);
   arrivals_.resize(nodes);
   injected_.resize(nodes);
   for (std::size_t n = 0; n < nodes; ++n) {
@@ -161,16 +164,35 @@ void Cluster::deliver(const hca::DeliveredEvent& event) {
   arrivals_[event.node].push_back(arrival);
 }
 
+void Cluster::give_back(std::uint32_t handle) {
+  ports_[handle >> kSlotBits]->free.push_back(handle & (kSlots - 1));
+}
+
+void Cluster::stall(int node, emu::Cycle cycles) {
+  stalls_[static_cast<std::size_t>(node)] = {cycles, network_->now()};
+}
+bool Cluster::acts(int node) const {
+  const Stall& stall = stalls_[static_cast<std::size_t>(node)];
+  return stall.cycles == 0 || (network_->now() - stall.since) % stall.cycles < options_.quantum;
+}
+emu::Cycle Cluster::believes(int node) const {
+  const emu::Cycle behind = stalls_[static_cast<std::size_t>(node)].cycles;
+  return network_->now() - std::min(network_->now(), behind);
+}
+
 void Cluster::hand_out() {
-  const emu::Cycle now = network_->now();
   for (const hca::InjectedEvent& event : network_->injected()) {
     injected_[event.node].push_back(
         {event.cookie, event.tail_cycle, event.flits, event.traffic_class, event.kind, 0});
   }
   for (const hca::DeliveredEvent& event : network_->delivered()) deliver(event);
   for (std::size_t n = 0; n < hosts_.size(); ++n) {
-    if (!injected_[n].empty()) hosts_[n]->injected(injected_[n], now);
-    if (!arrivals_[n].empty()) hosts_[n]->receive(arrivals_[n], now);
+    const int node = static_cast<int>(n);
+    if (!acts(node)) continue;
+    if (!injected_[n].empty()) hosts_[n]->injected(injected_[n], believes(node));
+    if (!arrivals_[n].empty()) hosts_[n]->receive(arrivals_[n], believes(node));
+    for (const std::uint32_t handle : unread_[n]) give_back(handle);
+    unread_[n].clear();
     injected_[n].clear();
     arrivals_[n].clear();
   }
@@ -178,18 +200,22 @@ void Cluster::hand_out() {
     const std::uint32_t slot = event.handle & (kSlots - 1);
     fabric::ProbeState& state = ports_[event.handle >> kSlotBits]->controls[slot];
     emu::Answer answer = fabric::Admission::answer(state, event.cycle);
-    hosts_[event.node]->answered({&answer, 1}, now);
-    ports_[event.handle >> kSlotBits]->free.push_back(slot);
+    hosts_[event.node]->answered({&answer, 1}, believes(event.node));
+    give_back(event.handle);
   }
   for (const hca::DeliveredEvent& event : network_->delivered()) {
-    ports_[event.handle >> kSlotBits]->free.push_back(event.handle & (kSlots - 1));
+    const bool read = event.kind != emu::PacketKind::data || acts(event.node);
+    if (read) give_back(event.handle);
+    if (!read) unread_[event.node].push_back(event.handle);
   }
   power_->add(network_->activity());
   network_->clear_events();
 }
 
 void Cluster::turn() {
-  for (auto& host : hosts_) host->advance(network_->now());
+  for (int n = 0; n < nodes(); ++n) {
+    if (acts(n)) host(n).advance(believes(n));
+  }
   network_->run_until(network_->now() + options_.quantum);
   arbitration_->follow(*admission_, *network_);
   hand_out();

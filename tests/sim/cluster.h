@@ -69,6 +69,13 @@ class Cluster : private fabric::ControlHook {
   // Latencies and power count from here.
   void start_measuring();
 
+  // From now on the host runs this node's HCA only every so many cycles, and always takes it away
+  // just after it has read the clock: what it hands on comes so much later than it believes.
+  void stall(int node, emu::Cycle cycles);
+  // Whether the HCA of a node acts in this turn, and at what cycle it believes to be.
+  bool acts(int node) const;
+  emu::Cycle believes(int node) const;
+
   // Hosts act, the fabric runs one quantum, events are handed out. Programs act between turns.
   void turn();
 
@@ -83,6 +90,7 @@ class Cluster : private fabric::ControlHook {
   emu::Result<void> build();
   bool at_route(const fabric::ControlHead& head) override;
   void send(emu::NodeId source, const emu::TxDesc& desc);
+  void give_back(std::uint32_t handle);
   void hand_out();
   void deliver(const hca::DeliveredEvent& event);
 
@@ -99,8 +107,14 @@ class Cluster : private fabric::ControlHook {
   std::vector<std::unique_ptr<hca::Host>> hosts_;
   std::array<emu::Vtick, emu::kVlCount> vticks_{};
   std::array<ClassMeter, emu::kClassCount> classes_;
-  std::vector<std::vector<hca::Arrival>> arrivals_;  // of this turn, per node
+  std::vector<std::vector<hca::Arrival>> arrivals_;  // that its HCA has not seen, per node
   std::vector<std::vector<emu::Injected>> injected_;
+  std::vector<std::vector<std::uint32_t>> unread_;  // packets of arrivals_ that it has not seen
+  struct Stall {
+    emu::Cycle cycles = 0;
+    emu::Cycle since = 0;
+  };
+  std::vector<Stall> stalls_;  // by node
   std::uint64_t dropped_ = 0;
 };
 

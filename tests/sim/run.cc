@@ -48,6 +48,7 @@ emu::Result<void> Run::build(const ClusterOptions& options) {
   if (!cluster) return std::unexpected(cluster.error());
   cluster_ = std::move(*cluster);
   const auto nodes = static_cast<std::size_t>(cluster_->nodes());
+  starved_until_ns_.resize(nodes);
   const double link_bps = static_cast<double>(options.config.network.link_bps());
   for (std::size_t n = 0; n < nodes; ++n) {
     apps_.push_back(std::make_unique<NodeApp>(*cluster_, static_cast<int>(n)));
@@ -89,8 +90,9 @@ emu::Result<void> Run::build(const ClusterOptions& options) {
 }
 
 void Run::turn() {
-  const emu::Cycle now = cluster_->now();
-  for (auto& stream : streams_) stream->tick();
+  for (auto& stream : streams_) {
+    if (!starved(static_cast<std::size_t>(stream->from()))) stream->tick();
+  }
   for (auto& flow : best_effort_) {
     if (flow != nullptr) flow->tick();
   }
@@ -98,7 +100,7 @@ void Run::turn() {
     if (flow != nullptr) flow->tick();
   }
   for (auto& app : apps_) {
-    if (app != nullptr) app->app.ring(now);
+    if (app != nullptr && cluster_->acts(app->node)) app->app.ring(cluster_->believes(app->node));
   }
   cluster_->turn();
 }

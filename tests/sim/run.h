@@ -25,6 +25,11 @@ class Run {
   void play();   // until all of it has been sent and has arrived, or is overdue
   void turn();   // one quantum with all programs
   void run_ns(emu::EmuNs ns);
+  // The host gives the sending streams of a node no time before `until_ns`: what they would have
+  // posted comes late, and all at once.
+  void starve(int node, emu::EmuNs until_ns) {
+    starved_until_ns_[static_cast<std::size_t>(node)] = until_ns;
+  }
   // Ends the programs of a node as SIGKILL would.
   void kill_apps(int node);
 
@@ -40,6 +45,7 @@ class Run {
   Run(Scenario scenario) : scenario_(std::move(scenario)) {}
   emu::Result<void> build(const ClusterOptions& options);
   bool all_over() const;
+  bool starved(std::size_t node) const { return cluster_->now_ns() < starved_until_ns_[node]; }
 
   Scenario scenario_;
   std::unique_ptr<Cluster> cluster_;
@@ -47,6 +53,7 @@ class Run {
   std::vector<std::unique_ptr<Datagrams>> best_effort_;
   std::vector<std::unique_ptr<Datagrams>> control_;
   std::vector<std::unique_ptr<NodeApp>> apps_;  // end before the bytes of their programs
+  std::vector<emu::EmuNs> starved_until_ns_;    // by node
   emu::EmuNs end_ns_ = 0;
 };
 

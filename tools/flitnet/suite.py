@@ -111,8 +111,7 @@ def run(*, sanitizers: bool, only: str = "") -> int:
 
 
 def _apps(folders: Sequence[str], build_beside: Callable[[], None]) -> Counts:
-    """A live demo by itself: while a compiler takes the cores, windows of its power exceed the cap
-    by some per cent, which is known and open. Then all others, beside the builds."""
+    """A live demo by itself, because it promises deadlines; then all others, beside the builds."""
     demo = _pytest(DEMO, folders)
     build_beside()
     return demo + _pytest("apps", folders, without=DEMO)

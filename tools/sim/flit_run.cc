@@ -61,10 +61,6 @@ fabric::NetworkSpec FlitRun::network_spec() const {
     spec.lanes_of_class = point_.run.lanes;
     spec.lane_vtick = fabric::default_lane_vticks(spec.lanes_of_class);
   }
-  const emu::ControlsConfig& controls = point_.cluster.controls;
-  const bool marks =
-      controls.congestion == emu::Congestion::ibcc || controls.congestion == emu::Congestion::dcqcn;
-  if (point_.run.hca && controls.congestion_control && marks) spec.general_engine = true;
   const double cycle_us = static_cast<double>(point_.cluster.network.cycle_time().cycle_ps) * 1e-6;
   spec.receive_cycles = static_cast<int>(point_.run.receive_us / cycle_us + 0.5);
   const int nodes = static_cast<int>(point_.cluster.nodes.size());
@@ -141,9 +137,12 @@ emu::Result<void> FlitRun::build_hcas() {
   }
   if (needs != hca::Signal::blame && needs != hca::Signal::marks) return {};
   quantum_ = kNoticeQuantum;
-  auto notices = Notices::make(point_.cluster, setting_.lanes, *network_);
+  auto notices = fabric::Notices::make(point_.cluster, controls.congestion, *network_);
   if (!notices) return std::unexpected(notices.error());
   notices_ = std::move(*notices);
+  auto way = NoticeWay::make(point_.cluster, setting_.lanes, *notices_);
+  if (!way) return std::unexpected(way.error());
+  notice_way_ = *way;
   return {};
 }
 
@@ -229,7 +228,8 @@ void FlitRun::arrived(const hca::DeliveredEvent& event) {
   const emu::Cycle tail = event.tail_cycle - base_;
   measure_->delivered(message, event.head_cycle - base_, tail);
   if (message.notice) gates_[message.dest].notice(*message.notice, tail);
-  if (notices_ != nullptr) notices_->arrived(message, event.handle, tail);
+  if (notices_ != nullptr)
+    notices_->arrived(event.handle, message.source, message.dest, event.tail_cycle);
   if (in_band_ && in_band_->arrived(message, tail, of_hcas_)) {
     const StateReport& sum = *message.report;
     gates_[message.dest].told(sum.full, in_band_->buffers(), sum.delivered, tail);
@@ -247,7 +247,7 @@ void FlitRun::send_own() {
 }
 
 void FlitRun::drain() {
-  if (notices_ != nullptr) notices_->look(base_);
+  if (notices_ != nullptr) notices_->look();
   for (const hca::InjectedEvent& event : network_->injected()) {
     if (event.kind != emu::PacketKind::data) continue;  // admission's
     const FlitMessage& message = flights_[event.handle];
@@ -328,8 +328,9 @@ void FlitRun::hca_window() {
 // What routers have detected goes to the HCAs concerned, at once or as messages.
 void FlitRun::listen() {
   if (notices_ == nullptr) return;
-  for (const emu::Notice& notice : notices_->news()) {
-    const auto carrier = notices_->carrier(notice, now());
+  for (emu::Notice notice : notices_->news()) {
+    notice.cycle -= base_;
+    const auto carrier = notice_way_.carrier(*notices_, notice, now());
     if (carrier) {
       of_hcas_.push_back(*carrier);
     } else {

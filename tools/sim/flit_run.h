@@ -18,7 +18,7 @@
 #include "tools/sim/in_band.h"
 #include "tools/sim/measure.h"
 #include "tools/sim/nic.h"
-#include "tools/sim/notices.h"
+#include "tools/sim/notice_way.h"
 #include "tools/sim/point.h"
 #include "tools/sim/workload.h"
 
@@ -31,8 +31,8 @@ class FlitRun {
   void play();
   const Measure& measure() const { return *measure_; }
   const fabric::Network& network() const { return *network_; }
-  const Bookings* bookings() const { return bookings_.get(); }  // null: nobody asks
-  const Notices* notices() const { return notices_.get(); }     // null: routers tell nothing
+  const Bookings* bookings() const { return bookings_.get(); }       // null: nobody asks
+  const fabric::Notices* notices() const { return notices_.get(); }  // null: routers tell nothing
   // Messages that wait before the wire halves.
   std::uint64_t waiting() const;
   // One JSON object: batches and totals. The same point gives the same bytes.
@@ -80,11 +80,12 @@ class FlitRun {
   std::uint64_t given_up_ = 0;                   // messages of streams that were refused
   emu::Cycle base_ = 0;                          // of the network, when the workload began
   emu::Cycle quantum_ = 0;
-  std::vector<HcaGate> gates_;                   // by node; none without HCAs
-  std::optional<InBand> in_band_;                // Self-Tuned without a side band
-  std::vector<FlitMessage> of_hcas_;             // scratch: messages that HCAs send for themselves
-  std::vector<Nic> nics_;                        // by node; none without cards
-  std::unique_ptr<Notices> notices_;             // where routers tell HCAs of congestion
+  std::vector<HcaGate> gates_;                // by node; none without HCAs
+  std::optional<InBand> in_band_;             // Self-Tuned without a side band
+  std::vector<FlitMessage> of_hcas_;          // scratch: messages that HCAs send for themselves
+  std::vector<Nic> nics_;                     // by node; none without cards
+  std::unique_ptr<fabric::Notices> notices_;  // where routers tell HCAs of congestion
+  NoticeWay notice_way_;
   std::vector<std::deque<FlitMessage>> queues_;  // [node * lanes + lane]
   std::vector<std::uint32_t> at_wire_;           // handed on and not injected, of each of these
   std::vector<FlitMessage> flights_;             // by handle: what the engine carries

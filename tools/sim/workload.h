@@ -44,7 +44,7 @@ struct FlitMessage {
   emu::Vtick vtick = emu::kVtickMax;
   std::uint16_t tag = 0;   // of the congestion control
   std::uint16_t flow = 0;  // of WorkloadSpec::flows, from 1; 0: of none
-  // A control message from a router that tells its destination so (tools/sim/notices.h).
+  // A control message from a router that tells its destination so (tools/sim/notice_way.h).
   std::optional<emu::Notice> notice;
   std::optional<StateReport> report;
   // Made by HCAs for themselves: no card and no HCA in front of it.

@@ -34,22 +34,48 @@ TEST(Patience, ALongWaitEndsIt) {
   EXPECT_FALSE(patience.look_again(2'000'000));  // an idle process never looks twice
 }
 
+// A request after a long silence, its acknowledgement, the answer: the waits within are looked
+// through, the silence is not.
+TEST(Patience, LearnsWhichWaitsAreShort) {
+  Patience patience;
+  std::uint64_t now = 0;
+  const auto wait = [&](std::uint64_t wait_ns) {
+    const std::uint64_t end = now + wait_ns;
+    const bool looks = patience.look_again(now);
+    while (now < end && patience.look_again(now)) now += 10'000;
+    patience.found(now = end);
+    return looks;
+  };
+  for (int round = 0; round < 3; ++round) {
+    (void)wait(3'000'000);
+    (void)wait(50'000);
+    (void)wait(50'000);
+  }
+  for (int round = 0; round < 10; ++round) {
+    EXPECT_FALSE(wait(3'000'000)) << round;
+    EXPECT_TRUE(wait(50'000)) << round;
+    EXPECT_TRUE(wait(50'000)) << round;
+  }
+}
+
 // Somebody else had the core for milliseconds: sleepers come before it, lookers do not.
 TEST(Patience, AStrangerOnTheCoreEndsItForAWhileLongerEachTime) {
   Patience patience;
   std::uint64_t now = 0;
-  const auto short_wait = [&] {
-    (void)patience.look_again(now += 1'000);
-    patience.found(now += 1'000);
+  const auto short_waits = [&] {
+    for (int i = 0; i < 4; ++i) {
+      (void)patience.look_again(now += 1'000);
+      patience.found(now += 1'000);
+    }
   };
   std::uint64_t avoided_ns = Patience::kAvoidNsMin;
   for (int i = 0; i < 3; ++i, avoided_ns *= 2) {
-    short_wait();
+    short_waits();
     ASSERT_TRUE(patience.look_again(now += 1'000)) << i;
     patience.found(now += Patience::kCrowdedNs);
     const std::uint64_t until = now + avoided_ns;
-    while (now + 2'000 < until) {
-      short_wait();
+    while (now + 8'000 < until) {
+      short_waits();
       ASSERT_FALSE(patience.look_again(now)) << i;
       patience.found(now += avoided_ns / 10);
     }

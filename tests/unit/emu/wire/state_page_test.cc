@@ -38,6 +38,37 @@ TEST(StatePage, ReadersSeeThePicture) {
   std::remove(path.c_str());
 }
 
+// Notices are kept by node, in order, as many as there is room for.
+TEST(StatePage, NoticesAreHeardUntilNewerOnesTakeTheirPlace) {
+  const std::string path = path_of("notices");
+  std::remove(path.c_str());
+  auto writer = emu::StateWriter::open(path);
+  ASSERT_TRUE(writer);
+  const auto reader = emu::StateReader::open(path);
+  ASSERT_TRUE(reader);
+  EXPECT_EQ(reader->told(2), 0U);
+  EXPECT_FALSE(reader->notice(2, 1)) << "never told";
+  const auto tell = [&](emu::NodeId node, emu::NodeId source, emu::NodeId dest) {
+    emu::Notice notice{};
+    notice.source = source;
+    notice.dest = dest;
+    notice.kind = emu::NoticeKind::relief;
+    writer->tell(node, notice);
+  };
+  tell(63, 7, emu::kAnyDest);
+  for (std::size_t i = 0; i < emu::kNoticesKept + 1; ++i)
+    tell(2, static_cast<emu::NodeId>(i % 64), static_cast<emu::NodeId>(i));
+  EXPECT_EQ(reader->told(63), 1U);
+  EXPECT_EQ(reader->notice(63, 0)->source, 7);
+  EXPECT_EQ(reader->notice(63, 0)->dest, emu::kAnyDest);
+  EXPECT_EQ(reader->notice(63, 0)->kind, emu::NoticeKind::relief);
+  EXPECT_EQ(reader->told(2), emu::kNoticesKept + 1);
+  EXPECT_FALSE(reader->notice(2, 0)) << "gone";
+  EXPECT_EQ(reader->notice(2, 1)->dest, 1);
+  EXPECT_EQ(reader->notice(2, emu::kNoticesKept)->dest, emu::kNoticesKept);
+  std::remove(path.c_str());
+}
+
 TEST(StatePage, AWriterThatDiedInTheMiddleBlocksNobody) {
   const std::string path = path_of("died");
   std::remove(path.c_str());

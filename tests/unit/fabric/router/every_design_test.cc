@@ -72,6 +72,8 @@ TEST(EveryDesign, LatencyWithoutLoadIsThePipelines) {
         spec.levels = 3;
         spec.link_delay = delay;
         spec.lanes_of_class = {0xc000, 0x3ff0, 0x000f};
+        if (spec.router == RouterKind::cell && net.topology == TopologyKind::torus)
+          spec.routing = RoutingKind::up_down;
         auto network = make(spec);
         for (emu::NodeId dest = 0; dest < network->nodes(); ++dest) {
           const std::uint16_t flits = dest % 2 == 0 ? 1 : 7;

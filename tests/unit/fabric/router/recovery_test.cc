@@ -64,31 +64,32 @@ TEST(Recovery, ARingThatStandsStillWithoutTheTokenIsResolved) {
   }
 }
 
-// Flits in the recovery lanes of links between routers.
-std::uint64_t in_recovery_lanes(const Network& network) {
-  std::uint64_t flits = 0;
+// f(router, port) of each end of a link between routers.
+template <class F>
+void each_link(const Network& network, F&& f) {
   for (int r = 0; r < network.routers(); ++r) {
     const auto router = static_cast<emu::RouterId>(r);
     for (int p = 0; p < network.ports(router); ++p) {
       const auto port = static_cast<emu::PortId>(p);
-      if (network.peer(router, port).router == emu::kNoRouter) continue;
-      const Network::Occupancy at = network.occupancy(router, port);
-      flits += at.input[kRecoveryLane] + at.output[kRecoveryLane];
+      if (network.peer(router, port).router != emu::kNoRouter) f(router, port);
     }
   }
+}
+
+std::uint64_t flits_in_recovery_lanes(const Network& network) {
+  std::uint64_t flits = 0;
+  each_link(network, [&](emu::RouterId router, emu::PortId port) {
+    const Network::Occupancy at = network.occupancy(router, port);
+    flits += at.input[kRecoveryLane] + at.output[kRecoveryLane];
+  });
   return flits;
 }
 
 std::uint64_t hops_in_recovery_lanes(const Network& network) {
   std::uint64_t packets = 0;
-  for (int r = 0; r < network.routers(); ++r) {
-    const auto router = static_cast<emu::RouterId>(r);
-    for (int p = 0; p < network.ports(router); ++p) {
-      const auto port = static_cast<emu::PortId>(p);
-      if (network.peer(router, port).router != emu::kNoRouter)
-        packets += network.router_counters(router, port).sent[kRecoveryLane].packets;
-    }
-  }
+  each_link(network, [&](emu::RouterId router, emu::PortId port) {
+    packets += network.router_counters(router, port).sent[kRecoveryLane].packets;
+  });
   return packets;
 }
 
@@ -106,7 +107,7 @@ TEST(Recovery, OneMessageIsInTheRecoveryLanes) {
     std::uint64_t most = 0;
     while (!network->idle() && network->now() < 100'000) {
       network->step(1);
-      most = std::max(most, in_recovery_lanes(*network));
+      most = std::max(most, flits_in_recovery_lanes(*network));
     }
     EXPECT_TRUE(network->idle());
     EXPECT_EQ(network->audit(), "");

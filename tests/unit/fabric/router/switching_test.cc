@@ -315,6 +315,21 @@ TEST(CellSwitch, SourceQuenchKeepsBystandersFlowing) {
 }
 
 // The streams into a congested port get equal parts of it.
+// Lanes that keep a ring apart (datelines) are nothing to cells: all share a link's credits.
+TEST(CellSwitch, RingsAreRefused) {
+  NetworkSpec spec = general(RouterKind::cell);
+  spec.topology = TopologyKind::torus;
+  spec.sides = {4, 3};
+  spec.lanes_of_class = {0xc000, 0x3ff0, 0x000f};
+  const auto refused = Network::make(spec);
+  ASSERT_FALSE(refused);
+  EXPECT_NE(refused.error().message.find("choose routing up_down"), std::string::npos)
+      << refused.error().message;
+  EXPECT_NE(refused.error().message.find("could deadlock: (0,0) lane"), std::string::npos);
+  spec.routing = fabric::RoutingKind::up_down;
+  EXPECT_TRUE(Network::make(spec));
+}
+
 TEST(CellSwitch, CongestingStreamsShareEqually) {
   NetworkSpec spec = general(RouterKind::cell);
   spec.vc_buf_size = 32;

@@ -272,4 +272,28 @@ TEST(Congestion, SchemesChangeWhilePacketsAreOnTheirWay) {
   EXPECT_EQ(pair.run().first.size(), 1U);
 }
 
+// What routers tell: to this HCA's scheme, or through the network to the HCA that it is meant for.
+TEST(Congestion, NoticesReachTheSourceThemselvesOrByDatagram) {
+  for (const char* scheme : {"ibcc", "dcqcn", "vct1"}) {
+    Pair pair;
+    hca::Host& source = pair.cluster.host(0);
+    hca::Host& dest = pair.cluster.host(1);
+    for (hca::Host* host : {&source, &dest})
+      ASSERT_TRUE(host->set_congestion(scheme, CqLayout::global));
+    emu::Notice notice{};
+    notice.source = 0;
+    notice.dest = std::string_view(scheme) == "vct1" ? emu::kAnyDest : 1;
+    notice.kind = emu::NoticeKind::congestion;
+    dest.notice(notice, pair.cluster.now());  // it is not meant for it
+    EXPECT_EQ(source.congestion_delay(), 0U);
+    dest.advance(pair.cluster.now());
+    pair.cluster.run(pair.cluster.now() + 100);
+    const emu::Cycle once = source.congestion_delay();
+    EXPECT_GT(once, 0U) << scheme;
+    EXPECT_EQ(dest.congestion_delay(), 0U) << scheme;
+    source.notice(notice, pair.cluster.now());
+    EXPECT_GT(source.congestion_delay(), once) << scheme;
+  }
+}
+
 }  // namespace
