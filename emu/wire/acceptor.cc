@@ -31,7 +31,7 @@ Acceptor::Acceptor(const AcceptorOptions& options)
       cycle_ps_(options.cycle_ps),
       limits_(options.limits),
       timing_(options.timing),
-      taken_(options.taken),
+      objection_(options.objection),
       seats_(options.node_names.size()) {
   CHECK(seats_.size() <= static_cast<std::size_t>(kNodesMax));
   const Key drawn = derive(secret_, std::as_bytes(std::span("boot")));
@@ -77,10 +77,11 @@ Arrival Acceptor::receive(std::span<const std::byte> datagram, std::uint64_t now
   return {};
 }
 
-// Another process is this node, and alive.
-bool Acceptor::busy(NodeId node, const Handshake& body) const {
+// Busy: another process is this node, and alive.
+Refusal Acceptor::objection(NodeId node, const Handshake& body) const {
   const Seat& seat = seats_[node];
-  return seat.open ? seat.instance != body.instance : taken_ != nullptr && taken_(node);
+  if (seat.open) return seat.instance != body.instance ? Refusal::busy : Refusal::none;
+  return objection_ != nullptr ? objection_(node) : Refusal::none;
 }
 
 // What a welcome says; drawn from the secret, so that the confirm can be checked without memory.
@@ -151,7 +152,7 @@ Arrival Acceptor::on_hello(const FrameView& frame) {
   const NodeId node = find(*hello);
   if (node == kNoNode) return refuse(Refusal::unknown_node);
   const Seat& seat = seats_[node];
-  if (busy(node, *hello)) return refuse(Refusal::busy);
+  if (const Refusal why = objection(node, *hello); why != Refusal::none) return refuse(why);
   if (goes_on(seat, *hello)) {
     seat.channel->acknowledge_now();
     return {};
@@ -176,7 +177,8 @@ Arrival Acceptor::on_confirm(const FrameView& frame, std::uint64_t now_ns) {
   const bool fits = body->server_nonce == expected.server_nonce && body->seals != 0 &&
                     body->seals == expected.seals && body->session == expected.session &&
                     !goes_on(seat, *body) && body->frame_bytes >= kFrameBytesMin &&
-                    body->frame_bytes <= limits_.frame_bytes && !busy(node, *body);
+                    body->frame_bytes <= limits_.frame_bytes &&
+                    objection(node, *body) == Refusal::none;
   if (!fits ||
       !opens_handshake(frame.bytes, session_key(cluster_key_, *body, node, KeyUse::confirm))) {
     ++strangers_;

@@ -12,6 +12,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <type_traits>
@@ -94,7 +95,10 @@ enum class Refusal : std::uint32_t {
   version = 1,       // another kFrameVersion or kMessageVersion
   unknown_node = 2,  // no such node in the configuration
   busy = 3,          // another process is attached as this node and alive
+  link_down = 4,     // the node's link is out of service
 };
+// Why a node may not attach now, as far as whoever asks cannot know; none: it may.
+using Objection = std::function<Refusal(NodeId)>;
 
 struct FrameView {
   FrameHeader header;

@@ -11,7 +11,7 @@
 
 namespace emu {
 
-inline constexpr std::uint32_t kMessageVersion = 3;
+inline constexpr std::uint32_t kMessageVersion = 4;
 
 // One slot of packet memory: any InfiniBand packet (4096 payload, every header, both CRCs) fits.
 inline constexpr std::size_t kPacketBytesMax = 4352;
@@ -79,14 +79,18 @@ struct Injected {
   std::uint32_t reserved;  // 0
 };
 
-enum class Verdict : std::uint8_t { ack = 0, nack = 1 };
+enum class Verdict : std::uint8_t {
+  ack = 0,
+  nack = 1,
+  again = 2,  // links changed: nothing is booked any more, ask on today's way
+};
 inline constexpr RouterId kNoRouter = 0xffff;
 
-// fabric -> hcad: what became of a probe.
+// fabric -> hcad: what became of a probe, or of what one had booked.
 struct Answer {
   std::uint64_t connection;
   Cycle cycle;           // when the answer reached this HCA
-  RouterId rejected_by;  // the router that refused; kNoRouter with Verdict::ack
+  RouterId rejected_by;  // the router that refused; kNoRouter unless Verdict::nack
   Verdict verdict;
   std::uint8_t reserved[5];  // 0
 };

@@ -21,7 +21,6 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -122,7 +121,7 @@ struct AcceptorOptions {
   std::uint64_t cycle_ps = 0;
   ChannelLimits limits{.heartbeat_ns = 1'000'000};  // its frames carry the time
   SessionTiming timing{};
-  std::function<bool(NodeId)> taken;  // attached in another way; null: never
+  Objection objection;  // attached in another way, link out of service; null: never
 };
 
 // What a datagram was. `reply` goes back to where it came from; when `node` is set, that is where
@@ -165,7 +164,7 @@ class Acceptor {
   };
 
   NodeId find(const Handshake& body) const;
-  bool busy(NodeId node, const Handshake& body) const;
+  Refusal objection(NodeId node, const Handshake& body) const;
   Arrival on_hello(const FrameView& frame);
   Arrival on_confirm(const FrameView& frame, std::uint64_t now_ns);
   Handshake offer(NodeId node, const Handshake& hello) const;
@@ -179,7 +178,7 @@ class Acceptor {
   std::uint64_t boot_;
   ChannelLimits limits_;
   SessionTiming timing_;
-  std::function<bool(NodeId)> taken_;
+  Objection objection_;
   std::uint64_t strangers_ = 0;
   std::uint64_t serviced_ns_ = 0;
   std::vector<Seat> seats_;

@@ -29,7 +29,14 @@ inline constexpr std::size_t kNodeNameBytes = 64;
 inline constexpr std::size_t kReasonBytes = 160;
 inline constexpr std::size_t kPoolSlotsMax = 65536;  // a slot index has 16 bits
 
-enum class ShmMessageType : std::uint32_t { hello = 1, welcome, refused, pool_added, pool_removed };
+enum class ShmMessageType : std::uint32_t {
+  hello = 1,
+  welcome,
+  refused,
+  pool_added,
+  pool_removed,
+  link_down,  // a refusal, too: the node's link is out of service
+};
 
 struct ShmHello {
   std::uint32_t magic;
@@ -44,7 +51,7 @@ inline constexpr std::size_t kWelcomeFds = 4;
 struct ShmWelcome {
   std::uint32_t magic;
   std::uint32_t version;
-  ShmMessageType type;  // welcome, or refused: then only `reason` counts
+  ShmMessageType type;  // welcome; or refused, link_down: then only `reason` counts
   std::uint32_t pool_slots;
   std::uint64_t cycle_ps;
   NodeId node;

@@ -121,8 +121,6 @@ bool StateReader::read(NodeId node, StateReading& reading, NodeView& view) const
     reading.buffers = page_->buffers.load(std::memory_order_relaxed);
     for (std::size_t p = 0; p < kStatePortsMax; ++p)
       view.free_lanes[p] = page_->free_lanes[node][p].load(std::memory_order_relaxed);
-    for (std::size_t d = 0; d < kNodesMax; ++d)
-      view.useful_port[d] = page_->useful_port[node][d].load(std::memory_order_relaxed);
     // What was read above is older than this look at the sequence; pairs with begin().
     std::atomic_thread_fence(std::memory_order_acquire);
     if (page_->sequence.load(std::memory_order_relaxed) == before) return true;

@@ -1,7 +1,8 @@
 // The side band of congestion schemes: <run>/fabric.state, written by fabricd after each turn while
 // somebody wants it, mapped read-only by the hcads of its host. In: what the network looks like now
-// (ALO, Self-Tuned), what routers tell sources (VCT, FECN, DCQCN). Out: a consistent picture of the
-// one, the others one by one; who reads too late misses the oldest.
+// (ALO, Self-Tuned), what routers tell sources (VCT, FECN, DCQCN), ways and their lengths, which
+// change with the links in service. Out: a consistent picture of the first, notices one by one; who
+// reads too late misses the oldest.
 #pragma once
 
 #include <array>
@@ -17,13 +18,12 @@
 namespace emu {
 
 inline constexpr std::uint32_t kStatePageMagic = 0x74536c46;  // "FlSt"
-inline constexpr std::uint32_t kStatePageVersion = 2;
+inline constexpr std::uint32_t kStatePageVersion = 3;
 inline constexpr std::size_t kStatePortsMax = 16;  // of a router, from its first port on
 
 // Of one node's router, as far as it concerns that node.
 struct NodeView {
   std::array<std::uint16_t, kStatePortsMax> free_lanes{};  // by output port: lanes that nobody uses
-  std::array<std::uint8_t, kNodesMax> useful_port{};       // by destination: on the way there
 };
 
 struct StateReading {
@@ -42,7 +42,7 @@ struct NoticeRing {
 };
 
 // One writer (fabricd). Everything behind `sequence` is read under it: odd while it is written.
-// useful_port is written once, before the first picture.
+// Ways are not: each entry is whole, and `ways` is raised when all are there.
 struct StatePage {
   std::uint32_t magic;
   std::uint32_t version;
@@ -51,13 +51,15 @@ struct StatePage {
   std::atomic<std::uint64_t> delivered_flits;
   std::atomic<std::uint32_t> full_buffers;
   std::atomic<std::uint32_t> buffers;
-  std::uint64_t pad[3];
+  std::atomic<std::uint64_t> ways;  // changes of useful_port and hops
+  std::uint64_t pad[2];
   std::array<std::array<std::atomic<std::uint16_t>, kStatePortsMax>, kNodesMax> free_lanes;
   std::array<std::array<std::atomic<std::uint8_t>, kNodesMax>, kNodesMax> useful_port;
+  std::array<std::array<std::atomic<std::uint8_t>, kNodesMax>, kNodesMax> hops;
   // Not under the sequence: each entry is written and read whole.
   std::array<NoticeRing, kNodesMax> notices;
 };
-static_assert(sizeof(StatePage) == 64 + 2048 + 4096 + 64 * 8 * (1 + kNoticesKept));
+static_assert(sizeof(StatePage) == 64 + 2048 + 2 * 4096 + 64 * 8 * (1 + kNoticesKept));
 
 class StateWriter {
  public:
@@ -66,9 +68,12 @@ class StateWriter {
   StateWriter& operator=(StateWriter&& other) noexcept;
   ~StateWriter();
 
-  void set_useful(NodeId node, NodeId dest, PortId port) {
+  // From the node's router out by `port`, over `hops` links between routers; then ways_told().
+  void set_way(NodeId node, NodeId dest, PortId port, int hops) {
     page_->useful_port[node][dest].store(port, std::memory_order_relaxed);
+    page_->hops[node][dest].store(static_cast<std::uint8_t>(hops), std::memory_order_relaxed);
   }
+  void ways_told() { page_->ways.fetch_add(1, std::memory_order_release); }
   // A picture: begin, the parts that changed, end.
   void begin();
   void free_lanes(NodeId node, std::size_t port, std::uint16_t lanes) {
@@ -94,6 +99,14 @@ class StateReader {
   Cycle cycle() const { return page_->cycle.load(std::memory_order_acquire); }
   // False: it was being written again and again; try later.
   bool read(NodeId node, StateReading& reading, NodeView& view) const;
+  // Raised whenever ways changed; 0: none was told yet.
+  std::uint64_t ways() const { return page_->ways.load(std::memory_order_acquire); }
+  std::uint8_t hops(NodeId node, NodeId dest) const {
+    return page_->hops[node][dest].load(std::memory_order_relaxed);
+  }
+  PortId useful_port(NodeId node, NodeId dest) const {
+    return page_->useful_port[node][dest].load(std::memory_order_relaxed);
+  }
   // How many notices the HCA of `node` was told so far.
   std::uint64_t told(NodeId node) const {
     return page_->notices[node].told.load(std::memory_order_acquire);

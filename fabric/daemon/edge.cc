@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "emu/base/check.h"
 
@@ -39,6 +40,17 @@ ControlPackets::Record ControlPackets::take(std::uint32_t handle) {
   return records_[handle];
 }
 
+void ControlPackets::forget(const emu::ProbeBody& body) {
+  for (int r = 0; r < admission_->router_count(); ++r)
+    admission_->release(static_cast<emu::RouterId>(r), body);
+}
+
+void ControlPackets::finish_releases() {
+  for (const Record& record : records_) {
+    if (record.used && record.kind == emu::PacketKind::release) forget(record.state.body);
+  }
+}
+
 // --- in ---------------------------------------------------------------------------------------
 
 Edge::Edge(Network& network, PacketMemory& memory, ControlPackets& controls,
@@ -52,7 +64,7 @@ void Edge::attached(emu::NodeId node, Port& port) {
 
 void Edge::lost(emu::NodeId node) {
   ports_[node] = nullptr;
-  for (const auto& [connection, body] : connections_[node]) release_for(node, body);
+  for (const auto& [connection, asked] : connections_[node]) release_for(node, asked.body);
   connections_[node].clear();
 }
 
@@ -137,11 +149,15 @@ void Edge::submit_control(PacketHandle packet, const PacketMeta& meta) {
   body.dest = meta.dest;
   record.packet = packet;
   record.epoch = meta.epoch;
+  record.kind = meta.kind;
+  record.ways = ways_;
   auto& connections = connections_[meta.source];
   if (meta.kind == emu::PacketKind::release) {
     connections.erase(body.connection);
   } else if (connections.size() < kBookingsPerNodeMax || connections.contains(body.connection)) {
-    connections.insert_or_assign(body.connection, body);
+    Asked& asked = connections[body.connection];
+    asked.body = body;
+    ++asked.probes;
   } else {
     // More than any router would book for it: refused at the first one without asking.
     record.state.rejected_by = network_.router_of(meta.source);
@@ -164,6 +180,8 @@ void Edge::release_for(emu::NodeId node, const emu::ProbeBody& body) {
   ControlPackets::Record record;
   record.state.body = body;
   record.epoch = epochs_[node];
+  record.kind = emu::PacketKind::release;
+  record.ways = ways_;
   hca::SendPacket send;
   send.handle = controls_.add(record);
   send.flits = options_.control_flits;
@@ -250,11 +268,73 @@ void Edge::on_answer(const hca::AnswerEvent& event) {
   if (record.packet != kNoPacket) memory_.release(record.packet);
   if (!current(event.node, record.epoch)) {
     // The node was lost while its probe was under way: what the probe booked is nobody's.
+    if (record.ways != ways_) controls_.forget(body);
     release_for(event.node, body);
     return;
   }
+  if (superseded(event, record)) return;
   emu::Answer answer = Admission::answer(record.state, event.cycle);
   ports_[event.node]->answer(event.node, answer);
+}
+
+// --- links that go and come -------------------------------------------------------------------
+
+emu::Result<void> Edge::set_down(std::span<const LinkEnd> links) {
+  std::map<std::pair<emu::NodeId, emu::NodeId>, std::vector<Hop>> before;
+  for (const Connections& connections : connections_) {
+    for (const auto& [connection, asked] : connections) {
+      const auto [way, added] = before.try_emplace({asked.body.source, asked.body.dest});
+      if (added) way->second = network_.path(asked.body.source, asked.body.dest);
+    }
+  }
+  if (auto done = network_.set_down(links); !done) return done;
+  ++ways_;
+  controls_.finish_releases();
+  // First all of them give back: what one leaves another may have.
+  std::vector<emu::ProbeBody> moved;
+  for (Connections& connections : connections_) {
+    for (auto& [connection, asked] : connections) {
+      const emu::ProbeBody& body = asked.body;
+      if (before[{body.source, body.dest}] == network_.path(body.source, body.dest)) continue;
+      asked.moved = true;
+      if (asked.probes != 0) continue;  // seen to when its answer comes
+      controls_.forget(body);
+      moved.push_back(body);
+    }
+    std::erase_if(connections,
+                  [](const auto& entry) { return entry.second.moved && entry.second.probes == 0; });
+  }
+  for (const emu::ProbeBody& body : moved) ask_again(body.source, body);
+  return {};
+}
+
+void Edge::ask_again(emu::NodeId node, const emu::ProbeBody& body) {
+  emu::Answer answer{};
+  answer.connection = body.connection;
+  answer.cycle = network_.now();
+  answer.rejected_by = emu::kNoRouter;
+  answer.verdict = emu::Verdict::again;
+  if (ports_[node] != nullptr) ports_[node]->answer(node, answer);
+}
+
+// Whether links changed behind a probe in a way that makes its answer worth nothing.
+bool Edge::superseded(const hca::AnswerEvent& event, const ControlPackets::Record& record) {
+  const emu::ProbeBody& body = record.state.body;
+  Connections& connections = connections_[event.node];
+  const auto found = connections.find(body.connection);
+  if (found == connections.end()) {
+    // Released meanwhile, perhaps by other routers than those at which it has booked.
+    if (record.ways != ways_) controls_.forget(body);
+    return false;
+  }
+  Asked& asked = found->second;
+  if (asked.probes != 0) --asked.probes;  // not counted: refused here for being too many
+  if (!asked.moved) return false;
+  if (asked.probes != 0) return true;  // the last one decides
+  controls_.forget(body);
+  connections.erase(found);
+  ask_again(event.node, body);
+  return true;
 }
 
 }  // namespace fabric

@@ -7,8 +7,10 @@
 #include <cstdint>
 #include <deque>
 #include <map>
+#include <span>
 #include <vector>
 
+#include "emu/base/result.h"
 #include "emu/base/units.h"
 #include "emu/metrics/histogram.h"
 #include "emu/wire/message.h"
@@ -26,7 +28,9 @@ class ControlPackets final : public ControlHook {
   struct Record {
     ProbeState state;
     PacketHandle packet = kNoPacket;  // none: a release that the fabric itself sends
+    std::uint32_t ways = 0;           // Edge::ways_ when it entered
     std::uint16_t epoch = 0;
+    emu::PacketKind kind = emu::PacketKind::probe;
     bool used = false;
   };
 
@@ -37,6 +41,11 @@ class ControlPackets final : public ControlHook {
   std::uint32_t add(const Record& record);
   const Record& at(std::uint32_t handle) const { return records_[handle]; }
   Record take(std::uint32_t handle);
+
+  // Gives back what is booked for it at any router, without a packet.
+  void forget(const emu::ProbeBody& body);
+  // What releases under way are for, at once: they may go by other routers than their probes.
+  void finish_releases();
 
  private:
   Admission* admission_ = nullptr;
@@ -68,6 +77,10 @@ class Edge {
   void attached(emu::NodeId node, Port& port);
   void lost(emu::NodeId node);
 
+  // Network::set_down. Bookings on ways that change are given back at once, at every router, and
+  // their nodes told to ask again; of a probe under way when its answer comes.
+  emu::Result<void> set_down(std::span<const LinkEnd> links);
+
   // Takes everything out of inbox.packets.
   void submit(Inbox& inbox);
   // Takes every event out of the network; lets packets pass whose launch time has come.
@@ -83,7 +96,13 @@ class Edge {
   bool is_attached(emu::NodeId node) const { return ports_[node] != nullptr; }
 
  private:
-  using Connections = std::map<std::uint64_t, emu::ProbeBody>;
+  // What a node asked to book.
+  struct Asked {
+    emu::ProbeBody body;
+    std::uint32_t probes = 0;  // under way
+    bool moved = false;        // its way changed meanwhile
+  };
+  using Connections = std::map<std::uint64_t, Asked>;
 
   struct Held {
     emu::Cycle launch;
@@ -106,6 +125,8 @@ class Edge {
   void on_injected(const hca::InjectedEvent& event);
   void on_delivered(const hca::DeliveredEvent& event);
   void on_answer(const hca::AnswerEvent& event);
+  bool superseded(const hca::AnswerEvent& event, const ControlPackets::Record& record);
+  void ask_again(emu::NodeId node, const emu::ProbeBody& body);
   bool current(emu::NodeId node, std::uint16_t epoch) const {
     return ports_[node] != nullptr && epochs_[node] == epoch;
   }
@@ -125,6 +146,7 @@ class Edge {
   std::size_t waiting_count_ = 0;
   // What a node asked to book and has not released, so that it can be given back for it.
   std::array<Connections, emu::kNodesMax> connections_;
+  std::uint32_t ways_ = 0;  // changes of links
   std::uint64_t undeliverable_ = 0;
 };
 

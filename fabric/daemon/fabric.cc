@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "emu/base/check.h"
+#include "emu/base/log.h"
 #include "emu/clock/host.h"
 #include "fabric/daemon/spec.h"
 #include "fabric/port/remote.h"
@@ -89,6 +90,7 @@ emu::Result<void> Fabric::make_network() {
   options.vtick_of_lane = spec.lane_vtick;
   options.pass_through = config_.network.pass_through;
   edge_ = std::make_unique<Edge>(*network_, memory_, controls_, options);
+  links_ = std::make_unique<Links>(config_, *network_, *edge_);
   power_ = std::make_unique<PowerWindows>(config_.energy, options.cycle_time, config_.power_cap_w(),
                                           network_->now(),
                                           static_cast<std::size_t>(network_->routers()));
@@ -99,14 +101,41 @@ emu::Result<void> Fabric::open_side_band(const std::string& run_dir) {
   auto page = emu::StateWriter::open(run_dir + "/fabric.state");
   if (!page) return std::unexpected(page.error());
   side_band_ = std::make_unique<emu::StateWriter>(std::move(*page));
+  tell_ways();
+  return set_congestion(config_.controls.congestion);
+}
+
+void Fabric::tell_ways() {
   for (int n = 0; n < network_->nodes(); ++n) {
     const auto node = static_cast<emu::NodeId>(n);
     for (int d = 0; d < network_->nodes(); ++d) {
       const auto dest = static_cast<emu::NodeId>(d);
-      side_band_->set_useful(node, dest, network_->route(network_->router_of(node), dest));
+      const emu::PortId port = network_->route(network_->router_of(node), dest);
+      side_band_->set_way(node, dest, port, network_->hops(node, dest) - 1);
     }
   }
-  return set_congestion(config_.controls.congestion);
+  side_band_->ways_told();
+}
+
+emu::Result<void> Fabric::set_link(const std::string& name, const std::string& state) {
+  if (state != "up" && state != "down") return emu::fail("link {}: up or down", name);
+  const auto link = links_->parse(name);
+  if (!link) return std::unexpected(link.error());
+  if (auto done = links_->set(*link, state == "up"); !done) return done;
+  emu::log_info(fmt::format("link {}: {}", name, state));
+  if (!link->is_node()) {
+    tell_ways();
+  } else if (state == "down") {
+    for (const auto& port : ports_) port->cut(link->node, "its link is down");
+  }
+  return {};
+}
+
+// To a node that wants to attach by a port, of which `other` is the other one.
+emu::Refusal Fabric::objection(emu::NodeId node, const Port* other) const {
+  if (links_->node_down(node)) return emu::Refusal::link_down;
+  const bool taken = other != nullptr && other->attached(node);
+  return taken ? emu::Refusal::busy : emu::Refusal::none;
 }
 
 emu::Result<void> Fabric::set_congestion(emu::Congestion scheme) {
@@ -133,9 +162,8 @@ emu::Result<void> Fabric::open_ports(const std::string& run_dir) {
   const EdgeRules rules = edge_rules(config_);
   // A node attaches by one way at a time, whichever came first. The remote port first: it makes
   // pools that nodes of the shm port must learn of.
-  auto remote = open_remote_port(config_.attach, rules, run_dir, memory_, [this](emu::NodeId node) {
-    return local_ != nullptr && local_->attached(node);
-  });
+  auto remote = open_remote_port(config_.attach, rules, run_dir, memory_,
+                                 [this](emu::NodeId node) { return objection(node, local_); });
   if (!remote) return std::unexpected(remote.error());
   remote_ = remote->get();
   if (remote_ != nullptr) ports_.push_back(std::move(*remote));
@@ -144,7 +172,7 @@ emu::Result<void> Fabric::open_ports(const std::string& run_dir) {
   shm.socket_path = run_dir + "/fabric.sock";
   shm.slots_per_node = kSlotsPerNode;
   shm.rules = rules;
-  shm.taken = [this](emu::NodeId node) { return remote_ != nullptr && remote_->attached(node); };
+  shm.objection = [this](emu::NodeId node) { return objection(node, remote_); };
   shm.follow.window =
       config_.network.cycle_time().cycle_at(emu::EmuNs{config_.clock.follow_ms} * 1'000'000);
   auto port = ShmPort::open(shm, memory_);

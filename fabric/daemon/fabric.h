@@ -5,6 +5,7 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -21,6 +22,7 @@
 #include "fabric/admit/admission.h"
 #include "fabric/daemon/arbitration.h"
 #include "fabric/daemon/edge.h"
+#include "fabric/daemon/links.h"
 #include "fabric/daemon/notices.h"
 #include "fabric/daemon/power.h"
 #include "fabric/daemon/publish.h"
@@ -64,7 +66,12 @@ class Fabric {
   void tell_state();
   void tell_notices();
   emu::Result<void> set_congestion(emu::Congestion scheme);
+  void tell_ways();
+  emu::Result<void> set_link(const std::string& name, const std::string& state);
+  emu::Refusal objection(emu::NodeId node, const Port* other) const;
   std::string answer(const std::string& request);
+  std::string set(const std::map<std::string, std::string>& fields);
+  std::string links() const;
   std::string status() const;
   std::string bookings() const;
 
@@ -78,6 +85,7 @@ class Fabric {
   Port* local_ = nullptr;   // of ports_
   Port* remote_ = nullptr;  // of ports_; null: only this host
   std::unique_ptr<Edge> edge_;
+  std::unique_ptr<Links> links_;
   std::unique_ptr<emu::ClockWriter> clock_;
   std::unique_ptr<emu::StateWriter> side_band_;
   bool state_wanted_ = false;         // by the congestion scheme in force

@@ -225,8 +225,8 @@ void Fabric::publish() {
   }
   power_->settle(network_->now());
   update_link_shares();
-  publisher_->publish(
-      {*network_, *edge_, *admission_, *pace_, *power_, notices_.get(), port_of_node_, sessions_});
+  publisher_->publish({*network_, *edge_, *admission_, *pace_, *power_, *links_, notices_.get(),
+                       port_of_node_, sessions_});
 }
 
 // Part of each router's flits that went to another router: what pays for a link. From the

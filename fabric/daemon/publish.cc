@@ -24,6 +24,7 @@ emu::Result<std::unique_ptr<Publisher>> Publisher::make(const std::string& run_d
   emu::MetricsPage& p = publisher->page_;
   publisher->engine_cycles_ = p.counter(emu::Metric::engine_cycles);
   publisher->in_flight_ = p.gauge(emu::Metric::engine_messages_in_flight);
+  publisher->links_down_ = p.gauge(emu::Metric::links_down);
   publisher->congested_ = p.counter(emu::Metric::congestion_notices, {"congestion"});
   publisher->relieved_ = p.counter(emu::Metric::congestion_notices, {"relief"});
   publisher->marked_ = p.counter(emu::Metric::congestion_marked);
@@ -105,6 +106,7 @@ void Publisher::publish(const PublishSources& from) {
   publish_clock(from.pace, from.network.now());
   publish_power(from.power);
   in_flight_.set(static_cast<double>(from.edge.in_flight()));
+  links_down_.set(static_cast<double>(from.links.down_count()));
   if (from.notices != nullptr) {
     congested_.set(from.notices->congestion());
     relieved_.set(from.notices->relief());

@@ -13,6 +13,7 @@
 #include "emu/metrics/page.h"
 #include "fabric/admit/admission.h"
 #include "fabric/daemon/edge.h"
+#include "fabric/daemon/links.h"
 #include "fabric/daemon/notices.h"
 #include "fabric/daemon/power.h"
 #include "fabric/port/port.h"
@@ -26,6 +27,7 @@ struct PublishSources {
   const Admission& admission;
   const emu::Pace& pace;
   const PowerWindows& power;
+  const Links& links;
   const Notices* notices;  // null: routers tell nothing
   // Per node: the port it is, or was last, attached by; null: never.
   std::array<const Port*, emu::kNodesMax> port_of_node{};
@@ -75,7 +77,7 @@ class Publisher {
   std::vector<NodeSeries> nodes_;
   emu::Counter engine_cycles_, emulated_ns_, given_up_ns_, held_ns_, power_windows_, power_above_;
   emu::Counter congested_, relieved_, marked_;
-  emu::Gauge in_flight_, dilation_, dilation_window_;
+  emu::Gauge in_flight_, links_down_, dilation_, dilation_window_;
   emu::Gauge power_last_, power_mean_, power_max_, power_cap_;
   emu::Histogram lag_;
   std::array<emu::Histogram, emu::kClassCount> queueing_;

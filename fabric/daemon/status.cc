@@ -31,33 +31,49 @@ std::string Fabric::answer(const std::string& request) {
   auto fields = emu::parse_json_line(request);
   if (!fields) return error_line(fields.error().message);
   const auto cmd = fields->find("cmd");
-  if (cmd == fields->end()) return error_line("no 'cmd': status, bookings, set or stop");
+  if (cmd == fields->end()) return error_line("no 'cmd': status, bookings, links, set or stop");
   if (cmd->second == "status") return status();
   if (cmd->second == "bookings") return bookings();
+  if (cmd->second == "links") return links();
+  if (cmd->second == "set") return set(*fields);
   if (cmd->second == "stop") {
     emu::log_info("asked to stop");
     stop_asked_ = true;
     return ok_line();
   }
-  if (cmd->second == "set") {
-    if (const auto scheme = fields->find("congestion"); scheme != fields->end()) {
-      const auto known = emu::congestion_of(scheme->second);
-      if (!known)
-        return error_line(fmt::format("congestion: there is no scheme '{}'", scheme->second));
-      if (auto done = set_congestion(*known); !done) return error_line(done.error().message);
-      return ok_line();
-    }
-    const auto admission = fields->find("admission");
-    if (admission == fields->end())
-      return error_line("set: only 'admission' and 'congestion' can be set");
-    if (admission->second != "true" && admission->second != "false") {
-      return error_line("admission: true or false");
-    }
-    admission_->set_enabled(admission->second == "true");
-    emu::log_info(fmt::format("admission: {}", admission->second));
+  return error_line(
+      fmt::format("unknown cmd '{}': status, bookings, links, set or stop", cmd->second));
+}
+
+std::string Fabric::set(const std::map<std::string, std::string>& fields) {
+  if (const auto link = fields.find("link"); link != fields.end()) {
+    const auto state = fields.find("state");
+    auto done = set_link(link->second, state == fields.end() ? "" : state->second);
+    return done ? ok_line() : error_line(done.error().message);
+  }
+  if (const auto scheme = fields.find("congestion"); scheme != fields.end()) {
+    const auto known = emu::congestion_of(scheme->second);
+    if (!known)
+      return error_line(fmt::format("congestion: there is no scheme '{}'", scheme->second));
+    if (auto done = set_congestion(*known); !done) return error_line(done.error().message);
     return ok_line();
   }
-  return error_line(fmt::format("unknown cmd '{}': status, bookings, set or stop", cmd->second));
+  const auto admission = fields.find("admission");
+  if (admission == fields.end())
+    return error_line("set: only 'admission', 'congestion' and 'link' can be set");
+  if (admission->second != "true" && admission->second != "false") {
+    return error_line("admission: true or false");
+  }
+  admission_->set_enabled(admission->second == "true");
+  emu::log_info(fmt::format("admission: {}", admission->second));
+  return ok_line();
+}
+
+std::string Fabric::links() const {
+  emu::JsonWriter j;
+  j.open().field("ok", true);
+  links_->write(j);
+  return j.close().text();
 }
 
 std::string Fabric::status() const {
@@ -110,6 +126,7 @@ std::string Fabric::status() const {
 
   j.field("in_flight", edge_->in_flight()).field("undeliverable", edge_->undeliverable());
   j.field("stuck", network_->stuck());
+  j.field("links_down", static_cast<std::uint64_t>(links_->down_count()));
   j.field("admission", admission_->enabled()).close();
   return j.text();
 }

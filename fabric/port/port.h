@@ -80,6 +80,9 @@ class Port {
   virtual void answer(emu::NodeId node, const emu::Answer& answer) = 0;
   virtual void flush(emu::Cycle now) = 0;
 
+  // Ends the session of an attached node; service() says so. The node is told why.
+  virtual void cut(emu::NodeId node, const std::string& reason) = 0;
+
   // The cycle up to which emulated time may run for the sake of the nodes that say how far they
   // have served (kNever: none does). Called once a turn, before the engine steps.
   virtual emu::Cycle follow(emu::Cycle, std::uint64_t /*host_ns*/) { return emu::kNever; }

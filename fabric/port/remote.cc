@@ -11,7 +11,7 @@ emu::Result<std::unique_ptr<Port>> open_remote_port(const emu::AttachConfig& con
                                                     const EdgeRules& rules,
                                                     const std::string& run_dir,
                                                     PacketMemory& memory,
-                                                    std::function<bool(emu::NodeId)> taken) {
+                                                    emu::Objection objection) {
   if (config.kind == emu::AttachKind::shm) return nullptr;
   auto key = config.key_file.empty() ? emu::ensure_key_file(run_dir + "/cluster.key")
                                      : emu::read_key_file(config.key_file);
@@ -21,7 +21,7 @@ emu::Result<std::unique_ptr<Port>> open_remote_port(const emu::AttachConfig& con
   session.cluster_key = *key;
   session.mtu = config.mtu;
   session.dead_ns = std::uint64_t{config.dead_after_ms} * 1'000'000;
-  session.taken = std::move(taken);
+  session.objection = std::move(objection);
   if (config.kind == emu::AttachKind::ethdev) {
     if (config.ethdev.empty()) {
       return emu::fail(

@@ -30,7 +30,7 @@ emu::AcceptorOptions acceptor_options(const SessionPortOptions& options) {
   out.cycle_ps = options.rules.cycle_time.cycle_ps;
   out.limits = {.frame_bytes = frame, .heartbeat_ns = options.heartbeat_ns};
   out.timing.dead_ns = options.dead_ns;
-  out.taken = options.taken;
+  out.objection = options.objection;
   return out;
 }
 
@@ -64,8 +64,7 @@ SessionPort::~SessionPort() {
     const auto node = static_cast<emu::NodeId>(n);
     forget_waiting(peers_[n]);
     if (!acceptor_.attached(node)) continue;
-    const Datagrams::Outgoing bye{peers_[n].address, acceptor_.channel(node).farewell(0)};
-    datagrams_->send({&bye, 1});
+    say_bye(node);
   }
   for (const Peer& peer : peers_) {
     // With packets still inside the engine the memory goes with the process.
@@ -192,6 +191,17 @@ void SessionPort::injected(emu::NodeId node, const emu::Injected& event) {
 }
 
 void SessionPort::answer(emu::NodeId node, const emu::Answer& answer) { put_or_wait(node, answer); }
+
+void SessionPort::say_bye(emu::NodeId node) {
+  const Datagrams::Outgoing bye{peers_[node].address, acceptor_.channel(node).farewell(0)};
+  datagrams_->send({&bye, 1});
+}
+
+void SessionPort::cut(emu::NodeId node, const std::string& reason) {
+  if (!acceptor_.attached(node)) return;
+  say_bye(node);
+  acceptor_.close(node, reason);
+}
 
 void SessionPort::push_waiting(emu::NodeId node) {
   Peer& peer = peers_[node];

@@ -28,7 +28,7 @@ struct SessionPortOptions {
   std::size_t slots_per_node = 2048;       // packets that a node may have in the fabric at once
   std::uint64_t heartbeat_ns = 1'000'000;  // at least so often a node hears the time
   std::uint64_t dead_ns = 700'000'000;
-  std::function<bool(emu::NodeId)> taken;  // attached by another port; null: never
+  emu::Objection objection;  // attached by another port, link out of service
 };
 
 class SessionPort : public Port {
@@ -40,6 +40,7 @@ class SessionPort : public Port {
   void deliver(emu::NodeId node, PacketHandle packet, const emu::RxDesc& desc) override;
   void injected(emu::NodeId node, const emu::Injected& event) override;
   void answer(emu::NodeId node, const emu::Answer& answer) override;
+  void cut(emu::NodeId node, const std::string& reason) override;
   void flush(emu::Cycle now) override;
   bool prepare_sleep() override;
   bool end_sleep(bool readable) override { return readable; }
@@ -82,6 +83,7 @@ class SessionPort : public Port {
   bool put(emu::NodeId node, const Outbound& out);
   void put_or_wait(emu::NodeId node, const Outbound& out);
   void push_waiting(emu::NodeId node);
+  void say_bye(emu::NodeId node);
   void follow(emu::NodeId node, Inbox& inbox);
   void forget_waiting(Peer& peer);
   void send_batch();

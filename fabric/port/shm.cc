@@ -108,6 +108,10 @@ void ShmPort::answer(emu::NodeId node, const emu::Answer& answer) {
   sessions_[node]->answers.add(answer);
 }
 
+void ShmPort::cut(emu::NodeId node, const std::string& reason) {
+  if (sessions_[node] != nullptr) sessions_[node]->fault(reason);
+}
+
 emu::Cycle ShmPort::follow(emu::Cycle now, std::uint64_t host_ns) {
   emu::Cycle limit = emu::kNever;
   for (ShmSession* session : live_) {

@@ -5,7 +5,6 @@
 #pragma once
 
 #include <array>
-#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -13,6 +12,7 @@
 #include "emu/base/result.h"
 #include "emu/clock/follow.h"
 #include "emu/ring/fd.h"
+#include "emu/wire/frame.h"
 #include "fabric/port/packets.h"
 #include "fabric/port/port.h"
 
@@ -25,7 +25,7 @@ struct ShmPortOptions {
   std::size_t slots_per_node = 4096;  // packets that a node may have in the fabric at once
   EdgeRules rules;
   emu::FollowOptions follow;
-  std::function<bool(emu::NodeId)> taken;  // attached by another port; null: never
+  emu::Objection objection;  // attached by another port, link out of service
 };
 
 class ShmPort final : public Port {
@@ -40,6 +40,7 @@ class ShmPort final : public Port {
   void deliver(emu::NodeId node, PacketHandle packet, const emu::RxDesc& desc) override;
   void injected(emu::NodeId node, const emu::Injected& event) override;
   void answer(emu::NodeId node, const emu::Answer& answer) override;
+  void cut(emu::NodeId node, const std::string& reason) override;
   emu::Cycle follow(emu::Cycle now, std::uint64_t host_ns) override;
   void flush(emu::Cycle now) override;
   bool prepare_sleep() override;

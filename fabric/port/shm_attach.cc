@@ -32,11 +32,11 @@ void notify(ShmSession& node, const emu::ShmPool& message, std::span<const int> 
   if (told && !*told) node.fault("does not read its control channel");
 }
 
-void refuse(int socket, const std::string& reason) {
+void refuse(int socket, emu::ShmMessageType type, const std::string& reason) {
   emu::ShmWelcome answer{};
   answer.magic = emu::kShmMagic;
   answer.version = emu::kMessageVersion;
-  answer.type = emu::ShmMessageType::refused;
+  answer.type = type;
   reason.copy(answer.reason, emu::kReasonBytes - 1);
   (void)emu::send_message(socket, emu::bytes_of(answer));
 }
@@ -128,7 +128,13 @@ bool ShmPort::hello(Greeting& greeting, Inbox& inbox) {
   if (message->state == emu::ReceivedMessage::State::closed) return true;
   auto node = admit_hello(std::span(buffer).first(message->bytes));
   if (!node) {
-    refuse(greeting.socket.get(), node.error().message);
+    refuse(greeting.socket.get(), emu::ShmMessageType::refused, node.error().message);
+    return true;
+  }
+  if (options_.objection && options_.objection(*node) == emu::Refusal::link_down) {
+    refuse(greeting.socket.get(), emu::ShmMessageType::link_down,
+           fmt::format("its link is down; to have it back: flitnet link {} up",
+                       options_.rules.node_names[*node]));
     return true;
   }
   if (auto opened = open_session(*node, std::move(greeting.socket)); !opened) {
@@ -158,10 +164,7 @@ emu::Result<emu::NodeId> ShmPort::admit_hello(std::span<const std::byte> message
   if (sessions_[node] != nullptr) {
     return emu::fail("node {} is attached by process {}", name, sessions_[node]->pid);
   }
-  if (options_.taken && options_.taken(node)) {
-    return emu::fail("node {} is attached from another host", name);
-  }
-  if (options_.taken && options_.taken(node)) {
+  if (options_.objection && options_.objection(node) == emu::Refusal::busy) {
     return emu::fail("node {} is attached from another host", name);
   }
   return node;

@@ -58,6 +58,10 @@ class Attachment {
   // Why the last attempt failed or the session ended; empty when attached.
   virtual const std::string& reason() const = 0;
 
+  // Down, and the fabric says why: this node's link is out of service. On the fabric's own host
+  // now_cycle() goes on, so that what waits for an answer can see that none comes.
+  virtual bool link_down() const = 0;
+
   // Raised by one at each successful attach (0: never attached). All buffers, injected events and
   // answers belong to the session in which they were got: when this number changes, forget them
   // all, acquired and received ones too, without send() or release(). Memory behind `bytes` of an

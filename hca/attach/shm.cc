@@ -66,6 +66,7 @@ class ShmAttachment final : public Attachment {
   AttachState service(std::uint64_t host_ns) override;
   AttachState state() const override { return state_; }
   const std::string& reason() const override { return reason_; }
+  bool link_down() const override { return link_down_ && !attached(); }
   std::uint64_t session() const override { return session_count_; }
   const FabricInfo& info() const override { return info_; }
   emu::Cycle now_cycle() const override { return clock_ ? clock_->cycle() : 0; }
@@ -110,6 +111,7 @@ class ShmAttachment final : public Attachment {
   std::optional<emu::ClockReader> clock_;
   FabricInfo info_;
   std::string reason_ = "not attached yet";
+  bool link_down_ = false;
   std::uint64_t attempted_ns_ = 0;
   std::uint64_t socket_read_ns_ = 0;
   emu::UniqueFd epoll_;
@@ -143,6 +145,7 @@ void ShmAttachment::connect(std::uint64_t host_ns) {
   attempted_ns_ = host_ns;
   auto socket = emu::connect_unix(options_.run_dir + "/fabric.sock", true);
   if (!socket) {
+    link_down_ = false;
     reason_ = socket.error().message;
     return;
   }
@@ -188,8 +191,10 @@ void ShmAttachment::await_welcome(std::uint64_t host_ns) {
 emu::Result<void> ShmAttachment::open_session(const emu::ShmWelcome& welcome,
                                               emu::ReceivedMessage& message) {
   if (welcome.magic != emu::kShmMagic) return emu::fail("fabric.sock is not fabricd's");
-  if (welcome.type == emu::ShmMessageType::refused) {
-    return emu::fail("fabricd refused: {}",
+  const bool link_down = welcome.type == emu::ShmMessageType::link_down;
+  link_down_ = link_down;
+  if (link_down || welcome.type == emu::ShmMessageType::refused) {
+    return emu::fail("{}{}", link_down ? "" : "fabricd refused: ",
                      std::string(welcome.reason, ::strnlen(welcome.reason, emu::kReasonBytes)));
   }
   if (welcome.version != emu::kMessageVersion || welcome.type != emu::ShmMessageType::welcome ||

@@ -85,6 +85,9 @@ class UdpAttachment final : public Attachment {
   AttachState service(std::uint64_t host_ns) override;
   AttachState state() const override { return state_; }
   const std::string& reason() const override { return reason_; }
+  bool link_down() const override {
+    return state_ == AttachState::down && session_state_.refusal() == emu::Refusal::link_down;
+  }
   std::uint64_t session() const override { return session_; }
   const FabricInfo& info() const override { return info_; }
   emu::Cycle now_cycle() const override { return now_cycle_; }
@@ -211,6 +214,9 @@ void UdpAttachment::explain(std::uint64_t host_ns) {
       return;
     case emu::Refusal::busy:
       reason_ = "another process is attached as this node";
+      return;
+    case emu::Refusal::link_down:
+      reason_ = "the link of this node is down; to have it back: flitnet link NODE up";
       return;
     case emu::Refusal::none:
       break;

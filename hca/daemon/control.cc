@@ -232,6 +232,11 @@ void Control::async(ClientId id, AsyncEvent event, std::uint32_t number) {
   (void)!::write(client->events.get(), &record, sizeof record);
 }
 
+void Control::port_event(AsyncEvent event) {
+  constexpr std::uint32_t kPort = 1;
+  for (const auto& client : clients_) async(client->id, event, kPort);
+}
+
 void Control::admission(ClientId id, std::uint32_t qpn, const AdmissionOutcome& outcome) {
   Client* client = find(id);
   if (client == nullptr || client->rate_pending_qpn != qpn) return;

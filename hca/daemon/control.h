@@ -43,6 +43,9 @@ class Control : public HostEvents {
   void awake(bool rung);
   int doorbell_fd() const { return doorbell_fd_.get(); }
 
+  // To every program that has the device open.
+  void port_event(AsyncEvent event);
+
   std::size_t client_count() const { return clients_.size(); }
 
   // HostEvents

@@ -68,11 +68,25 @@ void Node::service(std::uint64_t host_ns, bool busy) {
   }
 }
 
-void Node::notice_session() {
+// Programs hear of the port before they see what was lost with it.
+void Node::tell_port(bool up) {
   constexpr std::uint32_t kPortDown = 1;
   constexpr std::uint32_t kPortActive = 4;
+  const std::uint32_t state = up ? kPortActive : kPortDown;
+  if (page()->port_state.exchange(state, std::memory_order_acq_rel) == state) return;
+  control_->port_event(up ? AsyncEvent::port_active : AsyncEvent::port_err);
+}
+
+void Node::notice_session() {
   const bool up = attachment_->state() == AttachState::attached;
-  page()->port_state.store(up ? kPortActive : kPortDown, std::memory_order_release);
+  if (up && same_host()) side_band_.follow_ways(*host_);
+  // Attached anew between two looks: the port was down, too.
+  if (up && session_ != 0 && attachment_->session() != session_) tell_port(false);
+  tell_port(up);
+  // What was under way is lost, and what is sent now goes nowhere: requests end by their retries.
+  const bool dark = attachment_->link_down();
+  if (dark && !dark_) host_->link_lost(now_);
+  dark_ = dark;
   if (!up || attachment_->session() == session_) return;
   now_ = std::max(now_, attachment_->now_cycle());
   if (session_ != 0) {

@@ -49,6 +49,7 @@ class Node {
 
   void sleep(std::uint64_t host_ns);
   void notice_session();
+  void tell_port(bool up);
   bool same_host() const { return config_.attach.kind == emu::AttachKind::shm; }
   std::uint64_t sleep_limit_ns(bool quiet) const;
   emu::Cycle next_look(std::uint64_t limit_ns) const;
@@ -86,6 +87,7 @@ class Node {
   bool looking_ = false;       // the last turn ended without rest
   std::uint64_t idle_ns_ = 0;  // host time of the last turn that had no work and expected none
   bool left_over_ = false;     // more came in than one turn takes
+  bool dark_ = false;          // the fabric said that our link is down
   bool stop_asked_ = false;
 };
 

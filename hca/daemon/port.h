@@ -1,6 +1,7 @@
 // The host half's window on the attachment.
 #pragma once
 
+#include <array>
 #include <span>
 #include <vector>
 
@@ -18,15 +19,26 @@ class AttachmentPort : public PacketPort {
       : attachment_(attachment), pass_through_(pass_through), exact_clock_(exact_clock) {}
 
   bool reserve(PacketSlot& slot) override {
-    const auto buffer = attachment_.acquire();
-    if (!buffer) return false;
-    slot = {buffer->bytes, buffer->buffer};
+    if (const auto buffer = attachment_.acquire()) {
+      slot = {buffer->bytes, buffer->buffer};
+      return true;
+    }
+    if (!attachment_.link_down()) return false;
+    slot = {unsent_.data(), kUnsent};
     return true;
   }
-  void cancel(std::uint32_t buffer) override { attachment_.abandon(buffer); }
+  void cancel(std::uint32_t buffer) override {
+    if (buffer != kUnsent) attachment_.abandon(buffer);
+  }
   // Packets that meet a fabric that has just gone are lost with it: hca/host hears of that by
   // fabric_restarted() and its transport sends again.
   void send(std::span<const emu::TxDesc> packets) override {
+    // As by an HCA whose cable is out: gone as far as this side knows.
+    if (!packets.empty() && packets.front().buffer == kUnsent) {
+      for (const emu::TxDesc& packet : packets)
+        left_.push_back({packet.cookie, 0, packet.flits, packet.traffic_class, packet.kind, 0});
+      return;
+    }
     if (!pass_through_) {
       (void)attachment_.send(packets);
       return;
@@ -49,7 +61,11 @@ class AttachmentPort : public PacketPort {
   void clear_left() { left_.clear(); }
 
  private:
+  // The buffer of every packet that is filled while the link is down.
+  static constexpr std::uint32_t kUnsent = ~std::uint32_t{0};
+
   Attachment& attachment_;
+  std::array<std::uint8_t, emu::kPacketBytesMax> unsent_;
   std::vector<emu::Injected> left_;
   std::vector<emu::TxDesc> sending_;
   bool pass_through_;

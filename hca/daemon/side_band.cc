@@ -10,25 +10,33 @@ SideBand::SideBand(std::string path, const emu::Config& config, emu::NodeId node
       nodes_(config.nodes.size()),
       lanes_(config.qos.class_vls[static_cast<std::size_t>(emu::TrafficClass::best_effort)]) {}
 
-bool SideBand::open(Host& host) {
+bool SideBand::open() {
+  if (page_) return true;
   auto page = emu::StateReader::open(path_);
   if (!page) return false;
-  emu::StateReading reading;
-  if (!page->read(node_, reading, view_)) return false;
   page_ = std::move(*page);
   told_ = 0;
-  std::vector<std::uint16_t> useful;
-  for (std::size_t dest = 0; dest < nodes_; ++dest)
-    useful.push_back(static_cast<std::uint16_t>(1U << (view_.useful_port[dest] & 15U)));
-  host.set_useful_ports(std::move(useful));
   return true;
+}
+
+void SideBand::follow_ways(Host& host) {
+  if (!open() || page_->ways() == ways_) return;
+  ways_ = page_->ways();
+  std::vector<std::uint16_t> useful;
+  std::vector<std::uint8_t> hops;
+  for (std::size_t n = 0; n < nodes_; ++n) {
+    const auto dest = static_cast<emu::NodeId>(n);
+    useful.push_back(static_cast<std::uint16_t>(1U << (page_->useful_port(node_, dest) & 15U)));
+    hops.push_back(page_->hops(node_, dest));
+  }
+  host.set_ways(std::move(useful), hops);
 }
 
 void SideBand::tell(Host& host, emu::Cycle now) {
   const Signal needs = host.congestion_needs();
   if (needs != Signal::blame && needs != Signal::marks) heard_.reset();
   if (needs == Signal::nothing) return;
-  if (!page_ && !open(host)) return;  // no fabric yet
+  if (!open()) return;  // no fabric yet
   if (needs == Signal::state) {
     look(host, now);
   } else {

@@ -1,7 +1,8 @@
 // The fabric's shared page as hcad sees it: what the routers look like and what they tell sources,
-// for a congestion scheme that asks (emu/wire/state_page.h). In: the page's pictures and notices.
-// Out: fabric_state() of the host half, once for each new picture, and notice(). Called by the
-// loop; costs a comparison where the scheme does not ask.
+// for a congestion scheme that asks, and how long the ways are (emu/wire/state_page.h). In: the
+// page's pictures, notices and ways. Out: fabric_state() of the host half, once for each new
+// picture, notice() and set_ways(). Called by the loop; costs a comparison where the scheme does
+// not ask.
 #pragma once
 
 #include <optional>
@@ -17,14 +18,17 @@ class SideBand {
  public:
   SideBand(std::string path, const emu::Config& config, emu::NodeId node);
   void tell(Host& host, emu::Cycle now);
+  // Ways, if links went or came since the last call. Rare work.
+  void follow_ways(Host& host);
   // The fabric is another one now.
   void close() {
     page_.reset();
     heard_.reset();
+    ways_ = 0;
   }
 
  private:
-  bool open(Host& host);
+  bool open();
   void look(Host& host, emu::Cycle now);
   void listen(Host& host, emu::Cycle now);
 
@@ -33,7 +37,8 @@ class SideBand {
   std::size_t nodes_;
   std::uint16_t lanes_;  // of best effort
   std::optional<emu::StateReader> page_;
-  emu::Cycle told_ = 0;  // the picture that was told last
+  emu::Cycle told_ = 0;     // the picture that was told last
+  std::uint64_t ways_ = 0;  // the page's, as they were told last
   emu::NodeView view_;
   std::optional<std::uint64_t> heard_;  // of the notices, while the scheme wants them
 };

@@ -53,7 +53,12 @@ void stop_probing(HostState& s, std::uint32_t index) {
 void tell(HostState& s, const Connection& connection, AdmissionVerdict verdict,
           emu::RouterId router) {
   Qp* qp = s.find_qp(connection.qpn);
-  if (qp == nullptr || connection.renewing) return;
+  if (qp == nullptr) return;
+  if (connection.renewing) {  // nobody asked: its program must hear that the reservation is gone
+    if (verdict != AdmissionVerdict::granted)
+      s.events_.async(qp->client, AsyncEvent::path_mig_err, qp->number);
+    return;
+  }
   const std::uint64_t capacity = s.options_.link_bps / 100 * s.options_.reservable_percent;
   const std::uint64_t booked = s.counters_.reserved_bps;
   s.events_.admission(
@@ -100,6 +105,30 @@ void grant(HostState& s, std::uint32_t index, ConnectionState state) {
   }
   tell(s, connection, AdmissionVerdict::granted, emu::kNoRouter);
   connection.renewing = false;
+}
+
+// Nothing is booked any more: what was granted is asked for again, silently unless refused.
+void ask_again(HostState& s, std::uint32_t index) {
+  Connection& connection = s.admission_.connections[index];
+  if (connection.state == ConnectionState::granted) {
+    connection.state = ConnectionState::probing;
+    connection.renewing = true;
+    s.admission_.probing.push_back(index);
+  } else if (connection.state != ConnectionState::probing) {
+    return;
+  }
+  connection.attempts = 0;
+  send_probe(s, index);
+}
+
+// Of one connection, whose way has changed (emu::Verdict::again).
+void renew(HostState& s, std::uint64_t id) {
+  const auto& connections = s.admission_.connections;
+  const auto found = std::ranges::find_if(connections, [id](const Connection& connection) {
+    return connection.state != ConnectionState::free && connection.id == id;
+  });
+  if (found == connections.end()) return;  // given back meanwhile
+  ask_again(s, static_cast<std::uint32_t>(found - connections.begin()));
 }
 
 }  // namespace
@@ -175,6 +204,7 @@ void give_back(HostState& s, Qp& qp, bool tell_cancelled, emu::Cycle last_packet
 }
 
 void probe_answered(HostState& s, const emu::Answer& answer) {
+  if (answer.verdict == emu::Verdict::again) return renew(s, answer.connection);
   for (const std::uint32_t index : s.admission_.probing) {
     Connection& connection = s.admission_.connections[index];
     if (connection.id != answer.connection) continue;
@@ -189,7 +219,6 @@ void probe_answered(HostState& s, const emu::Answer& answer) {
     ++s.counters_.admissions_refused_router;
     // Restores hop by hop what was booked before the router that refused (ACP section 4.1).
     post_control(s, connection, emu::PacketKind::release);
-    if (connection.renewing) connection.renewing = false;  // now somebody must know
     const Connection refused = connection;
     forget(s, index);
     tell(s, refused, AdmissionVerdict::refused_by_router, answer.rejected_by);
@@ -253,23 +282,11 @@ std::size_t send_probes(HostState& s) {
   return sent;
 }
 
-// The fabric has forgotten everything: what was granted is asked for again, silently unless
-// refused.
+// The fabric has forgotten everything.
 void renew_bookings(HostState& s) {
   Admission& admission = s.admission_;
   admission.outbox_first = admission.outbox_last;  // what waited spoke of bookings that are gone
-  for (std::uint32_t index = 0; index < admission.connections.size(); ++index) {
-    Connection& connection = admission.connections[index];
-    if (connection.state == ConnectionState::granted) {
-      connection.state = ConnectionState::probing;
-      connection.renewing = true;
-      admission.probing.push_back(index);
-    } else if (connection.state != ConnectionState::probing) {
-      continue;
-    }
-    connection.attempts = 0;
-    send_probe(s, index);
-  }
+  for (std::uint32_t index = 0; index < admission.connections.size(); ++index) ask_again(s, index);
 }
 
 }  // namespace hca

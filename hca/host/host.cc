@@ -70,9 +70,19 @@ void Host::notice(const emu::Notice& notice, emu::Cycle now) {
 
 emu::Cycle Host::congestion_delay() const { return state_->congestion_->delay_cycles(); }
 
-void Host::set_useful_ports(std::vector<std::uint16_t> ports) {
-  state_->options_.useful_ports = std::move(ports);
-  choose_congestion(*state_);
+void Host::set_ways(std::vector<std::uint16_t> ports, std::span<const std::uint8_t> hops) {
+  HostState& s = *state_;
+  s.options_.useful_ports = std::move(ports);
+  if (s.congestion_->needs() == Signal::state) choose_congestion(s);
+  // Round links that are down it may be farther than any node was: that takes all power there is.
+  const auto affordable = [&s](std::uint8_t links) {
+    return s.options_.energy.packet_pj(links, s.options_.packet_flits) <= s.power_budget_pj_;
+  };
+  for (std::size_t n = 0; n < std::min(hops.size(), s.options_.hops_to.size()); ++n) {
+    std::uint8_t links = hops[n];
+    while (links > 0 && !affordable(links)) --links;
+    s.options_.hops_to[n] = links;
+  }
 }
 
 void Host::fabric_state(const FabricState& state, emu::Cycle now) {
@@ -139,7 +149,7 @@ std::size_t Host::advance(emu::Cycle now) {
 
 emu::Cycle Host::next_event() const { return next_wake(*state_); }
 
-void Host::fabric_restarted(emu::Cycle now) {
+void Host::link_lost(emu::Cycle now) {
   HostState& s = *state_;
   tick(s, now);
   s.best_effort_out_ = 0;
@@ -154,8 +164,12 @@ void Host::fabric_restarted(emu::Cycle now) {
     while (qp->first_in_wire > 0) qp_injected(s, cookie);
     qp->in_wire = 0;
   }
-  renew_bookings(s);
   settle(s);
+}
+
+void Host::fabric_restarted(emu::Cycle now) {
+  link_lost(now);
+  renew_bookings(*state_);
 }
 
 const HostCounters& Host::counters() const { return state_->counters_; }

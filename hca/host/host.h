@@ -163,8 +163,9 @@ class Host {
   void notice(const emu::Notice& notice, emu::Cycle now);
   // By how much the scheme holds each message back now, where it does it so.
   emu::Cycle congestion_delay() const;
-  // Ways out of the own router (HostOptions::useful_ports), now that they are known.
-  void set_useful_ports(std::vector<std::uint16_t> ports);
+  // Ways as they are now, by destination: ports out of the own router (HostOptions::useful_ports)
+  // and links between routers (HostOptions::hops_to).
+  void set_ways(std::vector<std::uint16_t> ports, std::span<const std::uint8_t> hops);
 
   // Datapath. None of these allocates.
   void doorbells(ClientId client, emu::Cycle now);
@@ -177,8 +178,11 @@ class Host {
   // anything. Not later than needed, perhaps earlier.
   emu::Cycle next_event() const;
 
-  // The fabric was restarted: packets handed on are gone, and so are its bookings. Credits come
-  // back, transport recovers by its timers, granted connections are probed again.
+  // The link is gone, and with it the packets handed on. Credits come back, transport recovers by
+  // its timers.
+  void link_lost(emu::Cycle now);
+  // The fabric was restarted, or has ended our session: the same, and its bookings are gone, too.
+  // Granted connections are probed again.
   void fabric_restarted(emu::Cycle now);
 
   const HostCounters& counters() const;

@@ -112,8 +112,9 @@ HostState::HostState(const HostOptions& options, Memory& memory, PacketPort& por
       qps_(std::min(options.qps_max, kMaxQp)),
       mrs_(options.mrs_max),
       wakes_(std::min(options.qps_max, kMaxQp)),
-      calendar_(power_budget_pj(options), horizon_cycles_),
-      best_effort_calendar_(power_budget_pj(options), horizon_cycles_),
+      power_budget_pj_(power_budget_pj(options)),
+      calendar_(power_budget_pj_, horizon_cycles_),
+      best_effort_calendar_(power_budget_pj_, horizon_cycles_),
       cqs_(options.cqs_max),
       srqs_(std::min(options.srqs_max, kMaxSrq)),
       xrc_domains_(options.xrcds_max),
@@ -125,7 +126,7 @@ HostState::HostState(const HostOptions& options, Memory& memory, PacketPort& por
   for (const std::uint16_t lanes : options.lanes_of_sl) CHECK(lanes != 0);
   choose_congestion(*this);
   if (power_pj_per_cycle_ > 0) {
-    const double cycles = power_budget_pj(options) / power_pj_per_cycle_;
+    const double cycles = power_budget_pj_ / power_pj_per_cycle_;
     power_cycles_ = static_cast<emu::Cycle>(cycles) + 1;
     class_power_cycles_ = static_cast<emu::Cycle>(cycles / options.best_effort_power_share) + 1;
   }

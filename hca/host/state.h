@@ -90,6 +90,7 @@ class HostState {
   WakeHeap wakes_;
   std::array<QpQueue, emu::kClassCount> requests_{};
   std::array<QpQueue, emu::kClassCount> responses_{};
+  double power_budget_pj_;  // by the ways that were configured
   EnergyCalendar calendar_;
   EnergyCalendar best_effort_calendar_;
   Searched best_effort_searched_;  // of both

@@ -79,7 +79,9 @@ static_assert(same(kAccessLocalWrite, IBV_ACCESS_LOCAL_WRITE) &&
 static_assert(same(AsyncEvent::cq_err, IBV_EVENT_CQ_ERR) &&
               same(AsyncEvent::qp_fatal, IBV_EVENT_QP_FATAL) &&
               same(AsyncEvent::device_fatal, IBV_EVENT_DEVICE_FATAL) &&
+              same(AsyncEvent::path_mig_err, IBV_EVENT_PATH_MIG_ERR) &&
               same(AsyncEvent::port_active, IBV_EVENT_PORT_ACTIVE) &&
+              same(AsyncEvent::port_err, IBV_EVENT_PORT_ERR) &&
               same(AsyncEvent::srq_limit_reached, IBV_EVENT_SRQ_LIMIT_REACHED) &&
               same(AsyncEvent::qp_last_wqe_reached, IBV_EVENT_QP_LAST_WQE_REACHED));
 

@@ -170,6 +170,25 @@ def set_(
 
 
 @app.command()
+def link(
+    name: Optional[str] = typer.Argument(
+        None, metavar="[LINK]", help="A node's, n3, or a router and its port, 0:4. None: a list."
+    ),
+    state: Optional[str] = typer.Argument(None, metavar="[up|down]"),
+    as_json: bool = typer.Option(False, "--json", help="Print the list as JSON."),
+) -> None:
+    """Links of the running cluster; takes one out of service or puts it back: link n3 down."""
+    from tools.flitnet import operate
+
+    if name is None:
+        operate.links(paths.default_run_dir(), as_json)
+    elif state in ("up", "down"):
+        operate.set_link(paths.default_run_dir(), name, state)
+    else:
+        raise UsageError(f"link {name}: say up or down")
+
+
+@app.command()
 def top() -> None:
     """`status`, live, until Ctrl-C."""
     from tools.flitnet import operate

@@ -12,8 +12,10 @@ import tomllib
 from pathlib import Path
 from typing import Any, NoReturn
 
+from rich import box
 from rich.console import Console
 from rich.live import Live
+from rich.table import Table
 
 from tools.flitnet import config, ctl, pages, programs, screen
 from tools.flitnet.cluster import Cluster
@@ -92,9 +94,29 @@ def set_control(run: Path, key: str, value: str) -> None:
         _agreed(ctl.ask(cluster.node_dir(name) / "hcad.ctl", {"cmd": "set", key: value}))
 
 
-def _agreed(reply: dict[str, Any]) -> None:
+def links(run: Path, as_json: bool) -> None:
+    """Every link of the running cluster and whether it is in service."""
+    Cluster.open(run)
+    found = _agreed(ctl.ask(run / "fabricd.ctl", {"cmd": "links"}))["links"]
+    if as_json:
+        print(json.dumps({"links": found}, indent=1))
+        return
+    table = Table("link", "to", "state", box=box.SIMPLE_HEAD)
+    for link in found:
+        table.add_row(link["link"], link["to"], "up" if link["up"] else "[red]down[/red]")
+    Console().print(table)
+
+
+def set_link(run: Path, name: str, state: str) -> None:
+    """Takes a link out of service or puts it back."""
+    Cluster.open(run)
+    _agreed(ctl.ask(run / "fabricd.ctl", {"cmd": "set", "link": name, "state": state}))
+
+
+def _agreed(reply: dict[str, Any]) -> dict[str, Any]:
     if not reply.get("ok"):
-        raise UsageError(f"set: {reply.get('error', 'no answer')}")
+        raise UsageError(str(reply.get("error", "no answer")))
+    return reply
 
 
 def is_daemon(role: str) -> bool:

@@ -70,6 +70,7 @@ class Report:
     duplicated: int
     lanes: list[int] = field(default_factory=list)  # flits that left the switches, by lane
     links: int = 0  # on which they left; 0: one for each node
+    links_down: int = 0
 
     def to_dict(self) -> dict[str, Any]:
         value = asdict(self)
@@ -191,6 +192,7 @@ def report(snapshot: Snapshot, tables: dict[str, Any]) -> Report:
         duplicated=sum(s.duplicated for s in streams),
         lanes=lanes,
         links=len(links),
+        links_down=round(snapshot.total("flitnet_links_down")),
     )
 
 

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 
 namespace hca {
@@ -13,6 +14,7 @@ class FakeAttachment final : public Attachment {
   AttachState service(std::uint64_t) override { return AttachState::attached; }
   AttachState state() const override { return AttachState::attached; }
   const std::string& reason() const override { return reason_; }
+  bool link_down() const override { return dark; }
   std::uint64_t session() const override { return 1; }
   const FabricInfo& info() const override { return info_; }
   emu::Cycle now_cycle() const override { return now; }
@@ -33,6 +35,7 @@ class FakeAttachment final : public Attachment {
   int fd() const override { return -1; }
 
   emu::Cycle now = 1000;
+  bool dark = false;
   std::vector<emu::TxDesc> sent;
 
  private:
@@ -87,6 +90,25 @@ TEST(AttachmentPort, AGuessedClockLeavesLaunchTimesAlone) {
   port.send(kPackets);
   EXPECT_EQ(cookies(port.left()), (std::vector<std::uint64_t>{1}));
   EXPECT_EQ(attachment.sent[1].launch_cycle, 999U);
+}
+
+// Away without a word, the fabric may come back and packets wait; without a link they are gone.
+TEST(AttachmentPort, WithoutALinkPacketsLeaveForNowhere) {
+  FakeAttachment attachment;
+  AttachmentPort port(attachment, false, true);
+  PacketSlot slot;
+  EXPECT_FALSE(port.reserve(slot));
+  attachment.dark = true;
+  PacketSlot another;
+  ASSERT_TRUE(port.reserve(slot));
+  ASSERT_TRUE(port.reserve(another));
+  port.cancel(another.buffer);
+  std::fill_n(slot.bytes, emu::kPacketBytesMax, std::uint8_t{1});
+  emu::TxDesc desc = packet(2000, 7);
+  desc.buffer = slot.buffer;
+  port.send({&desc, 1});
+  EXPECT_TRUE(attachment.sent.empty());
+  EXPECT_EQ(cookies(port.left()), (std::vector<std::uint64_t>{7}));
 }
 
 }  // namespace

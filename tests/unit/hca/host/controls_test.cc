@@ -188,6 +188,45 @@ TEST(Admission, RenewedAfterRestart) {
   EXPECT_EQ(pair.cluster.host(0).counters().reserved_bps, 100'000'000u);
 }
 
+// Links changed, and with them the connection's way: it is asked for again as after a restart.
+TEST(Admission, RenewedWhenItsWayChanges) {
+  Pair pair(real_time());
+  ASSERT_EQ(ask(pair, 100'000'000), 0);
+  pair.run();
+  const std::size_t before = pair.cluster.sent().size();
+  const emu::ProbeBody asked = pair.cluster.probes().back();
+  const emu::Answer other{asked.connection + 1, 0, emu::kNoRouter, emu::Verdict::again, {}};
+  pair.cluster.host(0).answered({&other, 1}, pair.cluster.now());
+  pair.run();
+  EXPECT_EQ(pair.cluster.sent().size(), before) << "of a connection that is not there";
+  const emu::Answer again{asked.connection, 0, emu::kNoRouter, emu::Verdict::again, {}};
+  pair.cluster.host(0).answered({&again, 1}, pair.cluster.now());
+  pair.run();
+  EXPECT_EQ(pair.cluster.sent().size(), before + 1);
+  EXPECT_EQ(pair.cluster.probes().back().connection, asked.connection);
+  EXPECT_EQ(pair.cluster.told(0).admissions.size(), 1u);
+  EXPECT_TRUE(pair.cluster.told(0).asyncs.empty());
+  EXPECT_EQ(pair.cluster.host(0).counters().reserved_bps, 100'000'000u);
+}
+
+// The way round has no room: nobody asked just now, so an event says that the reservation is gone.
+TEST(Admission, WhoseRenewalIsRefusedHearsOfIt) {
+  Pair pair(real_time());
+  ASSERT_EQ(ask(pair, 100'000'000), 0);
+  pair.run();
+  pair.cluster.link().verdict = emu::Verdict::nack;
+  const emu::Answer again{
+      pair.cluster.probes().back().connection, 0, emu::kNoRouter, emu::Verdict::again, {}};
+  pair.cluster.host(0).answered({&again, 1}, pair.cluster.now());
+  pair.run();
+  ASSERT_EQ(pair.cluster.told(0).asyncs.size(), 1u);
+  EXPECT_EQ(pair.cluster.told(0).asyncs[0],
+            std::pair(hca::AsyncEvent::path_mig_err, pair.a.qp.number));
+  EXPECT_EQ(pair.cluster.told(0).admissions.size(), 1u);
+  EXPECT_EQ(pair.cluster.host(0).counters().reserved_bps, 0u);
+  EXPECT_EQ(pair.cluster.sent().back().kind, emu::PacketKind::release);
+}
+
 // C_i = (b_i / B) M: so many packets ahead and not one more; each injection lets one more in.
 TEST(Credit, RealTimePostFailsWithoutCredit) {
   PairOptions options = real_time();

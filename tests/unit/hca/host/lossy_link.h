@@ -69,8 +69,9 @@ class Cluster {
   Told& told(int n) { return *told_[static_cast<std::size_t>(n)]; }
   sim::LocalMemory& memory() { return memory_; }
   emu::Cycle now() const { return now_; }
-  LinkOptions& link() { return link_; }
   std::vector<emu::TxDesc>& sent() { return sent_; }
+  const std::vector<emu::ProbeBody>& probes() const { return probes_; }
+  LinkOptions& link() { return link_; }
   std::uint64_t lost() const { return lost_; }
 
   // Runs until nothing more happens by itself, or until the cycle.
@@ -160,6 +161,7 @@ class Cluster {
     if (desc.kind != emu::PacketKind::probe || !link_.answers) return;
     emu::ProbeBody body;
     std::memcpy(&body, bytes.data(), sizeof body);
+    probes_.push_back(body);
     answers_.emplace(leaves + 100, std::pair(from, emu::Answer{body.connection,
                                                                leaves + 100,
                                                                link_.verdict == emu::Verdict::ack
@@ -210,6 +212,7 @@ class Cluster {
   std::multimap<emu::Cycle, Packet> events_;
   std::multimap<emu::Cycle, std::pair<int, emu::Answer>> answers_;
   std::vector<emu::TxDesc> sent_;
+  std::vector<emu::ProbeBody> probes_;
   std::vector<std::unique_ptr<Port>> ports_;
   std::vector<std::unique_ptr<Told>> told_;
   std::vector<std::unique_ptr<hca::Host>> hosts_;
