@@ -8,6 +8,19 @@ namespace fabric {
 
 namespace {
 constexpr std::size_t kFirstRefusal = static_cast<std::size_t>(BookResult::output_link);
+
+// Room for every series of every port: the largest live fabrics have tens of thousands.
+emu::PageLimits limits_for(const Network& network) {
+  constexpr std::uint32_t kOfPort = 2 * emu::kVlCount + 2;
+  constexpr std::uint32_t kOfRouter = 16;
+  constexpr std::uint32_t kOfNode = 16;
+  std::uint32_t series = 1024 + kOfNode * static_cast<std::uint32_t>(network.nodes());
+  for (int r = 0; r < network.routers(); ++r) {
+    const int ports = network.ports(static_cast<emu::RouterId>(r));
+    series += kOfRouter + kOfPort * static_cast<std::uint32_t>(ports);
+  }
+  return {.series_max = series, .words_max = series + emu::PageLimits{}.words_max};
+}
 }  // namespace
 
 Publisher::Publisher(emu::MetricsPage page, const emu::Config& config)
@@ -16,7 +29,7 @@ Publisher::Publisher(emu::MetricsPage page, const emu::Config& config)
 emu::Result<std::unique_ptr<Publisher>> Publisher::make(const std::string& run_dir,
                                                         const emu::Config& config,
                                                         const Network& network) {
-  auto page = emu::MetricsPage::create(run_dir, "fabricd");
+  auto page = emu::MetricsPage::create(run_dir, "fabricd", limits_for(network));
   if (!page) return std::unexpected(page.error());
   std::unique_ptr<Publisher> publisher(new Publisher(std::move(*page), config));
   publisher->make_switches(network);

@@ -189,6 +189,18 @@ def link(
 
 
 @app.command()
+def page(
+    listen: str = typer.Option(
+        "127.0.0.1:9713", metavar="HOST:PORT", help="Where the browser finds it; port 0: any."
+    ),
+) -> None:
+    """The running cluster as a live page in a browser, until Ctrl-C."""
+    from tools.flitnet import page as page_module
+
+    page_module.serve(paths.default_run_dir(), listen)
+
+
+@app.command()
 def top() -> None:
     """`status`, live, until Ctrl-C."""
     from tools.flitnet import operate

@@ -1,0 +1,166 @@
+"""The live page: what it serves of a cluster that comes, works and goes, and what it refuses."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import re
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.apps.fabric_run import Run
+from tests.apps.test_verbs import assert_done, pingpong
+from tools.flitnet import operate, page, pages, paths
+from tools.flitnet.cluster import Cluster
+from tools.flitnet.errors import UsageError
+from tools.flitnet.layout import HEIGHT, WIDTH, layout
+
+LIVE = paths.ROOT / "dashboards" / "live"
+
+
+class Browser:
+    """A page of its own for a run directory, and somebody who asks it."""
+
+    def __init__(self, run: Path) -> None:
+        self.process = subprocess.Popen(
+            [str(paths.ROOT / "flitnet"), "page", "--listen", "127.0.0.1:0"],
+            stdout=subprocess.PIPE, text=True, env=dict(os.environ) | {"FLITNET_RUN": str(run)},
+        )  # fmt: skip
+        self.said = self.process.stdout.readline()
+        self.port = int(re.search(r":(\d+)/", self.said)[1])
+
+    def get(self, path: str, method: str = "GET") -> tuple[int, str, bytes]:
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
+        connection.request(method, path)
+        reply = connection.getresponse()
+        found = (reply.status, reply.getheader("Content-Type", ""), reply.read())
+        connection.close()
+        return found
+
+    def state(self) -> dict[str, Any]:
+        status, kind, body = self.get("/state.json")
+        assert (status, kind) == (200, "application/json")
+        return json.loads(body)
+
+    def until(self, holds: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+        for _ in range(400):
+            if holds(state := self.state()):
+                return state
+            time.sleep(0.02)
+        raise AssertionError(state)
+
+
+@pytest.fixture
+def browse() -> Iterator[Callable[[Path], Browser]]:
+    made: list[Browser] = []
+
+    def make(run: Path) -> Browser:
+        made.append(Browser(run))
+        return made[-1]
+
+    yield make
+    for browser in made:
+        browser.process.send_signal(signal.SIGINT)
+        assert browser.process.wait(20) == 0, "Ctrl-C is how one leaves"
+
+
+def test_it_follows_a_cluster(browse, make_cluster: Callable[..., Cluster], tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    browser = browse(run)
+    assert "flitnet up" in browser.state()["away"]
+    cluster = make_cluster({"network": {"topology": "mesh:2x2"}}, run=run)
+    state = browser.until(
+        lambda s: "away" not in s and all(node["up"] for node in s["nodes"].values())
+    )
+    assert list(state["nodes"]) == ["n0", "n1", "n2", "n3"]
+    assert sorted(state["routers"]) == ["0", "1", "2", "3"]
+    assert len(state["links"]) == 4 + 4
+    assert_done(pingpong(cluster, ["ibv_rc_pingpong", "-n", "200"], 19201))
+    state = browser.until(lambda s: s["classes"]["best_effort"]["packets"] >= 400)
+    assert state["sent_bytes"]["n0"] > 0 and sum(state["port_flits"].values()) > 0
+    operate.set_link(cluster.run, "n3", "down")
+    state = browser.until(lambda s: s["links_down"] == 1 and not s["nodes"]["n3"]["up"])
+    assert [link["link"] for link in state["links"] if not link["up"]] == ["n3"]
+    cluster.kill("fabricd")
+    assert "does not answer" in browser.until(lambda s: "away" in s)["away"]
+    cluster.down()
+    assert "flitnet up" in browser.until(lambda s: "No cluster" in s.get("away", ""))["away"]
+
+
+def test_what_it_serves_and_what_not(browse, tmp_path: Path) -> None:
+    browser = browse(tmp_path)
+    for path, kind in (("/", "text/html"), ("/live.js", "text/javascript"),
+                       ("/live.css", "text/css"), ("/?x=1", "text/html")):  # fmt: skip
+        status, found, body = browser.get(path)
+        assert status == 200 and found.startswith(kind) and body
+    for path in ("/etc/passwd", "/../page.py", "/live.js/..", "/%2e%2e/%2e%2e/meson.build",
+                 "/" + "x" * 5000):  # fmt: skip
+        assert browser.get(path)[0] == 404, path
+    assert browser.get("/", "POST")[0] == 501
+
+
+def test_the_script_finds_what_the_page_has() -> None:
+    asked = set(re.findall(r'find\("([\w-]+)"\)', (LIVE / "live.js").read_text()))
+    there = set(re.findall(r'id="([\w-]+)"', (LIVE / "index.html").read_text()))
+    assert asked <= there and len(asked) > 10
+    assert not re.search("innerHTML|document.write|eval", (LIVE / "live.js").read_text())
+
+
+@pytest.mark.parametrize("listen", ["nowhere", "127.0.0.1", "example.org:80", ":9713", "::1:x",
+                                    "127.0.0.1:70000", "127.0.0.1:-1"])  # fmt: skip
+def test_wrong_addresses(listen: str) -> None:
+    with pytest.raises(UsageError, match="127.0.0.1:9713"):
+        page.address(listen)
+
+
+def test_a_port_that_is_taken(browse, tmp_path: Path) -> None:
+    taken = browse(tmp_path).port
+    done = subprocess.run(
+        [str(paths.ROOT / "flitnet"), "page", "--listen", f"127.0.0.1:{taken}"],
+        capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert done.returncode == 1 and len(done.stderr.splitlines()) == 1, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("topology", "routers", "pairs"),
+    [
+        ("single", 1, []),
+        ("mesh:4x4", 16, [(0, 1), (0, 4)]),
+        ("torus:3x3x3", 27, [(0, 1), (0, 9)]),
+        ("fat_mesh:2x2", 4, [(0, 1), (0, 1)]),
+        ("file:x", 5, [(i, (i + 1) % 5) for i in range(5)]),
+        ("tree:2x2", 4, [(0, 2), (0, 3), (1, 2), (1, 3)]),
+    ],
+)
+def test_everything_has_a_place_of_its_own(
+    topology: str, routers: int, pairs: list[tuple[int, int]]
+) -> None:
+    with_nodes = 2 if topology.startswith("tree") else routers
+    home = {f"n{i}": i // 2 % with_nodes for i in range(2 * with_nodes)}
+    drawn = layout(topology, home, pairs)
+    places = [*drawn.routers.values(), *drawn.nodes.values()]
+    assert len(drawn.routers) == routers and len(drawn.nodes) == len(home)
+    assert len({(round(p.x), round(p.y)) for p in places}) == len(places)
+    assert all(0 < p.x < WIDTH and 0 < p.y < HEIGHT for p in places)
+
+
+def test_metrics_of_a_large_fabric_are_all_there() -> None:
+    """64 nodes on 40 routers have more series than a page holds by default."""
+    run = Run()
+    try:
+        run.fabricd('[network]\ntopology = "fat_tree"\n')
+        snapshot = pages.read(run.dir)
+        assert snapshot.total("flitnet_process_series_dropped_total") == 0
+        assert snapshot.one("flitnet_power_cap_watts", -1.0) >= 0
+        assert len(list(snapshot.series("flitnet_switch_transmitted_flits_total"))) > 4000
+        assert [labels["mode"] for labels, _ in snapshot.series("flitnet_clock_mode")]
+    finally:
+        run.close()

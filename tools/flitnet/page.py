@@ -1,0 +1,198 @@
+"""`flitnet page`: the running cluster in a browser. Serves dashboards/live and, as state.json, what
+the counter pages and fabricd say. It only reads; it finds clusters that come and go by itself.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import threading
+import time
+from collections import defaultdict
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+from tools.flitnet import ctl, operate, pages, paths
+from tools.flitnet.errors import FlitnetError, UsageError
+from tools.flitnet.layout import layout, router_of
+from tools.flitnet.pages import Snapshot
+from tools.flitnet.report import report
+
+FRESH_S = 0.2  # several browsers share a look
+CLIENT_TIMEOUT_S = 10
+FILES = {
+    "/": ("index.html", "text/html; charset=utf-8"),
+    "/live.js": ("live.js", "text/javascript; charset=utf-8"),
+    "/live.css": ("live.css", "text/css; charset=utf-8"),
+}
+HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; connect-src 'self'; "
+    "style-src 'self' 'unsafe-inline'; img-src data:",
+    "X-Content-Type-Options": "nosniff",
+    "Cache-Control": "no-store",
+}  # fmt: skip
+
+
+def serve(run: Path, listen: str) -> None:
+    """Until Ctrl-C."""
+    server = Server(run, address(listen))
+    host, port = server.server_address[:2]
+    shown = f"[{host}]" if ":" in str(host) else host
+    print(f"http://{shown}:{port}/ shows the cluster in {run}; Ctrl-C ends", flush=True)
+    try:
+        server.serve_forever()
+    except KeyboardInterrupt:
+        pass
+    finally:
+        server.server_close()
+
+
+def address(listen: str) -> tuple[str, int]:
+    """HOST:PORT, the host an IP address or localhost."""
+    host, colon, port = listen.rpartition(":")
+    host = host.strip("[]")
+    try:
+        if host != "localhost":
+            ipaddress.ip_address(host)
+        if not colon or not 0 <= int(port) < 65536:
+            raise ValueError
+    except ValueError:
+        raise UsageError(f"--listen {listen}: must be an address and a port, 127.0.0.1:9713")
+    return host, int(port)
+
+
+class Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def __init__(self, run: Path, listen: tuple[str, int]) -> None:
+        self.watch = Watch(run)
+        try:
+            super().__init__(listen, Handler)
+        except OSError as error:
+            raise FlitnetError(f"--listen {listen[0]}:{listen[1]}: {error.strerror}") from None
+
+
+class Handler(BaseHTTPRequestHandler):
+    timeout = CLIENT_TIMEOUT_S
+    protocol_version = "HTTP/1.1"
+    server_version = "flitnet"
+    sys_version = ""
+    server: Server
+
+    def do_GET(self) -> None:
+        path = self.path.partition("?")[0]
+        if path == "/state.json":
+            return self._answer(self.server.watch.state(), "application/json")
+        if path not in FILES:
+            return self.send_error(HTTPStatus.NOT_FOUND)
+        name, kind = FILES[path]
+        self._answer((paths.ROOT / "dashboards" / "live" / name).read_bytes(), kind)
+
+    def _answer(self, body: bytes, kind: str) -> None:
+        self.send_response(HTTPStatus.OK)
+        headers = {**HEADERS, "Content-Type": kind, "Content-Length": str(len(body))}
+        for key, value in headers.items():
+            self.send_header(key, value)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        """Somebody looks: not worth a line."""
+
+
+@dataclass
+class Watch:
+    """The last look at a run directory, as JSON."""
+
+    run: Path
+    made_at: float = 0.0
+    made: bytes = b""
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def state(self) -> bytes:
+        with self.lock:
+            if time.monotonic() - self.made_at > FRESH_S:
+                self.made = json.dumps(look(self.run)).encode()
+                self.made_at = time.monotonic()
+            return self.made
+
+
+def look(run: Path) -> dict[str, Any]:
+    """What the page draws; or, as `away`, why there is nothing."""
+    if not (run / "processes.json").exists():
+        return {"away": f"No cluster runs in {run}. Start one: flitnet up, or flitnet demo"}
+    try:
+        links = ctl.ask(run / "fabricd.ctl", {"cmd": "links"})["links"]
+        return _state(pages.read(run), operate.tables_of(run), links)
+    except FlitnetError as error:
+        return {"away": f"The fabric does not answer: {error}"}
+    except OSError as error:  # it went while we looked
+        return {"away": f"The cluster in {run} is going: {error.strerror}"}
+
+
+def _state(
+    snapshot: Snapshot, tables: dict[str, Any], links: list[dict[str, Any]]
+) -> dict[str, Any]:
+    value = report(snapshot, tables).to_dict()
+    topology = str(tables.get("network", {}).get("topology", "single"))
+    nodes = {link["link"]: link for link in links if ":" not in link["link"]}
+    between = [link for link in links if ":" in link["link"]]
+    drawn = layout(
+        topology,
+        {name: router_of(link["to"]) for name, link in nodes.items()},
+        [(router_of(link["link"]), router_of(link["to"])) for link in between],
+    )
+    _bend(between)
+    qps = _by(snapshot, "flitnet_device_queue_pairs", "node")
+    programs = _by(snapshot, "flitnet_device_clients", "node")
+    up = _by(snapshot, "flitnet_device_port_up", "node")
+    scheme = {
+        labels["node"]: labels["scheme"]
+        for labels, on in snapshot.series("flitnet_congestion_scheme") if on
+    }  # fmt: skip
+    return value | {
+        "nodes": {
+            name: {
+                "x": drawn.nodes[name].x, "y": drawn.nodes[name].y, "up": bool(up.get(name, 0)),
+                "qps": round(qps.get(name, 0)), "programs": round(programs.get(name, 0)),
+                "scheme": scheme.get(name, "none"),
+            }
+            for name in nodes
+        },
+        "routers": {router: {"x": at.x, "y": at.y} for router, at in drawn.routers.items()},
+        "topology": topology,
+        "links": links,
+        "used_links": value["links"],
+        "power_now_w": snapshot.one("flitnet_power_last_watts"),
+        "started": snapshot.total("flitnet_process_start_time_seconds", process="fabricd"),
+        "port_flits": _port_flits(snapshot),
+        "sent_bytes": _by(snapshot, "flitnet_device_port_data_transmitted_bytes_total", "node"),
+        "received_bytes": _by(snapshot, "flitnet_device_port_data_received_bytes_total", "node"),
+    }  # fmt: skip
+
+
+def _by(snapshot: Snapshot, name: str, label: str) -> dict[str, float]:
+    sums: dict[str, float] = defaultdict(float)
+    for labels, value in snapshot.series(name):
+        sums[labels[label]] += value
+    return dict(sums)
+
+
+def _port_flits(snapshot: Snapshot) -> dict[str, float]:
+    sums: dict[str, float] = defaultdict(float)
+    for labels, flits in snapshot.series("flitnet_switch_transmitted_flits_total"):
+        sums[f"{labels['switch']}:{labels['port']}"] += flits
+    return dict(sums)
+
+
+def _bend(links: list[dict[str, Any]]) -> None:
+    """Parallel links are drawn beside each other."""
+    seen: dict[tuple[int, ...], int] = defaultdict(int)
+    for link in links:
+        pair = tuple(sorted((router_of(link["link"]), router_of(link["to"]))))
+        nth = seen[pair]
+        seen[pair] += 1
+        link["bend"] = 0.12 * ((nth + 1) // 2) * (1 if nth % 2 else -1)
