@@ -244,12 +244,6 @@ void Edge::on_delivered(const hca::DeliveredEvent& event) {
     if (record.packet != kNoPacket) memory_.release(record.packet);
     return;
   }
-  Port* port = ports_[event.node];
-  if (port == nullptr) {
-    ++undeliverable_;
-    memory_.release(event.handle);
-    return;
-  }
   emu::RxDesc desc{};
   desc.head_cycle = event.head_cycle;
   desc.arrival_cycle = event.tail_cycle;
@@ -258,6 +252,13 @@ void Edge::on_delivered(const hca::DeliveredEvent& event) {
   desc.src = event.src;
   desc.vl = event.vl;
   desc.traffic_class = event.traffic_class;
+  if (capture_ != nullptr) capture_->packet(desc, event.node, memory_.bytes(event.handle));
+  Port* port = ports_[event.node];
+  if (port == nullptr) {
+    ++undeliverable_;
+    memory_.release(event.handle);
+    return;
+  }
   port->deliver(event.node, event.handle, desc);
 }
 

@@ -13,6 +13,7 @@
 #include "emu/base/result.h"
 #include "emu/base/units.h"
 #include "emu/metrics/histogram.h"
+#include "emu/wire/capture.h"
 #include "emu/wire/message.h"
 #include "fabric/admit/admission.h"
 #include "fabric/port/packets.h"
@@ -81,6 +82,9 @@ class Edge {
   // their nodes told to ask again; of a probe under way when its answer comes.
   emu::Result<void> set_down(std::span<const LinkEnd> links);
 
+  // Every data packet that arrives is told to it; null: nobody wants to know.
+  void watch(emu::CaptureWriter* capture) { capture_ = capture; }
+
   // Takes everything out of inbox.packets.
   void submit(Inbox& inbox);
   // Takes every event out of the network; lets packets pass whose launch time has come.
@@ -147,6 +151,7 @@ class Edge {
   // What a node asked to book and has not released, so that it can be given back for it.
   std::array<Connections, emu::kNodesMax> connections_;
   std::uint32_t ways_ = 0;  // changes of links
+  emu::CaptureWriter* capture_ = nullptr;
   std::uint64_t undeliverable_ = 0;
 };
 

@@ -24,6 +24,7 @@ emu::Result<std::unique_ptr<Fabric>> Fabric::make(const std::string& run_dir,
                                                   emu::PidFile pid_file) {
   std::unique_ptr<Fabric> fabric(new Fabric(config));
   fabric->pid_file_ = std::move(pid_file);
+  fabric->run_dir_ = run_dir;
   if (auto done = fabric->start_clock(run_dir); !done) return std::unexpected(done.error());
   if (auto done = fabric->make_network(); !done) return std::unexpected(done.error());
   if (auto done = fabric->open_side_band(run_dir); !done) return std::unexpected(done.error());

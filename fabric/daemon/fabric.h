@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -72,6 +73,7 @@ class Fabric {
   std::string answer(const std::string& request);
   std::string set(const std::map<std::string, std::string>& fields);
   std::string links() const;
+  std::string capture(const std::map<std::string, std::string>& fields);
   std::string status() const;
   std::string bookings() const;
 
@@ -86,6 +88,8 @@ class Fabric {
   Port* remote_ = nullptr;  // of ports_; null: only this host
   std::unique_ptr<Edge> edge_;
   std::unique_ptr<Links> links_;
+  std::optional<emu::CaptureWriter> capture_;
+  std::string run_dir_;
   std::unique_ptr<emu::ClockWriter> clock_;
   std::unique_ptr<emu::StateWriter> side_band_;
   bool state_wanted_ = false;         // by the congestion scheme in force

@@ -80,6 +80,10 @@ void Fabric::service(std::uint64_t host_ns) {
   if (host_ns - published_ns_ >= kPublishNs) {
     published_ns_ = host_ns;
     publish();
+    if (capture_ && !capture_->read_by_somebody(host_ns)) {
+      edge_->watch(nullptr);
+      capture_.reset();
+    }
   }
 }
 

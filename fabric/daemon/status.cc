@@ -1,7 +1,9 @@
 // What fabricd answers on its control socket.
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
+#include <sstream>
 
 #include "emu/base/json_line.h"
 #include "emu/base/log.h"
@@ -31,10 +33,12 @@ std::string Fabric::answer(const std::string& request) {
   auto fields = emu::parse_json_line(request);
   if (!fields) return error_line(fields.error().message);
   const auto cmd = fields->find("cmd");
-  if (cmd == fields->end()) return error_line("no 'cmd': status, bookings, links, set or stop");
+  if (cmd == fields->end())
+    return error_line("no 'cmd': status, bookings, links, capture, set or stop");
   if (cmd->second == "status") return status();
   if (cmd->second == "bookings") return bookings();
   if (cmd->second == "links") return links();
+  if (cmd->second == "capture") return capture(*fields);
   if (cmd->second == "set") return set(*fields);
   if (cmd->second == "stop") {
     emu::log_info("asked to stop");
@@ -42,7 +46,7 @@ std::string Fabric::answer(const std::string& request) {
     return ok_line();
   }
   return error_line(
-      fmt::format("unknown cmd '{}': status, bookings, links, set or stop", cmd->second));
+      fmt::format("unknown cmd '{}': status, bookings, links, capture, set or stop", cmd->second));
 }
 
 std::string Fabric::set(const std::map<std::string, std::string>& fields) {
@@ -67,6 +71,33 @@ std::string Fabric::set(const std::map<std::string, std::string>& fields) {
   admission_->set_enabled(admission->second == "true");
   emu::log_info(fmt::format("admission: {}", admission->second));
   return ok_line();
+}
+
+// Makes the ring for a reader, who comes soon or not at all.
+std::string Fabric::capture(const std::map<std::string, std::string>& fields) {
+  if (capture_ && capture_->read_by_somebody(emu::host_now_ns()))
+    return error_line("capture: one is running already");
+  std::uint64_t wanted = 0;
+  const auto names = fields.find("nodes");
+  for (std::size_t n = 0; n < config_.nodes.size(); ++n) {
+    if (names == fields.end() || names->second.empty()) wanted |= std::uint64_t{1} << n;
+  }
+  std::istringstream list(names == fields.end() ? "" : names->second);
+  for (std::string name; std::getline(list, name, ',');) {
+    const auto found = std::ranges::find(config_.nodes, name, &emu::NodeConfig::name);
+    if (found == config_.nodes.end())
+      return error_line(fmt::format("capture: the cluster has no node '{}'", name));
+    wanted |= std::uint64_t{1} << (found - config_.nodes.begin());
+  }
+  edge_->watch(nullptr);
+  capture_.reset();
+  const std::string path = run_dir_ + "/capture.ring";
+  auto made = emu::CaptureWriter::open(path, config_.network.cycle_time(), wanted);
+  if (!made) return error_line(made.error().message);
+  capture_.emplace(std::move(*made));
+  edge_->watch(&*capture_);
+  emu::JsonWriter j;
+  return j.open().field("ok", true).field("ring", path).close().text();
 }
 
 std::string Fabric::links() const {

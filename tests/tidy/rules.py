@@ -64,6 +64,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "tools/load",  # the laws of arrivals
     ),
     "tools/exporter": ("emu/base", "emu/cli", "emu/metrics", "emu/config"),
+    "tools/capture": ("emu/base", "emu/cli", "emu/ring", "emu/wire"),
 }  # fmt: skip
 
 # Third-party headers: pattern of the include -> places where it may stand (prefixes of paths).
@@ -73,6 +74,7 @@ THIRD_PARTY: dict[str, tuple[str, ...]] = {
     r"liburing.*": ("hca/attach/udp", "hca/daemon/control", "fabric/daemon/control"),
     r"lib(avformat|avcodec|avutil)/.*": ("tools/trace/",),
     r"prometheus/.*": ("tools/exporter/",),
+    r"pcap/.*": ("tools/capture/",),
     r"infiniband/.*": (
         "hca/verbs/", "tools/replay/", "tools/load/", "tests/abi/", "tests/bench/verbs/",
     ),

@@ -189,6 +189,25 @@ def link(
 
 
 @app.command()
+def capture(
+    write: str = typer.Option(
+        ..., "--write", "-w", metavar="FILE", help="A pcap file, or - for stdout."
+    ),
+    node: str = typer.Option(
+        "", metavar="NODE[,NODE]", help="Only packets to these nodes or from them."
+    ),
+    count: int = typer.Option(0, min=0, help="Packets; 0: until Ctrl-C."),
+    seconds: float = typer.Option(
+        0.0, min=0, max=86400, help="Emulated, from the first packet on; 0: until Ctrl-C."
+    ),
+) -> None:
+    """Packets that cross the fabric, for Wireshark: capture -w - | wireshark -k -i -"""
+    from tools.flitnet import operate
+
+    operate.capture(paths.default_run_dir(), write, node, count, seconds)
+
+
+@app.command()
 def page(
     listen: str = typer.Option(
         "127.0.0.1:9713", metavar="HOST:PORT", help="Where the browser finds it; port 0: any."

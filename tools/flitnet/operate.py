@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from tools.flitnet import config, ctl, pages, programs, screen
+from tools.flitnet import config, ctl, pages, paths, programs, screen
 from tools.flitnet.cluster import Cluster
 from tools.flitnet.errors import EXIT_ERROR, EXIT_OK, EXIT_USAGE, FlitnetError, UsageError
 from tools.flitnet.report import Report, report
@@ -111,6 +111,22 @@ def set_link(run: Path, name: str, state: str) -> None:
     """Takes a link out of service or puts it back."""
     Cluster.open(run)
     _agreed(ctl.ask(run / "fabricd.ctl", {"cmd": "set", "link": name, "state": state}))
+
+
+def capture(run: Path, write: str, nodes: str, count: int, seconds: float) -> NoReturn:
+    """Becomes flitnet-capture, once fabricd has made its ring."""
+    Cluster.open(run)
+    if write == "-" and sys.stdout.isatty():
+        raise UsageError("capture --write -: pipe it, for example: | wireshark -k -i -")
+    argv = [str(paths.program("flitnet-capture")), "--write", write, "--count", str(count),
+            "--seconds", str(seconds)]  # fmt: skip
+    if write != "-":
+        try:
+            Path(write).open("wb").close()
+        except OSError as error:
+            raise FlitnetError(f"capture --write {write}: {error.strerror}") from None
+    reply = _agreed(ctl.ask(run / "fabricd.ctl", {"cmd": "capture", "nodes": nodes}))
+    os.execv(argv[0], [*argv, "--ring", reply["ring"]])
 
 
 def _agreed(reply: dict[str, Any]) -> dict[str, Any]:

@@ -14,6 +14,7 @@ PROGRAMS = {
     "fabricd": "fabric/daemon/fabricd",
     "hcad": "hca/daemon/hcad",
     "flitnet-exporter": "tools/exporter/flitnet-exporter",
+    "flitnet-capture": "tools/capture/flitnet-capture",
     "flitnet-replay": "tools/replay/flitnet-replay",
     "flitnet-load": "tools/load/flitnet-load",
     "flitnet-trace": "tools/trace/flitnet-trace",
