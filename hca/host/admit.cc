@@ -55,7 +55,7 @@ void tell(HostState& s, const Connection& connection, AdmissionVerdict verdict,
   Qp* qp = s.find_qp(connection.qpn);
   if (qp == nullptr) return;
   if (connection.renewing) {  // nobody asked: its program must hear that the reservation is gone
-    if (verdict != AdmissionVerdict::granted)
+    if (verdict != AdmissionVerdict::granted && verdict != AdmissionVerdict::cancelled)
       s.events_.async(qp->client, AsyncEvent::path_mig_err, qp->number);
     return;
   }

@@ -36,6 +36,9 @@ constexpr int kFdsMax = 65536;  // descriptors above are refused: the bitmap end
 
 struct CmFile {
   std::unique_ptr<Link> link;
+  // The program's descriptor once more: who waits for an event while another thread closes that one
+  // goes on waiting, as in the kernel's call.
+  emu::UniqueFd tokens;
   std::uint32_t number = 0;  // hcad's name for it
 };
 
@@ -83,6 +86,8 @@ int open_cm(const char* socket_path, int flags) {
   const emu::UniqueFd write_end(fds[1]);  // hcad gets a copy; ours closes
   if (read_end.get() >= kFdsMax) return fail_with(EMFILE);
   auto file = std::make_shared<CmFile>();
+  file->tokens = emu::UniqueFd(::fcntl(read_end.get(), F_DUPFD_CLOEXEC, 0));
+  if (!file->tokens) return -1;
   file->link = Link::open(socket_path);
   if (!file->link) return -1;
   ControlRequest request{};
@@ -118,11 +123,10 @@ int run(const CmFile& file, std::span<const std::byte> command, std::uint64_t re
 
 // Waits for a token as the descriptor's flags say, then fetches an event. An event can be taken
 // back when its id ends; then its token means nothing.
-int next_event(int fd, const CmFile& file, std::span<const std::byte> command,
-               std::uint64_t response) {
+int next_event(const CmFile& file, std::span<const std::byte> command, std::uint64_t response) {
   while (true) {
     char token = 0;
-    const ssize_t got = ::read(fd, &token, 1);
+    const ssize_t got = ::read(file.tokens.get(), &token, 1);
     if (got < 0) return errno;
     if (got == 0) return EIO;  // hcad has gone
     const int error = run(file, command, response);
@@ -175,7 +179,7 @@ ssize_t command(int fd, const void* bytes, std::size_t count) {
   const auto sent = std::span(whole).first(sizeof header + header.in + static_cast<unsigned>(more));
   const std::uint64_t response = response_of(header, in);
   if (header.out != 0 && response == 0) return fail_with(EFAULT);
-  const int error = header.cmd == RDMA_USER_CM_CMD_GET_EVENT ? next_event(fd, *file, sent, response)
+  const int error = header.cmd == RDMA_USER_CM_CMD_GET_EVENT ? next_event(*file, sent, response)
                                                              : run(*file, sent, response);
   return error == 0 ? static_cast<ssize_t>(count) : fail_with(error);
 }

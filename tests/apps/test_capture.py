@@ -136,6 +136,8 @@ def test_one_at_a_time_and_it_ends_with_the_fabric(
     third = Capture(cluster, "-w", str(again := tmp_path / "c.pcap")).ready(again)
     cluster.kill("fabricd")
     assert "captured" in third.end(None)
+    cluster.down()
+    assert not cluster.run.exists(), "the ring of a fabric that was killed goes, too"
 
 
 @pytest.mark.parametrize(
@@ -150,8 +152,10 @@ def test_one_at_a_time_and_it_ends_with_the_fabric(
 def test_what_cannot_be(
     cluster2: Cluster, tmp_path: Path, options: list[str], code: int, says: str
 ) -> None:
+    (tmp_path / "a.pcap").write_text("precious")
     process = Capture(cluster2, *(one.format(tmp_path) for one in options)).process
     _, said = process.communicate(timeout=30)
+    assert (tmp_path / "a.pcap").read_text() == "precious"
     assert process.returncode == code and says in said, said
     assert len(said.strip().splitlines()) == 1, said
     assert "links" in ctl.ask(cluster2.run / "fabricd.ctl", {"cmd": "links"})

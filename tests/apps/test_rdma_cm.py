@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
+from tools.flitnet import paths
 from tools.flitnet.cluster import Cluster
 
 PORTS = iter(range(19200, 19400))
@@ -188,3 +189,10 @@ def test_a_killed_peer_is_a_disconnect(make_cluster: Callable[..., Cluster]) -> 
                 break
             time.sleep(0.05)
         assert status["cm_ids"] == 0 and status["clients"] == 0
+
+
+def test_a_thread_that_waits_outlives_its_channel(cluster2: Cluster) -> None:
+    """rping's did not: once in many runs it said "Bad file descriptor" instead of ending."""
+    program = paths.build_dir() / "tests/abi/cm_probe"
+    done = cluster2.exec("n0", [str(program), address(cluster2, "n0")], timeout=60)
+    assert done.returncode == 0, done.stdout + done.stderr

@@ -113,20 +113,27 @@ def test_routers_tell_sources_live(make_cluster, scheme: str, notice: str) -> No
         env=dict(os.environ) | {"FLITNET_RUN": str(cluster.run)},
     )  # fmt: skip
     told = delayed = False
-    while load.poll() is None and not (told and delayed):
+    passed_on = notice == "instant"  # the first notices may be of the very HCAs that pass them on
+    while load.poll() is None and not (told and delayed and passed_on):
         snapshot = pages.read(cluster.run)
         told |= snapshot.total("flitnet_congestion_notices_total", kind="congestion") > 0
         delayed |= snapshot.total("flitnet_congestion_delay_cycles") > 0
+        passed_on |= control_packets(cluster) > 0
         time.sleep(0.01)
     assert told and delayed, (told, delayed)
     operate.set_control(cluster.run, "congestion", "none")
     said, _ = load.communicate(timeout=120)
     assert load.returncode == 0, said
     assert all(kind["lost"] == 0 for kind in json.loads(said)), said
-    control = pages.read(cluster.run).total(
+    assert passed_on, "by message they cross the network"
+    if notice == "instant":
+        assert control_packets(cluster) == 0, "nothing else is control here"
+
+
+def control_packets(cluster: Cluster) -> float:
+    return pages.read(cluster.run).total(
         "flitnet_class_transmitted_packets_total", **{"class": "control"}
     )
-    assert (control > 0) == (notice == "message"), "nothing else is control here"
 
 
 def moves(cluster: Cluster, turns: int) -> bool:

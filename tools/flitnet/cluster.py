@@ -38,6 +38,7 @@ SOCKET_NAME_BYTES = len("/plans/r1234567-meet/replay..sock")  # the longest belo
 RUN_ENTRIES = (
     "cluster.toml", "processes.json", "fabricd.pid", "fabric.sock", "fabricd.ctl", "clock.page",
     "fabric.state", "nodes", "metrics", "sys", "log", "plans", "fabric.udp", "state",
+    "capture.ring",
 )  # fmt: skip
 
 

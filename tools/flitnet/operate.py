@@ -122,7 +122,7 @@ def capture(run: Path, write: str, nodes: str, count: int, seconds: float) -> No
             "--seconds", str(seconds)]  # fmt: skip
     if write != "-":
         try:
-            Path(write).open("wb").close()
+            Path(write).open("ab").close()  # emptied by who writes it: not if that is refused
         except OSError as error:
             raise FlitnetError(f"capture --write {write}: {error.strerror}") from None
     reply = _agreed(ctl.ask(run / "fabricd.ctl", {"cmd": "capture", "nodes": nodes}))

@@ -227,6 +227,21 @@ TEST(Admission, WhoseRenewalIsRefusedHearsOfIt) {
   EXPECT_EQ(pair.cluster.sent().back().kind, emu::PacketKind::release);
 }
 
+// Who gives back what is just asked for again knows that it is gone.
+TEST(Admission, ARenewalThatIsCancelledIsNoEvent) {
+  Pair pair(real_time());
+  ASSERT_EQ(ask(pair, 100'000'000), 0);
+  pair.run();
+  pair.cluster.link().answers = false;
+  const emu::Answer again{
+      pair.cluster.probes().back().connection, 0, emu::kNoRouter, emu::Verdict::again, {}};
+  pair.cluster.host(0).answered({&again, 1}, pair.cluster.now());
+  pair.a.app->modify(pair.a.qp, {.state = hca::QpState::err}, hca::kQpState, 0);
+  pair.cluster.run();
+  EXPECT_FALSE(pair.cluster.told(0).heard(hca::AsyncEvent::path_mig_err));
+  EXPECT_EQ(pair.cluster.host(0).counters().reserved_bps, 0u);
+}
+
 // C_i = (b_i / B) M: so many packets ahead and not one more; each injection lets one more in.
 TEST(Credit, RealTimePostFailsWithoutCredit) {
   PairOptions options = real_time();
