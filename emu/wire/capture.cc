@@ -64,7 +64,6 @@ Result<CaptureWriter> CaptureWriter::open(const std::string& path, CycleTime cyc
 
 CaptureWriter::~CaptureWriter() {
   if (!file_) return;
-  head()->ended.store(1, std::memory_order_release);
   (void)::unlink(path_.c_str());
 }
 
@@ -106,9 +105,6 @@ Result<CaptureReader> CaptureReader::open(const std::string& path) {
   return reader;
 }
 
-bool CaptureReader::ended() const {
-  if (head()->ended.load(std::memory_order_acquire) != 0 || ring_.broken()) return true;
-  return !is_there(file_.fd(), Side::writer);
-}
+bool CaptureReader::ended() const { return ring_.broken() || !is_there(file_.fd(), Side::writer); }
 
 }  // namespace emu

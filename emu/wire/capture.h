@@ -40,9 +40,8 @@ struct CaptureHead {
   std::uint32_t version;
   std::uint64_t cycle_ps;
   std::atomic<std::uint64_t> left_out;
-  std::atomic<std::uint32_t> ended;  // 1: fabricd writes no more
   std::atomic<std::uint32_t> begun;  // 1: somebody reads, or has
-  std::uint32_t pad[8];
+  std::uint32_t pad[9];
 };
 static_assert(sizeof(CaptureHead) == kCacheLine);
 
@@ -54,7 +53,7 @@ class CaptureWriter {
                                     std::uint64_t nodes);
   CaptureWriter(CaptureWriter&&) = default;
   CaptureWriter& operator=(CaptureWriter&&) = delete;
-  ~CaptureWriter();  // tells the reader and removes the file
+  ~CaptureWriter();  // removes the file; the reader sees that we are gone
 
   void packet(const RxDesc& desc, NodeId dest, const std::uint8_t* bytes);
   // Whether a process reads. One that has not begun has 2 s from the first call on.

@@ -9,8 +9,9 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from tools.flitnet.topology import GRIDS
+
 WIDTH, HEIGHT, EDGE = 1000.0, 620.0, 50.0
-GRIDS = ("mesh", "torus", "fat_mesh")
 
 
 @dataclass(frozen=True)
