@@ -84,6 +84,22 @@ class Below(Claim):
 
 
 @dataclass(frozen=True)
+class AtLeast(Claim):
+    """One series is clearly no less than a part of another."""
+
+    a: str
+    b: str
+    part: float
+
+    def sentence(self) -> str:
+        return f"{self.measure}: {self.a} ≥ {self.part:g} of {self.b}"
+
+    def place(self, table: Table, x: float) -> tuple[bool, str]:
+        a, b = self.value(table, self.a, x), self.value(table, self.b, x)
+        return a.low >= self.part * b.high, f"{shown(a)} and {shown(b)}"
+
+
+@dataclass(frozen=True)
 class Within(Claim):
     """A series lies in a band, with its confidence interval."""
 
