@@ -208,9 +208,10 @@ CELL_S = 416 / 981e6
 HOST_PART = 112 / 116  # of a link
 ALONE_MB_S = HOST_PART * 48e-6 / CELL_S
 # Two sources in each of three other pods, and one beside the slow node. Three background streams
-# share with the first three the port by which they come to the top switch (the paper's tree has six
-# such ports); the seventh source shares with none.
-INTO_SLOW = (20, 36, 52, 24, 40, 56, 4)
+# share with the first three the port by which they come to the top switch; the fourth, beside the
+# slow node, shares with none. In the paper's tree six sources come by six such ports, here, where
+# the destination decides which way goes up, by three: so the last three have to join the first.
+INTO_SLOW = (20, 36, 52, 4, 24, 40, 56)
 BESIDE = ((28, 32), (44, 48), (60, 16))
 
 
