@@ -114,6 +114,7 @@ struct QosConfig {
   Scheduler scheduler = Scheduler::fgvc;
   HcaScheduler hca_scheduler = HcaScheduler::router;
   std::uint32_t block_flits = 1;
+  bool block_waits = false;  // a block keeps its port, whether its lane can send or not
   Counters counters = Counters::epoch;
   bool strict_classes = false;  // best effort goes where nobody else can
   bool control_first = true;    // lanes of control go before all others

@@ -73,6 +73,7 @@ void visit_fields(C& c, Visitor&& visit) {
   visit("qos", "scheduler", c.qos.scheduler);
   visit("qos", "hca_scheduler", c.qos.hca_scheduler);
   visit("qos", "block_flits", c.qos.block_flits);
+  visit("qos", "block_waits", c.qos.block_waits);
   visit("qos", "counters", c.qos.counters);
   visit("qos", "strict_classes", c.qos.strict_classes);
   visit("qos", "control_first", c.qos.control_first);

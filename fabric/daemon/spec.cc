@@ -121,6 +121,7 @@ NetworkSpec network_spec(const emu::Config& config, emu::Cycle start) {
   spec.crossbar = static_cast<CrossbarKind>(network.crossbar);
   spec.counters = static_cast<CounterKind>(config.qos.counters);
   spec.block_flits = static_cast<int>(config.qos.block_flits);
+  spec.block_waits = config.qos.block_waits;
   // Only its routers mark packets.
   spec.general_engine =
       network.engine == emu::Engine::general || Notices::marks(config.controls.congestion);

@@ -42,8 +42,9 @@ void WeightTable::spend(unsigned lane) {
 void Arbiter::set_weights(const emu::VlWeights& weights) {
   const emu::SchedulerKind kind = kind_;
   const int block = block_flits_;
+  const bool waits = block_waits_;
   *this = {};
-  configure(kind, block);
+  configure(kind, block, waits);
   high_.set(weights.high, weights.pointer);
   if (kind == emu::SchedulerKind::two_level) low_.set(weights.low, weights.pointer);
   high_limit_ = weights.high_limit;
@@ -79,7 +80,7 @@ void Arbiter::spend(unsigned lane) {
   }
 }
 
-void Arbiter::granted(const Chosen& chosen, bool ends) {
+void Arbiter::granted(const Chosen& chosen, bool ends, emu::Cycle now) {
   if (choice_ == Choice::accelerated) last_accelerated_ = static_cast<int>(chosen.lane);
   if (choice_ == Choice::block) --block_left_;
   if (choice_ == Choice::scheduled) {
@@ -87,6 +88,7 @@ void Arbiter::granted(const Chosen& chosen, bool ends) {
     block_lane_ = chosen.lane;
     block_urgency_ = chosen.urgency;
     block_left_ = block_flits_ - 1;
+    block_until_ = now + static_cast<emu::Cycle>(block_flits_);
   }
   if (ends && chosen.lane == block_lane_) block_left_ = 0;
 }

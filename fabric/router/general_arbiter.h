@@ -61,9 +61,11 @@ class WeightTable {
 
 class Arbiter {
  public:
-  void configure(emu::SchedulerKind kind, int block_flits) {
+  // `block_waits`: a block keeps the port for so many cycles, whether its lane can send or not.
+  void configure(emu::SchedulerKind kind, int block_flits, bool block_waits) {
     kind_ = kind;
     block_flits_ = block_flits;
+    block_waits_ = block_waits;
   }
   void set_weights(const emu::VlWeights& weights);
 
@@ -92,8 +94,14 @@ class Arbiter {
     }
     return best;
   }
+  // Of the lanes that could go those that the block in progress lets go: with `block_waits` its
+  // own, of control and accelerated ones.
+  LaneBits let_go(const Able& lanes, emu::Cycle now) const {
+    if (!block_waits_ || block_left_ == 0 || now >= block_until_) return lanes.able;
+    return lanes.able & (lanes.first | lanes.accelerated | LaneBits{1} << block_lane_);
+  }
   // The last choice was granted; `ends`: with it a worm ends.
-  void granted(const Chosen& chosen, bool ends);
+  void granted(const Chosen& chosen, bool ends, emu::Cycle now);
 
  private:
   enum class Choice : std::uint8_t { control, accelerated, block, scheduled };
@@ -107,10 +115,12 @@ class Arbiter {
 
   emu::SchedulerKind kind_ = emu::SchedulerKind::fcfs;
   int block_flits_ = 1;
+  bool block_waits_ = false;
   Choice choice_ = Choice::scheduled;
   // A block in progress: flits that its lane may still send without being chosen again.
   int block_left_ = 0;
   unsigned block_lane_ = 0;
+  emu::Cycle block_until_ = 0;  // block_waits: the first cycle behind it
   Stamp block_urgency_ = 0;
   int last_accelerated_ = -1;
   int last_ = -1;  // round robin

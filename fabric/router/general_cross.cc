@@ -73,7 +73,7 @@ LaneBits RouterCycle::open_lanes(const Port& port, PortBits taken) const {
 bool RouterCycle::propose(unsigned p, PortBits taken, Proposal& mine) {
   Port& port = r_.ports[p];
   const Wish& wish = port.wish;
-  const LaneBits open = open_lanes(port, taken);
+  const LaneBits open = open_lanes(port, taken) & port.arbiter.let_go(wish.lanes, now_);
   if (open == 0) return false;
   const auto stamp = [&](unsigned lane) {
     return port.clock.urgency(next_stamp(port.in[wish.queue[lane]]), now_);
@@ -115,7 +115,7 @@ void RouterCycle::allocate() {
       const Proposal& winner = r_.ports[first_of(bits)].best;
       Port& port = r_.ports[winner.in_port];
       const unsigned queue = port.wish.queue[winner.chosen.lane];
-      port.arbiter.granted(winner.chosen, ends_worm(port.in[queue]));
+      port.arbiter.granted(winner.chosen, ends_worm(port.in[queue]), now_);
       grant[winner.in_port] = queue;
       granted |= port_bit(winner.in_port);
       open &= ~port_bit(winner.in_port);

@@ -97,15 +97,16 @@ void Hca::send(World& world, hca::Events& events, emu::Cycle now) {
   }
   if (waiting_ == 0) return;
   const Able lanes = able(world);
-  if (lanes.able == 0) {
+  const LaneBits open = arbiter_.let_go(lanes, now);
+  if (open == 0) {
     ++wait_cycles_;
     return;
   }
   const auto stamp = [&](unsigned lane) { return clock_.urgency(lanes_[lane].stamp, now); };
-  const Chosen chosen = arbiter_.choose(lanes.among(lanes.able), stamp);
+  const Chosen chosen = arbiter_.choose(lanes.among(open), stamp);
   Lane& lane = lanes_[chosen.lane];
   const Flit flit = next_flit(world, lane, chosen.lane);
-  arbiter_.granted(chosen, flit.is(Flit::tail));
+  arbiter_.granted(chosen, flit.is(Flit::tail), now);
   --lane.credits[flit.level];
   world.links.send(unit_, 0, chosen.lane, flit, now);
   if (flit.is(Flit::probe)) return probe_left(world, events, chosen.lane, now);

@@ -35,6 +35,7 @@ Able RouterCycle::sendable(const Port& port) const {
     const unsigned level = lane.flits.front().level;
     if (lane.credits[level] >= w_.room_for(lane.flits.front())) w_.add(able, l, level);
   }
+  if (w_.full_crossbar()) able.able = port.arbiter.let_go(able, now_);
   return able;
 }
 
@@ -45,7 +46,7 @@ unsigned RouterCycle::next_to_send(unsigned p, const Able& able) {
   const auto stamp = [&](unsigned lane) { return urgency(port, port.out[lane].flits.front()); };
   if (w_.full_crossbar()) {
     const Chosen chosen = port.arbiter.choose(able.among(able.able), stamp);
-    port.arbiter.granted(chosen, port.out[chosen.lane].flits.front().is(Flit::tail));
+    port.arbiter.granted(chosen, port.out[chosen.lane].flits.front().is(Flit::tail), now_);
     return chosen.lane;
   }
   if (w_.traditional()) {
@@ -248,7 +249,7 @@ void step_router(Router& router, World& world, emu::Cycle now) {
 void configure_schedulers(PortClock& clock, Arbiter& arbiter, const World& world,
                           const ClockRules& rules, unsigned levels) {
   clock.configure(rules, world.spec.start);
-  arbiter.configure(rules.kind, world.spec.block_flits);
+  arbiter.configure(rules.kind, world.spec.block_flits, world.spec.block_waits);
   arbiter.set_weights(world.spec.weights);
   if (!emu::has_lane_vticks(rules.kind)) return;
   for (unsigned i = 0; i < emu::kVlCount * levels; ++i)

@@ -57,6 +57,9 @@ struct NetworkSpec {
   bool accelerate = true;
   // Flits that a lane may send once its scheduler has chosen it: 1 ... 64.
   int block_flits = 1;
+  // A block keeps its port for block_flits cycles, also while its lane has nothing to send: the
+  // scheduler decides once a block. Else others go meanwhile.
+  bool block_waits = false;
   // The general engine also where the fast one could do it: they must agree.
   bool general_engine = false;
 

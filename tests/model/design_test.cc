@@ -88,6 +88,7 @@ RunOptions draw_run(std::uint64_t seed) {
     spec.hca_scheduler = static_cast<SchedulerKind>(draw.below(emu::kSchedulerKindCount));
   static constexpr int kBlocks[] = {1, 1, 5, 10};
   spec.block_flits = draw.of(kBlocks);
+  spec.block_waits = spec.block_flits > 1 && seed % 2 == 0;  // draws stay those of earlier soaks
   static constexpr int kBuffers[] = {1, 2, 7, 10, 10, 16, 40, 300};
   spec.vc_buf_size = draw.of(kBuffers);
   spec.link_delay = draw.one_in(2) ? 1 : 1 + draw.below(5);
@@ -130,7 +131,8 @@ std::string name_of(const fabric::NetworkSpec& spec) {
          std::string(fabric::kCounterNames[static_cast<std::size_t>(spec.counters)]) +
          " scheduler " + std::to_string(static_cast<int>(spec.scheduler)) + " at HCAs " +
          std::to_string(static_cast<int>(spec.wire_scheduler())) + " block " +
-         std::to_string(spec.block_flits) + " buffer " + std::to_string(spec.vc_buf_size);
+         std::to_string(spec.block_flits) + (spec.block_waits ? " that waits" : "") + " buffer " +
+         std::to_string(spec.vc_buf_size);
 }
 
 void run_seed(std::uint64_t seed) {

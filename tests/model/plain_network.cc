@@ -52,7 +52,7 @@ void PlainNetwork::connect_links() {
 
 std::unique_ptr<PlainScheduler> PlainNetwork::new_scheduler(emu::SchedulerKind kind,
                                                             const emu::VlWeights& weights) const {
-  return make_plain_scheduler(kind, weights, 0, spec_.block_flits);
+  return make_plain_scheduler(kind, weights, 0, {spec_.block_flits, spec_.block_waits});
 }
 std::unique_ptr<PlainClock> PlainNetwork::new_clock(emu::SchedulerKind kind,
                                                     fabric::CounterKind counters,
@@ -176,12 +176,13 @@ void PlainNetwork::step_hca_send(PlainHca& hca) {
     if (lane.credits[level_of(*lane.current)] < room_for(flit)) continue;
     able.push_back(waiting(v, flit, hca.clock->urgency(lane.stamp)));
   }
+  able = hca.scheduler->let_go(std::move(able), now_);
   if (able.empty()) return;
   const Choice choice = hca.scheduler->choose(first_class(able));
   SourceLane& lane = hca.lanes[choice.lane];
   const MessagePtr message = lane.current;
   const Flit flit = next_flit(hca, lane);
-  hca.scheduler->granted(choice.lane, flit.is_tail());
+  hca.scheduler->granted(choice.lane, flit.is_tail(), now_);
   --lane.credits[level_of(*message)];
   hca.from_me->flits.push_back({arrival(), choice.lane, flit});
   if (flit.kind == Flit::Kind::probe) return probe_left(hca, lane);

@@ -93,6 +93,7 @@ void PlainNetwork::stage5(PlainRouter& router) {
       if (lane.credits[level_of(*flit.message)] < room_for(flit)) continue;
       able.push_back(waiting(v, flit, port.clock->urgency(flit.stamp)));
     }
+    if (full_crossbar()) able = port.scheduler->let_go(std::move(able), now_);
     if (able.empty()) continue;
     const emu::Vl chosen = next_to_send(port, able);
     OutputLane& lane = port.out[chosen];
@@ -109,7 +110,7 @@ void PlainNetwork::stage5(PlainRouter& router) {
 emu::Vl PlainNetwork::next_to_send(PlainPort& port, const std::vector<Waiting>& able) {
   if (full_crossbar()) {
     const Choice choice = port.scheduler->choose(first_class(able));
-    port.scheduler->granted(choice.lane, port.out[choice.lane].buffer.front().is_tail());
+    port.scheduler->granted(choice.lane, port.out[choice.lane].buffer.front().is_tail(), now_);
     return choice.lane;
   }
   if (traditional()) {
@@ -194,7 +195,9 @@ std::vector<LaneAt> PlainNetwork::allocate(PlainRouter& router) {
       });
       if (wishes[p].empty()) continue;
       const auto able = waiting_of(router, wishes[p]);
-      const Choice choice = router.ports[p].scheduler->choose(first_class(able));
+      const auto let_go = router.ports[p].scheduler->let_go(able, now_);
+      if (let_go.empty()) continue;
+      const Choice choice = router.ports[p].scheduler->choose(first_class(let_go));
       std::size_t which = 0;
       while (able[which].lane != choice.lane) ++which;
       const Proposal mine = {wishes[p][which], urgency_of(choice, able[which].yields),
@@ -211,7 +214,7 @@ std::vector<LaneAt> PlainNetwork::allocate(PlainRouter& router) {
       output_taken[static_cast<std::size_t>(output)] = true;
       const auto p = static_cast<std::size_t>(winner.from.port);
       router.ports[p].scheduler->granted(winner.from.lane,
-                                         buffer_at(router, winner.from).next().is_tail());
+                                         buffer_at(router, winner.from).next().is_tail(), now_);
       wishes[p].clear();
     }
   }

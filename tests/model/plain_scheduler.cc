@@ -26,8 +26,7 @@ emu::Vl next_after(int last, const std::vector<emu::Vl>& lanes) {
 // Lanes of control, then accelerated ones, then the block in progress, then the scheduler proper.
 class ControlFirst : public PlainScheduler {
  public:
-  ControlFirst(std::uint32_t control, int block_flits)
-      : control_(control), block_flits_(block_flits) {}
+  ControlFirst(std::uint32_t control, Blocks blocks) : control_(control), blocks_(blocks) {}
   Choice choose(const std::vector<Waiting>& waiting) final {
     std::vector<emu::Vl> accelerated;
     for (const Waiting& w : waiting) {
@@ -43,13 +42,22 @@ class ControlFirst : public PlainScheduler {
     }
     return chose(Kind::scheduled, choose_other(waiting));
   }
-  void granted(emu::Vl lane, bool ends) final {
+  std::vector<Waiting> let_go(std::vector<Waiting> waiting, emu::Cycle now) const final {
+    if (!blocks_.waits || block_left_ == 0 || now >= block_until_) return waiting;
+    std::erase_if(waiting, [this](const Waiting& w) {
+      const bool control = w.first || ((control_ >> w.lane) & 1) != 0;
+      return !control && !w.accelerated && w.lane != block_.lane;
+    });
+    return waiting;
+  }
+  void granted(emu::Vl lane, bool ends, emu::Cycle now) final {
     if (kind_ == Kind::accelerated) last_accelerated_ = lane;
     if (kind_ == Kind::block) --block_left_;
     if (kind_ == Kind::scheduled) {
       other_granted(lane);
       block_ = choice_;
-      block_left_ = block_flits_ - 1;
+      block_left_ = blocks_.flits - 1;
+      block_until_ = now + static_cast<emu::Cycle>(blocks_.flits);
     }
     if (ends && lane == block_.lane) block_left_ = 0;
   }
@@ -66,11 +74,12 @@ class ControlFirst : public PlainScheduler {
   }
 
   std::uint32_t control_;
-  int block_flits_;
+  Blocks blocks_;
   Kind kind_ = Kind::scheduled;
   Choice choice_{};
   Choice block_{};
   int block_left_ = 0;  // flits that its lane may still send without being chosen again
+  emu::Cycle block_until_ = 0;
   int last_accelerated_ = -1;
 };
 
@@ -143,8 +152,8 @@ class PlainTable {
 
 class PlainTwoLevel final : public ControlFirst {
  public:
-  PlainTwoLevel(const emu::VlWeights& weights, std::uint32_t control, int block_flits)
-      : ControlFirst(control, block_flits),
+  PlainTwoLevel(const emu::VlWeights& weights, std::uint32_t control, Blocks blocks)
+      : ControlFirst(control, blocks),
         high_(weights.high, weights.pointer),
         low_(weights.low, weights.pointer),
         limit_(weights.high_limit) {}
@@ -189,7 +198,7 @@ class PlainTwoLevel final : public ControlFirst {
 
 std::unique_ptr<PlainScheduler> make_plain_scheduler(emu::SchedulerKind kind,
                                                      const emu::VlWeights& weights,
-                                                     std::uint32_t control, int block_flits) {
+                                                     std::uint32_t control, Blocks blocks) {
   switch (kind) {
     case emu::SchedulerKind::fcfs:
     case emu::SchedulerKind::virtual_clock:
@@ -197,16 +206,16 @@ std::unique_ptr<PlainScheduler> make_plain_scheduler(emu::SchedulerKind kind,
     case emu::SchedulerKind::head_of_line:
     case emu::SchedulerKind::fair_queueing:
     case emu::SchedulerKind::fgfq:
-      return std::make_unique<SmallestStamp>(control, block_flits);
+      return std::make_unique<SmallestStamp>(control, blocks);
     case emu::SchedulerKind::round_robin:
-      return std::make_unique<PlainRoundRobin>(control, block_flits);
+      return std::make_unique<PlainRoundRobin>(control, blocks);
     case emu::SchedulerKind::wrr: {
       emu::VlWeights one_level = weights;
       one_level.low = {};
-      return std::make_unique<PlainTwoLevel>(one_level, control, block_flits);
+      return std::make_unique<PlainTwoLevel>(one_level, control, blocks);
     }
     case emu::SchedulerKind::two_level:
-      return std::make_unique<PlainTwoLevel>(weights, control, block_flits);
+      return std::make_unique<PlainTwoLevel>(weights, control, blocks);
   }
   CHECK(false);
   return nullptr;

@@ -44,13 +44,22 @@ class PlainScheduler {
   // `waiting` is not empty and in the order of lanes.
   virtual Choice choose(const std::vector<Waiting>& waiting) = 0;
   // The last choice was granted; `ends`: its flit is the last of a worm.
-  virtual void granted(emu::Vl lane, bool ends = false) = 0;
+  virtual void granted(emu::Vl lane, bool ends = false, emu::Cycle now = 0) = 0;
+  // Of those that wait the ones that a block in progress lets go.
+  virtual std::vector<Waiting> let_go(std::vector<Waiting> waiting, emu::Cycle) const {
+    return waiting;
+  }
+};
+
+struct Blocks {
+  int flits = 1;
+  bool waits = false;  // the port is its lane's for so many cycles, whether it can send or not
 };
 
 // Smallest stamp: FCFS, VirtualClock, FGVC differ in the stamps only.
 std::unique_ptr<PlainScheduler> make_plain_scheduler(emu::SchedulerKind kind,
                                                      const emu::VlWeights& weights,
-                                                     std::uint32_t control, int block_flits = 1);
+                                                     std::uint32_t control, Blocks blocks = {});
 
 // The stamps that one port gives, lane by lane. tick() is called once for every cycle.
 class PlainClock {

@@ -298,6 +298,26 @@ TEST(Blocks, LanesAlternateBlockByBlock) {
   }
 }
 
+// A lane of two flits waits for credits most of the time: another one fills the gaps, unless the
+// block keeps the port.
+TEST(Blocks, ABlockThatWaitsKeepsItsPort) {
+  const auto last_tail = [](bool waits) -> emu::Cycle {
+    NetworkSpec spec = general();
+    spec.scheduler = SchedulerKind::round_robin;
+    spec.block_flits = 10;
+    spec.block_waits = waits;
+    spec.vc_buf_size = 2;
+    auto network = make(spec);
+    for (emu::Vl v = 1; v <= 4; ++v) EXPECT_TRUE(network->submit(0, packet_to(1, 50, v)));
+    const auto events = drain(*network, 2000);
+    EXPECT_EQ(events.size(), 4U);
+    return events.empty() ? 0 : events.back().tail_cycle;
+  };
+  const emu::Cycle filled = last_tail(false);
+  EXPECT_LT(filled, 250U);  // 200 flits, nearly one a cycle
+  EXPECT_GE(last_tail(true), 3 * filled / 2);
+}
+
 // RN 3.1: when a 16-bit counter overflows it becomes 0 and the others lose its value. With Vticks
 // of 1000 and 30000 that happens every few flits and the lanes are as good as equal; counters of 64
 // bits give the second lane one flit in thirty.
