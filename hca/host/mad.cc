@@ -48,6 +48,7 @@ std::size_t send_mads(HostState& s) {
   while (!s.mads_.empty() && !s.slots_blocked_) {
     if (!send_one(s, s.mads_.waiting[s.mads_.first % kMadsWaitingMax])) break;
     ++s.mads_.first;
+    if (!s.mads_.reliefs.empty()) queue_owed_reliefs(s);
     ++sent;
   }
   return sent;

@@ -33,6 +33,8 @@ struct MadQueue {
   std::uint32_t first = 0;
   std::uint32_t last = 0;
   std::uint32_t psn = 0;
+  // Sources whose relief found the ring full: they would wait for it forever, so it is owed.
+  std::vector<emu::NodeId> reliefs;
   bool empty() const { return first == last; }
 };
 

@@ -11,14 +11,14 @@ constexpr std::uint8_t kCongestionClass = 0x21;
 constexpr std::size_t kKindAt = 64;  // behind the class's header
 constexpr std::size_t kAboutAt = 65;
 
-Mad to_mad(const emu::Notice& notice) {
+Mad to_mad(emu::NoticeKind kind, bool about_any) {
   Mad mad{};
   mad[0] = kMadBaseVersion;
   mad[1] = kCongestionClass;
   mad[2] = kMadClassVersion;
   mad[3] = kMadSend;
-  mad[kKindAt] = static_cast<std::uint8_t>(notice.kind);
-  mad[kAboutAt] = notice.dest == emu::kAnyDest ? 1 : 0;
+  mad[kKindAt] = static_cast<std::uint8_t>(kind);
+  mad[kAboutAt] = about_any ? 1 : 0;
   return mad;
 }
 
@@ -27,9 +27,22 @@ Mad to_mad(const emu::Notice& notice) {
 void hear_notice(HostState& s, const emu::Notice& notice) {
   if (notice.source == s.options_.node) {
     s.congestion_->notice(notice.kind, notice.dest, s.now_);
-  } else {
-    (void)queue_mad(s, notice.source, to_mad(notice));  // too many wait: it will be told again
+    return;
   }
+  // The last word counts. Of congestion that finds the ring full routers tell again, of its end
+  // not.
+  std::erase(s.mads_.reliefs, notice.source);
+  const bool queued =
+      queue_mad(s, notice.source, to_mad(notice.kind, notice.dest == emu::kAnyDest));
+  if (!queued && notice.kind == emu::NoticeKind::relief && notice.source < s.options_.nodes)
+    s.mads_.reliefs.push_back(notice.source);
+}
+
+// Only routers relieve, of all that a source sends.
+void queue_owed_reliefs(HostState& s) {
+  std::vector<emu::NodeId>& owed = s.mads_.reliefs;
+  const Mad relief = to_mad(emu::NoticeKind::relief, true);
+  while (!owed.empty() && queue_mad(s, owed.front(), relief)) owed.erase(owed.begin());
 }
 
 // Notices about packets come from their destination: who sends one is whom it is about.

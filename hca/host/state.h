@@ -246,6 +246,7 @@ void free_qp(HostState& s, Qp& qp);
 
 // ---- notice.cc: what routers tell sources ----
 void hear_notice(HostState& s, const emu::Notice& notice);
+void queue_owed_reliefs(HostState& s);
 bool take_notice(HostState& s, emu::NodeId from, const Mad& mad);  // false: it is none
 
 // ---- mad.cc: management datagrams, QP1 ----

@@ -296,4 +296,29 @@ TEST(Congestion, NoticesReachTheSourceThemselvesOrByDatagram) {
   }
 }
 
+// The word that ends a source's waiting is not lost with a full queue of datagrams.
+TEST(Congestion, AReliefThatFindsTheQueueFullIsOwed) {
+  Pair pair;
+  hca::Host& source = pair.cluster.host(0);
+  hca::Host& router = pair.cluster.host(1);
+  for (hca::Host* host : {&source, &router})
+    ASSERT_TRUE(host->set_congestion("vct2", CqLayout::global));
+  emu::Notice notice{};
+  notice.dest = emu::kAnyDest;
+  for (std::uint32_t n = 0; n < hca::kMadsWaitingMax; ++n)
+    router.notice(notice, pair.cluster.now());
+  notice.kind = emu::NoticeKind::relief;
+  router.notice(notice, pair.cluster.now());
+  router.advance(pair.cluster.now());
+  pair.cluster.run(pair.cluster.now() + 100'000);
+  EXPECT_GT(source.congestion_delay(), 0U);
+  const hca::Sge from = pair.a.sge(0, 10);
+  for (int i = 0; i < 3; ++i) {
+    pair.expect_recv(2, pair.b.sge(0, 100));
+    ASSERT_EQ(pair.post({.sges = {&from, 1}}), 0);
+    EXPECT_EQ(pair.run().first.size(), 1U);
+  }
+  EXPECT_EQ(source.congestion_delay(), 0U);  // else three steps more
+}
+
 }  // namespace
