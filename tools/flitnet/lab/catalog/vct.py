@@ -175,7 +175,7 @@ FIG6 = figure(
     ),
     "a delay that changes at every message grows sooner and so holds more back: under shuffle, "
     "where the network would stop, that is better, else every eighth message is enough; under "
-    "uniform traffic, which needs no control in pulses, 0.24 of 0.43 is left",
+    "uniform traffic, which needs no control in pulses, 0.23 of 0.43 is left",
 )  # fmt: skip
 FIG7 = figure(
     7, "How often a source changes its delay, and latency, approach 2",
