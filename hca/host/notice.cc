@@ -29,8 +29,7 @@ void hear_notice(HostState& s, const emu::Notice& notice) {
     s.congestion_->notice(notice.kind, notice.dest, s.now_);
     return;
   }
-  // The last word counts. Of congestion that finds the ring full routers tell again, of its end
-  // not.
+  // The last word counts. Congestion that finds the ring full is told again, its end is not.
   std::erase(s.mads_.reliefs, notice.source);
   const bool queued =
       queue_mad(s, notice.source, to_mad(notice.kind, notice.dest == emu::kAnyDest));

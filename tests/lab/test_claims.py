@@ -10,8 +10,8 @@ import pytest
 from tools.flitnet import paths
 from tools.flitnet.errors import UsageError
 from tools.flitnet.lab.catalog import ALL, choose
-from tools.flitnet.lab.claims import Above, Alike, AtLeast, AtMost, Below, Collapses, Proportional
-from tools.flitnet.lab.claims import Rising, Slope, Within
+from tools.flitnet.lab.claims import Above, Alike, AtMost, Below, Collapses, Proportional, Rising
+from tools.flitnet.lab.claims import Slope, Within
 from tools.flitnet.lab.experiment import SEEDS, Experiment, Point, judge, ratios
 from tools.flitnet.lab.report import WORDS
 from tools.flitnet.lab.statistics import Estimate, estimate
@@ -34,9 +34,9 @@ TABLE = {
         (Below("us", (0.5,), "a", "b", factor=1.5), True),
         (Below("us", (0.5,), "a", "b", factor=2.5), False),
         (Below("us", (0.7,), "a", "b"), False),  # no results
-        (AtLeast("us", (0.9,), "b", "a", 0.9), True),
-        (AtLeast("us", (0.9,), "b", "a", 0.99), False),  # 3.0 of b at least, 3.1 of a at most
-        (AtLeast("us", (0.7,), "a", "b", 0.1), False),  # no results
+        (Below("us", (0.9,), "a", "b", factor=0.9), True),
+        (Below("us", (0.9,), "a", "b", factor=0.99), False),  # 3.0 of b at least, 3.1 of a at most
+        (Below("us", (0.7,), "b", "a", factor=0.1), False),  # no results
         (Within("us", (0.5,), "a", 0.9, 1.1), True),
         (Within("us", (0.5,), "a", 0.95, 1.1), False),
         (AtMost("us", (0.5,), "a", 1.1), True),

@@ -46,9 +46,7 @@ class PlainScheduler {
   // The last choice was granted; `ends`: its flit is the last of a worm.
   virtual void granted(emu::Vl lane, bool ends = false, emu::Cycle now = 0) = 0;
   // Of those that wait the ones that a block in progress lets go.
-  virtual std::vector<Waiting> let_go(std::vector<Waiting> waiting, emu::Cycle) const {
-    return waiting;
-  }
+  virtual std::vector<Waiting> let_go(std::vector<Waiting> waiting, emu::Cycle now) const = 0;
 };
 
 struct Blocks {

@@ -67,36 +67,20 @@ class Claim:
 
 @dataclass(frozen=True)
 class Below(Claim):
-    """One series is clearly below another, at least by `factor`."""
+    """One series is clearly below another, times `factor`; below 1: no more than so far above."""
 
     low: str
     high: str
     factor: float = 1.0
 
     def sentence(self) -> str:
-        by = f" by {self.factor:g}×" if self.factor != 1 else ""
-        return f"{self.measure}: {self.low} < {self.high}{by}"
+        times = f"{self.factor:g} × " if self.factor != 1 else ""
+        return f"{self.measure}: {times}{self.low} < {self.high}"
 
     def place(self, table: Table, x: float) -> tuple[bool, str]:
         a, b = self.value(table, self.low, x), self.value(table, self.high, x)
         scaled = Estimate(a.mean * self.factor, a.half * self.factor, a.count)
         return scaled.below(b), f"{shown(a)} and {shown(b)}"
-
-
-@dataclass(frozen=True)
-class AtLeast(Claim):
-    """One series is clearly no less than a part of another."""
-
-    a: str
-    b: str
-    part: float
-
-    def sentence(self) -> str:
-        return f"{self.measure}: {self.a} ≥ {self.part:g} of {self.b}"
-
-    def place(self, table: Table, x: float) -> tuple[bool, str]:
-        a, b = self.value(table, self.a, x), self.value(table, self.b, x)
-        return a.low >= self.part * b.high, f"{shown(a)} and {shown(b)}"
 
 
 @dataclass(frozen=True)

@@ -63,7 +63,7 @@ def router(name: str, mix: float, load: float, block: int = 1, **network: Any) -
     return {
         "network": {"link_mbps": 1600, "vc_buf_size": 40, "alloc_iters": 4} | kind | network,
         "qos": {"scheduler": "fcfs" if name == "TR" else "fgvc", "block_flits": block,
-                "block_waits": block > 1, "control_first": False},
+                "block_waits": True, "control_first": False},
         "controls": {"admission": False},
         "workload": {
             "streams": "mpeg2", "load": load, "real_time_share": mix, "message_flits": 40,
