@@ -24,6 +24,7 @@ void RouterCycle::reserve(unsigned p, unsigned queue) {
   }
   if (opens) message.rejected_by = r_.id;
   const Flit probe = q.flits.pop();
+  r_.ports[p].show_next(queue);
   --r_.held;
   w_.links.credit(r_.id, p, w_.lane_of(queue), probe.level, now_);
   w_.signal_back(r_.id, p, w_.lane_of(queue), false, now_);
@@ -36,11 +37,8 @@ QueueAt pass_signal(Router& router, const World::Signal& signal) {
   const QueueAt in = out.out[signal.lane].owner;
   CHECK(in != kNoQueue);
   if (signal.accepted) return in;
-  Port& port = router.ports[in.port];
-  InputQueue& q = port.in[in.queue];
-  out.out[signal.lane].owner = kNoQueue;
-  out.owned &= ~lane_bit(signal.lane);
-  clear_bit(port.active, in.queue, router.active, in.port);
+  InputQueue& q = router.ports[in.port].in[in.queue];
+  disown(router, in);
   q.front = Front::idle;
   q.worm_open = false;
   --q.messages;
@@ -106,12 +104,10 @@ void Hca::begin_probe(World& world, Stream& stream, unsigned lane, emu::Cycle no
   stream.state = Stream::State::probing;
   circuits_ |= lane_bit(lane);
   probing_ |= lane_bit(lane);
-  waiting_ |= lane_bit(lane);
   lane_stream_[lane] = static_cast<std::uint8_t>(&stream - streams_.data());
-  lanes_[lane].current = stream.queue.first;  // stays there until the answer
-  lanes_[lane].sent = 0;
   clock_.head(lane, world.messages[stream.queue.first].vtick, now);
-  lanes_[lane].stamp = stamp_next(world, lane, now);
+  begin(world, lane, stream.queue.first);  // stays there until the answer
+  stamp_next(world, lane, now);
 }
 
 void Hca::probe_left(World& world, hca::Events& events, unsigned lane, emu::Cycle now) {
@@ -119,6 +115,7 @@ void Hca::probe_left(World& world, hca::Events& events, unsigned lane, emu::Cycl
   const hca::Message& message = world.messages[lanes_[lane].current];
   probing_ &= ~lane_bit(lane);
   waiting_ &= ~lane_bit(lane);
+  show_next(world, lane);
   if (!opens(message)) return;
   --backlog_;
   events.injected.push_back({.cookie = message.cookie,
@@ -163,12 +160,9 @@ void Hca::begin_message(World& world, hca::Events& events, unsigned l, emu::Cycl
     --backlog_;
   }
   if (stream.queue.first == hca::kNoMessage) return;
-  Lane& lane = lanes_[l];
-  lane.current = pop(world, stream);
-  lane.sent = 0;
-  if (stream.stays) world.messages[lane.current].head_cycle = now;
-  waiting_ |= lane_bit(l);
-  lane.stamp = stamp_next(world, l, now);
+  begin(world, l, pop(world, stream));
+  if (stream.stays) world.messages[lanes_[l].current].head_cycle = now;
+  stamp_next(world, l, now);
 }
 
 void Hca::circuit_closed(unsigned l, emu::Cycle now) {

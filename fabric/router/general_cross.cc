@@ -18,36 +18,43 @@ void RouterCycle::cross() {
 void RouterCycle::cross_all_lanes() {
   for (PortBits bits = r_.active; bits != 0; bits &= bits - 1) {
     const unsigned p = first_of(bits);
-    const Wish& wish = wishes_of(p);
-    for (LaneBits lanes = wish.lanes.able; lanes != 0; lanes &= lanes - 1)
-      move(p, wish.queue[first_of(lanes)]);
+    const QueueBits queues = could_cross(r_.ports[p]);
+    for (LaneBits lanes = w_.lanes_of(queues); lanes != 0; lanes &= lanes - 1)
+      move(p, w_.queue_at(first_of(lanes), queues));
   }
 }
 
-// Of a lane the dummy tail goes first, of the lowest level; the message that made it due has a
-// buffer of its own and does not stand behind it.
-const Wish& RouterCycle::wishes_of(unsigned p) {
+// One queue a lane: the dummy tail goes first, of the lowest level; the message that made it due
+// has a buffer of its own and does not stand behind it. Else the highest level.
+QueueBits RouterCycle::could_cross(const Port& port) const {
+  const QueueBits could = port.active & port.filled & ~port.blocked;
+  if (w_.levels == 1 || could == 0) return could;
+  LaneBits decided = 0;
+  QueueBits chosen = 0;
+  const auto choose = [&](QueueBits queues, unsigned level) {
+    const LaneBits lanes = World::lanes_of_level(queues, level) & ~decided;
+    decided |= lanes;
+    chosen |= QueueBits{lanes} << World::queue_of(0, level);
+  };
+  if ((could & port.closing) != 0)
+    for (unsigned level = 0; level < w_.levels; ++level) choose(could & port.closing, level);
+  for (unsigned level = w_.levels; level-- > 0;) choose(could, level);
+  return chosen;
+}
+
+// False: the port has nothing that could cross.
+bool RouterCycle::wish(unsigned p) {
   Port& port = r_.ports[p];
   Wish& wish = port.wish;
-  wish.lanes = {};
-  LaneBits decided = 0;
-  for (QueueBits bits = port.active; bits != 0; bits &= bits - 1) {
-    const unsigned queue = first_of(bits);
-    const InputQueue& q = port.in[queue];
-    if (q.flits.empty() && !has_dummy(q)) continue;
-    const OutputLane& target = r_.ports[q.out_port].out[q.out_lane];
-    if (target.flits.size() == static_cast<std::uint32_t>(w_.spec.vc_buf_size)) continue;
-    const unsigned lane = w_.lane_of(queue);
-    if ((decided & lane_bit(lane)) != 0) continue;
-    if (q.closing) decided |= lane_bit(lane);
-    wish.queue[lane] = static_cast<std::uint8_t>(queue);
-    const unsigned level = queue - lane * w_.levels;
-    w_.add(wish.lanes, lane, level);
-    if (!w_.preemptive() || !accelerated(p, queue)) continue;
-    wish.lanes.accelerated |= lane_bit(lane);
-    wish.lanes.yielding &= ~lane_bit(lane);
-  }
-  return wish;
+  wish.queues = could_cross(port);
+  if (wish.queues == 0) return false;
+  wish.lanes = w_.able_of(wish.queues);
+  if (!w_.preemptive() || !w_.spec.accelerate) return true;
+  // RN 3.2.2: the rest of a message that was interrupted, and of one that holds the output lane
+  // that a higher level waits for.
+  wish.lanes.accelerated = w_.lanes_of(wish.queues & (port.closing | port.outranked));
+  wish.lanes.yielding &= ~wish.lanes.accelerated;
+  return true;
 }
 
 Stamp RouterCycle::between_inputs(const Chosen& chosen, LaneBits yielding) const {
@@ -59,51 +66,50 @@ Stamp RouterCycle::between_inputs(const Chosen& chosen, LaneBits yielding) const
   return std::min(chosen.urgency, oldest_stamp(now_) - 1 + kLastOfOthers);
 }
 
-LaneBits RouterCycle::open_lanes(const Port& port, PortBits taken) const {
-  LaneBits open = port.wish.lanes.able;
-  if (taken == 0) return open;
-  for (LaneBits lanes = open; lanes != 0; lanes &= lanes - 1) {
-    const InputQueue& q = port.in[port.wish.queue[first_of(lanes)]];
-    if (((taken >> q.out_port) & 1U) != 0) open &= ~(lanes & -lanes);
-  }
-  return open;
-}
-
 // False: no lane of the port leads to an output without a grant.
-bool RouterCycle::propose(unsigned p, PortBits taken, Proposal& mine) {
+bool RouterCycle::propose(unsigned p, Proposal& mine) {
   Port& port = r_.ports[p];
   const Wish& wish = port.wish;
-  const LaneBits open = open_lanes(port, taken) & port.arbiter.let_go(wish.lanes, now_);
+  const LaneBits open = w_.lanes_of(wish.queues) & port.arbiter.let_go(wish.lanes, now_);
   if (open == 0) return false;
   const auto stamp = [&](unsigned lane) {
-    return port.clock.urgency(next_stamp(port.in[wish.queue[lane]]), now_);
+    return port.clock.urgency(port.next_stamp[w_.queue_at(lane, wish.queues)], now_);
   };
   mine.in_port = p;
   mine.chosen = port.arbiter.choose(wish.lanes.among(open), stamp);
+  mine.queue = w_.queue_at(mine.chosen.lane, wish.queues);
   mine.urgency = between_inputs(mine.chosen, wish.lanes.yielding);
   mine.rank = rank_of(p, r_.ports.size(), now_);
   return true;
+}
+
+// Outputs that have a grant are asked by nobody any more.
+void RouterCycle::give_up_outputs(PortBits open, PortBits taken) {
+  for (; open != 0; open &= open - 1) {
+    const unsigned p = first_of(open);
+    for (PortBits bits = taken; bits != 0; bits &= bits - 1)
+      r_.ports[p].wish.queues &= ~r_.leads_to(p, first_of(bits));
+  }
 }
 
 // The separable allocator: in each round every input port without a grant proposes a lane whose
 // output port has none; of the proposals for an output the most urgent wins, ties by rank.
 void RouterCycle::allocate() {
   std::array<unsigned, kPortsMax> grant;  // [input port] queue
-  PortBits open = r_.active;
+  PortBits open = 0;
   PortBits granted = 0;
-  PortBits taken = 0;
-  for (PortBits bits = open; bits != 0; bits &= bits - 1) wishes_of(first_of(bits));
+  for (PortBits bits = r_.active; bits != 0; bits &= bits - 1)
+    if (wish(first_of(bits))) open |= port_bit(first_of(bits));
   for (int round = 0; round < w_.spec.alloc_iters && open != 0; ++round) {
     PortBits asked = 0;
     for (PortBits bits = open; bits != 0; bits &= bits - 1) {
       const unsigned p = first_of(bits);
       Proposal mine;
-      if (!propose(p, taken, mine)) {
+      if (!propose(p, mine)) {
         open &= ~port_bit(p);
         continue;
       }
-      const Port& port = r_.ports[p];
-      const unsigned out = port.in[port.wish.queue[mine.chosen.lane]].out_port;
+      const unsigned out = r_.ports[p].in[mine.queue].out_port;
       Proposal& other = r_.ports[out].best;
       const bool first = (asked & port_bit(out)) == 0;
       if (first || mine.urgency < other.urgency ||
@@ -114,13 +120,12 @@ void RouterCycle::allocate() {
     for (PortBits bits = asked; bits != 0; bits &= bits - 1) {
       const Proposal& winner = r_.ports[first_of(bits)].best;
       Port& port = r_.ports[winner.in_port];
-      const unsigned queue = port.wish.queue[winner.chosen.lane];
-      port.arbiter.granted(winner.chosen, ends_worm(port.in[queue]), now_);
-      grant[winner.in_port] = queue;
+      port.arbiter.granted(winner.chosen, ends_worm(port, winner.queue), now_);
+      grant[winner.in_port] = winner.queue;
       granted |= port_bit(winner.in_port);
       open &= ~port_bit(winner.in_port);
     }
-    taken |= asked;
+    give_up_outputs(open, asked);
   }
   // Ports in order, so that of two tails the lower port's leaves first.
   for (; granted != 0; granted &= granted - 1) move(first_of(granted), grant[first_of(granted)]);
@@ -133,9 +138,9 @@ void RouterCycle::move(unsigned p, unsigned queue) {
   Port& out = r_.ports[q.out_port];
   OutputLane& target = out.out[q.out_lane];
   const unsigned lane = w_.lane_of(queue);
-  const bool dummy = has_dummy(q);
+  const bool dummy = port.has_dummy(queue);
   w_.herd.spend(r_.id, q.out_port);
-  Flit flit = dummy ? dummy_flit(q, queue) : q.flits.pop();
+  Flit flit = dummy ? dummy_flit(port, queue) : q.flits.pop();
   if (!dummy) w_.links.credit(r_.id, p, lane, flit.level, now_);
   if (w_.full_crossbar()) {
     if (flit.is(Flit::head)) out.clock.head(q.out_lane, w_.messages[flit.message].vtick, now_);
@@ -146,7 +151,9 @@ void RouterCycle::move(unsigned p, unsigned queue) {
     if (!dummy && w_.rules.head_of_line() && !q.flits.empty())
       q.flits.front().stamp = port.clock.stamp(queue, now_, now_);
   }
+  port.show_next(queue);
   target.flits.push(flit);
+  if (full(target)) port.blocked |= queue_bit(queue);
   set_bit(out.out_filled, q.out_lane, r_.out_filled, q.out_port);
   ++r_.window.crossed;
   if (flit.is(Flit::last)) count_message(p, q, lane, flit.message);
@@ -179,13 +186,9 @@ void RouterCycle::worm_ended(unsigned p, unsigned queue) {
 
 // The output lane of the queue is free.
 void RouterCycle::release(unsigned p, unsigned queue) {
-  Port& port = r_.ports[p];
-  InputQueue& q = port.in[queue];
-  Port& out = r_.ports[q.out_port];
-  out.out[q.out_lane].owner = kNoQueue;
-  out.owned &= ~lane_bit(q.out_lane);
-  set_bit(out.to_grant, q.out_lane, r_.to_grant, q.out_port);
-  clear_bit(port.active, queue, r_.active, p);
+  InputQueue& q = r_.ports[p].in[queue];
+  disown(r_, {static_cast<std::uint8_t>(p), static_cast<std::uint8_t>(queue)});
+  set_bit(r_.ports[q.out_port].to_grant, q.out_lane, r_.to_grant, q.out_port);
   q.worm_open = false;
 }
 
@@ -194,7 +197,7 @@ void RouterCycle::release(unsigned p, unsigned queue) {
 void RouterCycle::wake(unsigned p, unsigned lane) {
   Port& port = r_.ports[p];
   for (unsigned level = w_.levels; level-- > 0;) {
-    const unsigned queue = w_.queue_of(lane, level);
+    const unsigned queue = World::queue_of(lane, level);
     InputQueue& q = port.in[queue];
     if (q.messages == 0) continue;
     if (q.front == Front::idle) {

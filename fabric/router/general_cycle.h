@@ -29,6 +29,18 @@ void clear_bit(Bits& bits, unsigned i, PortBits& ports, unsigned port) {
   if (bits == 0) ports &= ~port_bit(port);
 }
 
+// The queue has its output lane no longer.
+inline void disown(Router& router, QueueAt me) {
+  Port& port = router.ports[me.port];
+  const InputQueue& q = port.in[me.queue];
+  Port& out = router.ports[q.out_port];
+  out.out[q.out_lane].owner = kNoQueue;
+  out.owned &= ~lane_bit(q.out_lane);
+  clear_bit(port.active, me.queue, router.active, me.port);
+  port.outranked &= ~queue_bit(me.queue);
+  router.leads_to(me.port, q.out_port) &= ~queue_bit(me.queue);
+}
+
 class RouterCycle {
  public:
   RouterCycle(Router& router, World& world, emu::Cycle now) : r_(router), w_(world), now_(now) {}
@@ -40,13 +52,14 @@ class RouterCycle {
   void decode();
 
  private:
-  bool propose(unsigned p, PortBits taken, Proposal& mine);
-  LaneBits open_lanes(const Port& port, PortBits taken) const;
+  bool propose(unsigned p, Proposal& mine);
+  void give_up_outputs(PortBits open, PortBits taken);
   void take_credits(unsigned p, const Inbox& box);
   void send(unsigned p, unsigned lane);
   unsigned next_to_send(unsigned p, const Able& able);
   Able sendable(const Port& port) const;
-  const Wish& wishes_of(unsigned p);
+  QueueBits could_cross(const Port& port) const;
+  bool wish(unsigned p);
   void allocate();
   void cross_all_lanes();
   void move(unsigned p, unsigned queue);
@@ -74,22 +87,22 @@ class RouterCycle {
   void release(unsigned p, unsigned queue);
 
   // Preemption (general_preempt.cc).
-  bool has_dummy(const InputQueue& q) const { return q.closing || q.needs_head; }
-  Stamp next_stamp(const InputQueue& q) const {
-    return has_dummy(q) ? q.dummy_stamp : q.flits.front().stamp;
+  bool ends_worm(const Port& port, unsigned queue) const {
+    if (port.has_dummy(queue)) return (port.closing & queue_bit(queue)) != 0;
+    return port.in[queue].flits.front().is(Flit::tail);
   }
-  bool ends_worm(const InputQueue& q) const {
-    return q.closing || (!q.needs_head && q.flits.front().is(Flit::tail));
-  }
-  Flit dummy_flit(const InputQueue& q, unsigned queue) const;
-  bool accelerated(unsigned p, unsigned queue) const;
+  Flit dummy_flit(const Port& port, unsigned queue) const;
+  void outrank(const OutputLane& lane);
   void make_way(unsigned p, unsigned lane, unsigned level);
   void interrupt(unsigned p, unsigned queue);
   void dummy_crossed(unsigned p, unsigned queue);
   void leave_line(QueueAt me);
   void stamp_dummy(unsigned p, unsigned queue);
-  unsigned level_of(unsigned queue) const { return queue % w_.levels; }
+  static unsigned level_of(unsigned queue) { return queue / emu::kVlCount; }
 
+  bool full(const OutputLane& lane) const {
+    return lane.flits.size() == static_cast<std::uint32_t>(w_.spec.vc_buf_size);
+  }
   InputQueue& at(QueueAt q) { return r_.ports[q.port].in[q.queue]; }
   Stamp urgency(Port& port, const Flit& flit) { return port.clock.urgency(flit.stamp, now_); }
   // Against other inputs: all of best effort alike, after every other flit.

@@ -33,6 +33,7 @@ void Engine::set_up_router(std::size_t index) {
   Router& router = routers_[index];
   router.id = static_cast<emu::RouterId>(index);
   router.ports.resize(graph.routers[index].size());
+  router.leads.resize(router.ports.size() * router.ports.size());
   const std::uint32_t room = ring_room(spec);
   const auto take = [&](FlitRing& ring) {
     ring.use(&memory_[used_], room);
@@ -112,6 +113,7 @@ void Engine::age(std::uint64_t) {
           refresh(queue.flits);
           queue.dummy_stamp = port.clock.aged(queue.dummy_stamp);
         }
+        for (unsigned queue = 0; queue < port.in.size(); ++queue) port.show_next(queue);
       }
     }
   }
@@ -149,7 +151,7 @@ void Engine::set_vtick(emu::RouterId router, emu::PortId port, emu::Vl vl, emu::
   if (!emu::has_lane_vticks(world_.rules.kind)) return;
   const unsigned levels = world_.stamped_levels();
   for (unsigned level = 0; level < levels; ++level)
-    routers_[router].ports[port].clock.set_vtick(vl * levels + level, vtick, now);
+    routers_[router].ports[port].clock.set_vtick(World::queue_of(vl, level), vtick, now);
 }
 void Engine::set_wire_vtick(emu::NodeId node, emu::Vl vl, emu::Vtick vtick) {
   if (!emu::has_lane_vticks(world_.hca_rules.kind)) return;
@@ -177,7 +179,7 @@ Network::Occupancy Engine::occupancy(emu::RouterId router, emu::PortId port) con
   for (unsigned v = 0; v < std::min<unsigned>(emu::kVlCount, world_.lanes); ++v) {
     std::uint32_t flits = 0;
     for (unsigned level = 0; level < world_.levels; ++level)
-      flits += p.in[world_.queue_of(v, level)].flits.size();
+      flits += p.in[World::queue_of(v, level)].flits.size();
     occupancy.input[v] = shown(flits);
     occupancy.output[v] = shown(p.out[v].flits.size());
   }
@@ -235,7 +237,7 @@ unsigned Engine::in_flight(unsigned unit, unsigned port, unsigned lane, unsigned
   const Links::End& end = world_.links.far(unit, port);
   unsigned sum = 0;
   if (end.unit < routers_.size())
-    sum += routers_[end.unit].ports[end.port].in[world_.queue_of(lane, level)].flits.size();
+    sum += routers_[end.unit].ports[end.port].in[World::queue_of(lane, level)].flits.size();
   for (int d = 0; d < spec.link_delay; ++d) {
     const emu::Cycle cycle = now + static_cast<emu::Cycle>(d);
     const Inbox& there = world_.links.inbox(end.unit, end.port, cycle);
@@ -260,12 +262,30 @@ std::string Engine::audit_link(unsigned unit, unsigned port) const {
   return {};
 }
 
+// The masks of a port say what its queues and their output lanes do.
+std::string Engine::audit_masks(const Router& router, unsigned p) const {
+  const Port& port = router.ports[p];
+  for (unsigned i = 0; i < port.in.size(); ++i) {
+    const InputQueue& queue = port.in[i];
+    const bool filled = port.has_dummy(i) || !queue.flits.empty();
+    const bool active = ((port.active >> i) & 1U) != 0;
+    const OutputLane& lane = router.ports[queue.out_port].out[queue.out_lane];
+    const bool full = lane.flits.size() == static_cast<std::uint32_t>(spec.vc_buf_size);
+    const std::size_t way = p * router.ports.size() + queue.out_port;
+    if (((port.filled >> i) & 1U) != filled || ((router.leads[way] >> i) & 1U) != active ||
+        (active && ((port.blocked >> i) & 1U) != full))
+      return fmt::format("router {}: masks of port {} tell queue {} wrong", router.id, p, i);
+  }
+  return {};
+}
+
 std::string Engine::audit_owners(const Router& router) const {
   int owners = 0;
   int active = 0;
   std::uint32_t held = 0;
   for (unsigned p = 0; p < router.ports.size(); ++p) {
     const Port& port = router.ports[p];
+    if (std::string wrong = audit_masks(router, p); !wrong.empty()) return wrong;
     active += std::popcount(port.active);
     for (const InputQueue& queue : port.in) held += queue.flits.size();
     for (unsigned v = 0; v < world_.lanes; ++v) {

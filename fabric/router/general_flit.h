@@ -17,7 +17,8 @@ inline constexpr int kPortsMax = 64;   // of a router: bits of PortBits
 inline constexpr int kQueuesMax = 64;  // input buffers of a port: bits of QueueBits
 using LaneBits = std::uint32_t;
 using PortBits = std::uint64_t;
-using QueueBits = std::uint64_t;  // bit lane * levels + level
+using QueueBits = std::uint64_t;  // bit level * kVlCount + lane
+inline constexpr LaneBits kLanesOfLevel = (LaneBits{1} << emu::kVlCount) - 1;
 static_assert(emu::kVlCount * kLevelsMax <= kQueuesMax && kLanesMax <= kQueuesMax);
 
 struct Flit {
@@ -48,8 +49,8 @@ class FlitRing {
   }
   Flit pop() {
     const Flit flit = flits_[first_];
-    first_ = (first_ + 1) & mask_;
-    --size_;
+    // One that is empty begins anew, so that queues that are hardly used stay in the cache.
+    first_ = --size_ == 0 ? 0 : (first_ + 1) & mask_;
     return flit;
   }
 

@@ -34,42 +34,58 @@ void Hca::bring_to_front(World& world, unsigned l, emu::Cycle now) {
   while (level > 0 && lane.queue[level - 1].first == hca::kNoMessage) --level;
   if (level == 0) return;
   Queue& queue = lane.queue[level - 1];
-  lane.current = queue.first;
-  queue.first = world.messages[lane.current].next;
+  const hca::MessageId first = queue.first;
+  queue.first = world.messages[first].next;
+  clock_.head(l, world.messages[first].vtick, now);
+  begin(world, l, first);
+  stamp_next(world, l, now);
+}
+
+// The first flit of the message is what the lane sends next.
+void Hca::begin(World& world, unsigned l, hca::MessageId id) {
+  const hca::Message& message = world.messages[id];
+  Lane& lane = lanes_[l];
+  lane.current = id;
+  lane.flits = message.flits;
   lane.sent = 0;
+  lane.level = static_cast<std::uint8_t>(world.level_of(message));
+  lane.launch = message.launch;
   waiting_ |= lane_bit(l);
-  clock_.head(l, world.messages[lane.current].vtick, now);
-  lane.stamp = stamp_next(world, l, now);
+  show_next(world, l);
+}
+
+// Behind every change of what a lane sends next, and of its credits.
+void Hca::show_next(const World& world, unsigned l) {
+  const Lane& lane = lanes_[l];
+  const bool waits = (waiting_ & lane_bit(l)) != 0;
+  const unsigned room = waits && world.cut_through() ? world.room_for(next_flit(world, l)) : 1U;
+  const unsigned queue = World::queue_of(l, lane.level);
+  const QueueBits others = ready_ & ~queue_bit(queue);
+  ready_ = others | QueueBits{waits && lane.credits[lane.level] >= room} << queue;
 }
 
 // All flits of a message arrive when it becomes ready; where stamps belong to the head of the line
 // a flit arrives when it gets there.
-Stamp Hca::stamp_next(World& world, unsigned lane, emu::Cycle now) {
-  const emu::Cycle arrival =
-      world.hca_rules.head_of_line() ? now : world.messages[lanes_[lane].current].launch;
-  return clock_.stamp(lane, arrival, now);
+void Hca::stamp_next(const World& world, unsigned l, emu::Cycle now) {
+  const emu::Cycle arrival = world.hca_rules.head_of_line() ? now : lanes_[l].launch;
+  next_stamp_[l] = clock_.stamp(l, arrival, now);
 }
 
-Able Hca::able(const World& world) const {
-  Able lanes;
-  for (LaneBits bits = waiting_; bits != 0; bits &= bits - 1) {
-    const unsigned l = first_of(bits);
-    const unsigned level = world.level_of(world.messages[lanes_[l].current]);
-    if (lanes_[l].credits[level] == 0) continue;
-    if (world.cut_through() &&
-        lanes_[l].credits[level] < world.room_for(next_flit(world, lanes_[l], l)))
-      continue;
-    world.add(lanes, l, level);
+void Hca::take_credits(const World& world, const Inbox& box) {
+  for (unsigned level = 0; level < world.levels; ++level) {
+    for (LaneBits bits = box.credits[level]; bits != 0; bits &= bits - 1) {
+      Lane& lane = lanes_[first_of(bits)];
+      if (++lane.credits[level] == 1 || world.cut_through()) show_next(world, first_of(bits));
+    }
   }
-  return lanes;
 }
 
 // Which flit of its message comes next. A probe goes before the first, and the data of a circuit
 // have neither heads nor tails for routers but for the tail that closes it.
-Flit Hca::next_flit(const World& world, const Lane& lane, unsigned l) const {
-  const hca::Message& message = world.messages[lane.current];
-  Flit flit = {lane.current, 0, static_cast<std::uint8_t>(world.level_of(message)), 0};
-  const bool tail = lane.sent + 1 == message.flits;
+Flit Hca::next_flit(const World& world, unsigned l) const {
+  const Lane& lane = lanes_[l];
+  Flit flit = {lane.current, 0, lane.level, 0};
+  const bool tail = lane.sent + 1 == lane.flits;
   unsigned marks = 0;
   if (!world.circuits()) {
     if (lane.sent == 0) marks |= Flit::head;
@@ -78,34 +94,30 @@ Flit Hca::next_flit(const World& world, const Lane& lane, unsigned l) const {
     marks = Flit::probe | Flit::head;
   } else if (tail) {
     marks = Flit::last;
-    if (closes(message, streams_[lane_stream_[l]])) marks |= Flit::tail;
+    if (closes(world.messages[lane.current], streams_[lane_stream_[l]])) marks |= Flit::tail;
   }
   flit.marks = static_cast<std::uint8_t>(marks);
   return flit;
 }
 
 void Hca::send(World& world, hca::Events& events, emu::Cycle now) {
-  if (world.links.ports_with(unit_, now) != 0) {
-    const Inbox& box = world.links.inbox(unit_, 0, now);
-    for (unsigned level = 0; level < world.levels; ++level)
-      for (LaneBits bits = box.credits[level]; bits != 0; bits &= bits - 1)
-        ++lanes_[first_of(bits)].credits[level];
-  }
+  if (world.links.ports_with(unit_, now) != 0)
+    take_credits(world, world.links.inbox(unit_, 0, now));
   if (world.circuits()) {
     take_signals(world, events, now);
     begin_probes(world, events, now);
   }
   if (waiting_ == 0) return;
-  const Able lanes = able(world);
+  const Able lanes = world.able_of(ready_);
   const LaneBits open = arbiter_.let_go(lanes, now);
   if (open == 0) {
     ++wait_cycles_;
     return;
   }
-  const auto stamp = [&](unsigned lane) { return clock_.urgency(lanes_[lane].stamp, now); };
+  const auto stamp = [&](unsigned lane) { return clock_.urgency(next_stamp_[lane], now); };
   const Chosen chosen = arbiter_.choose(lanes.among(open), stamp);
   Lane& lane = lanes_[chosen.lane];
-  const Flit flit = next_flit(world, lane, chosen.lane);
+  const Flit flit = next_flit(world, chosen.lane);
   arbiter_.granted(chosen, flit.is(Flit::tail), now);
   --lane.credits[flit.level];
   world.links.send(unit_, 0, chosen.lane, flit, now);
@@ -115,7 +127,8 @@ void Hca::send(World& world, hca::Events& events, emu::Cycle now) {
   if (flit.is(Flit::last)) {
     tail_left(world, events, chosen.lane, now);
   } else {
-    lane.stamp = stamp_next(world, chosen.lane, now);
+    show_next(world, chosen.lane);
+    stamp_next(world, chosen.lane, now);
   }
 }
 
@@ -129,6 +142,7 @@ void Hca::tail_left(World& world, hca::Events& events, unsigned l, emu::Cycle no
   const bool closed = world.circuits() && closes(message, streams_[lane_stream_[l]]);
   lane.current = hca::kNoMessage;
   waiting_ &= ~lane_bit(l);
+  show_next(world, l);
   if (closed) {
     circuit_closed(l, now);
   } else if (world.circuits()) {
@@ -165,7 +179,7 @@ void Hca::tail_arrived(World& world, hca::Events& events, hca::MessageId id, uns
 void Hca::age(emu::Cycle now) {
   clock_.age(now);
   for (LaneBits bits = waiting_; bits != 0; bits &= bits - 1)
-    lanes_[first_of(bits)].stamp = clock_.aged(lanes_[first_of(bits)].stamp);
+    next_stamp_[first_of(bits)] = clock_.aged(next_stamp_[first_of(bits)]);
 }
 
 PortCounters Hca::counters() const {

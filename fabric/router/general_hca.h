@@ -39,15 +39,20 @@ class Hca {
   };
   struct Lane {
     hca::MessageId current = hca::kNoMessage;
-    std::uint16_t sent = 0;  // flits of it
-    Stamp stamp = 0;         // of its next flit
+    // Of it; so that the table, which is large, is read once a message.
+    std::uint16_t flits = 0;
+    std::uint16_t sent = 0;
+    std::uint8_t level = 0;
+    emu::Cycle launch = 0;
     // Messages behind it; preemptive: those of a higher level go first.
     std::array<Queue, kLevelsMax> queue;
     std::array<std::uint16_t, kLevelsMax> credits{};
   };
   void bring_to_front(World& world, unsigned lane, emu::Cycle now);
-  Able able(const World& world) const;
-  Flit next_flit(const World& world, const Lane& lane, unsigned l) const;
+  void begin(World& world, unsigned lane, hca::MessageId id);
+  void take_credits(const World& world, const Inbox& box);
+  void show_next(const World& world, unsigned lane);
+  Flit next_flit(const World& world, unsigned lane) const;
 
   // Circuits (general_circuit.cc). Messages queue stream by stream; a stream has at most one
   // circuit, on one lane, and gets the next one only when that is gone.
@@ -86,7 +91,7 @@ class Hca {
   LaneBits refused_ = 0;
   std::array<std::uint8_t, kLanesMax> lane_stream_{};
   std::vector<Stream> streams_;
-  Stamp stamp_next(World& world, unsigned lane, emu::Cycle now);
+  void stamp_next(const World& world, unsigned lane, emu::Cycle now);
   void tail_left(World& world, hca::Events& events, unsigned lane, emu::Cycle now);
   void tail_arrived(World& world, hca::Events& events, hca::MessageId id, unsigned lane,
                     emu::Cycle now);
@@ -94,6 +99,8 @@ class Hca {
   unsigned node_ = 0;
   unsigned unit_ = 0;
   LaneBits waiting_ = 0;  // lanes with a message
+  QueueBits ready_ = 0;   // [World::queue_of(lane, level)] those with room for their next flit
+  std::array<Stamp, kLanesMax> next_stamp_{};  // of a waiting lane
   std::array<Lane, kLanesMax> lanes_{};
   PortClock clock_;
   Arbiter arbiter_;

@@ -8,7 +8,7 @@
 namespace fabric::general {
 
 void RouterCycle::make_way(unsigned p, unsigned lane, unsigned level) {
-  for (unsigned below = 0; below < level; ++below) interrupt(p, w_.queue_of(lane, below));
+  for (unsigned below = 0; below < level; ++below) interrupt(p, World::queue_of(lane, below));
 }
 
 void RouterCycle::interrupt(unsigned p, unsigned queue) {
@@ -31,9 +31,9 @@ void RouterCycle::interrupt(unsigned p, unsigned queue) {
       q.front = Front::suspended;
       break;
     case Front::active:
-      if (q.closing) return;
+      if ((port.closing & queue_bit(queue)) != 0) return;
       if (q.worm_open) {
-        q.closing = true;
+        port.closing |= queue_bit(queue);
         stamp_dummy(p, queue);
         ++r_.dummies;
       } else {
@@ -52,44 +52,51 @@ void RouterCycle::leave_line(QueueAt me) {
   for (QueueAt i = lane.line_first; i != me; i = at(i).next_in_line) before = i;
   (before == kNoQueue ? lane.line_first : at(before).next_in_line) = q.next_in_line;
   if (lane.line_last == me) lane.line_last = before;
+  outrank(lane);
 }
 
 // A dummy flit is stamped like one that arrives now.
 void RouterCycle::stamp_dummy(unsigned p, unsigned queue) {
   Port& port = r_.ports[p];
   if (!w_.full_crossbar()) port.in[queue].dummy_stamp = port.clock.stamp(queue, now_, now_);
+  port.show_next(queue);
 }
 
-Flit RouterCycle::dummy_flit(const InputQueue& q, unsigned queue) const {
-  const int marks = Flit::dummy | (q.closing ? Flit::tail : Flit::head);
+Flit RouterCycle::dummy_flit(const Port& port, unsigned queue) const {
+  const InputQueue& q = port.in[queue];
+  const bool closes = (port.closing & queue_bit(queue)) != 0;
+  const int marks = Flit::dummy | (closes ? Flit::tail : Flit::head);
   return {q.message, static_cast<std::uint8_t>(marks), static_cast<std::uint8_t>(level_of(queue)),
           q.dummy_stamp};
 }
 
 void RouterCycle::dummy_crossed(unsigned p, unsigned queue) {
-  InputQueue& q = r_.ports[p].in[queue];
+  Port& port = r_.ports[p];
+  InputQueue& q = port.in[queue];
   ++w_.design.dummy_flits;
   ++r_.held;
-  if (!q.closing) {
-    q.needs_head = false;
+  if ((port.closing & queue_bit(queue)) == 0) {
+    port.needs_head &= ~queue_bit(queue);
+    port.show_next(queue);
     q.worm_open = true;
     --r_.dummies;
     return;
   }
-  q.closing = false;
-  q.needs_head = true;  // r_.dummies counts it on
+  port.closing &= ~queue_bit(queue);
+  port.needs_head |= queue_bit(queue);  // r_.dummies counts it on
   release(p, queue);
   q.front = Front::suspended;
   wake(p, w_.lane_of(queue));
 }
 
-// RN 3.2.2: the rest of a message that was interrupted, and of one that holds the output lane that
-// a higher level waits for.
-bool RouterCycle::accelerated(unsigned p, unsigned queue) const {
-  if (!w_.spec.accelerate) return false;
-  const InputQueue& q = r_.ports[p].in[queue];
-  const QueueAt first = r_.ports[q.out_port].out[q.out_lane].line_first;
-  return q.closing || (first != kNoQueue && level_of(first.queue) > level_of(queue));
+// The owner of the lane, or the first in line, is another one.
+void RouterCycle::outrank(const OutputLane& lane) {
+  if (!w_.preemptive() || lane.owner == kNoQueue) return;
+  Port& port = r_.ports[lane.owner.port];
+  const QueueBits bit = queue_bit(lane.owner.queue);
+  const bool outranked =
+      lane.line_first != kNoQueue && level_of(lane.line_first.queue) > level_of(lane.owner.queue);
+  port.outranked = outranked ? port.outranked | bit : port.outranked & ~bit;
 }
 
 }  // namespace fabric::general

@@ -28,13 +28,15 @@ void RouterCycle::take_credits(unsigned p, const Inbox& box) {
 }
 
 Able RouterCycle::sendable(const Port& port) const {
-  Able able;
+  QueueBits could = 0;
   for (LaneBits bits = port.out_filled; bits != 0; bits &= bits - 1) {
     const unsigned l = first_of(bits);
     const OutputLane& lane = port.out[l];
     const unsigned level = lane.flits.front().level;
-    if (lane.credits[level] >= w_.room_for(lane.flits.front())) w_.add(able, l, level);
+    if (lane.credits[level] >= w_.room_for(lane.flits.front()))
+      could |= queue_bit(World::queue_of(l, level));
   }
+  Able able = w_.able_of(could);
   if (w_.full_crossbar()) able.able = port.arbiter.let_go(able, now_);
   return able;
 }
@@ -64,6 +66,8 @@ unsigned RouterCycle::next_to_send(unsigned p, const Able& able) {
 void RouterCycle::send(unsigned p, unsigned l) {
   Port& port = r_.ports[p];
   OutputLane& lane = port.out[l];
+  if (full(lane) && lane.owner != kNoQueue)
+    r_.ports[lane.owner.port].blocked &= ~queue_bit(lane.owner.queue);
   const Flit flit = lane.flits.pop();
   --lane.credits[flit.level];
   w_.links.send(r_.id, p, l, flit, now_);
@@ -117,6 +121,7 @@ void RouterCycle::join_line(unsigned p, unsigned queue) {
   q.next_in_line = link;
   link = me;
   if (q.next_in_line == kNoQueue) lane.line_last = me;
+  outrank(lane);
   set_bit(out.to_grant, q.out_lane, r_.to_grant, q.out_port);
 }
 
@@ -127,14 +132,21 @@ void RouterCycle::grant(unsigned p, unsigned l) {
   lane.line_first = at(first).next_in_line;
   if (lane.line_first == kNoQueue) lane.line_last = kNoQueue;
   own(first, p, l);
-  if (at(first).needs_head) stamp_dummy(first.port, first.queue);
+  if ((r_.ports[first.port].needs_head & queue_bit(first.queue)) != 0)
+    stamp_dummy(first.port, first.queue);
 }
 
 void RouterCycle::own(QueueAt me, unsigned p, unsigned l) {
-  r_.ports[p].out[l].owner = me;
+  OutputLane& lane = r_.ports[p].out[l];
+  Port& port = r_.ports[me.port];
+  lane.owner = me;
   r_.ports[p].owned |= lane_bit(l);
-  at(me).front = Front::active;
-  set_bit(r_.ports[me.port].active, me.queue, r_.active, me.port);
+  port.in[me.queue].front = Front::active;
+  set_bit(port.active, me.queue, r_.active, me.port);
+  r_.leads_to(me.port, p) |= queue_bit(me.queue);
+  port.blocked &= ~queue_bit(me.queue);
+  if (full(lane)) port.blocked |= queue_bit(me.queue);
+  outrank(lane);
   ++r_.window.heads;
 }
 
@@ -216,7 +228,7 @@ void RouterCycle::decode() {
     const Inbox& box = w_.links.inbox(r_.id, p, now_);
     if (!box.has_flit) continue;
     Port& port = r_.ports[p];
-    const unsigned queue = w_.queue_of(box.lane, box.flit.level);
+    const unsigned queue = World::queue_of(box.lane, box.flit.level);
     InputQueue& q = port.in[queue];
     Flit flit = box.flit;
     if (!w_.full_crossbar()) {
@@ -225,6 +237,7 @@ void RouterCycle::decode() {
         flit.stamp = port.clock.stamp(queue, now_, now_);
     }
     q.flits.push(flit);
+    if (q.flits.size() == 1) port.show_next(queue);
     ++r_.held;
     ++r_.window.arrived;
     if (!flit.is(Flit::head)) continue;
@@ -253,7 +266,7 @@ void configure_schedulers(PortClock& clock, Arbiter& arbiter, const World& world
   arbiter.set_weights(world.spec.weights);
   if (!emu::has_lane_vticks(rules.kind)) return;
   for (unsigned i = 0; i < emu::kVlCount * levels; ++i)
-    clock.set_vtick(i, world.spec.lane_vtick[i / levels], world.spec.start);
+    clock.set_vtick(i, world.spec.lane_vtick[i % emu::kVlCount], world.spec.start);
 }
 
 }  // namespace fabric::general

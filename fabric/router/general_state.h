@@ -47,10 +47,8 @@ struct InputQueue {
   emu::Cycle waits_since = emu::kNever;
   // Preemption. Of the front message, which has been routed:
   hca::MessageId message = hca::kNoMessage;
-  bool worm_open = false;   // its head crossed, its tail did not
-  bool closing = false;     // a dummy tail is due
-  bool needs_head = false;  // a dummy head is due before its next flit
-  Stamp dummy_stamp = 0;
+  bool worm_open = false;  // its head crossed, its tail did not
+  Stamp dummy_stamp = 0;   // of the dummy flit that is due
 };
 
 struct OutputLane {
@@ -61,25 +59,47 @@ struct OutputLane {
   std::array<std::uint16_t, kLevelsMax> credits{};
 };
 
-// What an input port could send across, and the queue of each such lane.
+// What an input port could send across: at most one queue a lane.
 struct Wish {
+  QueueBits queues = 0;
   Able lanes;
-  std::array<std::uint8_t, kLanesMax> queue;
 };
 struct Proposal {
   unsigned in_port = 0;
+  unsigned queue = 0;
   Chosen chosen{};
   Stamp urgency = 0;
   unsigned rank = 0;
 };
 
 struct Port {
-  std::vector<InputQueue> in;   // [lane * levels + level]
+  std::vector<InputQueue> in;   // [queue: level * kVlCount + lane]
   std::vector<OutputLane> out;  // [lane]
   // One bit a queue.
   QueueBits routing = 0;
   QueueBits arbitrating = 0;
   QueueBits active = 0;
+  QueueBits filled = 0;   // has a flit, or a dummy flit is due
+  QueueBits blocked = 0;  // of the active ones: its output lane is full
+  // Preemption: a dummy tail is due; a dummy head is, before its next flit.
+  QueueBits closing = 0;
+  QueueBits needs_head = 0;
+  QueueBits outranked = 0;  // of the active ones: a higher level waits for its output lane
+  // Of the filled ones: the stamp of what it would send next.
+  std::array<Stamp, kQueuesMax> next_stamp{};
+  bool has_dummy(unsigned queue) const { return (((closing | needs_head) >> queue) & 1U) != 0; }
+  // Behind every change of what a queue would send next.
+  void show_next(unsigned queue) {
+    const InputQueue& q = in[queue];
+    const bool dummy = has_dummy(queue);
+    const QueueBits bit = QueueBits{1} << queue;
+    if (!dummy && q.flits.empty()) {
+      filled &= ~bit;
+      return;
+    }
+    filled |= bit;
+    next_stamp[queue] = dummy ? q.dummy_stamp : q.flits.front().stamp;
+  }
   // One bit an output lane.
   LaneBits out_filled = 0;  // holds a flit
   LaneBits owned = 0;
@@ -105,6 +125,9 @@ struct Router {
   PortBits active = 0;
   PortBits out_filled = 0;
   PortBits to_grant = 0;
+  // The active queues of an input port that lead to an output port.
+  std::vector<QueueBits> leads;  // [input port * ports + output port]
+  QueueBits& leads_to(unsigned in, unsigned out) { return leads[in * ports.size() + out]; }
   std::uint32_t held = 0;     // flits in its buffers
   std::uint32_t dummies = 0;  // queues with a dummy flit due
   // Of the running energy window.
@@ -191,20 +214,29 @@ struct World {
   }
   // At the input of a crossbar each queue has its stamps, at its output each lane.
   unsigned stamped_levels() const { return full_crossbar() ? 1 : levels; }
-  unsigned lane_of(unsigned queue) const { return levels == 1 ? queue : queue / levels; }
-  unsigned queue_of(unsigned lane, unsigned level) const { return lane * levels + level; }
-  // Whether a lane goes before all others, or yields to them: by its number, or, where any class
-  // may be on any lane, by the level of what it would send.
-  void add(Able& able, unsigned lane, unsigned level) const {
-    const LaneBits bit = LaneBits{1} << lane;
-    able.able |= bit;
-    if (levels == 1) {
-      able.first |= bit & first_lanes;
-      able.yielding |= bit & yielding_lanes;
-    } else {
-      if (level + 1 == levels) able.first |= bit;
-      if (level == 0 && spec.strict_classes) able.yielding |= bit;
-    }
+  unsigned lane_of(unsigned queue) const { return levels == 1 ? queue : queue % emu::kVlCount; }
+  static unsigned queue_of(unsigned lane, unsigned level) { return level * emu::kVlCount + lane; }
+  static LaneBits lanes_of_level(QueueBits queues, unsigned level) {
+    return static_cast<LaneBits>(queues >> queue_of(0, level)) & kLanesOfLevel;
+  }
+  LaneBits lanes_of(QueueBits queues) const {
+    if (levels == 1) return static_cast<LaneBits>(queues);
+    return lanes_of_level(queues | queues >> queue_of(0, 1) | queues >> queue_of(0, 2), 0);
+  }
+  // Of queues of different lanes that of this lane.
+  unsigned queue_at(unsigned lane, QueueBits queues) const {
+    if (levels == 1) return lane;
+    const QueueBits higher = queues >> queue_of(lane, 1);
+    const auto level = static_cast<unsigned>((higher & 1U) + 2 * (higher >> queue_of(0, 1) & 1U));
+    return queue_of(lane, level);
+  }
+  // Which lanes go before all others, or yield to them: by their number, or, where any class may be
+  // on any lane, by the level of what they would send.
+  Able able_of(QueueBits queues) const {
+    const LaneBits all = lanes_of(queues);
+    if (levels == 1) return {all, all & first_lanes, 0, all & yielding_lanes};
+    return {all, lanes_of_level(queues, levels - 1), 0,
+            spec.strict_classes ? lanes_of_level(queues, 0) : 0};
   }
 };
 
