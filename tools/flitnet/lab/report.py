@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,7 +34,24 @@ class Entry:
     pictures: list[str]
     live: list[Pair]
     quick: bool  # of a quick run: few points, short
+    cost: Cost
     kept: Kept | None = None
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Of the runs that no result before it in the report has."""
+
+    runs: int = 0
+    core_minutes: float = 0.0
+
+    def text(self) -> str:
+        return f"; {self.runs} simulations, {self.core_minutes:.1f} minutes of one core"
+
+    @staticmethod
+    def read(text: str) -> Cost:
+        found = re.search(r"; (\d+) simulations, ([\d.]+) minutes of one core", text)
+        return Cost(int(found[1]), float(found[2])) if found else Cost()
 
 
 @dataclass(frozen=True)
@@ -61,8 +79,11 @@ def kept(directory: Path) -> dict[str, Kept]:
     }  # fmt: skip
 
 
-def entry(experiment: Experiment, store: Store, quick: bool) -> Entry:
-    """Of the full run, if there is one and `quick` does not ask for the other."""
+def entry(
+    experiment: Experiment, store: Store, quick: bool, counted: set[str] | None = None
+) -> Entry:
+    """Of the full run, if there is one and `quick` does not ask for the other. `counted`: runs
+    whose cost another result has named; those of this one join them."""
     quick = quick or not store.parquet(experiment.id, False).exists()
     path = store.parquet(experiment.id, quick)
     rows = read_parquet(path) if path.exists() and not experiment.missing else []
@@ -70,7 +91,13 @@ def entry(experiment: Experiment, store: Store, quick: bool) -> Entry:
     version = rows[0]["version"] if rows else ""
     both = store.directory / f"{experiment.id}.live.json"
     pairs = read_live(both) if both.exists() else []
-    return Entry(experiment, table, judge(experiment, table, quick), version, [], pairs, quick)
+    verdict = judge(experiment, table, quick)
+    counted = set() if counted is None else counted
+    took = {k: s for k, s in store.host_seconds(rows).items() if k not in counted}
+    counted |= took.keys()
+    # As the page says it, so that a report that is read again has the same sum.
+    cost = Cost(len(took), round(sum(took.values()) / 60, 1))
+    return Entry(experiment, table, verdict, version, [], pairs, quick, cost)
 
 
 def ours(one: Entry) -> str:
@@ -90,13 +117,15 @@ def write(
 ) -> Path:
     """`keep`: what the report there says of results that this store does not have stays."""
     directory.mkdir(parents=True, exist_ok=True)
-    entries = [entry(experiment, store, quick) for experiment in experiments]
+    counted: set[str] = set()
+    entries = [entry(experiment, store, quick, counted) for experiment in experiments]
     old = kept(directory) if keep else {}
     for one in entries:
         if not one.table and not one.experiment.missing and one.experiment.id in old:
             one.kept = old[one.experiment.id]
             one.verdict = Verdict(one.kept.result["verdict"])
             one.quick = "\nA full run, " not in one.kept.markdown
+            one.cost = Cost.read(one.kept.markdown)
     for one in entries:
         if one.table:
             one.pictures = draw(one.experiment, one.table, directory)
@@ -125,7 +154,10 @@ def heading(entries: Sequence[Entry]) -> str:
     kinds = [f"{full} by full runs"] if full else []
     kinds += [f"{quick} by quick runs: few points, short"] if quick else []
     kind = ", ".join(kinds) or "nothing was run"
-    return f"{len(entries)} results, x.* beyond the papers: {said} ({kind}, {SEEDS_SAID})."
+    runs = sum(e.cost.runs for e in entries)
+    hours = sum(e.cost.core_minutes for e in entries) / 60
+    cost = f" {runs} of their simulations took {hours:.2f} hours of one core." if runs else ""
+    return f"{len(entries)} results, x.* beyond the papers: {said} ({kind}, {SEEDS_SAID}).{cost}"
 
 
 def number_rows(one: Entry) -> list[tuple[str, ...]]:
@@ -158,7 +190,8 @@ def reason(one: Entry) -> str:
 
 
 def made_by(one: Entry) -> str:
-    return f"A {'quick' if one.quick else 'full'} run, simulator {one.version}."
+    cost = one.cost.text() if one.cost.runs else ""
+    return f"A {'quick' if one.quick else 'full'} run, simulator {one.version}{cost}."
 
 
 NUMBER_HEAD = ("series", "at", "measure", "paper", "ours", "ours / paper")

@@ -6,6 +6,7 @@ import functools
 import hashlib
 import json
 import subprocess
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -33,6 +34,12 @@ def run_text(toml: str) -> dict[str, Any]:
     if done.returncode != 0:
         raise FlitnetError(done.stderr.strip() or f"{program.name}: exit code {done.returncode}")
     return json.loads(done.stdout)
+
+
+def run_timed(toml: str) -> dict[str, Any]:
+    """With `host_seconds`, what it took: kept beside the result, no part of it."""
+    begin = time.monotonic()
+    return run_text(toml) | {"host_seconds": round(time.monotonic() - begin, 3)}
 
 
 # What a result depends on; a change elsewhere leaves results valid.
@@ -70,5 +77,8 @@ def complete(config: Mapping[str, Mapping[str, Any]], seed: int, batches: int) -
 
 def key_of(tables: Mapping[str, Mapping[str, Any]]) -> str:
     """Names a run by what it is: equal keys are equal results."""
-    text = version() + "\n" + to_toml(tables)
-    return hashlib.sha256(text.encode()).hexdigest()[:32]
+    return key_of_text(version(), to_toml(tables))
+
+
+def key_of_text(computed_by: str, toml: str) -> str:
+    return hashlib.sha256(f"{computed_by}\n{toml}".encode()).hexdigest()[:32]

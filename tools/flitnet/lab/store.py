@@ -14,7 +14,7 @@ from typing import Any
 
 from tools.flitnet.lab.experiment import Experiment, Point
 from tools.flitnet.lab.measures import measures
-from tools.flitnet.lab.simulator import complete, key_of, to_toml, version
+from tools.flitnet.lab.simulator import complete, key_of, key_of_text, to_toml, version
 from tools.flitnet.lab.statistics import Estimate, estimate
 
 
@@ -53,6 +53,16 @@ class Store:
         part = path.with_suffix(f".{os.getpid()}.part")
         part.write_text(json.dumps(output))
         part.replace(path)
+
+    def host_seconds(self, table_rows: Sequence[dict]) -> dict[str, float]:
+        """What each run took, by its key, as far as this store knows."""
+        found = {}
+        for row in table_rows:
+            key = key_of_text(row["version"], row["point"])
+            seconds = (self.get(key) or {}).get("host_seconds")
+            if seconds is not None:
+                found[key] = seconds
+        return found
 
     def parquet(self, experiment_id: str, quick: bool) -> Path:
         return self.directory / f"{experiment_id}{'.quick' if quick else ''}.parquet"

@@ -17,7 +17,7 @@ from typing import Any
 
 from tools.flitnet.lab.experiment import Experiment, Length, Point
 from tools.flitnet.lab.measures import measures
-from tools.flitnet.lab.simulator import run_text
+from tools.flitnet.lab.simulator import run_timed
 from tools.flitnet.lab.statistics import estimate
 from tools.flitnet.lab.store import Run, Store, frame_ms
 
@@ -151,7 +151,7 @@ class _Sweep:
         others = self.waiting.setdefault(key, [])
         others.append((place, run))
         if len(others) == 1:
-            self.futures.add(self.client.submit(run_text, run.toml, key=key))
+            self.futures.add(self.client.submit(run_timed, run.toml, key=key))
 
     def arrived(self, key: str, output: dict[str, Any]) -> None:
         self.store.put(key, output)
