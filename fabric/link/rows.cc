@@ -10,10 +10,10 @@ std::size_t blocks_for(std::size_t ports) {
 }
 }  // namespace
 
-LinkRows::LinkRows(const Graph& graph, int delay)
+LinkRows::LinkRows(const Graph& graph, int delay, int ahead)
     : router_blocks_(blocks_for(graph.routers.size() * emu::kPortsMax)),
       blocks_(router_blocks_ + blocks_for(graph.nodes.size()) + 1),
-      mask_(std::bit_ceil(static_cast<std::size_t>(delay) + 1) - 1),
+      mask_(std::bit_ceil(static_cast<std::size_t>(delay + ahead)) - 1),
       delay_(delay),
       links_(blocks_ * (mask_ + 1), emu::LinkBlock{}) {}
 

@@ -14,7 +14,8 @@ namespace fabric {
 
 class LinkRows {
  public:
-  LinkRows(const Graph& graph, int delay);
+  // Rows for blocks that are stepped up to `ahead` cycles before others.
+  LinkRows(const Graph& graph, int delay, int ahead);
   emu::LinkBlock* row(emu::Cycle cycle) { return &links_[(cycle & mask_) * blocks_]; }
   const emu::LinkBlock* row(emu::Cycle cycle) const { return &links_[(cycle & mask_) * blocks_]; }
   int delay() const { return delay_; }

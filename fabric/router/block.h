@@ -19,6 +19,9 @@
 namespace fabric::blocks {
 
 inline constexpr unsigned kBlockRouters = emu::kBlockPorts / emu::kPortsMax;
+inline std::size_t blocks_of(const Graph& graph) {
+  return (graph.routers.size() + kBlockRouters - 1) / kBlockRouters;
+}
 // A lane of a block, or kNoBlockLane.
 using BlockLane = std::uint16_t;
 inline constexpr BlockLane kNoBlockLane = 0xffff;

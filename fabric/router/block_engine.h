@@ -13,6 +13,7 @@
 #include "fabric/link/rows.h"
 #include "fabric/router/block_step.h"
 #include "fabric/router/impl.h"
+#include "fabric/router/parts.h"
 #include "hca/wire/wire_block.h"
 
 namespace fabric {
@@ -22,30 +23,45 @@ class BlockEngine final : public Network::Impl {
  public:
   BlockEngine(const NetworkSpec& network_spec, Graph network_graph, ControlHook* control_hook)
       : Impl(network_spec, std::move(network_graph), control_hook),
-        rows_(graph, spec.link_delay),
-        blocks_(rows_.router_blocks()) {
+        parts_(*this, blocks::kBlockRouters, emu::kBlockPorts,
+               [this](std::size_t part, emu::Cycle from, emu::Cycle end) {
+                 step_part(part, from, end);
+               }),
+        rows_(graph, spec.link_delay, parts_.ahead()),
+        blocks_(rows_.router_blocks()),
+        order_of_part_(parts_.count()) {
     for (std::size_t i = 0; i < blocks_.size(); ++i) set_up(i);
     wires_.reserve(rows_.node_blocks());
-    for (std::size_t i = 0; i < rows_.node_blocks(); ++i) add_wires(i);
+    for (std::size_t part = 0; part < parts_.count(); ++part) {
+      const Parts::Range range = parts_.hcas_of(part);
+      for (std::size_t i = range.first; i < range.end; ++i) add_wires(i, parts_.events_of(part));
+    }
     order_changed();
   }
 
   void step(emu::Cycle cycles) override {
-#if defined(__x86_64__)
-    if (isa_ == emu::Isa::avx512) return step_avx512(cycles);
-    if constexpr (emu::kStepsByAvx2) {
-      if (isa_ == emu::Isa::avx2) return step_avx2(cycles);
+    for (const emu::Cycle end = now + cycles; now != end;) {
+      // Until something else is due than launches and flits: a window, an epoch.
+      const emu::Cycle epoch = now - now % emu::kStampPeriod + emu::kStampPeriod;
+      const emu::Cycle due = std::min({end, next_window, epoch});
+      if (idle()) now = std::max(now, std::min(due, next_launch()));
+      if (now != due) parts_.advance(due);
+      now = due;
+      if (now == next_window) close_window();
+      if (now == epoch) age(emu::kStampPeriod);
     }
-#endif
-    run<emu::Isa::base>(cycles);
   }
   void order_changed() override {
-    order_.clear();
     std::vector<bool> seen(blocks_.size(), false);
-    for (const emu::RouterId r : order) {
-      if (seen[r / blocks::kBlockRouters]) continue;
-      seen[r / blocks::kBlockRouters] = true;
-      order_.push_back(r / blocks::kBlockRouters);
+    for (std::size_t part = 0; part < parts_.count(); ++part) {
+      const Parts::Range range = parts_.routers_of(part);
+      order_of_part_[part].clear();
+      for (const emu::RouterId r : order) {
+        const std::size_t block = r / blocks::kBlockRouters;
+        if (seen[block] || block < range.first || block >= range.end) continue;
+        seen[block] = true;
+        order_of_part_[part].push_back(block);
+      }
     }
   }
   void ready(hca::MessageId id) override {
@@ -179,14 +195,14 @@ class BlockEngine final : public Network::Impl {
     }
     configure(blocks_[index].scheduler);
   }
-  void add_wires(std::size_t index) {
+  void add_wires(std::size_t index, hca::Events& events_of_part) {
     const auto first = static_cast<unsigned>(index * emu::kBlockPorts);
     const auto count =
         std::min<unsigned>(emu::kBlockPorts, static_cast<unsigned>(graph.nodes.size()) - first);
     Wires& wires = wires_.emplace_back(
         typename Wires::Setting{first, count, static_cast<unsigned>(spec.vc_buf_size),
                                 spec.answer_flits, yields()},
-        messages, events);
+        messages, events_of_part);
     for (unsigned n = 0; n < count; ++n) {
       const NodePlace& place = graph.nodes[first + n];
       wires.lead_to(n, rows_.port_of(place.router, place.port));
@@ -216,35 +232,40 @@ class BlockEngine final : public Network::Impl {
     return window;
   }
 
+  void step_part(std::size_t part, emu::Cycle from, emu::Cycle end) {
+#if defined(__x86_64__)
+    if (isa_ == emu::Isa::avx512) return step_avx512(part, from, end);
+    if constexpr (emu::kStepsByAvx2) {
+      if (isa_ == emu::Isa::avx2) return step_avx2(part, from, end);
+    }
+#endif
+    run<emu::Isa::base>(part, from, end);
+  }
+
   // The same code three times, for what the processor can do; a build must run on all of them.
 #if defined(__x86_64__)
-  FLITNET_AVX2 FLITNET_WHOLE_STEP void step_avx2(emu::Cycle cycles) {
-    run<emu::kStepsByAvx2 ? emu::Isa::avx2 : emu::Isa::base>(cycles);
+  FLITNET_AVX2 FLITNET_WHOLE_STEP void step_avx2(std::size_t part, emu::Cycle from,
+                                                 emu::Cycle end) {
+    run<emu::kStepsByAvx2 ? emu::Isa::avx2 : emu::Isa::base>(part, from, end);
   }
-  FLITNET_AVX512 FLITNET_WHOLE_STEP void step_avx512(emu::Cycle cycles) {
-    run<emu::Isa::avx512>(cycles);
+  FLITNET_AVX512 FLITNET_WHOLE_STEP void step_avx512(std::size_t part, emu::Cycle from,
+                                                     emu::Cycle end) {
+    run<emu::Isa::avx512>(part, from, end);
   }
 #endif
 
   template <emu::Isa kIsa>
-  void run(emu::Cycle cycles) {
-    for (const emu::Cycle end = now + cycles; now != end;) {
-      while (launches[0].next() <= now) ready(launches[0].pop());
-      // Until something else is due than flits: a launch, a window, an epoch.
-      const emu::Cycle epoch = now - now % emu::kStampPeriod + emu::kStampPeriod;
-      const emu::Cycle due = std::min({end, launches[0].next(), next_window, epoch});
-      if (idle()) {
-        now = due;
-      } else {
-        cycles_until<kIsa>(due);
-      }
-      if (now == next_window) close_window();
-      if (now == epoch) age(emu::kStampPeriod);
-    }
+  void run(std::size_t part, emu::Cycle begin, emu::Cycle stretch_end) {
+    parts_.run(
+        part, begin, stretch_end,
+        [this](hca::MessageId id, emu::Cycle cycle) {
+          wires_of(messages[id].src).ready(id, cycle);
+        },
+        [&](emu::Cycle from, emu::Cycle end) { cycles_until<kIsa>(part, from, end); });
   }
 
   template <emu::Isa kIsa>
-  void cycles_until(emu::Cycle end) {
+  void cycles_until(std::size_t part, emu::Cycle cycle, emu::Cycle end) {
     const blocks::BlockWorld world = {.messages = messages,
                                       .routes = routes,
                                       .hook = hook,
@@ -254,18 +275,18 @@ class BlockEngine final : public Network::Impl {
                                       .control = spec.first_lanes(),
                                       .yields = yields()};
     const auto delay = static_cast<emu::Cycle>(rows_.delay());
-    emu::Cycle cycle = now;
+    const Parts::Range wires = parts_.hcas_of(part);
     do {
       emu::LinkBlock* here = rows_.row(cycle);
       emu::LinkBlock* there = rows_.row(cycle + delay);
-      step_groups<kIsa>(here, there, cycle);
-      step_routers<kIsa>(here, there, world, cycle);
+      step_groups<kIsa>(wires, here, there, cycle);
+      step_routers<kIsa>(order_of_part_[part], here, there, world, cycle);
     } while (++cycle != end);
-    now = cycle;
   }
   template <emu::Isa kIsa>
-  void step_groups(emu::LinkBlock* here, emu::LinkBlock* there, emu::Cycle cycle) {
-    for (std::size_t w = 0; w < wires_.size(); ++w)
+  void step_groups(const Parts::Range& wires, emu::LinkBlock* here, emu::LinkBlock* there,
+                   emu::Cycle cycle) {
+    for (std::size_t w = wires.first; w < wires.end; ++w)
       wires_[w].template step<kIsa>(here[blocks_.size() + w], there, cycle);
   }
   // What every cycle reads of a block, while the one before it is stepped.
@@ -282,12 +303,12 @@ class BlockEngine final : public Network::Impl {
     fetch_lines(&links.flits, sizeof links.flits + sizeof links.credits);
   }
   template <emu::Isa kIsa>
-  void step_routers(emu::LinkBlock* here, emu::LinkBlock* there, const blocks::BlockWorld& world,
-                    emu::Cycle cycle) {
-    const bool fetches = order_.size() >= kBlocksFar;
-    for (std::size_t n = 0; n < order_.size(); ++n) {
-      const std::size_t i = order_[n];
-      if (fetches && n + 1 != order_.size()) fetch(order_[n + 1], here[order_[n + 1]]);
+  void step_routers(const std::vector<std::size_t>& mine, emu::LinkBlock* here,
+                    emu::LinkBlock* there, const blocks::BlockWorld& world, emu::Cycle cycle) {
+    const bool fetches = mine.size() >= kBlocksFar;
+    for (std::size_t n = 0; n < mine.size(); ++n) {
+      const std::size_t i = mine[n];
+      if (fetches && n + 1 != mine.size()) fetch(mine[n + 1], here[mine[n + 1]]);
       blocks::step_block<kIsa>(blocks_[i], here[i], there, world, cycle);
     }
   }
@@ -300,10 +321,11 @@ class BlockEngine final : public Network::Impl {
   static constexpr std::size_t kBlocksFar = 16;
 
   emu::Isa isa_ = best_isa(spec.isa_max);
+  Parts parts_;
   LinkRows rows_;
   std::vector<Routers> blocks_;
   std::vector<Wires> wires_;
-  std::vector<std::size_t> order_;  // of blocks
+  std::vector<std::vector<std::size_t>> order_of_part_;  // of blocks
 };
 
 }  // namespace fabric

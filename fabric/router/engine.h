@@ -4,14 +4,13 @@
 #pragma once
 
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
 #include "emu/lane/stamp.h"
-#include "fabric/crew/crew.h"
 #include "fabric/link/wiring.h"
 #include "fabric/router/impl.h"
+#include "fabric/router/parts.h"
 #include "fabric/router/pipeline.h"
 #include "hca/wire/group.h"
 
@@ -23,25 +22,19 @@ class Engine final : public Network::Impl {
   Engine(const NetworkSpec& network_spec, Graph network_graph, ControlHook* control_hook)
       : Impl(network_spec, std::move(network_graph), control_hook),
         wiring_(make_wiring(graph)),
-        wheel_(wiring_.units(), spec.link_delay, parts == 1 ? 1 : spec.link_delay,
-               static_cast<int>(parts)),
+        parts_(*this, 1, emu::kPortsMax,
+               [this](std::size_t part, emu::Cycle from, emu::Cycle end) {
+                 step_part(part, from, end);
+               }),
+        wheel_(wiring_.units(), spec.link_delay, parts_.ahead(), static_cast<int>(parts_.count())),
         control_(emu::spread(spec.first_lanes())),
         routers_(graph.routers.size()),
         busy_(graph.routers.size(), 0),
-        parts_(parts) {
+        order_of_part_(parts_.count()) {
     for (std::size_t r = 0; r < routers_.size(); ++r) set_up(r);
     groups_.reserve(static_cast<std::size_t>(wiring_.groups));
-    part_events_.reserve(parts);
-    for (std::size_t part = 0; part < parts; ++part) set_up_part(part);
+    for (std::size_t part = 0; part < parts_.count(); ++part) set_up_part(part);
     order_changed();
-    if (parts == 1) return;
-    if (hook != nullptr) {
-      gate_.behind = hook;
-      hook = &gate_;
-    }
-    crew_ = std::make_unique<Crew>(static_cast<int>(parts), [this](int part) {
-      step_part(parts_[static_cast<std::size_t>(part)], now, stretch_end_);
-    });
   }
 
   void step(emu::Cycle cycles) override {
@@ -50,7 +43,7 @@ class Engine final : public Network::Impl {
       const emu::Cycle epoch = now - now % emu::kStampPeriod + emu::kStampPeriod;
       const emu::Cycle due = std::min({end, next_window, epoch});
       if (idle()) now = std::max(now, std::min(due, next_launch()));
-      if (now != due) advance(due);
+      if (now != due) parts_.advance(due);
       now = due;
       if (now == next_window) close_window();
       if (now == epoch) age(emu::kStampPeriod);
@@ -61,12 +54,11 @@ class Engine final : public Network::Impl {
     groups_[messages[id].src / emu::kPortsMax].ready(id, now);
   }
   void order_changed() override {
-    for (std::size_t part = 0; part < parts; ++part) {
-      const std::size_t first = first_unit_of(part, routers_.size());
-      const std::size_t end = first_unit_of(part + 1, routers_.size());
-      parts_[part].order.clear();
+    for (std::size_t part = 0; part < parts_.count(); ++part) {
+      const Parts::Range range = parts_.routers_of(part);
+      order_of_part_[part].clear();
       for (const emu::RouterId r : order)
-        if (r >= first && r < end) parts_[part].order.push_back(r);
+        if (r >= range.first && r < range.end) order_of_part_[part].push_back(r);
     }
   }
   void age(std::uint64_t moved) override {
@@ -152,25 +144,6 @@ class Engine final : public Network::Impl {
   using Group = hca::WireGroup<kPlanes, SourceScheduler>;
   using State = RouterState<kPlanes>;
 
-  // What one thread steps. Parts meet only through boxes; each has the launches and events of its
-  // own HCAs.
-  struct Part {
-    std::vector<emu::RouterId> order;
-    std::size_t first_group = 0;
-    std::size_t end_group = 0;
-    hca::LaunchQueue* launches = nullptr;
-    hca::Events* events = nullptr;
-  };
-  // Admission is one for all routers and knows no threads. Control packets are rare.
-  struct Gate final : ControlHook {
-    bool at_route(const ControlHead& head) override {
-      const std::scoped_lock lock(busy);
-      return behind->at_route(head);
-    }
-    ControlHook* behind = nullptr;
-    std::mutex busy;
-  };
-
   Group& group(emu::NodeId node) { return groups_[node / emu::kPortsMax]; }
 
   template <class Scheduler>
@@ -191,28 +164,19 @@ class Engine final : public Network::Impl {
     configure(routers_[index].scheduler);
   }
 
-  void set_up_part(std::size_t index) {
-    Part& part = parts_[index];
-    const auto group_count = static_cast<std::size_t>(wiring_.groups);
-    part.first_group = first_unit_of(index, group_count);
-    part.end_group = first_unit_of(index + 1, group_count);
-    part.launches = &launches[index];
-    part.events = &events;
-    if (parts != 1) {
-      part.events = &part_events_.emplace_back(messages.size());
-      part.events->digest = 0;
-    }
-    const auto nowhere = static_cast<int>(index);
-    for (std::size_t r = first_unit_of(index, routers_.size());
-         r < first_unit_of(index + 1, routers_.size()); ++r)
+  void set_up_part(std::size_t part) {
+    const auto nowhere = static_cast<int>(part);
+    const Parts::Range range = parts_.routers_of(part);
+    for (std::size_t r = range.first; r < range.end; ++r)
       lead_nowhere(wiring_, static_cast<int>(r), nowhere);
-    for (std::size_t g = part.first_group; g < part.end_group; ++g) {
+    const Parts::Range groups = parts_.hcas_of(part);
+    for (std::size_t g = groups.first; g < groups.end; ++g) {
       lead_nowhere(wiring_, wiring_.routers + static_cast<int>(g), nowhere);
       const auto first = static_cast<unsigned>(g * emu::kPortsMax);
       const auto count =
           std::min<unsigned>(emu::kPortsMax, static_cast<unsigned>(graph.nodes.size()) - first);
       groups_.emplace_back(first, count, static_cast<unsigned>(spec.vc_buf_size), spec.answer_flits,
-                           yields_, messages, *part.events);
+                           yields_, messages, parts_.events_of(part));
       configure(groups_.back().scheduler());
     }
   }
@@ -231,14 +195,7 @@ class Engine final : public Network::Impl {
     return window;
   }
 
-  // All parts up to cycle `end`; nothing but launches and flits is due before it.
-  void advance(emu::Cycle end) {
-    if (parts == 1) return step_part(parts_[0], now, end);
-    stretch_end_ = end;
-    crew_->run();
-    events.take(part_events_);
-  }
-  void step_part(Part& part, emu::Cycle from, emu::Cycle end) {
+  void step_part(std::size_t part, emu::Cycle from, emu::Cycle end) {
 #if defined(__x86_64__)
     if (isa_ == emu::Isa::avx512) return step_avx512(part, from, end);
     if constexpr (emu::kStepsByAvx2) {
@@ -250,38 +207,24 @@ class Engine final : public Network::Impl {
 
   // The same code three times, for what the processor can do; a build must run on all of them.
 #if defined(__x86_64__)
-  FLITNET_AVX2 FLITNET_WHOLE_STEP void step_avx2(Part& part, emu::Cycle from, emu::Cycle end) {
+  FLITNET_AVX2 FLITNET_WHOLE_STEP void step_avx2(std::size_t part, emu::Cycle from,
+                                                 emu::Cycle end) {
     run<emu::kStepsByAvx2 ? emu::Isa::avx2 : emu::Isa::base>(part, from, end);
   }
-  FLITNET_AVX512 FLITNET_WHOLE_STEP void step_avx512(Part& part, emu::Cycle from, emu::Cycle end) {
+  FLITNET_AVX512 FLITNET_WHOLE_STEP void step_avx512(std::size_t part, emu::Cycle from,
+                                                     emu::Cycle end) {
     run<emu::Isa::avx512>(part, from, end);
   }
 #endif
 
   template <emu::Isa kIsa>
-  void run(Part& part, emu::Cycle from, emu::Cycle end) {
-    if (parts == 1) return run_apart<kIsa>(part, from, end);
-    // What a part puts on a link is read a link's delay later: so far parts may be apart.
-    const auto ahead = static_cast<emu::Cycle>(wheel_.delay());
-    while (from != end) {
-      const emu::Cycle meeting = std::min(end, from + ahead);
-      run_apart<kIsa>(part, from, meeting);
-      from = meeting;
-      crew_->meet();
-    }
-  }
-  template <emu::Isa kIsa>
-  void run_apart(Part& part, emu::Cycle cycle, emu::Cycle end) {
-    while (cycle != end) {
-      while (part.launches->next() <= cycle) launch(part, part.launches->pop(), cycle);
-      const emu::Cycle due = std::min(end, part.launches->next());
-      if (parts != 1 || !idle_at(cycle)) cycles_until<kIsa>(part, cycle, due);
-      cycle = due;
-    }
-  }
-  void launch(Part& part, hca::MessageId id, emu::Cycle cycle) {
-    ++part.events->live;
-    groups_[messages[id].src / emu::kPortsMax].ready(id, cycle);
+  void run(std::size_t part, emu::Cycle begin, emu::Cycle stretch_end) {
+    parts_.run(
+        part, begin, stretch_end,
+        [this](hca::MessageId id, emu::Cycle cycle) {
+          groups_[messages[id].src / emu::kPortsMax].ready(id, cycle);
+        },
+        [&](emu::Cycle from, emu::Cycle end) { cycles_until<kIsa>(part, from, end); });
   }
 
   // What a cycle needs, in one place: stores through vectors make the compiler reload members.
@@ -298,10 +241,12 @@ class Engine final : public Network::Impl {
   };
 
   template <emu::Isa kIsa>
-  void cycles_until(const Part& part, emu::Cycle cycle, emu::Cycle end) {
-    const Units units = {routers_.data(),   groups_.data(),         busy_.data(),
-                         part.order.data(), wiring_.outlets.data(), part.order.size(),
-                         part.first_group,  part.end_group,         routers_.size()};
+  void cycles_until(std::size_t part, emu::Cycle cycle, emu::Cycle end) {
+    const std::vector<emu::RouterId>& mine = order_of_part_[part];
+    const Parts::Range groups = parts_.hcas_of(part);
+    const Units units = {routers_.data(),        groups_.data(), busy_.data(), mine.data(),
+                         wiring_.outlets.data(), mine.size(),    groups.first, groups.end,
+                         routers_.size()};
     const Surroundings world = {messages, hook, spec.alloc_iters, !routes.table.has_choices(),
                                 yields_};
     const emu::Lanes8 control = control_;
@@ -353,6 +298,7 @@ class Engine final : public Network::Impl {
 
   static constexpr std::size_t kBitsOfWord = 64;
   Wiring wiring_;
+  Parts parts_;
   BoxWheel wheel_;
   emu::Lanes8 control_;
   emu::Lanes8 yields_ = emu::spread(spec.strict_classes ? unsigned{spec.lanes_of_class[2]} : 0U);
@@ -360,11 +306,7 @@ class Engine final : public Network::Impl {
   std::vector<Router<kPlanes, InputScheduler>> routers_;
   std::vector<std::uint8_t> busy_;  // [router] a flit is in its buffers
   std::vector<Group> groups_;
-  std::vector<Part> parts_;
-  std::vector<hca::Events> part_events_;  // [part], if there are several; joined to `events`
-  emu::Cycle stretch_end_ = 0;
-  Gate gate_;
-  std::unique_ptr<Crew> crew_;  // last: its threads end before anything else
+  std::vector<std::vector<emu::RouterId>> order_of_part_;
 };
 
 // The engine that has room for the buffers of `spec`.

@@ -1,5 +1,7 @@
-// The engines with FCFS, VirtualClock and FGVC: of one router, and of many on one thread, most of
-// whose ports have nothing to do.
+// The engines with FCFS, VirtualClock and FGVC: of one router, and of many, most of whose ports
+// have nothing to do.
+#include <algorithm>
+
 #include "emu/lane/port_stamps.h"
 #include "emu/lane/stamps.h"
 #include "fabric/router/block_engine.h"
@@ -16,8 +18,11 @@ using StampBlocks = BlockEngine<kPlanes, emu::InputClocks<kPlanes>, emu::SourceC
 
 std::unique_ptr<Network::Impl> make_stamp_engine(const NetworkSpec& spec, Graph graph,
                                                  ControlHook* hook) {
-  if (graph.routers.size() > 1 && spec.threads == 1)
-    return make_engine<StampBlocks>(spec, std::move(graph), hook);
+  if (graph.routers.size() > 1) {
+    NetworkSpec shared = spec;  // threads share out blocks, not routers
+    shared.threads = std::min(spec.threads, static_cast<int>(blocks::blocks_of(graph)));
+    return make_engine<StampBlocks>(shared, std::move(graph), hook);
+  }
   return make_engine<StampEngine>(spec, std::move(graph), hook);
 }
 

@@ -64,10 +64,6 @@ struct Network::Impl {
     const emu::Cycle home = events.last_done + static_cast<emu::Cycle>(spec.link_delay);
     return events.live == 0 && (events.last_done == 0 || cycle > home);
   }
-  // Of the routers, or of the groups of eight HCAs: each part has a range of `count` units.
-  std::size_t first_unit_of(std::size_t part, std::size_t count) const {
-    return part * count / parts;
-  }
   hca::LaunchQueue& launches_of(emu::NodeId node) {
     return launches[part_of_group[node / emu::kPortsMax]];
   }
@@ -87,7 +83,7 @@ struct Network::Impl {
   std::size_t version = 0;                                   // in force
   hca::MessageTable messages;
   hca::Events events;
-  std::size_t parts;                        // that different threads step
+  std::size_t parts;                        // that different threads step (parts.h)
   std::vector<std::uint8_t> part_of_group;  // [group of eight HCAs]
   std::vector<hca::LaunchQueue> launches;   // [part]
   ControlHook* hook;

@@ -154,12 +154,7 @@ Network::Impl::Impl(const NetworkSpec& network_spec, Graph network_graph, Contro
       next_window(window_after(spec.start, spec.energy_window)) {
   windows.reserve(graph.routers.size() * kActivityWindowsMax);
   launches.reserve(parts);  // a copy would not have the room that a queue has reserved
-  for (std::size_t part = 0; part < parts; ++part) {
-    launches.emplace_back(messages);
-    for (std::size_t g = first_unit_of(part, part_of_group.size());
-         g < first_unit_of(part + 1, part_of_group.size()); ++g)
-      part_of_group[g] = static_cast<std::uint8_t>(part);
-  }
+  for (std::size_t part = 0; part < parts; ++part) launches.emplace_back(messages);
   for (std::size_t r = 0; r < graph.routers.size(); ++r)
     order.push_back(static_cast<emu::RouterId>(r));
 }

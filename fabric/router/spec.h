@@ -97,7 +97,8 @@ struct NetworkSpec {
   emu::Isa isa_max = emu::Isa::avx512;
   int energy_window = 500;  // cycles of an ActivityWindow
   HerdOptions herd;         // general engine: routers keep to a power cap, window by window
-  // That step the routers, the caller's among them: 1 ... 64, but at most one a router. Results are
+  // That step the routers, the caller's among them: 1 ... 64, but at most one a router, or a block
+  // of eight where scheduling goes by stamps. Results are
   // the same. Only of the fast engine.
   int threads = 1;
 };

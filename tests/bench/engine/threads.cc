@@ -69,6 +69,7 @@ double meeting_ns(int threads) {
 struct Row {
   std::string name;
   int threads;
+  int routers;
   double ns_per_cycle;
   double speed_up;
 };
@@ -91,7 +92,7 @@ bool measure(const Case& which, const std::vector<int>& threads, int repeats,
   const double one = median(ns[0]);
   for (std::size_t t = 0; t < threads.size(); ++t) {
     const double cost = median(ns[t]);
-    rows.push_back({which.name, threads[t], cost, one / cost});
+    rows.push_back({which.name, threads[t], alone.routers, cost, one / cost});
     fmt::print("{:<26}{:>9}{:>14.0f}{:>11.2f}\n", which.name, threads[t], cost, one / cost);
   }
   std::fflush(stdout);
@@ -130,14 +131,17 @@ int run_threads(bool quick, const std::string& json) {
       same &= measure(which, threads, quick ? 3 : 7, rows);
   }
   fmt::print("deliveries: {}\n", same ? "the same for every number of threads" : "DIFFERENT");
-  // Estimates, not measurements: routers shared out evenly, and a meeting whose one counter every
-  // thread has to touch in turn.
+  // Estimates, not measurements: blocks of eight routers shared out evenly, and a meeting whose one
+  // counter every thread has to touch in turn.
   for (const int n : {16, 64}) {
     for (const Row& r : rows) {
       if (r.threads != 1) continue;
-      const double cost = r.ns_per_cycle / n + meeting * n / 2;
-      fmt::print("estimate, {} processors: {:<26}{:>12.0f} ns/cycle{:>8.1f}\n", n, r.name, cost,
-                 r.ns_per_cycle / cost);
+      const int blocks = (r.routers + emu::kPortsMax - 1) / emu::kPortsMax;
+      const int parts = std::min(n, blocks);
+      const int of_one = (blocks + parts - 1) / parts;  // of the part that has most
+      const double cost = r.ns_per_cycle * of_one / blocks + meeting * parts / 2;
+      fmt::print("estimate, {} processors: {:<26}{:>6} threads{:>12.0f} ns/cycle{:>8.1f}\n", n,
+                 r.name, parts, cost, r.ns_per_cycle / cost);
     }
   }
   const int failed = json.empty() ? 0 : write_report(json, rows, meeting);

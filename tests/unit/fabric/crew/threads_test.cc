@@ -27,6 +27,8 @@ class Book final : public ControlHook {
 struct Settings {
   int threads;
   int link_delay = 1;
+  std::vector<int> sides = {5, 3};
+  int nodes_per_router = 3;  // groups of eight HCAs hang at routers of two parts
   emu::Cycle batch = 64;
   bool shuffled = false;
   emu::SchedulerKind scheduler = emu::SchedulerKind::virtual_clock;
@@ -68,8 +70,8 @@ void look(Network& network, Seen& seen) {
 Seen run(const Settings& settings) {
   NetworkSpec spec;
   spec.topology = TopologyKind::mesh;
-  spec.sides = {5, 3};
-  spec.nodes_per_router = 3;  // groups of eight HCAs hang at routers of two parts
+  spec.sides = settings.sides;
+  spec.nodes_per_router = settings.nodes_per_router;
   spec.lane_vtick = default_lane_vticks(spec.lanes_of_class);
   spec.threads = settings.threads;
   spec.link_delay = settings.link_delay;
@@ -103,19 +105,33 @@ Seen run(const Settings& settings) {
   return seen;
 }
 
+void expect_same(const Settings& settings) {
+  const auto with = [&](int threads, emu::Cycle batch, bool shuffled) {
+    Settings some = settings;
+    some.threads = threads;
+    some.batch = batch;
+    some.shuffled = shuffled;
+    return run(some);
+  };
+  const Seen alone = with(1, 64, false);
+  ASSERT_GT(alone.delivered.size(), 200U);
+  ASSERT_GT(alone.answers.size(), 20U);
+  ASSERT_GT(alone.windows.size(), 20U);
+  for (const int threads : {2, 4})
+    EXPECT_EQ(alone, with(threads, 64, false)) << threads << " threads";
+  EXPECT_EQ(alone.digest, with(3, 1, true).digest)
+      << "3 threads, routers shuffled, a cycle at a time";
+}
+
 TEST(Threads, SameEventsWhateverTheirNumber) {
-  for (const auto scheduler : {emu::SchedulerKind::virtual_clock, emu::SchedulerKind::two_level}) {
-    for (const int delay : {1, 3}) {
-      const Seen alone = run({.threads = 1, .link_delay = delay, .scheduler = scheduler});
-      ASSERT_GT(alone.delivered.size(), 200U);
-      ASSERT_GT(alone.answers.size(), 20U);
-      ASSERT_GT(alone.windows.size(), 20U);
-      for (const int threads : {2, 4})
-        EXPECT_EQ(alone, run({threads, delay, 64, false, scheduler})) << threads << " threads";
-      EXPECT_EQ(alone.digest, run({3, delay, 1, true, scheduler}).digest)
-          << "3 threads, routers shuffled, a cycle at a time";
-    }
-  }
+  for (const auto scheduler : {emu::SchedulerKind::virtual_clock, emu::SchedulerKind::two_level})
+    for (const int delay : {1, 3})
+      expect_same({.threads = 1, .link_delay = delay, .scheduler = scheduler});
+}
+
+// Four blocks of routers and two of HCAs, which four parts share.
+TEST(Threads, SameEventsWhereTheyShareBlocks) {
+  expect_same({.threads = 1, .sides = {5, 5}, .nodes_per_router = 4});
 }
 
 TEST(Threads, AsManyAsRoutersAreEnough) {

@@ -11,7 +11,7 @@ namespace {
 
 TEST(LinkRows, EveryLinkLeadsToThePortOfItsOtherEnd) {
   const Graph graph = make_mesh(4, 2).value();
-  const LinkRows rows(graph, 1);
+  const LinkRows rows(graph, 1, 1);
   EXPECT_EQ(rows.router_blocks(), 2U);
   EXPECT_EQ(rows.node_blocks(), 1U);
   std::set<emu::LinkPlace> places;
@@ -40,7 +40,7 @@ TEST(LinkRows, EveryLinkLeadsToThePortOfItsOtherEnd) {
 TEST(LinkRows, RowsComeRoundAfterTheDelay) {
   const Graph graph = make_mesh(3, 1).value();
   for (const int delay : {1, 2, 3, 4, 15}) {
-    LinkRows rows(graph, delay);
+    LinkRows rows(graph, delay, 1);
     const auto ahead = static_cast<emu::Cycle>(delay);
     const emu::LinkPlace place = rows.port_of(8, 1);
     for (emu::Cycle t = 1000; t < 1040; ++t) {
@@ -54,6 +54,18 @@ TEST(LinkRows, RowsComeRoundAfterTheDelay) {
     EXPECT_EQ(block.credits[emu::port_of_place(place)], 1040U);
     EXPECT_EQ(block.names[emu::port_of_place(place)], 1039U);
     EXPECT_NE(block.named[emu::port_of_place(place)], 0U);
+  }
+}
+
+// A part that is ahead writes where one that is behind has not read yet.
+TEST(LinkRows, PartsMayBeApart) {
+  const Graph graph = make_mesh(3, 1).value();
+  for (const int delay : {1, 2, 3, 4, 15}) {
+    LinkRows rows(graph, delay, delay);
+    std::set<const emu::LinkBlock*> distinct;
+    for (int d = 0; d < 2 * delay; ++d)
+      distinct.insert(rows.row(1000 + static_cast<emu::Cycle>(d)));
+    EXPECT_EQ(distinct.size(), static_cast<std::size_t>(2 * delay));
   }
 }
 
