@@ -9,7 +9,6 @@
 #include <string>
 #include <vector>
 
-#include "emu/lane/stamp.h"
 #include "fabric/link/rows.h"
 #include "fabric/router/block_step.h"
 #include "fabric/router/impl.h"
@@ -39,18 +38,7 @@ class BlockEngine final : public Network::Impl {
     order_changed();
   }
 
-  void step(emu::Cycle cycles) override {
-    for (const emu::Cycle end = now + cycles; now != end;) {
-      // Until something else is due than launches and flits: a window, an epoch.
-      const emu::Cycle epoch = now - now % emu::kStampPeriod + emu::kStampPeriod;
-      const emu::Cycle due = std::min({end, next_window, epoch});
-      if (idle()) now = std::max(now, std::min(due, next_launch()));
-      if (now != due) parts_.advance(due);
-      now = due;
-      if (now == next_window) close_window();
-      if (now == epoch) age(emu::kStampPeriod);
-    }
-  }
+  void step(emu::Cycle cycles) override { parts_.step(cycles); }
   void order_changed() override {
     std::vector<bool> seen(blocks_.size(), false);
     for (std::size_t part = 0; part < parts_.count(); ++part) {

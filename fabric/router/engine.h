@@ -7,7 +7,6 @@
 #include <string>
 #include <vector>
 
-#include "emu/lane/stamp.h"
 #include "fabric/link/wiring.h"
 #include "fabric/router/impl.h"
 #include "fabric/router/parts.h"
@@ -37,18 +36,7 @@ class Engine final : public Network::Impl {
     order_changed();
   }
 
-  void step(emu::Cycle cycles) override {
-    for (const emu::Cycle end = now + cycles; now != end;) {
-      // Until something else is due than launches and flits: a window, an epoch.
-      const emu::Cycle epoch = now - now % emu::kStampPeriod + emu::kStampPeriod;
-      const emu::Cycle due = std::min({end, next_window, epoch});
-      if (idle()) now = std::max(now, std::min(due, next_launch()));
-      if (now != due) parts_.advance(due);
-      now = due;
-      if (now == next_window) close_window();
-      if (now == epoch) age(emu::kStampPeriod);
-    }
-  }
+  void step(emu::Cycle cycles) override { parts_.step(cycles); }
   void ready(hca::MessageId id) override {
     ++events.live;
     groups_[messages[id].src / emu::kPortsMax].ready(id, now);

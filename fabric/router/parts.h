@@ -8,6 +8,7 @@
 #include <mutex>
 #include <vector>
 
+#include "emu/lane/stamp.h"
 #include "fabric/crew/crew.h"
 #include "fabric/router/impl.h"
 
@@ -62,12 +63,18 @@ class Parts {
     return count() == 1 ? network_.events : events_[part];
   }
 
-  // All parts up to cycle `end`; nothing but launches and flits is due before it.
-  void advance(emu::Cycle end) {
-    if (count() == 1) return step_(0, network_.now, end);
-    stretch_end_ = end;
-    crew_->run();
-    network_.events.take(events_);
+  // Executes cycles of all parts; windows and epochs end where they are due.
+  void step(emu::Cycle cycles) {
+    Network::Impl& n = network_;
+    for (const emu::Cycle end = n.now + cycles; n.now != end;) {
+      const emu::Cycle epoch = n.now - n.now % emu::kStampPeriod + emu::kStampPeriod;
+      const emu::Cycle due = std::min({end, n.next_window, epoch});
+      if (n.idle()) n.now = std::max(n.now, std::min(due, n.next_launch()));
+      if (n.now != due) advance(due);
+      n.now = due;
+      if (n.now == n.next_window) n.close_window();
+      if (n.now == epoch) n.age(emu::kStampPeriod);
+    }
   }
 
   // `ready(message, cycle)`: its launch has come; `cycles(from, end)`: steps the part's units.
@@ -94,6 +101,14 @@ class Parts {
     ControlHook* behind = nullptr;
     std::mutex busy;
   };
+
+  // Nothing but launches and flits is due before cycle `end`.
+  void advance(emu::Cycle end) {
+    if (count() == 1) return step_(0, network_.now, end);
+    stretch_end_ = end;
+    crew_->run();
+    network_.events.take(events_);
+  }
 
   static std::size_t units(std::size_t count, std::size_t together) {
     return (count + together - 1) / together;
