@@ -80,6 +80,20 @@ def test_up(flitnet: Flitnet, run: Path, topology: str, routing: str, nodes: int
     pingpong(run, f"n{nodes - 1}")
 
 
+def test_up_with_engine_threads(flitnet: Flitnet, run: Path, tmp_path: Path) -> None:
+    tasks = []
+    for threads in (1, 2):
+        file = tmp_path / "c.toml"
+        file.write_text(f'[network]\ntopology = "mesh:4x4"\nthreads = {threads}\n')
+        done = flitnet("up", file)
+        assert done.returncode == 0, done.stderr
+        pid = Cluster.open(run).record().processes["fabricd"].pid
+        tasks.append(len(os.listdir(f"/proc/{pid}/task")))
+        pingpong(run, "n15")
+        assert flitnet("down").returncode == 0
+    assert tasks[1] == tasks[0] + 1
+
+
 def test_up_from_a_file(flitnet: Flitnet, run: Path, tmp_path: Path) -> None:
     path = tmp_path / "net.txt"
     path.write_text(IBNETDISCOVER)
