@@ -59,6 +59,8 @@ class InputStamps : public StampClocks {
  public:
   // Stage 4 asks the bids alone (fabric/router/match.h).
   static constexpr bool kTakesTurns = false;
+  // Of all this the stamps of flits behind the first of their lane: touched one at a time.
+  static constexpr std::size_t kBehindBytes = sizeof(std::uint16_t) * (kLaneSlots << kPlanes);
 
   InputStamps() {
     for (unsigned slot = 0; slot < kLaneSlots; ++slot)

@@ -14,6 +14,12 @@ template <int kPlanes>
 using StampEngine = Engine<kPlanes, emu::InputStamps<kPlanes>, emu::SourceStamps>;
 template <int kPlanes>
 using StampBlocks = BlockEngine<kPlanes, emu::InputClocks<kPlanes>, emu::SourceClocks>;
+
+// One router and its scheduler stay in the first cache, beside the HCAs.
+template <int kPlanes>
+constexpr std::size_t kHotBytes = sizeof(HotState<kPlanes>) + sizeof(emu::InputStamps<kPlanes>) -
+                                  emu::InputStamps<kPlanes>::kBehindBytes;
+static_assert(kHotBytes<emu::kPlanesSmall> <= 4096);
 }  // namespace
 
 std::unique_ptr<Network::Impl> make_stamp_engine(const NetworkSpec& spec, Graph graph,

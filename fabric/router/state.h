@@ -48,8 +48,9 @@ struct LaneTraffic {
   std::uint64_t packets = 0;
 };
 
+// What passing flits touch.
 template <int kPlanes>
-struct alignas(64) RouterState {
+struct alignas(64) HotState {
   using Counts = emu::Counts<kPlanes>;
   // Output side, one bit per output lane.
   Counts credits;              // free flits of the next buffer
@@ -76,7 +77,10 @@ struct alignas(64) RouterState {
   // Of the front message of an input lane.
   std::array<LaneIndex, emu::kLaneSlots> target{};  // its output lane
   emu::Countdown left;                              // its flits that have not crossed
+};
 
+template <int kPlanes>
+struct RouterState : HotState<kPlanes> {
   // Touched at heads and tails only.
   std::array<LaneIndex, emu::kLaneSlots> owner{};  // [output lane] input lane, or kNoLane
   // [output lane] first and last input lane that waits for it; [input lane] the next one that
