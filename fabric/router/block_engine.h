@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "emu/base/check.h"
 #include "fabric/link/rows.h"
 #include "fabric/router/block_step.h"
 #include "fabric/router/impl.h"
@@ -29,6 +30,8 @@ class BlockEngine final : public Network::Impl {
         rows_(graph, spec.link_delay, parts_.ahead()),
         blocks_(rows_.router_blocks()),
         order_of_part_(parts_.count()) {
+    CHECK(parts_.routers_of(parts_.count() - 1).end == blocks_.size());
+    CHECK(parts_.hcas_of(parts_.count() - 1).end == rows_.node_blocks());
     for (std::size_t i = 0; i < blocks_.size(); ++i) set_up(i);
     wires_.reserve(rows_.node_blocks());
     for (std::size_t part = 0; part < parts_.count(); ++part) {

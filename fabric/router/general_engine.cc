@@ -262,21 +262,27 @@ std::string Engine::audit_link(unsigned unit, unsigned port) const {
   return {};
 }
 
-// The masks of a port say what its queues and their output lanes do.
-std::string Engine::audit_masks(const Router& router, unsigned p) const {
+// What a port notes of a queue beside it: whether it could cross, where to, and how urgent it is.
+bool Engine::is_noted(const Router& router, unsigned p, unsigned queue) const {
   const Port& port = router.ports[p];
-  for (unsigned i = 0; i < port.in.size(); ++i) {
-    const InputQueue& queue = port.in[i];
-    const bool filled = port.has_dummy(i) || !queue.flits.empty();
-    const bool active = ((port.active >> i) & 1U) != 0;
-    const OutputLane& lane = router.ports[queue.out_port].out[queue.out_lane];
-    const bool full = lane.flits.size() == static_cast<std::uint32_t>(spec.vc_buf_size);
-    const std::size_t way = p * router.ports.size() + queue.out_port;
-    if (((port.filled >> i) & 1U) != filled || ((router.leads[way] >> i) & 1U) != active ||
-        (active && ((port.blocked >> i) & 1U) != full))
-      return fmt::format("router {}: masks of port {} tell queue {} wrong", router.id, p, i);
+  const InputQueue& q = port.in[queue];
+  const auto has = [&](QueueBits bits) { return ((bits >> queue) & 1U) != 0; };
+  const bool dummy = port.has_dummy(queue);
+  const bool filled = dummy || !q.flits.empty();
+  if (has(port.filled) != filled || (has(port.closing) && has(port.needs_head))) return false;
+  if (filled && port.next_stamp[queue] != (dummy ? q.dummy_stamp : q.flits.front().stamp))
+    return false;
+  for (unsigned out = 0; out < router.ports.size(); ++out) {
+    const bool leads = has(port.active) && q.out_port == out;
+    if (has(router.leads[p * router.ports.size() + out]) != leads) return false;
   }
-  return {};
+  if (!has(port.active)) return !has(port.outranked);
+  const OutputLane& lane = router.ports[q.out_port].out[q.out_lane];
+  const bool full = lane.flits.size() == static_cast<std::uint32_t>(spec.vc_buf_size);
+  const bool outranked =
+      world_.preemptive() && lane.line_first != kNoQueue &&
+      lane.line_first.queue / emu::kVlCount > static_cast<int>(queue) / emu::kVlCount;
+  return has(port.blocked) == full && has(port.outranked) == outranked;
 }
 
 std::string Engine::audit_owners(const Router& router) const {
@@ -285,7 +291,9 @@ std::string Engine::audit_owners(const Router& router) const {
   std::uint32_t held = 0;
   for (unsigned p = 0; p < router.ports.size(); ++p) {
     const Port& port = router.ports[p];
-    if (std::string wrong = audit_masks(router, p); !wrong.empty()) return wrong;
+    for (unsigned queue = 0; queue < port.in.size(); ++queue)
+      if (!is_noted(router, p, queue))
+        return fmt::format("router {}: port {} notes queue {} wrong", router.id, p, queue);
     active += std::popcount(port.active);
     for (const InputQueue& queue : port.in) held += queue.flits.size();
     for (unsigned v = 0; v < world_.lanes; ++v) {

@@ -36,7 +36,7 @@ class Engine final : public Network::Impl {
   void pass_signals();
   unsigned in_flight(unsigned unit, unsigned port, unsigned lane, unsigned level) const;
   std::string audit_link(unsigned unit, unsigned port) const;
-  std::string audit_masks(const Router& router, unsigned p) const;
+  bool is_noted(const Router& router, unsigned p, unsigned queue) const;
   std::string audit_owners(const Router& router) const;
 
   World world_;

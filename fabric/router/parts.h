@@ -54,7 +54,7 @@ class Parts {
   Range routers_of(std::size_t part) const {
     return {part * router_units_ / count(), (part + 1) * router_units_ / count()};
   }
-  // A part that has one unit of routers less than others has one of HCAs more.
+  // Rounded up where routers are rounded down: what is left over goes to the first parts.
   Range hcas_of(std::size_t part) const {
     const auto first = [&](std::size_t p) { return (p * hca_units_ + count() - 1) / count(); };
     return {first(part), first(part + 1)};
@@ -136,6 +136,8 @@ class Parts {
   std::vector<hca::Events> events_;  // [part], if there are several; joined to the network's
   emu::Cycle stretch_end_ = 0;
   Gate gate_;
+  // Between steps its threads wait and touch nothing of the engine, so that what they step may be
+  // destroyed first.
   std::unique_ptr<Crew> crew_;
 };
 

@@ -143,7 +143,7 @@ def test_report_of_a_sweep(simulator, tmp_path: Path) -> None:
     assert set(summary[0]) == {"id", "verdict", "paper", "ours", "note"}
     assert b"t.one.best_effort_network_us.svg" in written[0]["README.md"]
     runs = 2 * len(SEEDS)
-    assert f"; {runs} simulations, 0.".encode() in written[0]["README.md"]
+    assert f"; {runs} simulations that no result above has, 0.".encode() in written[0]["README.md"]
     assert f"{runs} of their simulations took 0.".encode() in written[0]["index.html"]
 
 

@@ -40,17 +40,17 @@ class Entry:
 
 @dataclass(frozen=True)
 class Cost:
-    """Of the runs that no result before it in the report has."""
+    """Of the runs that no result before it in the report has: wall clock, added up."""
 
     runs: int = 0
-    core_minutes: float = 0.0
+    minutes: float = 0.0
 
     def text(self) -> str:
-        return f"; {self.runs} simulations, {self.core_minutes:.1f} minutes of one core"
+        return f"; {self.runs} simulations that no result above has, {self.minutes:.1f} minutes"
 
     @staticmethod
     def read(text: str) -> Cost:
-        found = re.search(r"; (\d+) simulations, ([\d.]+) minutes of one core", text)
+        found = re.search(r"; (\d+) simulations that no result above has, ([\d.]+) minutes", text)
         return Cost(int(found[1]), float(found[2])) if found else Cost()
 
 
@@ -155,8 +155,8 @@ def heading(entries: Sequence[Entry]) -> str:
     kinds += [f"{quick} by quick runs: few points, short"] if quick else []
     kind = ", ".join(kinds) or "nothing was run"
     runs = sum(e.cost.runs for e in entries)
-    hours = sum(e.cost.core_minutes for e in entries) / 60
-    cost = f" {runs} of their simulations took {hours:.2f} hours of one core." if runs else ""
+    hours = sum(e.cost.minutes for e in entries) / 60
+    cost = f" {runs} of their simulations took {hours:.2f} hours, added up." if runs else ""
     return f"{len(entries)} results, x.* beyond the papers: {said} ({kind}, {SEEDS_SAID}).{cost}"
 
 

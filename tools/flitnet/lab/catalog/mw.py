@@ -202,8 +202,7 @@ FIG13 = Experiment(
     plots=(*VIDEO_PLOTS, BEST_EFFORT_PLOT), **COMMON,
     reason="at 0.9 with 80 % the mesh is at its limit, and whether frames jitter depends on where "
     "a seed's streams lead: of twenty runs of 48 frame times ten deviate by 0.5 to 1.3 ms, ten by "
-    "0.02 to 0.15, hardly more than one switch (0.02). The mean of all is half of what counts as "
-    "jitter",
+    "0.02 to 0.15, where one switch has 0.02. The mean of all is half of what counts as jitter",
     points=(
         *(Point(name, load, router(mix, load, network=FAT_MESH), quick=load == 0.9)
           for name, mix in (("40:60", 0.4), ("60:40", 0.6), ("80:20", 0.8))

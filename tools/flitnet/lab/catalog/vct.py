@@ -24,9 +24,9 @@ What the paper leaves open, for all of its experiments alike:
   With 4 flits approach 1 is the better one or as good, whatever the buffers and lanes; of 16 flits
   mostly approach 2, which does not depend on how often a router looks.
 - The pulses: 1000 cycles at 0.8, 1000 at 0.05, beginning with the higher. 0.425 is their mean: what
-  is delivered stays below it as far as the network cannot drain a pulse before the next one. Of
-  10000 cycles each (uniform, bit reversal, shuffle; one seed): without control 0.43 0.02 0.02,
-  approach 1 0.38 0.13 0.07, approach 2 0.18 0.13 0.07.
+  is delivered stays below it as far as the network cannot drain a pulse before the next one.
+  With pulses of 10000 cycles each the delivered load under uniform, bit reversal and shuffle (one
+  seed) is 0.43 0.02 0.02 without control, 0.38 0.13 0.07 with approach 1, 0.18 0.13 0.07 with 2.
 - Curves that the paper calls alike (figures 3 and 5) differ by a fifth at most. In figure 3 means
   are within 2 % but for shuffle, where seeds differ by more than sizes do: without a history 12 %
   less is delivered than with 4 headers, with 2 headers 7 % more (five seeds each).
