@@ -7,6 +7,7 @@
 #include <array>
 
 #include "emu/base/log.h"
+#include "emu/clock/doze.h"
 #include "emu/clock/host.h"
 #include "fabric/daemon/fabric.h"
 #include "fabric/daemon/look.h"
@@ -26,10 +27,6 @@ constexpr std::uint64_t kLingerNs = 300'000;
 // them; half a quantum under load, because turns cost more than they bring then.
 constexpr std::uint64_t kShortNapNs = 20'000;
 constexpr std::uint64_t kFewPackets = 8;
-// An idle fabric still moves the clock page on: programs pace by it.
-constexpr std::uint64_t kIdleSleepNs = 1'000'000;
-constexpr std::uint64_t kQuietSleepNs = 8'000'000;  // when for long nothing has come
-constexpr std::uint64_t kQuietNs = 50'000'000;      // longer than a frame of video
 
 void nap_until(std::uint64_t host_ns) {
   const timespec until{static_cast<time_t>(host_ns / 1'000'000'000),
@@ -182,7 +179,8 @@ void Fabric::rest(std::uint64_t host_ns) {
 }
 
 void Fabric::sleep_until_woken(std::uint64_t host_ns) {
-  std::uint64_t sleep_ns = host_ns - active_ns_ > kQuietNs ? kQuietSleepNs : kIdleSleepNs;
+  // An idle fabric still moves the clock page on: programs pace by it.
+  std::uint64_t sleep_ns = emu::doze_ns(host_ns - active_ns_);
   if (edge_->next_launch() != emu::kNever) {
     const std::uint64_t due_ns = pace_->due_ns(edge_->next_launch());
     sleep_ns = std::min(sleep_ns, due_ns > host_ns ? due_ns - host_ns : 0);

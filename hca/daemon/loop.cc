@@ -9,6 +9,7 @@
 #include <fmt/core.h>
 
 #include "emu/base/log.h"
+#include "emu/clock/doze.h"
 #include "emu/clock/host.h"
 #include "hca/daemon/node.h"
 
@@ -21,10 +22,7 @@ constexpr std::uint64_t kServiceNs = 1'000'000;  // programs, control, the sessi
 constexpr std::uint64_t kIdleServiceNs = 8'000'000;
 constexpr std::uint64_t kPublishNs = 100'000'000;  // metrics
 constexpr long kNapNs = 1'000'000;  // a tenth of the launch horizon (nap.h says when)
-constexpr std::uint64_t kLongestSleepNs = 10'000'000;  // without programs
-constexpr std::uint64_t kProgramSleepNs = 1'000'000;   // programs pace by the node page
-constexpr std::uint64_t kQuietSleepNs = 8'000'000;     // when they have long done nothing
-constexpr std::uint64_t kQuietNs = 50'000'000;         // longer than a frame of video
+constexpr std::uint64_t kLongestSleepNs = 20'000'000;  // without programs
 
 }  // namespace
 
@@ -153,7 +151,7 @@ void Node::rest(std::size_t work, std::uint64_t host_ns) {
 
 void Node::sleep(std::uint64_t host_ns) {
   const bool attached = attachment_->state() == AttachState::attached;
-  const std::uint64_t limit_ns = sleep_limit_ns(host_ns - active_ns_ > kQuietNs);
+  const std::uint64_t limit_ns = sleep_limit_ns(host_ns - active_ns_);
   if (!left_over_) attachment_->served(next_look(limit_ns));
   const bool quiet_programs = control_->prepare_sleep();
   const bool quiet_fabric = !attached || attachment_->prepare_sleep();
@@ -184,9 +182,9 @@ emu::Cycle Node::next_look(std::uint64_t limit_ns) const {
 
 // Emulated time runs no faster than host time for long, so a timer that many emulated nanoseconds
 // ahead is at least about as far away.
-std::uint64_t Node::sleep_limit_ns(bool quiet) const {
-  const std::uint64_t with_programs = quiet ? kQuietSleepNs : kProgramSleepNs;
-  const std::uint64_t most = control_->client_count() != 0 ? with_programs : kLongestSleepNs;
+std::uint64_t Node::sleep_limit_ns(std::uint64_t idle_ns) const {
+  const bool has_programs = control_->client_count() != 0;  // they pace by the node page
+  const std::uint64_t most = has_programs ? emu::doze_ns(idle_ns) : kLongestSleepNs;
   const emu::Cycle next = host_->next_event();
   if (next == emu::kNever) return most;
   if (next <= now_) return std::min<std::uint64_t>(most, 50'000);  // waits for a slot or a credit

@@ -51,7 +51,7 @@ class Node {
   void notice_session();
   void tell_port(bool up);
   bool same_host() const { return config_.attach.kind == emu::AttachKind::shm; }
-  std::uint64_t sleep_limit_ns(bool quiet) const;
+  std::uint64_t sleep_limit_ns(std::uint64_t idle_ns) const;
   emu::Cycle next_look(std::uint64_t limit_ns) const;
   std::string answer(const std::string& request);
   std::string status() const;
