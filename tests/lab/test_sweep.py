@@ -114,6 +114,27 @@ def test_runs_grow_by_what_their_intervals_lack() -> None:
     ]  # fmt: skip
 
 
+def listening() -> set[str]:
+    """Addresses at which this process listens, as /proc/net spells them."""
+    mine = set()
+    for fd in Path("/proc/self/fd").iterdir():
+        try:
+            mine.add(os.readlink(fd))
+        except FileNotFoundError:
+            continue  # the one that listed them
+    rows = [line.split() for name in ("tcp", "tcp6")
+            for line in Path(f"/proc/self/net/{name}").read_text().splitlines()[1:]]  # fmt: skip
+    listens = "0A"
+    return {row[1].split(":")[0] for row in rows
+            if row[3] == listens and f"socket:[{row[9]}]" in mine}  # fmt: skip
+
+
+def test_clusters_side_by_side_listen_on_loopback_only(recwarn) -> None:
+    with cluster(1, None), cluster(1, None):
+        assert listening() <= {"0100007F"}
+    assert not [w for w in recwarn if "already in use" in str(w.message)]
+
+
 def test_a_row_says_everything(simulator, tmp_path: Path) -> None:
     swept(experiment(), tmp_path)
     row = read_parquet(tmp_path / "t.one.quick.parquet")[0]

@@ -36,8 +36,10 @@ def cluster(workers: int, scheduler: str | None) -> Iterator[Any]:
         return
     with dask.config.set({"distributed.admin.log-length": 0}):
         with LocalCluster(
-            n_workers=1, threads_per_worker=workers, processes=False, dashboard_address=None,
-            memory_limit=0, silence_logs=50,
+            n_workers=1, threads_per_worker=workers, processes=False, memory_limit=0,
+            # Dask would listen on every interface, two of its clusters at the same port.
+            dashboard_address="127.0.0.1:0", worker_dashboard_address="127.0.0.1:0",
+            silence_logs=50,
         ) as local, Client(local) as client:  # fmt: skip
             yield client
 
