@@ -235,6 +235,27 @@ def test_a_killed_sweep_goes_on(simulator, tmp_path: Path) -> None:
     assert not [p for p in tmp_path.glob("runs/*.part") if str(running.pid) not in p.name]
 
 
+def test_a_suspended_sweep_goes_on(simulator, tmp_path: Path) -> None:
+    """For longer than Dask waits for a heartbeat, here five seconds, by default five minutes: as on
+    a laptop that was shut."""
+    argv = [sys.executable, "-c", SWEEP.format(root=str(paths.ROOT)), str(tmp_path)]
+    env = dict(os.environ) | {"DASK_DISTRIBUTED__SCHEDULER__WORKER_TTL": "1s"}
+    with subprocess.Popen(
+        argv, stdout=subprocess.PIPE, text=True, env=env, start_new_session=True
+    ) as running:
+        deadline = time.monotonic() + 60
+        while len(list(tmp_path.glob("runs/*.json"))) < 3 and time.monotonic() < deadline:
+            time.sleep(0.02)
+        os.killpg(running.pid, signal.SIGSTOP)
+        time.sleep(7)
+        os.killpg(running.pid, signal.SIGCONT)
+        try:
+            assert running.communicate(timeout=60)[0] == "done\n"
+        finally:
+            running.kill()
+    assert len(list(tmp_path.glob("runs/*.json"))) == 4 * len(SEEDS)
+
+
 def test_a_scheduler_elsewhere_is_used(simulator, tmp_path: Path) -> None:
     """As over several hosts: scheduler and worker are processes of their own."""
     from distributed import LocalCluster

@@ -34,7 +34,10 @@ def cluster(workers: int, scheduler: str | None) -> Iterator[Any]:
         with Client(scheduler, timeout="10s") as client:
             yield client
         return
-    with dask.config.set({"distributed.admin.log-length": 0}):
+    # A worker in this process is not lost when the machine was suspended for long.
+    with dask.config.set(
+        {"distributed.admin.log-length": 0, "distributed.scheduler.worker-ttl": None}
+    ):
         with LocalCluster(
             n_workers=1, threads_per_worker=workers, processes=False, memory_limit=0,
             # Dask would listen on every interface, two of its clusters at the same port.
