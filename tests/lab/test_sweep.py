@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -166,6 +167,19 @@ def test_report_of_a_sweep(simulator, tmp_path: Path) -> None:
     runs = 2 * len(SEEDS)
     assert f"; {runs} simulations that no result above has, 0.".encode() in written[0]["README.md"]
     assert f"{runs} of their simulations took 0.".encode() in written[0]["index.html"]
+
+
+def test_what_results_share_is_counted_once(simulator, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    one, same = experiment(), replace(experiment(), id="t.same")
+    store = Store(tmp_path)
+    swept(one, tmp_path)
+    rows_of_one = read_parquet(store.parquet("t.one", True))
+    write_parquet(store.parquet("t.same", True), [row | {"id": "t.same"} for row in rows_of_one])
+    write([one, same], store, True, tmp_path / "page", False)
+    text = (tmp_path / "page/README.md").read_text()
+    assert text.count("simulations that no result above has") == 1
+    assert f"{2 * len(SEEDS)} of their simulations" in text
 
 
 def test_a_report_takes_the_full_run_where_there_is_one(simulator, tmp_path: Path) -> None:

@@ -94,7 +94,7 @@ def entry(
     verdict = judge(experiment, table, quick)
     counted = set() if counted is None else counted
     took = {k: s for k, s in store.host_seconds(rows).items() if k not in counted}
-    counted |= took.keys()
+    counted.update(took)
     # As the page says it, so that a report that is read again has the same sum.
     cost = Cost(len(took), round(sum(took.values()) / 60, 1))
     return Entry(experiment, table, verdict, version, [], pairs, quick, cost)

@@ -89,7 +89,7 @@ def routers(
 LATE = (0.5, 0.7, 0.8)
 SHARED = (
     "of three lanes for real time NP runs short only at a share of 0.8, where P is better (late "
-    "by 20 µs instead of 27). At 0.7 it is not (16.6 and 14.0): three lanes of its own queue 5.5 "
+    "by 23 µs instead of 37±20). At 0.7 it is not (18 and 13): three lanes of its own queue 5.5 "
     "µs in the HCA and take 12.7 in the router, lanes shared with best effort 3.8 and 18.4, for a "
     "worm whose rest has not come yet holds its output lane, which acceleration cannot hurry. No "
     "more was to be won: with ten lanes of its own NP is late by 11.0 µs"
@@ -156,7 +156,9 @@ FIG8 = Experiment(
     id="rn.fig8", title="Preemption on a 2×2 mesh, load 0.8",
     paper="P is better than NP; DMP and best-effort latency rise with the real-time load.",
     points=routers(("NP", "P"), 0.8, (0.7,), topology="mesh:2x2"),
-    plots=(*VIDEO_PLOTS, BEST_EFFORT_PLOT), reason=f"as in one router (rn.fig4): {SHARED}",
+    plots=(*VIDEO_PLOTS, BEST_EFFORT_PLOT),
+    reason="NP does not run short here: at a share of 0.8 it is "
+    f"late by 9 µs, P by 14. As in one router (rn.fig4): {SHARED}",
     claims=(
         Below("dmp", (0.7, 0.8), "P", "NP", full=True),
         Below("dmt_ms", (0.7, 0.8), "P", "NP"),
