@@ -25,7 +25,7 @@ class BlockEngine final : public Network::Impl {
       : Impl(network_spec, std::move(network_graph), control_hook),
         parts_(*this, blocks::kBlockRouters, emu::kBlockPorts,
                [this](std::size_t part, emu::Cycle from, emu::Cycle end) {
-                 step_part(part, from, end);
+                 step_part(*this, isa_, part, from, end);
                }),
         rows_(graph, spec.link_delay, parts_.ahead()),
         blocks_(rows_.router_blocks()),
@@ -42,6 +42,16 @@ class BlockEngine final : public Network::Impl {
   }
 
   void step(emu::Cycle cycles) override { parts_.step(cycles); }
+  // Cycles of one part; called by step_part().
+  template <emu::Isa kIsa>
+  void run(std::size_t part, emu::Cycle begin, emu::Cycle stretch_end) {
+    parts_.run(
+        part, begin, stretch_end,
+        [this](hca::MessageId id, emu::Cycle cycle) {
+          wires_of(messages[id].src).ready(id, cycle);
+        },
+        [&](emu::Cycle from, emu::Cycle end) { cycles_until<kIsa>(part, from, end); });
+  }
   void order_changed() override {
     std::vector<bool> seen(blocks_.size(), false);
     for (std::size_t part = 0; part < parts_.count(); ++part) {
@@ -221,38 +231,6 @@ class BlockEngine final : public Network::Impl {
     const ActivityWindow window = {begin, r.router, arrived, crossed, sent, activity.heads};
     activity = {.heads = 0, .in_held = in_now, .out_held = out_now};
     return window;
-  }
-
-  void step_part(std::size_t part, emu::Cycle from, emu::Cycle end) {
-#if defined(__x86_64__)
-    if (isa_ == emu::Isa::avx512) return step_avx512(part, from, end);
-    if constexpr (emu::kStepsByAvx2) {
-      if (isa_ == emu::Isa::avx2) return step_avx2(part, from, end);
-    }
-#endif
-    run<emu::Isa::base>(part, from, end);
-  }
-
-  // The same code three times, for what the processor can do; a build must run on all of them.
-#if defined(__x86_64__)
-  FLITNET_AVX2 FLITNET_WHOLE_STEP void step_avx2(std::size_t part, emu::Cycle from,
-                                                 emu::Cycle end) {
-    run<emu::kStepsByAvx2 ? emu::Isa::avx2 : emu::Isa::base>(part, from, end);
-  }
-  FLITNET_AVX512 FLITNET_WHOLE_STEP void step_avx512(std::size_t part, emu::Cycle from,
-                                                     emu::Cycle end) {
-    run<emu::Isa::avx512>(part, from, end);
-  }
-#endif
-
-  template <emu::Isa kIsa>
-  void run(std::size_t part, emu::Cycle begin, emu::Cycle stretch_end) {
-    parts_.run(
-        part, begin, stretch_end,
-        [this](hca::MessageId id, emu::Cycle cycle) {
-          wires_of(messages[id].src).ready(id, cycle);
-        },
-        [&](emu::Cycle from, emu::Cycle end) { cycles_until<kIsa>(part, from, end); });
   }
 
   template <emu::Isa kIsa>

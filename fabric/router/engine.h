@@ -23,7 +23,7 @@ class Engine final : public Network::Impl {
         wiring_(make_wiring(graph)),
         parts_(*this, 1, emu::kPortsMax,
                [this](std::size_t part, emu::Cycle from, emu::Cycle end) {
-                 step_part(part, from, end);
+                 step_part(*this, isa_, part, from, end);
                }),
         wheel_(wiring_.units(), spec.link_delay, parts_.ahead(), static_cast<int>(parts_.count())),
         control_(emu::spread(spec.first_lanes())),
@@ -37,6 +37,16 @@ class Engine final : public Network::Impl {
   }
 
   void step(emu::Cycle cycles) override { parts_.step(cycles); }
+  // Cycles of one part; called by step_part().
+  template <emu::Isa kIsa>
+  void run(std::size_t part, emu::Cycle begin, emu::Cycle stretch_end) {
+    parts_.run(
+        part, begin, stretch_end,
+        [this](hca::MessageId id, emu::Cycle cycle) {
+          groups_[messages[id].src / emu::kPortsMax].ready(id, cycle);
+        },
+        [&](emu::Cycle from, emu::Cycle end) { cycles_until<kIsa>(part, from, end); });
+  }
   void ready(hca::MessageId id) override {
     ++events.live;
     groups_[messages[id].src / emu::kPortsMax].ready(id, now);
@@ -181,38 +191,6 @@ class Engine final : public Network::Impl {
     r.out_held = out_now;
     r.arrived = r.heads = 0;
     return window;
-  }
-
-  void step_part(std::size_t part, emu::Cycle from, emu::Cycle end) {
-#if defined(__x86_64__)
-    if (isa_ == emu::Isa::avx512) return step_avx512(part, from, end);
-    if constexpr (emu::kStepsByAvx2) {
-      if (isa_ == emu::Isa::avx2) return step_avx2(part, from, end);
-    }
-#endif
-    run<emu::Isa::base>(part, from, end);
-  }
-
-  // The same code three times, for what the processor can do; a build must run on all of them.
-#if defined(__x86_64__)
-  FLITNET_AVX2 FLITNET_WHOLE_STEP void step_avx2(std::size_t part, emu::Cycle from,
-                                                 emu::Cycle end) {
-    run<emu::kStepsByAvx2 ? emu::Isa::avx2 : emu::Isa::base>(part, from, end);
-  }
-  FLITNET_AVX512 FLITNET_WHOLE_STEP void step_avx512(std::size_t part, emu::Cycle from,
-                                                     emu::Cycle end) {
-    run<emu::Isa::avx512>(part, from, end);
-  }
-#endif
-
-  template <emu::Isa kIsa>
-  void run(std::size_t part, emu::Cycle begin, emu::Cycle stretch_end) {
-    parts_.run(
-        part, begin, stretch_end,
-        [this](hca::MessageId id, emu::Cycle cycle) {
-          groups_[messages[id].src / emu::kPortsMax].ready(id, cycle);
-        },
-        [&](emu::Cycle from, emu::Cycle end) { cycles_until<kIsa>(part, from, end); });
   }
 
   // What a cycle needs, in one place: stores through vectors make the compiler reload members.

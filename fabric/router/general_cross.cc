@@ -153,7 +153,7 @@ void RouterCycle::move(unsigned p, unsigned queue) {
   }
   port.show_next(queue);
   target.flits.push(flit);
-  if (full(target)) port.blocked |= queue_bit(queue);
+  if (w_.is_full(target)) port.blocked |= queue_bit(queue);
   set_bit(out.out_filled, q.out_lane, r_.out_filled, q.out_port);
   ++r_.window.crossed;
   if (flit.is(Flit::last)) count_message(p, q, lane, flit.message);

@@ -98,11 +98,7 @@ class RouterCycle {
   void dummy_crossed(unsigned p, unsigned queue);
   void leave_line(QueueAt me);
   void stamp_dummy(unsigned p, unsigned queue);
-  static unsigned level_of(unsigned queue) { return queue / emu::kVlCount; }
 
-  bool full(const OutputLane& lane) const {
-    return lane.flits.size() == static_cast<std::uint32_t>(w_.spec.vc_buf_size);
-  }
   InputQueue& at(QueueAt q) { return r_.ports[q.port].in[q.queue]; }
   Stamp urgency(Port& port, const Flit& flit) { return port.clock.urgency(flit.stamp, now_); }
   // Against other inputs: all of best effort alike, after every other flit.

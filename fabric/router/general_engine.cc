@@ -220,8 +220,7 @@ std::vector<Wait> Engine::waits() const {
       for (LaneBits bits = port.owned; bits != 0; bits &= bits - 1) {
         const auto v = static_cast<unsigned>(std::countr_zero(bits));
         const OutputLane& lane = port.out[v];
-        if (lane.flits.size() == static_cast<std::uint32_t>(spec.vc_buf_size))
-          add(lane.owner, p, v, true);
+        if (world_.is_full(lane)) add(lane.owner, p, v, true);
         for (QueueAt q = lane.line_first; q != kNoQueue;
              q = router.ports[q.port].in[q.queue].next_in_line)
           add(q, p, v, false);
@@ -278,11 +277,9 @@ bool Engine::is_noted(const Router& router, unsigned p, unsigned queue) const {
   }
   if (!has(port.active)) return !has(port.outranked);
   const OutputLane& lane = router.ports[q.out_port].out[q.out_lane];
-  const bool full = lane.flits.size() == static_cast<std::uint32_t>(spec.vc_buf_size);
-  const bool outranked =
-      world_.preemptive() && lane.line_first != kNoQueue &&
-      lane.line_first.queue / emu::kVlCount > static_cast<int>(queue) / emu::kVlCount;
-  return has(port.blocked) == full && has(port.outranked) == outranked;
+  const bool outranked = world_.preemptive() && lane.line_first != kNoQueue &&
+                         World::level_of(lane.line_first.queue) > World::level_of(queue);
+  return has(port.blocked) == world_.is_full(lane) && has(port.outranked) == outranked;
 }
 
 std::string Engine::audit_owners(const Router& router) const {

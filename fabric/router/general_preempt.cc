@@ -66,8 +66,8 @@ Flit RouterCycle::dummy_flit(const Port& port, unsigned queue) const {
   const InputQueue& q = port.in[queue];
   const bool closes = (port.closing & queue_bit(queue)) != 0;
   const int marks = Flit::dummy | (closes ? Flit::tail : Flit::head);
-  return {q.message, static_cast<std::uint8_t>(marks), static_cast<std::uint8_t>(level_of(queue)),
-          q.dummy_stamp};
+  return {q.message, static_cast<std::uint8_t>(marks),
+          static_cast<std::uint8_t>(World::level_of(queue)), q.dummy_stamp};
 }
 
 void RouterCycle::dummy_crossed(unsigned p, unsigned queue) {
@@ -94,8 +94,8 @@ void RouterCycle::outrank(const OutputLane& lane) {
   if (!w_.preemptive() || lane.owner == kNoQueue) return;
   Port& port = r_.ports[lane.owner.port];
   const QueueBits bit = queue_bit(lane.owner.queue);
-  const bool outranked =
-      lane.line_first != kNoQueue && level_of(lane.line_first.queue) > level_of(lane.owner.queue);
+  const bool outranked = lane.line_first != kNoQueue &&
+                         World::level_of(lane.line_first.queue) > World::level_of(lane.owner.queue);
   port.outranked = outranked ? port.outranked | bit : port.outranked & ~bit;
 }
 

@@ -66,7 +66,7 @@ unsigned RouterCycle::next_to_send(unsigned p, const Able& able) {
 void RouterCycle::send(unsigned p, unsigned l) {
   Port& port = r_.ports[p];
   OutputLane& lane = port.out[l];
-  if (full(lane) && lane.owner != kNoQueue)
+  if (w_.is_full(lane) && lane.owner != kNoQueue)
     r_.ports[lane.owner.port].blocked &= ~queue_bit(lane.owner.queue);
   const Flit flit = lane.flits.pop();
   --lane.credits[flit.level];
@@ -113,7 +113,8 @@ void RouterCycle::join_line(unsigned p, unsigned queue) {
   QueueAt behind = lane.line_last;
   if (w_.preemptive() && behind != kNoQueue) {
     behind = kNoQueue;
-    for (QueueAt i = lane.line_first; i != kNoQueue && level_of(i.queue) >= level_of(queue);
+    for (QueueAt i = lane.line_first;
+         i != kNoQueue && World::level_of(i.queue) >= World::level_of(queue);
          i = at(i).next_in_line)
       behind = i;
   }
@@ -145,7 +146,7 @@ void RouterCycle::own(QueueAt me, unsigned p, unsigned l) {
   set_bit(port.active, me.queue, r_.active, me.port);
   r_.leads_to(me.port, p) |= queue_bit(me.queue);
   port.blocked &= ~queue_bit(me.queue);
-  if (full(lane)) port.blocked |= queue_bit(me.queue);
+  if (w_.is_full(lane)) port.blocked |= queue_bit(me.queue);
   outrank(lane);
   ++r_.window.heads;
 }

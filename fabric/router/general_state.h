@@ -216,6 +216,10 @@ struct World {
   unsigned stamped_levels() const { return full_crossbar() ? 1 : levels; }
   unsigned lane_of(unsigned queue) const { return levels == 1 ? queue : queue % emu::kVlCount; }
   static unsigned queue_of(unsigned lane, unsigned level) { return level * emu::kVlCount + lane; }
+  static unsigned level_of(unsigned queue) { return queue / emu::kVlCount; }
+  bool is_full(const OutputLane& lane) const {
+    return lane.flits.size() == static_cast<std::uint32_t>(spec.vc_buf_size);
+  }
   static LaneBits lanes_of_level(QueueBits queues, unsigned level) {
     return static_cast<LaneBits>(queues >> queue_of(0, level)) & kLanesOfLevel;
   }

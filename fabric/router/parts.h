@@ -8,6 +8,7 @@
 #include <mutex>
 #include <vector>
 
+#include "emu/lane/isa.h"
 #include "emu/lane/stamp.h"
 #include "fabric/crew/crew.h"
 #include "fabric/router/impl.h"
@@ -140,5 +141,30 @@ class Parts {
   // destroyed first.
   std::unique_ptr<Crew> crew_;
 };
+
+// One part of an engine, by its `run`: the same code three times, for what the processor can do; a
+// build must run on all of them.
+#if defined(__x86_64__)
+template <class Engine>
+FLITNET_AVX2 FLITNET_WHOLE_STEP void step_avx2(Engine& engine, std::size_t part, emu::Cycle from,
+                                               emu::Cycle end) {
+  engine.template run<emu::kStepsByAvx2 ? emu::Isa::avx2 : emu::Isa::base>(part, from, end);
+}
+template <class Engine>
+FLITNET_AVX512 FLITNET_WHOLE_STEP void step_avx512(Engine& engine, std::size_t part,
+                                                   emu::Cycle from, emu::Cycle end) {
+  engine.template run<emu::Isa::avx512>(part, from, end);
+}
+#endif
+template <class Engine>
+void step_part(Engine& engine, emu::Isa isa, std::size_t part, emu::Cycle from, emu::Cycle end) {
+#if defined(__x86_64__)
+  if (isa == emu::Isa::avx512) return step_avx512(engine, part, from, end);
+  if constexpr (emu::kStepsByAvx2) {
+    if (isa == emu::Isa::avx2) return step_avx2(engine, part, from, end);
+  }
+#endif
+  engine.template run<emu::Isa::base>(part, from, end);
+}
 
 }  // namespace fabric
