@@ -80,17 +80,4 @@ void Arbiter::spend(unsigned lane) {
   }
 }
 
-void Arbiter::granted(const Chosen& chosen, bool ends, emu::Cycle now) {
-  if (choice_ == Choice::accelerated) last_accelerated_ = static_cast<int>(chosen.lane);
-  if (choice_ == Choice::block) --block_left_;
-  if (choice_ == Choice::scheduled) {
-    if (!by_stamps()) spend(chosen.lane);
-    block_lane_ = chosen.lane;
-    block_urgency_ = chosen.urgency;
-    block_left_ = block_flits_ - 1;
-    block_until_ = now + static_cast<emu::Cycle>(block_flits_);
-  }
-  if (ends && chosen.lane == block_lane_) block_left_ = 0;
-}
-
 }  // namespace fabric::general

@@ -23,10 +23,10 @@ struct Chosen {
 
 // The lanes of one port that could send a flit now; the others are among `able`.
 struct Able {
-  LaneBits able = 0;
-  LaneBits first = 0;        // of control: before all others, the lowest of them
-  LaneBits accelerated = 0;  // then these, in turn
-  LaneBits yielding = 0;     // only when no other can: strict class priority
+  LaneBits able;
+  LaneBits first;        // of control: before all others, the lowest of them
+  LaneBits accelerated;  // then these, in turn
+  LaneBits yielding;     // only when no other can: strict class priority
 
   // Those of `lanes`, without the yielding ones where there are others.
   Able among(LaneBits lanes) const {
@@ -64,6 +64,8 @@ class Arbiter {
   // `block_waits`: a block keeps the port for so many cycles, whether its lane can send or not.
   void configure(emu::SchedulerKind kind, int block_flits, bool block_waits) {
     kind_ = kind;
+    by_stamps_ = kind != emu::SchedulerKind::round_robin && kind != emu::SchedulerKind::wrr &&
+                 kind != emu::SchedulerKind::two_level;
     block_flits_ = block_flits;
     block_waits_ = block_waits;
   }
@@ -82,15 +84,19 @@ class Arbiter {
     }
     if (block_left_ > 0 && ((lanes.able >> block_lane_) & 1U) != 0) {
       choice_ = Choice::block;
-      return {block_lane_, by_stamps() ? stamp(block_lane_) : block_urgency_};
+      return {block_lane_, by_stamps_ ? stamp(block_lane_) : block_urgency_};
     }
     choice_ = Choice::scheduled;
-    if (!by_stamps()) return by_turns(lanes.able);
-    Chosen best = {0, std::numeric_limits<Stamp>::max()};
+    if (!by_stamps_) return by_turns(lanes.able);
+    // Without a branch: which of them is next, nobody can foretell.
+    Chosen best = {static_cast<unsigned>(std::countr_zero(lanes.able)),
+                   std::numeric_limits<Stamp>::max()};
     for (LaneBits bits = lanes.able; bits != 0; bits &= bits - 1) {
       const auto lane = static_cast<unsigned>(std::countr_zero(bits));
       const Stamp s = stamp(lane);
-      if (bits == lanes.able || s < best.urgency) best = {lane, s};
+      const bool less = s < best.urgency;
+      best.lane = less ? lane : best.lane;
+      best.urgency = less ? s : best.urgency;
     }
     return best;
   }
@@ -101,19 +107,27 @@ class Arbiter {
     return lanes.able & (lanes.first | lanes.accelerated | LaneBits{1} << block_lane_);
   }
   // The last choice was granted; `ends`: with it a worm ends.
-  void granted(const Chosen& chosen, bool ends, emu::Cycle now);
+  void granted(const Chosen& chosen, bool ends, emu::Cycle now) {
+    if (choice_ == Choice::accelerated) last_accelerated_ = static_cast<int>(chosen.lane);
+    if (choice_ == Choice::block) --block_left_;
+    if (choice_ == Choice::scheduled) {
+      if (!by_stamps_) spend(chosen.lane);
+      block_lane_ = chosen.lane;
+      block_urgency_ = chosen.urgency;
+      block_left_ = block_flits_ - 1;
+      block_until_ = now + static_cast<emu::Cycle>(block_flits_);
+    }
+    if (ends && chosen.lane == block_lane_) block_left_ = 0;
+  }
 
  private:
   enum class Choice : std::uint8_t { control, accelerated, block, scheduled };
   enum class Table : std::uint8_t { high, low, none };
-  bool by_stamps() const {
-    return kind_ != emu::SchedulerKind::round_robin && kind_ != emu::SchedulerKind::wrr &&
-           kind_ != emu::SchedulerKind::two_level;
-  }
   Chosen by_turns(LaneBits lanes);
   void spend(unsigned lane);
 
   emu::SchedulerKind kind_ = emu::SchedulerKind::fcfs;
+  bool by_stamps_ = true;
   int block_flits_ = 1;
   bool block_waits_ = false;
   Choice choice_ = Choice::scheduled;

@@ -4,33 +4,9 @@
 // The flits of a circuit then pass stages 1, 4 and 5 only; the tail that closes it frees its lanes.
 #include <bit>
 
-#include "fabric/router/general_cycle.h"
-#include "fabric/router/general_hca.h"
+#include "fabric/router/general_hca_step.h"
 
 namespace fabric::general {
-
-// Stage 3.
-void RouterCycle::reserve(unsigned p, unsigned queue) {
-  InputQueue& q = r_.ports[p].in[queue];
-  hca::Message& message = w_.messages[q.message];
-  const bool opens = message.stream != 0 && message.kind == emu::PacketKind::probe;
-  const LaneBits lanes = w_.lanes == kLanesMax ? ~LaneBits{0} : lane_bit(w_.lanes) - 1;
-  const LaneBits free = lanes & ~r_.ports[q.out_port].owned;
-  const bool refused_here = opens && message.rejected_by == r_.id;  // by admission
-  if (free != 0 && !refused_here) {
-    q.out_lane = static_cast<std::uint8_t>(first_of(free));
-    own({static_cast<std::uint8_t>(p), static_cast<std::uint8_t>(queue)}, q.out_port, q.out_lane);
-    return;
-  }
-  if (opens) message.rejected_by = r_.id;
-  const Flit probe = q.flits.pop();
-  r_.ports[p].show_next(queue);
-  --r_.held;
-  w_.links.credit(r_.id, p, w_.lane_of(queue), probe.level, now_);
-  w_.signal_back(r_.id, p, w_.lane_of(queue), false, now_);
-  q.front = Front::idle;
-  --q.messages;
-}
 
 QueueAt pass_signal(Router& router, const World::Signal& signal) {
   Port& out = router.ports[signal.at.port];
@@ -115,7 +91,7 @@ void Hca::probe_left(World& world, hca::Events& events, unsigned lane, emu::Cycl
   const hca::Message& message = world.messages[lanes_[lane].current];
   probing_ &= ~lane_bit(lane);
   waiting_ &= ~lane_bit(lane);
-  show_next(world, lane);
+  show_next<AnyDesign>(world, lane);
   if (!opens(message)) return;
   --backlog_;
   events.injected.push_back({.cookie = message.cookie,

@@ -8,8 +8,6 @@ namespace fabric::general {
 
 namespace {
 
-constexpr Stamp kPeriod = 16384;   // emu::kStampPeriod
-constexpr Stamp kHorizon = 32767;  // a stamp lies at most so far ahead of the arrival
 constexpr Stamp kCounterMax = 65535;
 constexpr Stamp kLongAgo = std::numeric_limits<Stamp>::min() / 4;
 // Fair queueing counts in fractions of a round. A queue of Vtick v has weight kWeight / v.
@@ -18,13 +16,9 @@ constexpr int kWeightBits = 20;
 
 }  // namespace
 
-Stamp oldest_stamp(emu::Cycle now) {
-  const auto t = static_cast<Stamp>(now);
-  return t - t % kPeriod - kPeriod + 1;
-}
-
 void PortClock::configure(const ClockRules& rules, emu::Cycle start) {
   rules_ = rules;
+  by_epoch_ = !rules.fair() && rules.counters == CounterKind::epoch;
   absolute_ = !rules.fair() && rules.counters != CounterKind::overflow;
   zero_ = static_cast<Stamp>(start);
   counted_ = start;
@@ -46,28 +40,15 @@ void PortClock::head(unsigned queue, emu::Vtick vtick, emu::Cycle now) {
   busy_ &= ~(QueueBits{1} << queue);
 }
 
-Stamp PortClock::stamp(unsigned queue, emu::Cycle arrival, emu::Cycle now) {
+Stamp PortClock::stamp_otherwise(unsigned queue, emu::Cycle arrival, emu::Cycle now) {
   if (rules_.fair()) {
     advance_rounds(now);
     aux_[queue] = std::max(round_, aux_[queue]) + (Stamp{vtick_[queue]} << kRoundBits);
     if (aux_[queue] > round_) busy_ |= QueueBits{1} << queue;
     return aux_[queue];
   }
-  switch (rules_.counters) {
-    case CounterKind::epoch:
-      return stamp_epoch(queue, static_cast<Stamp>(arrival), now);
-    case CounterKind::overflow:
-      return stamp_overflow(queue, arrival, now);
-    case CounterKind::wide:
-      break;
-  }
+  if (rules_.counters == CounterKind::overflow) return stamp_overflow(queue, arrival, now);
   return aux_[queue] = std::max(static_cast<Stamp>(arrival), aux_[queue]) + vtick_[queue];
-}
-
-Stamp PortClock::stamp_epoch(unsigned queue, Stamp came, emu::Cycle now) {
-  const Stamp next = std::max(came, aux_[queue]) + vtick_[queue];
-  aux_[queue] = std::max(std::min(next, came + kHorizon), oldest_stamp(now));
-  return aux_[queue];
 }
 
 // All counters of the port are kept relative to zero_: taking a value off all of them, not below

@@ -3,9 +3,11 @@
 // against those of other ports. Asked by the stages of the general engine and by its HCAs.
 #pragma once
 
+#include <algorithm>
 #include <array>
 
 #include "emu/lane/policy.h"
+#include "emu/lane/stamp.h"
 #include "fabric/router/design.h"
 #include "fabric/router/general_flit.h"
 
@@ -24,6 +26,12 @@ struct ClockRules {
   bool head_of_line() const { return kind == emu::SchedulerKind::head_of_line; }
 };
 
+// The first stamp that the epoch of a cycle can tell; older ones are raised to it.
+constexpr Stamp oldest_stamp(emu::Cycle now) {
+  return static_cast<Stamp>(now - now % emu::kStampPeriod) - static_cast<Stamp>(emu::kStampPeriod) +
+         1;
+}
+
 class PortClock {
  public:
   void configure(const ClockRules& rules, emu::Cycle start);
@@ -31,7 +39,10 @@ class PortClock {
   // The head of a message comes: it brings its Vtick, and the queue starts afresh.
   void head(unsigned queue, emu::Vtick vtick, emu::Cycle now);
   // Of the next flit of the queue, which arrived in cycle `arrival`.
-  Stamp stamp(unsigned queue, emu::Cycle arrival, emu::Cycle now);
+  Stamp stamp(unsigned queue, emu::Cycle arrival, emu::Cycle now) {
+    return by_epoch_ ? stamp_epoch(queue, static_cast<Stamp>(arrival), now)
+                     : stamp_otherwise(queue, arrival, now);
+  }
   // Smaller first; comparable between ports.
   Stamp urgency(Stamp stamp, emu::Cycle now) {
     return absolute_ ? stamp : relative_urgency(stamp, now);
@@ -43,7 +54,12 @@ class PortClock {
 
  private:
   Stamp relative_urgency(Stamp stamp, emu::Cycle now);
-  Stamp stamp_epoch(unsigned queue, Stamp came, emu::Cycle now);
+  Stamp stamp_epoch(unsigned queue, Stamp came, emu::Cycle now) {
+    const Stamp next = std::max(came, aux_[queue]) + vtick_[queue];
+    aux_[queue] = std::max(std::min(next, came + Stamp{emu::kStampHorizon}), oldest_stamp(now));
+    return aux_[queue];
+  }
+  Stamp stamp_otherwise(unsigned queue, emu::Cycle arrival, emu::Cycle now);
   Stamp stamp_overflow(unsigned queue, emu::Cycle arrival, emu::Cycle now);
   void catch_up(emu::Cycle now);        // overflow: the clock itself may have overflowed
   void advance_rounds(emu::Cycle now);  // fair queueing
@@ -56,6 +72,7 @@ class PortClock {
 
   ClockRules rules_;
   bool absolute_ = true;                 // stamps of different ports are cycles of one clock
+  bool by_epoch_ = true;                 // they are those of the papers' 16-bit counters
   std::array<Stamp, kQueuesMax> aux_{};  // auxVC, or the finish number F
   std::array<emu::Vtick, kQueuesMax> vtick_{};
   // overflow: 16-bit counters read aux - zero_; the port's clock reads now + ahead_ - zero_.
@@ -68,8 +85,5 @@ class PortClock {
   Stamp shift_ = 0;
   Stamp floor_ = 0;
 };
-
-// The first stamp that the epoch of a cycle can tell; older ones are raised to it.
-Stamp oldest_stamp(emu::Cycle now);
 
 }  // namespace fabric::general

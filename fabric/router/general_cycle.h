@@ -5,7 +5,7 @@
 
 #include <bit>
 
-#include "fabric/router/general_state.h"
+#include "fabric/router/general_design.h"
 
 namespace fabric::general {
 
@@ -41,9 +41,24 @@ inline void disown(Router& router, QueueAt me) {
   router.leads_to(me.port, q.out_port) &= ~queue_bit(me.queue);
 }
 
+// What an input port could send across: at most one queue a lane.
+struct Wish {
+  QueueBits queues;
+  Able lanes;
+  LaneBits let_go;  // those of them that a block in progress does not hold back
+};
+struct Proposal {
+  Chosen chosen;
+  Stamp urgency;  // against other inputs
+  std::uint8_t in_port;
+  std::uint8_t queue;
+};
+
+template <class Design>
 class RouterCycle {
  public:
-  RouterCycle(Router& router, World& world, emu::Cycle now) : r_(router), w_(world), now_(now) {}
+  RouterCycle(Router& router, World& world, emu::Cycle now)
+      : r_(router), w_(world), d_(world), now_(now) {}
 
   void output();
   void cross();
@@ -52,14 +67,13 @@ class RouterCycle {
   void decode();
 
  private:
-  bool propose(unsigned p, Proposal& mine);
-  void give_up_outputs(PortBits open, PortBits taken);
   void take_credits(unsigned p, const Inbox& box);
   void send(unsigned p, unsigned lane);
   unsigned next_to_send(unsigned p, const Able& able);
   Able sendable(const Port& port) const;
   QueueBits could_cross(const Port& port) const;
-  bool wish(unsigned p);
+  bool wish(unsigned p, Wish& wish) const;
+  Chosen propose(Port& port, const Wish& wish, LaneBits open);
   void allocate();
   void cross_all_lanes();
   void move(unsigned p, unsigned queue);
@@ -101,11 +115,11 @@ class RouterCycle {
 
   InputQueue& at(QueueAt q) { return r_.ports[q.port].in[q.queue]; }
   Stamp urgency(Port& port, const Flit& flit) { return port.clock.urgency(flit.stamp, now_); }
-  // Against other inputs: all of best effort alike, after every other flit.
   Stamp between_inputs(const Chosen& chosen, LaneBits yielding) const;
 
   Router& r_;
   World& w_;
+  [[no_unique_address]] Rules<Design> d_;
   emu::Cycle now_;
 };
 

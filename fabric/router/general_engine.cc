@@ -4,6 +4,8 @@
 #include <bit>
 
 #include "emu/lane/stamp.h"
+#include "fabric/router/general_hca_step.h"
+#include "fabric/router/general_stages.h"
 
 namespace fabric::general {
 
@@ -59,22 +61,23 @@ void Engine::step(emu::Cycle cycles) {
     if (idle()) {
       now = due;
     } else {
-      cycles_until(due);
+      with_design(world_, [&](auto type) { cycles_until<typename decltype(type)::Type>(due); });
     }
     if (now == next_window) close_window();
     if (now == epoch) age(emu::kStampPeriod);
   }
 }
 
+template <class Design>
 void Engine::cycles_until(emu::Cycle end) {
   for (; now != end; ++now) {
     pass_signals();
     for (Hca& hca : hcas_) {
       if (hca.quiet(world_, now)) continue;
-      hca.send(world_, events, now);
+      hca.send<Design>(world_, events, now);
       hca.receive(world_, events, now);
     }
-    for (const emu::RouterId r : order) step_router(routers_[r], world_, now);
+    for (const emu::RouterId r : order) step_router<Design>(routers_[r], world_, now);
   }
 }
 
@@ -89,7 +92,7 @@ void Engine::pass_signals() {
       continue;
     }
     const QueueAt in = pass_signal(routers_[signal.at.unit], signal);
-    world_.signal_back(signal.at.unit, in.port, world_.lane_of(in.queue), signal.accepted, now);
+    world_.signal_back(signal.at.unit, in.port, lane_of(in.queue), signal.accepted, now);
   }
 }
 
@@ -204,7 +207,7 @@ std::vector<Wait> Engine::waits() const {
   std::vector<Wait> found;
   for (const Router& router : routers_) {
     const auto add = [&](QueueAt in, unsigned out_port, unsigned out_lane, bool owns) {
-      found.push_back({router.id, in.port, static_cast<emu::Vl>(world_.lane_of(in.queue)),
+      found.push_back({router.id, in.port, static_cast<emu::Vl>(lane_of(in.queue)),
                        static_cast<emu::PortId>(out_port), static_cast<emu::Vl>(out_lane), owns});
     };
     for (unsigned p = 0; p < router.ports.size(); ++p) {

@@ -3,6 +3,7 @@
 // where the spec asks for it.
 #pragma once
 
+#include "fabric/router/general_design.h"
 #include "fabric/router/general_hca.h"
 #include "fabric/router/general_state.h"
 #include "fabric/router/impl.h"
@@ -32,8 +33,10 @@ class Engine final : public Network::Impl {
 
  private:
   void set_up_router(std::size_t index);
+  template <class Design>
   void cycles_until(emu::Cycle end);
   void pass_signals();
+  unsigned lane_of(unsigned queue) const { return Rules<AnyDesign>(world_).lane_of(queue); }
   unsigned in_flight(unsigned unit, unsigned port, unsigned lane, unsigned level) const;
   std::string audit_link(unsigned unit, unsigned port) const;
   bool is_noted(const Router& router, unsigned p, unsigned queue) const;

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "fabric/router/general_cycle.h"
+#include "fabric/router/general_hca_step.h"
 
 namespace fabric::general {
 
@@ -51,17 +51,7 @@ void Hca::begin(World& world, unsigned l, hca::MessageId id) {
   lane.level = static_cast<std::uint8_t>(world.level_of(message));
   lane.launch = message.launch;
   waiting_ |= lane_bit(l);
-  show_next(world, l);
-}
-
-// Behind every change of what a lane sends next, and of its credits.
-void Hca::show_next(const World& world, unsigned l) {
-  const Lane& lane = lanes_[l];
-  const bool waits = (waiting_ & lane_bit(l)) != 0;
-  const unsigned room = waits && world.cut_through() ? world.room_for(next_flit(world, l)) : 1U;
-  const unsigned queue = World::queue_of(l, lane.level);
-  const QueueBits others = ready_ & ~queue_bit(queue);
-  ready_ = others | QueueBits{waits && lane.credits[lane.level] >= room} << queue;
+  show_next<AnyDesign>(world, l);
 }
 
 // All flits of a message arrive when it becomes ready; where stamps belong to the head of the line
@@ -69,67 +59,6 @@ void Hca::show_next(const World& world, unsigned l) {
 void Hca::stamp_next(const World& world, unsigned l, emu::Cycle now) {
   const emu::Cycle arrival = world.hca_rules.head_of_line() ? now : lanes_[l].launch;
   next_stamp_[l] = clock_.stamp(l, arrival, now);
-}
-
-void Hca::take_credits(const World& world, const Inbox& box) {
-  for (unsigned level = 0; level < world.levels; ++level) {
-    for (LaneBits bits = box.credits[level]; bits != 0; bits &= bits - 1) {
-      Lane& lane = lanes_[first_of(bits)];
-      if (++lane.credits[level] == 1 || world.cut_through()) show_next(world, first_of(bits));
-    }
-  }
-}
-
-// Which flit of its message comes next. A probe goes before the first, and the data of a circuit
-// have neither heads nor tails for routers but for the tail that closes it.
-Flit Hca::next_flit(const World& world, unsigned l) const {
-  const Lane& lane = lanes_[l];
-  Flit flit = {lane.current, 0, lane.level, 0};
-  const bool tail = lane.sent + 1 == lane.flits;
-  unsigned marks = 0;
-  if (!world.circuits()) {
-    if (lane.sent == 0) marks |= Flit::head;
-    if (tail) marks |= Flit::tail | Flit::last;
-  } else if ((probing_ & lane_bit(l)) != 0) {
-    marks = Flit::probe | Flit::head;
-  } else if (tail) {
-    marks = Flit::last;
-    if (closes(world.messages[lane.current], streams_[lane_stream_[l]])) marks |= Flit::tail;
-  }
-  flit.marks = static_cast<std::uint8_t>(marks);
-  return flit;
-}
-
-void Hca::send(World& world, hca::Events& events, emu::Cycle now) {
-  if (world.links.ports_with(unit_, now) != 0)
-    take_credits(world, world.links.inbox(unit_, 0, now));
-  if (world.circuits()) {
-    take_signals(world, events, now);
-    begin_probes(world, events, now);
-  }
-  if (waiting_ == 0) return;
-  const Able lanes = world.able_of(ready_);
-  const LaneBits open = arbiter_.let_go(lanes, now);
-  if (open == 0) {
-    ++wait_cycles_;
-    return;
-  }
-  const auto stamp = [&](unsigned lane) { return clock_.urgency(next_stamp_[lane], now); };
-  const Chosen chosen = arbiter_.choose(lanes.among(open), stamp);
-  Lane& lane = lanes_[chosen.lane];
-  const Flit flit = next_flit(world, chosen.lane);
-  arbiter_.granted(chosen, flit.is(Flit::tail), now);
-  --lane.credits[flit.level];
-  world.links.send(unit_, 0, chosen.lane, flit, now);
-  if (flit.is(Flit::probe)) return probe_left(world, events, chosen.lane, now);
-  ++lane.sent;
-  if (flit.is(Flit::head)) world.messages.depart(lane.current, now);
-  if (flit.is(Flit::last)) {
-    tail_left(world, events, chosen.lane, now);
-  } else {
-    show_next(world, chosen.lane);
-    stamp_next(world, chosen.lane, now);
-  }
 }
 
 void Hca::tail_left(World& world, hca::Events& events, unsigned l, emu::Cycle now) {
@@ -142,7 +71,7 @@ void Hca::tail_left(World& world, hca::Events& events, unsigned l, emu::Cycle no
   const bool closed = world.circuits() && closes(message, streams_[lane_stream_[l]]);
   lane.current = hca::kNoMessage;
   waiting_ &= ~lane_bit(l);
-  show_next(world, l);
+  show_next<AnyDesign>(world, l);
   if (closed) {
     circuit_closed(l, now);
   } else if (world.circuits()) {
@@ -150,17 +79,6 @@ void Hca::tail_left(World& world, hca::Events& events, unsigned l, emu::Cycle no
   } else {
     bring_to_front(world, l, now);
   }
-}
-
-void Hca::receive(World& world, hca::Events& events, emu::Cycle now) {
-  if (world.links.ports_with(unit_, now) == 0) return;
-  const Inbox& box = world.links.inbox(unit_, 0, now);
-  if (box.has_flit) {
-    world.links.credit(unit_, 0, box.lane, box.flit.level, now);
-    if (box.flit.is(Flit::probe)) world.signal_back(unit_, 0, box.lane, true, now);
-    if (box.flit.is(Flit::last)) tail_arrived(world, events, box.flit.message, box.lane, now);
-  }
-  world.links.clear(unit_, now);
 }
 
 void Hca::tail_arrived(World& world, hca::Events& events, hca::MessageId id, unsigned lane,

@@ -14,6 +14,7 @@ class Hca {
 
   // A message joins the queue of its lane; it may leave from cycle message.launch on.
   void ready(World& world, hca::MessageId id, emu::Cycle now);
+  template <class Design>
   void send(World& world, hca::Events& events, emu::Cycle now);
   void receive(World& world, hca::Events& events, emu::Cycle now);
   bool quiet(const World& world, emu::Cycle now) const {
@@ -50,8 +51,11 @@ class Hca {
   };
   void bring_to_front(World& world, unsigned lane, emu::Cycle now);
   void begin(World& world, unsigned lane, hca::MessageId id);
+  template <class Design>
   void take_credits(const World& world, const Inbox& box);
+  template <class Design>
   void show_next(const World& world, unsigned lane);
+  template <class Design>
   Flit next_flit(const World& world, unsigned lane) const;
 
   // Circuits (general_circuit.cc). Messages queue stream by stream; a stream has at most one

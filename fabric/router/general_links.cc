@@ -5,7 +5,9 @@
 namespace fabric::general {
 
 Links::Links(const Graph& graph, int delay)
-    : delay_(delay), mask_(std::bit_ceil(static_cast<std::size_t>(delay) + 1) - 1) {
+    : delay_(delay),
+      mask_(std::bit_ceil(static_cast<std::size_t>(delay) + 1) - 1),
+      units_(graph.routers.size() + graph.nodes.size()) {
   std::uint32_t ports = 0;
   for (const auto& router : graph.routers) {
     first_.push_back(ports);
@@ -25,17 +27,14 @@ Links::Links(const Graph& graph, int delay)
       }
     }
   }
-  rows_.resize(mask_ + 1, Row{std::vector<Inbox>(ports), std::vector<PortBits>(first_.size(), 0)});
+  boxes_.resize((mask_ + 1) * ports);
+  ports_.resize((mask_ + 1) * units_);
 }
 
 void Links::clear(unsigned unit, emu::Cycle now) {
-  Row& here = row(now);
-  for (PortBits bits = here.ports[unit]; bits != 0; bits &= bits - 1) {
-    Inbox& box = here.boxes[first_[unit] + static_cast<unsigned>(std::countr_zero(bits))];
-    box.has_flit = false;
-    box.credits = {};
-  }
-  here.ports[unit] = 0;
+  for (PortBits bits = ports_with(unit, now); bits != 0; bits &= bits - 1)
+    empty(inbox(unit, static_cast<unsigned>(std::countr_zero(bits)), now));
+  all_empty(unit, now);
 }
 
 }  // namespace fabric::general

@@ -22,13 +22,21 @@ class Links {
  public:
   Links(const Graph& graph, int delay);
 
-  PortBits ports_with(unsigned unit, emu::Cycle now) const { return row(now).ports[unit]; }
+  PortBits ports_with(unsigned unit, emu::Cycle now) const {
+    return ports_[row(now) * units_ + unit];
+  }
   Inbox& inbox(unsigned unit, unsigned port, emu::Cycle now) {
-    return row(now).boxes[first_[unit] + port];
+    return boxes_[row(now) * far_.size() + first_[unit] + port];
   }
   const Inbox& inbox(unsigned unit, unsigned port, emu::Cycle now) const {
-    return row(now).boxes[first_[unit] + port];
+    return boxes_[row(now) * far_.size() + first_[unit] + port];
   }
+  // What came to this port, to every port of the unit, has been taken.
+  static void empty(Inbox& box) {
+    box.has_flit = false;
+    box.credits = {};
+  }
+  void all_empty(unsigned unit, emu::Cycle now) { ports_[row(now) * units_ + unit] = 0; }
   void clear(unsigned unit, emu::Cycle now);
   bool connected(unsigned unit, unsigned port) const { return far(unit, port).unit != kNowhere; }
 
@@ -52,24 +60,21 @@ class Links {
 
  private:
   static constexpr std::uint32_t kNowhere = ~std::uint32_t{0};
-  struct Row {
-    std::vector<Inbox> boxes;     // [port of all ports]
-    std::vector<PortBits> ports;  // [unit] where something comes
-  };
-  Row& row(emu::Cycle cycle) { return rows_[cycle & mask_]; }
-  const Row& row(emu::Cycle cycle) const { return rows_[cycle & mask_]; }
+  std::size_t row(emu::Cycle cycle) const { return cycle & mask_; }
   Inbox& far_box(unsigned unit, unsigned port, emu::Cycle now) {
     const End& end = far(unit, port);
-    Row& there = row(now + static_cast<emu::Cycle>(delay_));
-    there.ports[end.unit] |= PortBits{1} << end.port;
-    return there.boxes[first_[end.unit] + end.port];
+    const emu::Cycle then = now + static_cast<emu::Cycle>(delay_);
+    ports_[row(then) * units_ + end.unit] |= PortBits{1} << end.port;
+    return inbox(end.unit, end.port, then);
   }
 
   int delay_;
   std::size_t mask_;
+  std::size_t units_;
   std::vector<std::uint32_t> first_;  // [unit] its port 0 among all ports
-  std::vector<End> far_;
-  std::vector<Row> rows_;
+  std::vector<End> far_;              // [port of all ports]
+  std::vector<Inbox> boxes_;          // [row][port of all ports]
+  std::vector<PortBits> ports_;       // [row][unit] where something comes
 };
 
 }  // namespace fabric::general

@@ -59,19 +59,6 @@ struct OutputLane {
   std::array<std::uint16_t, kLevelsMax> credits{};
 };
 
-// What an input port could send across: at most one queue a lane.
-struct Wish {
-  QueueBits queues = 0;
-  Able lanes;
-};
-struct Proposal {
-  unsigned in_port = 0;
-  unsigned queue = 0;
-  Chosen chosen{};
-  Stamp urgency = 0;
-  unsigned rank = 0;
-};
-
 struct Port {
   std::vector<InputQueue> in;   // [queue: level * kVlCount + lane]
   std::vector<OutputLane> out;  // [lane]
@@ -108,9 +95,6 @@ struct Port {
   // Where the scheduler sits: at the input of a multiplexed crossbar, at the output of a full one.
   PortClock clock;
   Arbiter arbiter;
-  // Stage 4, within a cycle: what this input wishes, and the best proposal for this output.
-  Wish wish;
-  Proposal best;
   // Cold.
   std::array<LaneCounters, kLanesMax> received{};
   std::array<LaneCounters, kLanesMax> sent{};
@@ -203,44 +187,16 @@ struct World {
   bool full_crossbar() const { return spec.crossbar == CrossbarKind::full; }
   bool circuits() const { return spec.router == RouterKind::circuit; }
   bool cut_through() const { return spec.router == RouterKind::cut_through; }
-  // Room that must be there for this flit to leave: virtual cut-through lets a head go only where
-  // the whole packet finds room.
-  unsigned room_for(const Flit& flit) const {
-    return cut_through() && flit.is(Flit::head) ? messages[flit.message].flits : 1U;
-  }
   bool preemptive() const { return spec.router == RouterKind::preemptive; }
   unsigned level_of(const hca::Message& message) const {
     return levels == 1 ? 0 : levels - 1 - static_cast<unsigned>(message.traffic_class);
   }
   // At the input of a crossbar each queue has its stamps, at its output each lane.
   unsigned stamped_levels() const { return full_crossbar() ? 1 : levels; }
-  unsigned lane_of(unsigned queue) const { return levels == 1 ? queue : queue % emu::kVlCount; }
   static unsigned queue_of(unsigned lane, unsigned level) { return level * emu::kVlCount + lane; }
   static unsigned level_of(unsigned queue) { return queue / emu::kVlCount; }
   bool is_full(const OutputLane& lane) const {
     return lane.flits.size() == static_cast<std::uint32_t>(spec.vc_buf_size);
-  }
-  static LaneBits lanes_of_level(QueueBits queues, unsigned level) {
-    return static_cast<LaneBits>(queues >> queue_of(0, level)) & kLanesOfLevel;
-  }
-  LaneBits lanes_of(QueueBits queues) const {
-    if (levels == 1) return static_cast<LaneBits>(queues);
-    return lanes_of_level(queues | queues >> queue_of(0, 1) | queues >> queue_of(0, 2), 0);
-  }
-  // Of queues of different lanes that of this lane.
-  unsigned queue_at(unsigned lane, QueueBits queues) const {
-    if (levels == 1) return lane;
-    const QueueBits higher = queues >> queue_of(lane, 1);
-    const auto level = static_cast<unsigned>((higher & 1U) + 2 * (higher >> queue_of(0, 1) & 1U));
-    return queue_of(lane, level);
-  }
-  // Which lanes go before all others, or yield to them: by their number, or, where any class may be
-  // on any lane, by the level of what they would send.
-  Able able_of(QueueBits queues) const {
-    const LaneBits all = lanes_of(queues);
-    if (levels == 1) return {all, all & first_lanes, 0, all & yielding_lanes};
-    return {all, lanes_of_level(queues, levels - 1), 0,
-            spec.strict_classes ? lanes_of_level(queues, 0) : 0};
   }
 };
 
@@ -257,8 +213,5 @@ void configure_schedulers(PortClock& clock, Arbiter& arbiter, const World& world
 // An acknowledgement passes the router of a circuit, on an output lane of it: a refusal frees that
 // lane. Returns the input lane of the circuit.
 QueueAt pass_signal(Router& router, const World::Signal& signal);
-
-// One cycle of a router; nothing happens when it holds no flit and nothing comes.
-void step_router(Router& router, World& world, emu::Cycle now);
 
 }  // namespace fabric::general

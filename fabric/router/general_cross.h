@@ -1,13 +1,18 @@
 // Stage 4: the crossbar, multiplexed or full.
+#pragma once
+
+#include <utility>
+
 #include "fabric/router/general_cycle.h"
 #include "fabric/router/general_rank.h"
 
 namespace fabric::general {
 
-void RouterCycle::cross() {
+template <class Design>
+void RouterCycle<Design>::cross() {
   if (r_.active == 0) return;
   if (!w_.herd.may_cross(r_.id)) return;
-  if (w_.full_crossbar()) {
+  if (d_.full_crossbar()) {
     cross_all_lanes();
   } else {
     allocate();
@@ -15,49 +20,60 @@ void RouterCycle::cross() {
 }
 
 // Every input lane has its own way to its output lane.
-void RouterCycle::cross_all_lanes() {
+template <class Design>
+void RouterCycle<Design>::cross_all_lanes() {
   for (PortBits bits = r_.active; bits != 0; bits &= bits - 1) {
     const unsigned p = first_of(bits);
     const QueueBits queues = could_cross(r_.ports[p]);
-    for (LaneBits lanes = w_.lanes_of(queues); lanes != 0; lanes &= lanes - 1)
-      move(p, w_.queue_at(first_of(lanes), queues));
+    for (LaneBits lanes = d_.lanes_of(queues); lanes != 0; lanes &= lanes - 1)
+      move(p, d_.queue_at(first_of(lanes), queues));
   }
 }
 
 // One queue a lane: the dummy tail goes first, of the lowest level; the message that made it due
 // has a buffer of its own and does not stand behind it. Else the highest level.
-QueueBits RouterCycle::could_cross(const Port& port) const {
+template <class Design>
+QueueBits RouterCycle<Design>::could_cross(const Port& port) const {
   const QueueBits could = port.active & port.filled & ~port.blocked;
-  if (w_.levels == 1 || could == 0) return could;
+  if (d_.levels() == 1 || could == 0) return could;
   LaneBits decided = 0;
   QueueBits chosen = 0;
   const auto choose = [&](QueueBits queues, unsigned level) {
-    const LaneBits lanes = World::lanes_of_level(queues, level) & ~decided;
+    const LaneBits lanes = d_.lanes_of_level(queues, level) & ~decided;
     decided |= lanes;
     chosen |= QueueBits{lanes} << World::queue_of(0, level);
   };
   if ((could & port.closing) != 0)
-    for (unsigned level = 0; level < w_.levels; ++level) choose(could & port.closing, level);
-  for (unsigned level = w_.levels; level-- > 0;) choose(could, level);
+    for (unsigned level = 0; level < d_.levels(); ++level) choose(could & port.closing, level);
+  for (unsigned level = d_.levels(); level-- > 0;) choose(could, level);
   return chosen;
 }
 
-// False: the port has nothing that could cross.
-bool RouterCycle::wish(unsigned p) {
-  Port& port = r_.ports[p];
-  Wish& wish = port.wish;
-  wish.queues = could_cross(port);
-  if (wish.queues == 0) return false;
-  wish.lanes = w_.able_of(wish.queues);
-  if (!w_.preemptive() || !w_.spec.accelerate) return true;
-  // RN 3.2.2: the rest of a message that was interrupted, and of one that holds the output lane
-  // that a higher level waits for.
-  wish.lanes.accelerated = w_.lanes_of(wish.queues & (port.closing | port.outranked));
-  wish.lanes.yielding &= ~wish.lanes.accelerated;
-  return true;
+// False: nothing. Written in place, for a struct that was put together of parts is slow to copy.
+template <class Design>
+bool RouterCycle<Design>::wish(unsigned p, Wish& wish) const {
+  const Port& port = r_.ports[p];
+  const QueueBits queues = could_cross(port);
+  if (queues == 0) return false;
+  Able lanes = d_.able_of(w_, queues);
+  if (d_.preemptive() && w_.spec.accelerate) {
+    // RN 3.2.2: the rest of a message that was interrupted, and of one that holds the output lane
+    // that a higher level waits for.
+    lanes.accelerated = d_.lanes_of(queues & (port.closing | port.outranked));
+    lanes.yielding &= ~lanes.accelerated;
+  }
+  wish.queues = queues;
+  wish.lanes.able = lanes.able;
+  wish.lanes.first = lanes.first;
+  wish.lanes.accelerated = lanes.accelerated;
+  wish.lanes.yielding = lanes.yielding;
+  wish.let_go = port.arbiter.let_go(lanes, now_);
+  return wish.let_go != 0;
 }
 
-Stamp RouterCycle::between_inputs(const Chosen& chosen, LaneBits yielding) const {
+// All of best effort alike, after every other flit.
+template <class Design>
+Stamp RouterCycle<Design>::between_inputs(const Chosen& chosen, LaneBits yielding) const {
   if (!w_.spec.strict_classes) return chosen.urgency;
   if (((yielding >> chosen.lane) & 1U) != 0) return std::numeric_limits<Stamp>::max();
   // On the 16-bit counters of epochs the last value is theirs.
@@ -66,88 +82,90 @@ Stamp RouterCycle::between_inputs(const Chosen& chosen, LaneBits yielding) const
   return std::min(chosen.urgency, oldest_stamp(now_) - 1 + kLastOfOthers);
 }
 
-// False: no lane of the port leads to an output without a grant.
-bool RouterCycle::propose(unsigned p, Proposal& mine) {
-  Port& port = r_.ports[p];
-  const Wish& wish = port.wish;
-  const LaneBits open = w_.lanes_of(wish.queues) & port.arbiter.let_go(wish.lanes, now_);
-  if (open == 0) return false;
+// Of the lanes `open` of an input port the one that its scheduler chooses.
+template <class Design>
+Chosen RouterCycle<Design>::propose(Port& port, const Wish& wish, LaneBits open) {
   const auto stamp = [&](unsigned lane) {
-    return port.clock.urgency(port.next_stamp[w_.queue_at(lane, wish.queues)], now_);
+    return port.clock.urgency(port.next_stamp[d_.queue_at(lane, wish.queues)], now_);
   };
-  mine.in_port = p;
-  mine.chosen = port.arbiter.choose(wish.lanes.among(open), stamp);
-  mine.queue = w_.queue_at(mine.chosen.lane, wish.queues);
-  mine.urgency = between_inputs(mine.chosen, wish.lanes.yielding);
-  mine.rank = rank_of(p, r_.ports.size(), now_);
-  return true;
-}
-
-// Outputs that have a grant are asked by nobody any more.
-void RouterCycle::give_up_outputs(PortBits open, PortBits taken) {
-  for (; open != 0; open &= open - 1) {
-    const unsigned p = first_of(open);
-    for (PortBits bits = taken; bits != 0; bits &= bits - 1)
-      r_.ports[p].wish.queues &= ~r_.leads_to(p, first_of(bits));
-  }
+  return port.arbiter.choose(wish.lanes.among(open), stamp);
 }
 
 // The separable allocator: in each round every input port without a grant proposes a lane whose
 // output port has none; of the proposals for an output the most urgent wins, ties by rank.
-void RouterCycle::allocate() {
-  std::array<unsigned, kPortsMax> grant;  // [input port] queue
+template <class Design>
+void RouterCycle<Design>::allocate() {
+  const std::size_t ports = r_.ports.size();
+  std::array<Wish, kPortsMax> wishes;         // [input port]
+  std::array<Proposal, kPortsMax> best;       // [output port]
+  std::array<std::uint8_t, kPortsMax> grant;  // [input port] queue
   PortBits open = 0;
   PortBits granted = 0;
-  for (PortBits bits = r_.active; bits != 0; bits &= bits - 1)
-    if (wish(first_of(bits))) open |= port_bit(first_of(bits));
+  for (PortBits bits = r_.active; bits != 0; bits &= bits - 1) {
+    const unsigned p = first_of(bits);
+    if (wish(p, wishes[p])) open |= port_bit(p);
+  }
+  PortBits asked = 0;  // outputs of the last round: nobody asks for them any more
   for (int round = 0; round < w_.spec.alloc_iters && open != 0; ++round) {
-    PortBits asked = 0;
+    const PortBits taken = std::exchange(asked, 0);
     for (PortBits bits = open; bits != 0; bits &= bits - 1) {
       const unsigned p = first_of(bits);
-      Proposal mine;
-      if (!propose(p, mine)) {
+      Wish& mine = wishes[p];
+      for (PortBits outs = taken; outs != 0; outs &= outs - 1)
+        mine.queues &= ~r_.leads[p * ports + first_of(outs)];
+      const LaneBits lanes = d_.lanes_of(mine.queues) & mine.let_go;
+      if (lanes == 0) {
         open &= ~port_bit(p);
         continue;
       }
-      const unsigned out = r_.ports[p].in[mine.queue].out_port;
-      Proposal& other = r_.ports[out].best;
-      const bool first = (asked & port_bit(out)) == 0;
-      if (first || mine.urgency < other.urgency ||
-          (mine.urgency == other.urgency && mine.rank < other.rank))
-        other = mine;
+      const Chosen chosen = propose(r_.ports[p], mine, lanes);
+      const unsigned queue = d_.queue_at(chosen.lane, mine.queues);
+      const Stamp urgency = between_inputs(chosen, mine.lanes.yielding);
+      const unsigned out = r_.ports[p].in[queue].out_port;
+      Proposal& other = best[out];
+      const bool wins = (asked & port_bit(out)) == 0 || urgency < other.urgency ||
+                        (urgency == other.urgency &&
+                         rank_of(p, ports, now_) < rank_of(other.in_port, ports, now_));
+      if (wins) {
+        other.chosen.lane = chosen.lane;
+        other.chosen.urgency = chosen.urgency;
+        other.urgency = urgency;
+        other.in_port = static_cast<std::uint8_t>(p);
+        other.queue = static_cast<std::uint8_t>(queue);
+      }
       asked |= port_bit(out);
     }
     for (PortBits bits = asked; bits != 0; bits &= bits - 1) {
-      const Proposal& winner = r_.ports[first_of(bits)].best;
+      const Proposal& winner = best[first_of(bits)];
       Port& port = r_.ports[winner.in_port];
       port.arbiter.granted(winner.chosen, ends_worm(port, winner.queue), now_);
       grant[winner.in_port] = winner.queue;
       granted |= port_bit(winner.in_port);
       open &= ~port_bit(winner.in_port);
     }
-    give_up_outputs(open, asked);
   }
   // Ports in order, so that of two tails the lower port's leaves first.
   for (; granted != 0; granted &= granted - 1) move(first_of(granted), grant[first_of(granted)]);
 }
 
 // A flit crosses; its place at the input is free for another.
-void RouterCycle::move(unsigned p, unsigned queue) {
+template <class Design>
+void RouterCycle<Design>::move(unsigned p, unsigned queue) {
   Port& port = r_.ports[p];
   InputQueue& q = port.in[queue];
   Port& out = r_.ports[q.out_port];
   OutputLane& target = out.out[q.out_lane];
-  const unsigned lane = w_.lane_of(queue);
+  const unsigned lane = d_.lane_of(queue);
   const bool dummy = port.has_dummy(queue);
   w_.herd.spend(r_.id, q.out_port);
   Flit flit = dummy ? dummy_flit(port, queue) : q.flits.pop();
   if (!dummy) w_.links.credit(r_.id, p, lane, flit.level, now_);
-  if (w_.full_crossbar()) {
+  if (d_.full_crossbar()) {
     if (flit.is(Flit::head)) out.clock.head(q.out_lane, w_.messages[flit.message].vtick, now_);
     if (!w_.rules.head_of_line() || target.flits.empty())
       flit.stamp = out.clock.stamp(q.out_lane, now_, now_);
   } else {
-    if (w_.traditional()) flit.stamp = static_cast<Stamp>(now_);
+    if (d_.traditional()) flit.stamp = static_cast<Stamp>(now_);
     if (!dummy && w_.rules.head_of_line() && !q.flits.empty())
       q.flits.front().stamp = port.clock.stamp(queue, now_, now_);
   }
@@ -162,7 +180,9 @@ void RouterCycle::move(unsigned p, unsigned queue) {
   if (flit.is(Flit::tail)) worm_ended(p, queue);
 }
 
-void RouterCycle::count_message(unsigned p, const InputQueue& q, unsigned lane, hca::MessageId id) {
+template <class Design>
+void RouterCycle<Design>::count_message(unsigned p, const InputQueue& q, unsigned lane,
+                                        hca::MessageId id) {
   const std::uint16_t flits = w_.messages[id].flits;
   LaneCounters& in = r_.ports[p].received[lane];
   LaneCounters& out = r_.ports[q.out_port].sent[q.out_lane];
@@ -173,19 +193,21 @@ void RouterCycle::count_message(unsigned p, const InputQueue& q, unsigned lane, 
 }
 
 // The next message of the lane comes to the front.
-void RouterCycle::worm_ended(unsigned p, unsigned queue) {
+template <class Design>
+void RouterCycle<Design>::worm_ended(unsigned p, unsigned queue) {
   InputQueue& q = r_.ports[p].in[queue];
   release(p, queue);
   q.front = Front::idle;
   --q.messages;
   if (w_.watcher != nullptr)
-    w_.watcher->left(r_.id, static_cast<emu::PortId>(p), static_cast<emu::Vl>(w_.lane_of(queue)),
+    w_.watcher->left(r_.id, static_cast<emu::PortId>(p), static_cast<emu::Vl>(d_.lane_of(queue)),
                      q.out_port);
-  wake(p, w_.lane_of(queue));
+  wake(p, d_.lane_of(queue));
 }
 
 // The output lane of the queue is free.
-void RouterCycle::release(unsigned p, unsigned queue) {
+template <class Design>
+void RouterCycle<Design>::release(unsigned p, unsigned queue) {
   InputQueue& q = r_.ports[p].in[queue];
   disown(r_, {static_cast<std::uint8_t>(p), static_cast<std::uint8_t>(queue)});
   set_bit(r_.ports[q.out_port].to_grant, q.out_lane, r_.to_grant, q.out_port);
@@ -194,9 +216,10 @@ void RouterCycle::release(unsigned p, unsigned queue) {
 
 // The message at the front of the lane, of its highest level: its head has to be routed, or, where
 // it was interrupted, its output lane asked for.
-void RouterCycle::wake(unsigned p, unsigned lane) {
+template <class Design>
+void RouterCycle<Design>::wake(unsigned p, unsigned lane) {
   Port& port = r_.ports[p];
-  for (unsigned level = w_.levels; level-- > 0;) {
+  for (unsigned level = d_.levels(); level-- > 0;) {
     const unsigned queue = World::queue_of(lane, level);
     InputQueue& q = port.in[queue];
     if (q.messages == 0) continue;

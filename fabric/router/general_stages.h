@@ -1,13 +1,18 @@
 // Stages 5, 3, 2 and 1 of a router, for every design whose worms go lane by lane.
+#pragma once
+
 #include <algorithm>
 
 #include "fabric/router/general_choose.h"
+#include "fabric/router/general_cross.h"
 #include "fabric/router/general_cycle.h"
+#include "fabric/router/general_preempt.h"
 
 namespace fabric::general {
 
 // Stage 5: credits come home; of the lanes with a flit and a credit one puts it on the link.
-void RouterCycle::output() {
+template <class Design>
+void RouterCycle<Design>::output() {
   for (PortBits bits = w_.links.ports_with(r_.id, now_); bits != 0; bits &= bits - 1)
     take_credits(first_of(bits), w_.links.inbox(r_.id, first_of(bits), now_));
   for (PortBits bits = r_.out_filled; bits != 0; bits &= bits - 1) {
@@ -21,37 +26,40 @@ void RouterCycle::output() {
   }
 }
 
-void RouterCycle::take_credits(unsigned p, const Inbox& box) {
-  for (unsigned level = 0; level < w_.levels; ++level)
+template <class Design>
+void RouterCycle<Design>::take_credits(unsigned p, const Inbox& box) {
+  for (unsigned level = 0; level < d_.levels(); ++level)
     for (LaneBits bits = box.credits[level]; bits != 0; bits &= bits - 1)
       ++r_.ports[p].out[first_of(bits)].credits[level];
 }
 
-Able RouterCycle::sendable(const Port& port) const {
+template <class Design>
+Able RouterCycle<Design>::sendable(const Port& port) const {
   QueueBits could = 0;
   for (LaneBits bits = port.out_filled; bits != 0; bits &= bits - 1) {
     const unsigned l = first_of(bits);
     const OutputLane& lane = port.out[l];
     const unsigned level = lane.flits.front().level;
-    if (lane.credits[level] >= w_.room_for(lane.flits.front()))
+    if (lane.credits[level] >= d_.room_for(w_, lane.flits.front()))
       could |= queue_bit(World::queue_of(l, level));
   }
-  Able able = w_.able_of(could);
-  if (w_.full_crossbar()) able.able = port.arbiter.let_go(able, now_);
+  Able able = d_.able_of(w_, could);
+  if (d_.full_crossbar()) able.able = port.arbiter.let_go(able, now_);
   return able;
 }
 
 // The VC multiplexer: the scheduler of a full crossbar sits here; behind a multiplexed one lanes
 // take turns, for at most one flit a cycle comes; a traditional router goes by the order of coming.
-unsigned RouterCycle::next_to_send(unsigned p, const Able& able) {
+template <class Design>
+unsigned RouterCycle<Design>::next_to_send(unsigned p, const Able& able) {
   Port& port = r_.ports[p];
   const auto stamp = [&](unsigned lane) { return urgency(port, port.out[lane].flits.front()); };
-  if (w_.full_crossbar()) {
+  if (d_.full_crossbar()) {
     const Chosen chosen = port.arbiter.choose(able.among(able.able), stamp);
     port.arbiter.granted(chosen, port.out[chosen.lane].flits.front().is(Flit::tail), now_);
     return chosen.lane;
   }
-  if (w_.traditional()) {
+  if (d_.traditional()) {
     unsigned first = first_of(able.able);
     for (LaneBits bits = able.able & (able.able - 1); bits != 0; bits &= bits - 1)
       if (stamp(first_of(bits)) < stamp(first)) first = first_of(bits);
@@ -63,7 +71,8 @@ unsigned RouterCycle::next_to_send(unsigned p, const Able& able) {
   return lane;
 }
 
-void RouterCycle::send(unsigned p, unsigned l) {
+template <class Design>
+void RouterCycle<Design>::send(unsigned p, unsigned l) {
   Port& port = r_.ports[p];
   OutputLane& lane = port.out[l];
   if (w_.is_full(lane) && lane.owner != kNoQueue)
@@ -75,17 +84,18 @@ void RouterCycle::send(unsigned p, unsigned l) {
   ++r_.window.sent;
   if (lane.flits.empty()) {
     clear_bit(port.out_filled, l, r_.out_filled, p);
-  } else if (w_.full_crossbar() && w_.rules.head_of_line()) {
+  } else if (d_.full_crossbar() && w_.rules.head_of_line()) {
     lane.flits.front().stamp = port.clock.stamp(l, now_, now_);
   }
 }
 
 // Stage 3: routed heads join the line for their output lane; free lanes go to the first in line.
-void RouterCycle::arbitrate() {
+template <class Design>
+void RouterCycle<Design>::arbitrate() {
   for (PortBits ports = r_.arbitrating; ports != 0; ports &= ports - 1) {
     Port& port = r_.ports[first_of(ports)];
     for (QueueBits bits = port.arbitrating; bits != 0; bits &= bits - 1) {
-      if (w_.circuits()) {
+      if (d_.circuits()) {
         reserve(first_of(ports), first_of(bits));
       } else {
         join_line(first_of(ports), first_of(bits));
@@ -103,15 +113,40 @@ void RouterCycle::arbitrate() {
   r_.to_grant = 0;
 }
 
+// Circuits (general_circuit.cc): a free lane, or a refusal.
+template <class Design>
+void RouterCycle<Design>::reserve(unsigned p, unsigned queue) {
+  InputQueue& q = r_.ports[p].in[queue];
+  hca::Message& message = w_.messages[q.message];
+  const bool opens = message.stream != 0 && message.kind == emu::PacketKind::probe;
+  const LaneBits lanes = w_.lanes == kLanesMax ? ~LaneBits{0} : lane_bit(w_.lanes) - 1;
+  const LaneBits free = lanes & ~r_.ports[q.out_port].owned;
+  const bool refused_here = opens && message.rejected_by == r_.id;  // by admission
+  if (free != 0 && !refused_here) {
+    q.out_lane = static_cast<std::uint8_t>(first_of(free));
+    own({static_cast<std::uint8_t>(p), static_cast<std::uint8_t>(queue)}, q.out_port, q.out_lane);
+    return;
+  }
+  if (opens) message.rejected_by = r_.id;
+  const Flit probe = q.flits.pop();
+  r_.ports[p].show_next(queue);
+  --r_.held;
+  w_.links.credit(r_.id, p, d_.lane_of(queue), probe.level, now_);
+  w_.signal_back(r_.id, p, d_.lane_of(queue), false, now_);
+  q.front = Front::idle;
+  --q.messages;
+}
+
 // In order of coming; those of a higher level first.
-void RouterCycle::join_line(unsigned p, unsigned queue) {
+template <class Design>
+void RouterCycle<Design>::join_line(unsigned p, unsigned queue) {
   const QueueAt me = {static_cast<std::uint8_t>(p), static_cast<std::uint8_t>(queue)};
   InputQueue& q = at(me);
   Port& out = r_.ports[q.out_port];
   OutputLane& lane = out.out[q.out_lane];
   q.front = Front::waiting;
   QueueAt behind = lane.line_last;
-  if (w_.preemptive() && behind != kNoQueue) {
+  if (d_.preemptive() && behind != kNoQueue) {
     behind = kNoQueue;
     for (QueueAt i = lane.line_first;
          i != kNoQueue && World::level_of(i.queue) >= World::level_of(queue);
@@ -126,7 +161,8 @@ void RouterCycle::join_line(unsigned p, unsigned queue) {
   set_bit(out.to_grant, q.out_lane, r_.to_grant, q.out_port);
 }
 
-void RouterCycle::grant(unsigned p, unsigned l) {
+template <class Design>
+void RouterCycle<Design>::grant(unsigned p, unsigned l) {
   OutputLane& lane = r_.ports[p].out[l];
   const QueueAt first = lane.line_first;
   if (first == kNoQueue) return;
@@ -137,7 +173,8 @@ void RouterCycle::grant(unsigned p, unsigned l) {
     stamp_dummy(first.port, first.queue);
 }
 
-void RouterCycle::own(QueueAt me, unsigned p, unsigned l) {
+template <class Design>
+void RouterCycle<Design>::own(QueueAt me, unsigned p, unsigned l) {
   OutputLane& lane = r_.ports[p].out[l];
   Port& port = r_.ports[me.port];
   lane.owner = me;
@@ -153,7 +190,8 @@ void RouterCycle::own(QueueAt me, unsigned p, unsigned l) {
 
 // Stage 2: a head at the front of its queue learns its output; probes and releases ask admission.
 // With recovery some wait here, and of those the one that has waited longest may take the token.
-void RouterCycle::route() {
+template <class Design>
+void RouterCycle<Design>::route() {
   if (r_.routing == 0) return;
   std::array<LaneBits, kPortsMax> claimed{};
   QueueAt lost = kNoQueue;
@@ -173,7 +211,8 @@ void RouterCycle::route() {
 }
 
 // False: no lane is free for it.
-bool RouterCycle::find_output(QueueAt me, std::array<LaneBits, kPortsMax>& claimed) {
+template <class Design>
+bool RouterCycle<Design>::find_output(QueueAt me, std::array<LaneBits, kPortsMax>& claimed) {
   InputQueue& q = at(me);
   const hca::MessageId id = q.flits.front().message;
   hca::Message& message = w_.messages[id];
@@ -201,11 +240,12 @@ bool RouterCycle::find_output(QueueAt me, std::array<LaneBits, kPortsMax>& claim
                     !q.flits.front().is(Flit::dummy);
   if (asks && w_.hook != nullptr) ask_admission(me.port, out.port, message);
   if (w_.watcher != nullptr)
-    w_.watcher->routed(head_at(me.port, w_.lane_of(me.queue), id), q.out_port);
+    w_.watcher->routed(head_at(me.port, d_.lane_of(me.queue), id), q.out_port);
   return true;
 }
 
-void RouterCycle::ask_admission(unsigned p, unsigned out_port, hca::Message& message) {
+template <class Design>
+void RouterCycle<Design>::ask_admission(unsigned p, unsigned out_port, hca::Message& message) {
   if (message.rejected_by != emu::kNoRouter) return;  // a refused probe asks nobody any more
   const LaneSet set = w_.routes.table.choices(r_.id, message.way).front().set;
   const ControlHead head = {.router = r_.id,
@@ -223,16 +263,19 @@ void RouterCycle::ask_admission(unsigned p, unsigned out_port, hca::Message& mes
 }
 
 // Stage 1: flits come off the links into their queues and get their stamps.
-void RouterCycle::decode() {
+template <class Design>
+void RouterCycle<Design>::decode() {
   for (PortBits bits = w_.links.ports_with(r_.id, now_); bits != 0; bits &= bits - 1) {
     const unsigned p = first_of(bits);
-    const Inbox& box = w_.links.inbox(r_.id, p, now_);
-    if (!box.has_flit) continue;
+    Inbox& box = w_.links.inbox(r_.id, p, now_);
+    const bool has_flit = box.has_flit;
+    Links::empty(box);
+    if (!has_flit) continue;
     Port& port = r_.ports[p];
     const unsigned queue = World::queue_of(box.lane, box.flit.level);
     InputQueue& q = port.in[queue];
     Flit flit = box.flit;
-    if (!w_.full_crossbar()) {
+    if (!d_.full_crossbar()) {
       if (flit.is(Flit::head)) port.clock.head(queue, w_.messages[flit.message].vtick, now_);
       if (!w_.rules.head_of_line() || q.flits.empty())
         flit.stamp = port.clock.stamp(queue, now_, now_);
@@ -244,30 +287,22 @@ void RouterCycle::decode() {
     if (!flit.is(Flit::head)) continue;
     ++q.messages;
     if (w_.watcher != nullptr) w_.watcher->came(head_at(p, box.lane, flit.message));
-    if (w_.preemptive()) make_way(p, box.lane, flit.level);
+    if (d_.preemptive()) make_way(p, box.lane, flit.level);
     wake(p, box.lane);
   }
 }
 
+// One cycle of a router; nothing happens when it holds no flit and nothing comes.
+template <class Design>
 void step_router(Router& router, World& world, emu::Cycle now) {
   if ((router.held | router.dummies) == 0 && world.links.ports_with(router.id, now) == 0) return;
-  RouterCycle cycle(router, world, now);
+  RouterCycle<Design> cycle(router, world, now);
   cycle.output();
   cycle.cross();
   cycle.arbitrate();
   cycle.route();
   cycle.decode();
-  world.links.clear(router.id, now);
-}
-
-void configure_schedulers(PortClock& clock, Arbiter& arbiter, const World& world,
-                          const ClockRules& rules, unsigned levels) {
-  clock.configure(rules, world.spec.start);
-  arbiter.configure(rules.kind, world.spec.block_flits, world.spec.block_waits);
-  arbiter.set_weights(world.spec.weights);
-  if (!emu::has_lane_vticks(rules.kind)) return;
-  for (unsigned i = 0; i < emu::kVlCount * levels; ++i)
-    clock.set_vtick(i, world.spec.lane_vtick[i % emu::kVlCount], world.spec.start);
+  world.links.all_empty(router.id, now);
 }
 
 }  // namespace fabric::general

@@ -3,15 +3,19 @@
 // have crossed by a dummy tail. What is left of them goes on, behind a dummy head, when nothing of
 // a higher level is left in the lane. The history stack is what their queues remember of their
 // routes.
+#pragma once
+
 #include "fabric/router/general_cycle.h"
 
 namespace fabric::general {
 
-void RouterCycle::make_way(unsigned p, unsigned lane, unsigned level) {
+template <class Design>
+void RouterCycle<Design>::make_way(unsigned p, unsigned lane, unsigned level) {
   for (unsigned below = 0; below < level; ++below) interrupt(p, World::queue_of(lane, below));
 }
 
-void RouterCycle::interrupt(unsigned p, unsigned queue) {
+template <class Design>
+void RouterCycle<Design>::interrupt(unsigned p, unsigned queue) {
   Port& port = r_.ports[p];
   InputQueue& q = port.in[queue];
   switch (q.front) {
@@ -45,7 +49,8 @@ void RouterCycle::interrupt(unsigned p, unsigned queue) {
   ++w_.design.interruptions;
 }
 
-void RouterCycle::leave_line(QueueAt me) {
+template <class Design>
+void RouterCycle<Design>::leave_line(QueueAt me) {
   InputQueue& q = at(me);
   OutputLane& lane = r_.ports[q.out_port].out[q.out_lane];
   QueueAt before = kNoQueue;
@@ -56,13 +61,15 @@ void RouterCycle::leave_line(QueueAt me) {
 }
 
 // A dummy flit is stamped like one that arrives now.
-void RouterCycle::stamp_dummy(unsigned p, unsigned queue) {
+template <class Design>
+void RouterCycle<Design>::stamp_dummy(unsigned p, unsigned queue) {
   Port& port = r_.ports[p];
-  if (!w_.full_crossbar()) port.in[queue].dummy_stamp = port.clock.stamp(queue, now_, now_);
+  if (!d_.full_crossbar()) port.in[queue].dummy_stamp = port.clock.stamp(queue, now_, now_);
   port.show_next(queue);
 }
 
-Flit RouterCycle::dummy_flit(const Port& port, unsigned queue) const {
+template <class Design>
+Flit RouterCycle<Design>::dummy_flit(const Port& port, unsigned queue) const {
   const InputQueue& q = port.in[queue];
   const bool closes = (port.closing & queue_bit(queue)) != 0;
   const int marks = Flit::dummy | (closes ? Flit::tail : Flit::head);
@@ -70,7 +77,8 @@ Flit RouterCycle::dummy_flit(const Port& port, unsigned queue) const {
           static_cast<std::uint8_t>(World::level_of(queue)), q.dummy_stamp};
 }
 
-void RouterCycle::dummy_crossed(unsigned p, unsigned queue) {
+template <class Design>
+void RouterCycle<Design>::dummy_crossed(unsigned p, unsigned queue) {
   Port& port = r_.ports[p];
   InputQueue& q = port.in[queue];
   ++w_.design.dummy_flits;
@@ -86,12 +94,13 @@ void RouterCycle::dummy_crossed(unsigned p, unsigned queue) {
   port.needs_head |= queue_bit(queue);  // r_.dummies counts it on
   release(p, queue);
   q.front = Front::suspended;
-  wake(p, w_.lane_of(queue));
+  wake(p, d_.lane_of(queue));
 }
 
 // The owner of the lane, or the first in line, is another one.
-void RouterCycle::outrank(const OutputLane& lane) {
-  if (!w_.preemptive() || lane.owner == kNoQueue) return;
+template <class Design>
+void RouterCycle<Design>::outrank(const OutputLane& lane) {
+  if (!d_.preemptive() || lane.owner == kNoQueue) return;
   Port& port = r_.ports[lane.owner.port];
   const QueueBits bit = queue_bit(lane.owner.queue);
   const bool outranked = lane.line_first != kNoQueue &&
