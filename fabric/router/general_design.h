@@ -79,13 +79,18 @@ struct TypeOf {
 template <class Step>
 void with_design(const World& world, Step&& step) {
   constexpr auto kMultiplexed = CrossbarKind::multiplexed;
-  if (!world.full_crossbar()) {
-    if (world.preemptive())
-      return step(TypeOf<KnownDesign<RouterKind::preemptive, kMultiplexed>>{});
-    if (world.traditional())
-      return step(TypeOf<KnownDesign<RouterKind::traditional, kMultiplexed>>{});
-    if (world.spec.router == RouterKind::non_preemptive)
-      return step(TypeOf<KnownDesign<RouterKind::non_preemptive, kMultiplexed>>{});
+  const RouterKind router = world.spec.router;
+  if (world.full_crossbar()) {
+    if (router == RouterKind::non_preemptive)
+      return step(TypeOf<KnownDesign<RouterKind::non_preemptive, CrossbarKind::full>>{});
+  } else if (router == RouterKind::preemptive) {
+    return step(TypeOf<KnownDesign<RouterKind::preemptive, kMultiplexed>>{});
+  } else if (router == RouterKind::traditional) {
+    return step(TypeOf<KnownDesign<RouterKind::traditional, kMultiplexed>>{});
+  } else if (router == RouterKind::non_preemptive) {
+    return step(TypeOf<KnownDesign<RouterKind::non_preemptive, kMultiplexed>>{});
+  } else if (router == RouterKind::cut_through) {
+    return step(TypeOf<KnownDesign<RouterKind::cut_through, kMultiplexed>>{});
   }
   step(TypeOf<AnyDesign>{});
 }
