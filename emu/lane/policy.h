@@ -33,6 +33,11 @@ constexpr bool has_lane_vticks(SchedulerKind kind) {
   return kind == SchedulerKind::virtual_clock || kind == SchedulerKind::head_of_line ||
          kind == SchedulerKind::fair_queueing;
 }
+// The kinds that the 16-bit stamps of stamp.h do; Vticks may differ from port to port.
+constexpr bool goes_by_stamps(SchedulerKind kind) {
+  return kind == SchedulerKind::fcfs || kind == SchedulerKind::virtual_clock ||
+         kind == SchedulerKind::fgvc || kind == SchedulerKind::head_of_line;
+}
 
 // How an entry of a WRR table spends its weight.
 enum class PointerKind : std::uint8_t {

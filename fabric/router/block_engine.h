@@ -173,8 +173,8 @@ class BlockEngine final : public Network::Impl {
   Wires& wires_of(emu::NodeId node) { return wires_[node / emu::kBlockPorts]; }
 
   template <class Scheduler>
-  void configure(Scheduler& scheduler) {
-    scheduler.configure(spec.scheduler, spec.lane_vtick, spec.first_lanes());
+  void configure(Scheduler& scheduler, emu::SchedulerKind kind) {
+    scheduler.configure(kind, spec.lane_vtick, spec.first_lanes());
     for (unsigned p = 0; p < emu::kBlockPorts; ++p) scheduler.set_weights(p, spec.weights);
   }
   void set_up(std::size_t index) {
@@ -194,7 +194,7 @@ class BlockEngine final : public Network::Impl {
       for (unsigned v = 0; v < emu::kVlCount; ++v)
         b.out.credits.set(p, v, static_cast<unsigned>(spec.vc_buf_size));
     }
-    configure(blocks_[index].scheduler);
+    configure(blocks_[index].scheduler, spec.router_scheduler());
   }
   void add_wires(std::size_t index, hca::Events& events_of_part) {
     const auto first = static_cast<unsigned>(index * emu::kBlockPorts);
@@ -208,7 +208,7 @@ class BlockEngine final : public Network::Impl {
       const NodePlace& place = graph.nodes[first + n];
       wires.lead_to(n, rows_.port_of(place.router, place.port));
     }
-    configure(wires.scheduler());
+    configure(wires.scheduler(), spec.wire_scheduler());
   }
   emu::LaneMask yields() const { return spec.strict_classes ? spec.lanes_of_class[2] : 0; }
 

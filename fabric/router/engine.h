@@ -1,6 +1,6 @@
-// The engine for one pair of schedulers, InputScheduler at the crossbar inputs, SourceScheduler at
-// the HCAs, and for buffers of less than 2^kPlanes flits. Instantiated by engine_*.cc; seen by
-// others as Network::Impl.
+// The engine for one set of schedulers, InputScheduler at the crossbar inputs, SourceScheduler at
+// the HCAs, Multiplexer at the outputs (s5_output.h), for buffers of less than 2^kPlanes flits.
+// Instantiated by engine_*.cc; seen by others as Network::Impl.
 #pragma once
 
 #include <memory>
@@ -15,7 +15,7 @@
 
 namespace fabric {
 
-template <int kPlanes, class InputScheduler, class SourceScheduler>
+template <int kPlanes, class InputScheduler, class SourceScheduler, class Multiplexer = InTurn>
 class Engine final : public Network::Impl {
  public:
   Engine(const NetworkSpec& network_spec, Graph network_graph, ControlHook* control_hook)
@@ -62,6 +62,7 @@ class Engine final : public Network::Impl {
   void age(std::uint64_t moved) override {
     for (auto& router : routers_) {
       router.scheduler.age(router.state.bids, moved);
+      router.multiplexer.age(moved);
       State& r = router.state;
       for (unsigned p = 0; p < emu::kPortsMax; ++p) r.wait_cycles[p] += r.recent_wait[p];
       r.recent_wait = emu::kNoLanes8;
@@ -145,8 +146,8 @@ class Engine final : public Network::Impl {
   Group& group(emu::NodeId node) { return groups_[node / emu::kPortsMax]; }
 
   template <class Scheduler>
-  void configure(Scheduler& scheduler) {
-    scheduler.configure(spec.scheduler, spec.lane_vtick, spec.first_lanes());
+  void configure(Scheduler& scheduler, emu::SchedulerKind kind) {
+    scheduler.configure(kind, spec.lane_vtick, spec.first_lanes());
     for (unsigned p = 0; p < emu::kPortsMax; ++p) scheduler.set_weights(p, spec.weights);
   }
   void set_up(std::size_t index) {
@@ -159,7 +160,7 @@ class Engine final : public Network::Impl {
     r.target.fill(static_cast<LaneIndex>(lane_slot(0, emu::kVlCount)));  // dummies lead nowhere
     for (unsigned i = 0; i < emu::kPortsMax * emu::kVlCount; ++i)
       r.credits.set(port_of_slot(i), vl_of_slot(i), static_cast<unsigned>(spec.vc_buf_size));
-    configure(routers_[index].scheduler);
+    configure(routers_[index].scheduler, spec.router_scheduler());
   }
 
   void set_up_part(std::size_t part) {
@@ -175,7 +176,7 @@ class Engine final : public Network::Impl {
           std::min<unsigned>(emu::kPortsMax, static_cast<unsigned>(graph.nodes.size()) - first);
       groups_.emplace_back(first, count, static_cast<unsigned>(spec.vc_buf_size), spec.answer_flits,
                            yields_, messages, parts_.events_of(part));
-      configure(groups_.back().scheduler());
+      configure(groups_.back().scheduler(), spec.wire_scheduler());
     }
   }
 
@@ -195,7 +196,7 @@ class Engine final : public Network::Impl {
 
   // What a cycle needs, in one place: stores through vectors make the compiler reload members.
   struct Units {
-    Router<kPlanes, InputScheduler>* routers;
+    Router<kPlanes, InputScheduler, Multiplexer>* routers;
     Group* groups;
     std::uint8_t* busy;
     const emu::RouterId* order;
@@ -269,7 +270,7 @@ class Engine final : public Network::Impl {
   emu::Lanes8 control_;
   emu::Lanes8 yields_ = emu::spread(spec.strict_classes ? unsigned{spec.lanes_of_class[2]} : 0U);
   emu::Isa isa_ = best_isa(spec.isa_max);
-  std::vector<Router<kPlanes, InputScheduler>> routers_;
+  std::vector<Router<kPlanes, InputScheduler, Multiplexer>> routers_;
   std::vector<std::uint8_t> busy_;  // [router] a flit is in its buffers
   std::vector<Group> groups_;
   std::vector<std::vector<emu::RouterId>> order_of_part_;

@@ -11,9 +11,9 @@ namespace fabric {
 
 // Flits and credits of one link lane that are not at the sender: in the wheel, in the receiver's
 // buffer.
-template <int kPlanes, class I, class S>
-unsigned Engine<kPlanes, I, S>::buffered(const emu::Outlet& outlet, unsigned port,
-                                         unsigned vl) const {
+template <int kPlanes, class I, class S, class M>
+unsigned Engine<kPlanes, I, S, M>::buffered(const emu::Outlet& outlet, unsigned port,
+                                            unsigned vl) const {
   const unsigned peer = outlet.unit[port];
   const unsigned peer_port = outlet.port[port];
   unsigned flits = 0;
@@ -23,8 +23,8 @@ unsigned Engine<kPlanes, I, S>::buffered(const emu::Outlet& outlet, unsigned por
   return flits;
 }
 
-template <int kPlanes, class I, class S>
-std::string Engine<kPlanes, I, S>::audit() const {
+template <int kPlanes, class I, class S, class M>
+std::string Engine<kPlanes, I, S, M>::audit() const {
   const auto buffer = static_cast<unsigned>(spec.vc_buf_size);
   for (unsigned u = 0; u < static_cast<unsigned>(wiring_.units()); ++u) {
     const emu::Outlet& outlet = wiring_.outlets[u];
@@ -63,8 +63,8 @@ std::string Engine<kPlanes, I, S>::audit() const {
   return {};
 }
 
-template <int kPlanes, class I, class S>
-std::uint64_t Engine<kPlanes, I, S>::position() const {
+template <int kPlanes, class I, class S, class M>
+std::uint64_t Engine<kPlanes, I, S, M>::position() const {
   std::uint64_t hash = events.digest;
   const auto mix = [&](std::uint64_t value) { hash = (hash ^ value) * 0x100000001b3; };
   for (const auto& router : routers_) {
@@ -79,8 +79,8 @@ std::uint64_t Engine<kPlanes, I, S>::position() const {
   return hash;
 }
 
-template <int kPlanes, class I, class S>
-std::vector<Wait> Engine<kPlanes, I, S>::waits() const {
+template <int kPlanes, class I, class S, class M>
+std::vector<Wait> Engine<kPlanes, I, S, M>::waits() const {
   std::vector<Wait> found;
   for (const auto& router : routers_) {
     const State& r = router.state;

@@ -60,9 +60,11 @@ unsigned RouterCycle<Design>::next_to_send(unsigned p, const Able& able) {
     return chosen.lane;
   }
   if (d_.traditional()) {
+    // As at the inputs, those that have waited for longer than stamps can tell came together.
+    const auto came = [&](unsigned lane) { return std::max(stamp(lane), oldest_stamp(now_)); };
     unsigned first = first_of(able.able);
     for (LaneBits bits = able.able & (able.able - 1); bits != 0; bits &= bits - 1)
-      if (stamp(first_of(bits)) < stamp(first)) first = first_of(bits);
+      if (came(first_of(bits)) < came(first)) first = first_of(bits);
     return first;
   }
   if (able.first != 0) return first_of(able.first);

@@ -130,13 +130,13 @@ struct World {
         herd(network_spec.herd, graph),
         token(graph.routers.size(), network_spec.start),
         links(graph, network_spec.link_delay),
-        rules{network_spec.scheduler, network_spec.counters},
+        rules{network_spec.router_scheduler(), network_spec.counters},
         hca_rules{network_spec.wire_scheduler(), network_spec.counters} {
-    if (traditional()) rules = {};  // FCFS
-    if (traditional() && !spec.hca_scheduler) hca_rules = {};
+    if (traditional()) rules.counters = CounterKind::epoch;
+    if (traditional() && !spec.hca_scheduler) hca_rules = rules;
     if (preemptive()) levels = emu::kClassCount;
     if (!circuits()) {
-      if (!traditional()) first_lanes = spec.first_lanes();
+      first_lanes = spec.first_lanes();
       if (spec.strict_classes) yielding_lanes = spec.lanes_of_class[2];
       return;
     }

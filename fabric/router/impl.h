@@ -103,6 +103,7 @@ struct Network::Impl {
 // One function per file, so that the engines compile in parallel; fcfs, virtual_clock and fgvc
 // share one.
 std::unique_ptr<Network::Impl> make_stamp_engine(const NetworkSpec&, Graph, ControlHook*);
+std::unique_ptr<Network::Impl> make_traditional_engine(const NetworkSpec&, Graph, ControlHook*);
 std::unique_ptr<Network::Impl> make_turn_engine(const NetworkSpec&, Graph, ControlHook*);
 std::unique_ptr<Network::Impl> make_weight_engine(const NetworkSpec&, Graph, ControlHook*);
 // Every design (general_engine.h).

@@ -90,19 +90,29 @@ emu::Result<Routes> routes_of(const NetworkSpec& spec, const Graph& graph) {
   return Routes{std::move(*table), lanes};
 }
 
-// The one design of the fast engine; everything else is the general engine's.
+// The fast engine has one scheduler at inputs and HCAs, or two that go by stamps.
+bool fast_engine_schedules(const NetworkSpec& spec) {
+  const emu::SchedulerKind at_routers = spec.router_scheduler();
+  const emu::SchedulerKind at_hcas = spec.wire_scheduler();
+  if (emu::goes_by_stamps(at_routers)) return emu::goes_by_stamps(at_hcas);
+  return at_hcas == at_routers && at_routers != emu::SchedulerKind::fair_queueing &&
+         at_routers != emu::SchedulerKind::fgfq;
+}
+
+// The designs of the fast engine; everything else is the general engine's.
 bool fast_engine_does(const NetworkSpec& spec, const Graph& graph) {
-  return spec.herd.window_pj == 0 && spec.router == RouterKind::non_preemptive &&
-         spec.routing != RoutingKind::recovery && spec.crossbar == CrossbarKind::multiplexed &&
-         spec.counters == CounterKind::epoch && spec.block_flits == 1 &&
-         spec.wire_scheduler() == spec.scheduler &&
-         spec.scheduler != emu::SchedulerKind::fair_queueing &&
-         spec.scheduler != emu::SchedulerKind::fgfq && spec.vc_buf_size <= emu::kBufferMax &&
-         graph.ports_max() <= emu::kPortsMax;
+  const bool router =
+      spec.router == RouterKind::non_preemptive || spec.router == RouterKind::traditional;
+  return router && spec.herd.window_pj == 0 && spec.routing != RoutingKind::recovery &&
+         spec.crossbar == CrossbarKind::multiplexed && spec.counters == CounterKind::epoch &&
+         spec.block_flits == 1 && fast_engine_schedules(spec) &&
+         spec.vc_buf_size <= emu::kBufferMax && graph.ports_max() <= emu::kPortsMax;
 }
 
 std::unique_ptr<Network::Impl> make_fast_engine(const NetworkSpec& spec, Graph graph,
                                                 ControlHook* hook) {
+  if (spec.router == RouterKind::traditional)
+    return make_traditional_engine(spec, std::move(graph), hook);
   switch (spec.scheduler) {
     case emu::SchedulerKind::round_robin:
       return make_turn_engine(spec, std::move(graph), hook);
@@ -293,7 +303,7 @@ void Network::set_wire_weights(emu::NodeId node, const emu::VlWeights& w) {
 }
 void Network::set_lane_vtick(emu::RouterId router, emu::PortId in_port, emu::Vl vl,
                              emu::Vtick vtick) {
-  if (!emu::has_lane_vticks(impl_->spec.scheduler)) return;
+  if (!emu::has_lane_vticks(impl_->spec.router_scheduler())) return;
   impl_->set_vtick(router, in_port, vl, std::min(vtick, emu::kVtickMax));
 }
 void Network::set_wire_vtick(emu::NodeId node, emu::Vl vl, emu::Vtick vtick) {

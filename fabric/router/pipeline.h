@@ -11,10 +11,11 @@
 
 namespace fabric {
 
-template <int kPlanes, class Scheduler>
+template <int kPlanes, class Scheduler, class Multiplexer>
 struct Router {
   RouterState<kPlanes> state;
   Scheduler scheduler;
+  [[no_unique_address]] Multiplexer multiplexer;
 };
 
 // False when no flit is in its buffers any more.
@@ -22,8 +23,10 @@ template <emu::Isa kIsa, class Router>
 bool step_router(Router& router, emu::Box& box, emu::Box* next_row, const emu::Outlet& outlet,
                  emu::Lanes8 control, const Surroundings& world, emu::Cycle now) {
   auto& r = router.state;
-  const emu::Lanes8 sent = stage5_output(r, box.credits, control, world.messages, next_row, outlet);
-  const emu::Lanes8 credits = stage4_cross<kIsa>(r, router.scheduler, sent, world, now);
+  const emu::Lanes8 sent = stage5_output<kIsa>(r, router.multiplexer, box.credits, control,
+                                               world.messages, next_row, outlet);
+  const emu::Lanes8 credits =
+      stage4_cross<kIsa>(r, router.scheduler, router.multiplexer, sent, world, now);
   if (emu::any(r.arbitrating)) stage3_arbitrate(r, world.messages);
   r.arbitrating = r.routed;
   r.routed = emu::kNoLanes8;

@@ -77,8 +77,8 @@ void set_ready(State& r, emu::Lanes8 out_lanes, bool ready) {
 
 // Returns the input lanes that gave a flit: the credits for their senders. Stage 1 takes them out
 // of in_count together with what it adds.
-template <emu::Isa kIsa, class State, class Scheduler>
-emu::Lanes8 stage4_cross(State& r, Scheduler& scheduler, emu::Lanes8 sent,
+template <emu::Isa kIsa, class State, class Scheduler, class Multiplexer>
+emu::Lanes8 stage4_cross(State& r, Scheduler& scheduler, Multiplexer& multiplexer, emu::Lanes8 sent,
                          const Surroundings& world, emu::Cycle now) {
   const emu::Lanes8 wishes = r.in_occupied & r.active & r.ready;
   if (!emu::any(wishes)) {
@@ -93,6 +93,7 @@ emu::Lanes8 stage4_cross(State& r, Scheduler& scheduler, emu::Lanes8 sent,
   r.out_count.change(out, sent);
   r.out_occupied = r.out_count.nonzero();
   r.out_full = r.is_full(r.out_count);
+  multiplexer.template came<kIsa>(r, out, now);
   const emu::Lanes8 filled = r.out_full & out;
   if (emu::any(filled)) set_ready(r, filled, false);
   const emu::Lanes8 tails = r.left.take(in);

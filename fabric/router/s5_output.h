@@ -1,28 +1,57 @@
 // Stage 5: the VC multiplexer. Of the output lanes with a flit and a credit one puts a flit on each
-// link: lanes of control first, the others in turn. Also the account of credits. In: out_count,
+// link: lanes of control first, the others in turn; or, in a traditional router, by the order in
+// which the flits came through the crossbar. Also the account of credits. In: out_count,
 // credits, and those that are `returned` in this cycle. Out: the flits for the boxes of the next
 // units, with the names of the messages whose heads (to a router) or tails (to an HCA) leave; stage
 // 4 takes them out of out_count together with what it adds.
 #pragma once
 
+#include "emu/lane/stamps.h"
 #include "fabric/router/s4_cross.h"
 #include "fabric/router/state.h"
 
 namespace fabric {
 
 // Round robin for eight ports at once; the turn does not move for lanes of control.
-template <class State>
-emu::Lanes8 multiplex(State& r, emu::Lanes8 able, emu::Lanes8 control) {
-  const emu::Lanes8 ahead = able & r.turn;
-  const emu::Lanes8 nothing_ahead = emu::zero_words(ahead);
-  const emu::Lanes8 in_turn = emu::lowest_lanes(ahead | (able & nothing_ahead));
-  const emu::Lanes8 urgent = emu::lowest_lanes(able & control);
-  const emu::Lanes8 not_urgent = emu::zero_words(urgent);
-  const emu::Lanes8 moves = not_urgent & ~emu::zero_words(in_turn);
-  const emu::Lanes8 above = ~(in_turn | (in_turn - emu::spread(1)));
-  r.turn = (above & moves) | (r.turn & ~moves);
-  return urgent | (in_turn & not_urgent);
-}
+struct InTurn {
+  template <emu::Isa kIsa, class State>
+  emu::Lanes8 pick(State& r, emu::Lanes8 able, emu::Lanes8 control) {
+    const emu::Lanes8 ahead = able & r.turn;
+    const emu::Lanes8 nothing_ahead = emu::zero_words(ahead);
+    const emu::Lanes8 in_turn = emu::lowest_lanes(ahead | (able & nothing_ahead));
+    const emu::Lanes8 urgent = emu::lowest_lanes(able & control);
+    const emu::Lanes8 not_urgent = emu::zero_words(urgent);
+    const emu::Lanes8 moves = not_urgent & ~emu::zero_words(in_turn);
+    const emu::Lanes8 above = ~(in_turn | (in_turn - emu::spread(1)));
+    r.turn = (above & moves) | (r.turn & ~moves);
+    return urgent | (in_turn & not_urgent);
+  }
+  template <emu::Isa kIsa, class State>
+  void came(const State&, emu::Lanes8, emu::Cycle) {}
+  void age(std::uint64_t) {}
+};
+
+// A flit is stamped with the cycle in which it crossed; the smallest stamp goes first.
+template <int kPlanes>
+class InOrderOfComing {
+ public:
+  template <emu::Isa kIsa, class State>
+  emu::Lanes8 pick(State&, emu::Lanes8 able, emu::Lanes8 /*control*/) {
+    const emu::Lanes8 first = emu::smallest_lanes<kIsa>(bids_, able);
+    stamps_.template leave<kIsa>(bids_, first);
+    return first;
+  }
+  template <emu::Isa kIsa, class State>
+  void came(const State& r, emu::Lanes8 flits, emu::Cycle now) {
+    const emu::Lanes8 first = flits & r.out_count.is_one();
+    stamps_.template arrive<kIsa>(bids_, flits, first, emu::stamp_now(now));
+  }
+  void age(std::uint64_t moved) { stamps_.age(bids_, moved); }
+
+ private:
+  emu::InputStamps<kPlanes> stamps_;  // every Vtick is 0
+  emu::BidRows bids_;                 // without a way
+};
 
 template <class State>
 void heads_leave(const State& r, emu::Lanes8 heads, emu::Box* next_row, const emu::Outlet& outlet) {
@@ -48,14 +77,14 @@ void tails_leave(State& r, emu::Lanes8 tails, const hca::MessageTable& messages,
   }
 }
 
-template <class State>
-emu::Lanes8 stage5_output(State& r, emu::Lanes8 returned, emu::Lanes8 control,
-                          const hca::MessageTable& messages, emu::Box* next_row,
-                          const emu::Outlet& outlet) {
+template <emu::Isa kIsa, class State, class Multiplexer>
+emu::Lanes8 stage5_output(State& r, Multiplexer& multiplexer, emu::Lanes8 returned,
+                          emu::Lanes8 control, const hca::MessageTable& messages,
+                          emu::Box* next_row, const emu::Outlet& outlet) {
   const emu::Lanes8 occupied = r.out_occupied;
   const emu::Lanes8 able = occupied & (r.credits.nonzero() | returned);
   r.recent_wait -= emu::zero_words(able) & ~emu::zero_words(occupied);
-  const emu::Lanes8 sent = multiplex(r, able, control);
+  const emu::Lanes8 sent = multiplexer.template pick<kIsa>(r, able, control);
   r.credits.change(returned, sent);
   if (!emu::any(sent)) return sent;
   const emu::Lanes8 unfilled = sent & r.out_full;

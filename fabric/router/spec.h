@@ -71,10 +71,14 @@ struct NetworkSpec {
   int alloc_iters = 2;
 
   emu::SchedulerKind scheduler = emu::SchedulerKind::virtual_clock;
-  // Of the HCAs onto their links, where it is not the routers' (traditional routers: FCFS). Another
-  // one is the general engine's.
+  // A traditional router has no other.
+  emu::SchedulerKind router_scheduler() const {
+    return router == RouterKind::traditional ? emu::SchedulerKind::fcfs : scheduler;
+  }
+  // Of the HCAs onto their links, where it is not the routers'. The fast engine does another one
+  // where both go by stamps.
   std::optional<emu::SchedulerKind> hca_scheduler;
-  emu::SchedulerKind wire_scheduler() const { return hca_scheduler.value_or(scheduler); }
+  emu::SchedulerKind wire_scheduler() const { return hca_scheduler.value_or(router_scheduler()); }
   emu::VlWeights weights{};  // wrr, two_level: of every port until set_weights
   // virtual_clock: Vtick of each lane at every port until set_lane_vtick. default_lane_vticks().
   std::array<emu::Vtick, emu::kVlCount> lane_vtick{};
@@ -88,7 +92,10 @@ struct NetworkSpec {
   // Lanes of control go strictly before all others, as VL15 does; off: the scheduler has them like
   // the rest. In a preemptive router control goes first by its level all the same.
   bool control_first = true;
-  emu::LaneMask first_lanes() const { return control_first ? lanes_of_class[0] : emu::LaneMask{0}; }
+  emu::LaneMask first_lanes() const {
+    const bool first = control_first && router != RouterKind::traditional;
+    return first ? lanes_of_class[0] : emu::LaneMask{0};
+  }
 
   int packets_per_node = 4096;  // packets of one sender from submit until drained at the receiver
   std::uint16_t answer_flits = 10;  // length of an answer to a probe

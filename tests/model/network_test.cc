@@ -2,6 +2,8 @@
 // meshes, many seeds, each printed when it fails.
 #include <gtest/gtest.h>
 
+#include <optional>
+
 #include "tests/model/random_load.h"
 
 namespace model {
@@ -9,17 +11,34 @@ namespace {
 
 using emu::SchedulerKind;
 
-constexpr SchedulerKind kKinds[] = {SchedulerKind::fcfs,          SchedulerKind::round_robin,
-                                    SchedulerKind::virtual_clock, SchedulerKind::fgvc,
-                                    SchedulerKind::wrr,           SchedulerKind::two_level,
-                                    SchedulerKind::head_of_line};
-constexpr const char* kKindNames[] = {"fcfs", "rr", "vclk", "fgvc", "wrr", "two_level", "vclk_hol"};
+struct Schedulers {
+  const char* name;
+  SchedulerKind kind;
+  fabric::RouterKind router = fabric::RouterKind::non_preemptive;
+  std::optional<SchedulerKind> at_hcas = {};
+};
+constexpr Schedulers kSchedulers[] = {
+    {"fcfs", SchedulerKind::fcfs},
+    {"rr", SchedulerKind::round_robin},
+    {"vclk", SchedulerKind::virtual_clock},
+    {"fgvc", SchedulerKind::fgvc},
+    {"wrr", SchedulerKind::wrr},
+    {"two_level", SchedulerKind::two_level},
+    {"vclk_hol", SchedulerKind::head_of_line},
+    {"fgvc_from_fcfs", SchedulerKind::fgvc, fabric::RouterKind::non_preemptive,
+     SchedulerKind::fcfs},
+    {"traditional", SchedulerKind::fcfs, fabric::RouterKind::traditional},
+    {"traditional_from_fgvc", SchedulerKind::fcfs, fabric::RouterKind::traditional,
+     SchedulerKind::fgvc},
+};
 
-class EveryScheduler : public testing::TestWithParam<SchedulerKind> {
+class EveryScheduler : public testing::TestWithParam<Schedulers> {
  protected:
   RunOptions options() const {
     RunOptions o;
-    o.spec.scheduler = GetParam();
+    o.spec.scheduler = GetParam().kind;
+    o.spec.router = GetParam().router;
+    o.spec.hca_scheduler = GetParam().at_hcas;
     o.spec.lane_vtick = fabric::default_lane_vticks(o.spec.lanes_of_class);
     for (unsigned v = 0; v < emu::kVlCount; ++v) {
       o.spec.weights.high[v] = static_cast<std::uint16_t>(v >= 4 ? 4 : 0);
@@ -145,7 +164,10 @@ RunOptions options_on(const Net& net, std::uint64_t seed) {
   o.spec.topology = net.topology;
   o.spec.sides = net.sides;
   o.spec.routing = net.routing;
-  o.spec.scheduler = kKinds[seed % std::size(kKinds)];
+  const Schedulers& schedulers = kSchedulers[seed % std::size(kSchedulers)];
+  o.spec.scheduler = schedulers.kind;
+  o.spec.router = schedulers.router;
+  o.spec.hca_scheduler = schedulers.at_hcas;
   o.load = is_large(net) ? 0.2 : 0.4;
   o.seed = seed;
   return o;
@@ -294,9 +316,8 @@ TEST_P(EveryScheduler, BacklogOlderThanAnEpoch) {
   compare_engines(o);
 }
 
-INSTANTIATE_TEST_SUITE_P(All, EveryScheduler, testing::ValuesIn(kKinds), [](const auto& param) {
-  return std::string(kKindNames[static_cast<int>(param.param)]);
-});
+INSTANTIATE_TEST_SUITE_P(All, EveryScheduler, testing::ValuesIn(kSchedulers),
+                         [](const auto& param) { return std::string(param.param.name); });
 
 }  // namespace
 }  // namespace model

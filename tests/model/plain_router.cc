@@ -114,7 +114,10 @@ emu::Vl PlainNetwork::next_to_send(PlainPort& port, const std::vector<Waiting>& 
     return choice.lane;
   }
   if (traditional()) {
-    const auto earlier = [](const Waiting& a, const Waiting& b) { return a.stamp < b.stamp; };
+    // As at the inputs, those that have waited for longer than stamps can tell came together.
+    const auto earlier = [&](const Waiting& a, const Waiting& b) {
+      return std::max(a.stamp, oldest_stamp(now_)) < std::max(b.stamp, oldest_stamp(now_));
+    };
     return std::min_element(able.begin(), able.end(), earlier)->lane;
   }
   for (const Waiting& w : able)
