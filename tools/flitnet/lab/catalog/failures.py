@@ -62,7 +62,7 @@ EXPERIMENT = Experiment(
         for name in CONTROLS
         for lost in LOST
     ),
-    quick=quick_length(8), full=Length(16, 16), open=OPEN, relative=0.1,
+    quick=quick_length(8, 20), full=Length(16, 16), open=OPEN, relative=0.1,
     precision={"real_time_message_us_during": 0.5, "real_time_message_us_after": 0.5},
     plots=tuple(
         Plot(f"{measure}_{phase}", f"{label} {phase}", log=log)
