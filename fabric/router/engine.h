@@ -276,17 +276,6 @@ class Engine final : public Network::Impl {
   std::vector<std::vector<emu::RouterId>> order_of_part_;
 };
 
-// The engine that has room for the buffers of `spec`.
-template <template <int> class SomeEngine>
-std::unique_ptr<Network::Impl> make_engine(const NetworkSpec& spec, Graph graph,
-                                           ControlHook* hook) {
-  if constexpr (emu::kStepsByAvx2) {  // with a sanitizer the roomy one does for all: half the code
-    if (spec.vc_buf_size < 1 << emu::kPlanesSmall)
-      return std::make_unique<SomeEngine<emu::kPlanesSmall>>(spec, std::move(graph), hook);
-  }
-  return std::make_unique<SomeEngine<emu::kPlanesLarge>>(spec, std::move(graph), hook);
-}
-
 }  // namespace fabric
 
 #include "fabric/router/engine_look.h"

@@ -1,11 +1,10 @@
 // The engines with FCFS, VirtualClock and FGVC: of one router, and of many, most of whose ports
 // have nothing to do.
-#include <algorithm>
-
 #include "emu/lane/port_stamps.h"
 #include "emu/lane/stamps.h"
 #include "fabric/router/block_engine.h"
 #include "fabric/router/engine.h"
+#include "fabric/router/make_engine.h"
 
 namespace fabric {
 
@@ -24,12 +23,7 @@ static_assert(kHotBytes<emu::kPlanesSmall> <= 4096);
 
 std::unique_ptr<Network::Impl> make_stamp_engine(const NetworkSpec& spec, Graph graph,
                                                  ControlHook* hook) {
-  if (graph.routers.size() > 1) {
-    NetworkSpec shared = spec;  // threads share out blocks, not routers
-    shared.threads = std::min(spec.threads, static_cast<int>(blocks::blocks_of(graph)));
-    return make_engine<StampBlocks>(shared, std::move(graph), hook);
-  }
-  return make_engine<StampEngine>(spec, std::move(graph), hook);
+  return make_engine<StampEngine, StampBlocks>(spec, std::move(graph), hook);
 }
 
 }  // namespace fabric

@@ -1,6 +1,7 @@
 // The engine of traditional routers: FCFS at the inputs, at the outputs the order of coming.
 #include "emu/lane/stamps.h"
 #include "fabric/router/engine.h"
+#include "fabric/router/make_engine.h"
 
 namespace fabric {
 

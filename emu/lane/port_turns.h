@@ -1,0 +1,170 @@
+// Schedulers that take turns, port by port: round robin, and the two-level weighted round robin of
+// InfiniBand VL arbitration (ACP section 3.3, PAPERS.md section 1). What turns.h is to eight ports
+// at once; for the ports of a block, most of which have nothing to send in a cycle. `pick` chooses,
+// `granted` or `sent` is told when that lane's flit has gone; how urgent a pick is against other
+// inputs: control 0, high table 1, low 2, no table 3. Called by fabric/router stages 1 and 4, and
+// by hca/wire.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "emu/lane/port_stamps.h"
+#include "emu/lane/words.h"
+
+namespace emu {
+
+// Lanes above this one: where a turn goes on.
+constexpr LaneMask lanes_behind(unsigned vl) { return static_cast<LaneMask>(~1U << vl); }
+// The first of `lanes`, which is not empty, in turn.
+inline unsigned next_in_turn(unsigned lanes, unsigned above) {
+  const unsigned ahead = lanes & above;
+  return first_of(ahead != 0 ? ahead : lanes);
+}
+
+// The parts of a scheduler that only stamps need.
+struct UnstampedPorts {
+  void set_vtick(unsigned /*lane*/, Vtick) {}
+  void head(unsigned /*lane*/, Vtick) {}
+  void arrive(unsigned /*lane*/, std::uint32_t /*now*/) {}
+  void front(unsigned /*lane*/, Cycle /*ready*/, Cycle /*now*/, Vtick) {}
+  void fetch(unsigned /*lane*/) const {}
+  void age(std::uint64_t /*moved*/) {}
+};
+
+class PortTurns : public UnstampedPorts {
+ public:
+  void configure(SchedulerKind /*kind*/, const std::array<Vtick, kVlCount>& /*vticks*/,
+                 LaneMask control) {
+    control_ = control;
+  }
+  void set_weights(unsigned /*port*/, const VlWeights& /*weights*/) {}
+
+  template <Isa>
+  PortPick pick(unsigned port, unsigned lanes) const {
+    const unsigned urgent = lanes & control_;
+    if (urgent != 0) [[unlikely]]
+      return {first_of(urgent), 0};
+    return {next_in_turn(lanes, above_[port]), 1};
+  }
+  void granted(unsigned lane, std::uint32_t /*now*/) {
+    const unsigned vl = vl_of_lane(lane);
+    if ((control_ & lane_bit(vl)) == 0) above_[port_of_lane(lane)] = lanes_behind(vl);
+  }
+  void sent(unsigned lane, bool /*ended*/, Cycle /*now*/) { granted(lane, 0); }
+
+ private:
+  LaneWords above_{};
+  unsigned control_ = 0;
+};
+
+// A table of weights of one port, and what is left of them.
+class PortWeightTable {
+ public:
+  void load(const std::array<std::uint16_t, kVlCount>& weights) {
+    weight_ = left_ = weights;
+    member_ = above_ = turn_ = 0;
+    for (unsigned vl = 0; vl < kVlCount; ++vl)
+      if (weights[vl] != 0) member_ |= lane_bit(vl);
+    open_ = member_;
+  }
+  unsigned member() const { return member_; }
+  // Of `waiting`, members, at least one.
+  unsigned pick(unsigned waiting, bool slow) const {
+    const unsigned paid = waiting & open_;
+    if (slow) {
+      const unsigned goes_on = paid & turn_;
+      return goes_on != 0 ? first_of(goes_on) : next_in_turn(waiting, above_);
+    }
+    return next_in_turn(paid != 0 ? paid : waiting, above_);
+  }
+  void spend(unsigned vl, bool slow) {
+    const LaneMask lane = lane_bit(vl);
+    if (slow) {
+      if ((turn_ & open_ & lane) == 0) left_[vl] = weight_[vl];  // the lane's turn begins
+    } else if ((open_ & lane) == 0) {                            // a frame begins
+      left_ = weight_;
+      open_ = member_;
+    }
+    open_ |= lane;
+    if (--left_[vl] == 0) open_ &= static_cast<LaneMask>(~lane);
+    turn_ = lane;
+    above_ = lanes_behind(vl);
+  }
+
+ private:
+  std::array<std::uint16_t, kVlCount> weight_{};
+  std::array<std::uint16_t, kVlCount> left_{};
+  LaneMask member_ = 0;  // weight is not 0
+  LaneMask open_ = 0;    // left is not 0
+  LaneMask above_ = 0;   // where the turn goes on
+  LaneMask turn_ = 0;    // lane served last
+};
+
+class PortWeights : public UnstampedPorts {
+ public:
+  void configure(SchedulerKind kind, const std::array<Vtick, kVlCount>& /*vticks*/,
+                 LaneMask control) {
+    one_level_ = kind == SchedulerKind::wrr;
+    control_ = control;
+  }
+  void set_weights(unsigned port, const VlWeights& weights) {
+    Port& p = port_[port];
+    p = {};
+    p.high.load(weights.high);
+    if (!one_level_) p.low.load(weights.low);
+    if (weights.high_limit != kLimitUnbounded) p.limit = weights.high_limit;
+    p.slow = weights.pointer == PointerKind::slow;
+  }
+
+  template <Isa>
+  PortPick pick(unsigned port, unsigned lanes) {
+    Port& p = port_[port];
+    p.took = Table::none;
+    const unsigned urgent = lanes & control_;
+    if (urgent != 0) [[unlikely]]
+      return {first_of(urgent), 0};
+    const unsigned high = lanes & p.high.member();
+    const unsigned low = lanes & p.low.member();
+    p.low_waits = low != 0;
+    if (low != 0 && (high == 0 || p.streak >= p.limit)) {
+      p.took = Table::low;
+      return {p.low.pick(low, p.slow), high == 0 ? 2U : 1U};
+    }
+    if (high != 0) {
+      p.took = Table::high;
+      return {p.high.pick(high, p.slow), 1};
+    }
+    return {first_of(lanes), 3};
+  }
+  void granted(unsigned lane, std::uint32_t /*now*/) {
+    Port& p = port_[port_of_lane(lane)];
+    if (p.took == Table::high) {
+      p.high.spend(vl_of_lane(lane), p.slow);
+      p.streak = p.low_waits ? std::min(p.streak + 1, kLongStreak) : 0;
+    } else if (p.took == Table::low) {
+      p.low.spend(vl_of_lane(lane), p.slow);
+      p.streak = 0;
+    }
+  }
+  void sent(unsigned lane, bool /*ended*/, Cycle /*now*/) { granted(lane, 0); }
+
+ private:
+  enum class Table : std::uint8_t { none, high, low };
+  static constexpr unsigned kLongStreak = 0xfffe;  // longer than any limit, shorter than none
+  struct Port {
+    PortWeightTable high;
+    PortWeightTable low;
+    unsigned streak = 0;  // flits of the high table in a row while the low one waited
+    unsigned limit = kLongStreak + 1;
+    bool slow = false;
+    // Of the last pick: which table it was from, and whether the low one waited.
+    Table took = Table::none;
+    bool low_waits = false;
+  };
+  std::array<Port, kBlockPorts> port_{};
+  unsigned control_ = 0;
+  bool one_level_ = false;
+};
+
+}  // namespace emu
