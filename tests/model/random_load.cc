@@ -3,7 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <memory>
+#include <stdexcept>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "emu/base/prng.h"
@@ -57,12 +60,19 @@ class RandomBook final : public fabric::ControlHook {
   std::vector<Question> asked;
 };
 
+// A spec that was drawn wrong says why.
+std::unique_ptr<fabric::Network> made(const fabric::NetworkSpec& spec, fabric::ControlHook* hook) {
+  auto network = fabric::Network::make(spec, hook);
+  if (!network) throw std::invalid_argument(network.error().message);
+  return std::move(*network);
+}
+
 class Run {
  public:
   explicit Run(const RunOptions& options)
       : options_(options),
         random_(options.seed),
-        fast_(fabric::Network::make(options.spec, &fast_book_).value()),
+        fast_(made(options.spec, &fast_book_)),
         plain_(make_plain_model(options.spec, &plain_book_)) {}
 
   void go() {
