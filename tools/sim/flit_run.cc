@@ -1,6 +1,7 @@
 #include "tools/sim/flit_run.h"
 
 #include <algorithm>
+#include <bit>
 #include <utility>
 
 #include "emu/base/check.h"
@@ -107,6 +108,7 @@ emu::Result<void> FlitRun::build() {
   workload_ = std::move(*workload);
   const auto nodes = static_cast<std::size_t>(setting_.nodes);
   queues_.resize(nodes * emu::kVlCount);
+  lanes_queued_.resize(nodes);
   at_wire_.resize(nodes * emu::kVlCount);
   quantum_ = kQuantum;
   if (point_.run.hca) {
@@ -172,6 +174,7 @@ std::uint64_t FlitRun::waiting() const {
 
 void FlitRun::to_lane(const FlitMessage& message) {
   queues_[message.source * std::size_t{emu::kVlCount} + message.vl_in].push_back(message);
+  lanes_queued_[message.source] |= static_cast<emu::LaneMask>(1U << message.vl_in);
   ++queued_;
 }
 
@@ -221,6 +224,7 @@ void FlitRun::push(std::size_t node, std::size_t lane) {
     --queued_;
     queue.pop_front();
   }
+  if (queue.empty()) lanes_queued_[node] &= static_cast<emu::LaneMask>(~(1U << lane));
 }
 
 void FlitRun::arrived(const hca::DeliveredEvent& event) {
@@ -353,11 +357,16 @@ void FlitRun::look() {
 // order in the lanes.
 void FlitRun::feed(emu::Cycle horizon) {
   created_.clear();
-  for (std::size_t i = 0; i < source_due_.size(); ++i) {
-    if (source_due_[i] >= horizon) continue;
+  feeding_.clear();
+  while (!sources_due_.empty() && sources_due_.top().first < horizon) {
+    feeding_.push_back(sources_due_.top().second);
+    sources_due_.pop();
+  }
+  std::sort(feeding_.begin(), feeding_.end());
+  for (const std::uint32_t source : feeding_) {
     const std::size_t first = created_.size();
-    source_due_[i] = workload_.sources[i]->feed(horizon, created_);
-    if (!stream_of_source_.empty()) hold_back(i, first);
+    sources_due_.emplace(workload_.sources[source]->feed(horizon, created_), source);
+    if (!stream_of_source_.empty()) hold_back(source, first);
   }
   std::stable_sort(
       created_.begin(), created_.end(),
@@ -365,7 +374,7 @@ void FlitRun::feed(emu::Cycle horizon) {
 }
 
 void FlitRun::play() {
-  source_due_.assign(workload_.sources.size(), 0);
+  for (std::uint32_t i = 0; i < workload_.sources.size(); ++i) sources_due_.emplace(0, i);
   emu::Cycle window_end = emu::kPowerWindowCycles;
   while (now() < setting_.end) {
     if (failures_ != nullptr && failures_->next() == now()) change_links();
@@ -381,9 +390,9 @@ void FlitRun::play() {
     for (Nic& nic : nics_) {
       nic.release(horizon, [this](const FlitMessage& message) { to_lane(message); });
     }
-    for (std::size_t node = 0; queued_ > 0 && node < static_cast<std::size_t>(setting_.nodes);
-         ++node) {
-      for (std::size_t lane = 0; lane < emu::kVlCount; ++lane) push(node, lane);
+    for (std::size_t node = 0; queued_ > 0 && node < lanes_queued_.size(); ++node) {
+      for (unsigned lanes = lanes_queued_[node]; lanes != 0; lanes &= lanes - 1)
+        push(node, static_cast<std::size_t>(std::countr_zero(lanes)));
     }
     network_->run_until(base_ + horizon);
     drain();

@@ -4,8 +4,11 @@
 #pragma once
 
 #include <deque>
+#include <functional>
 #include <memory>
 #include <optional>
+#include <queue>
+#include <utility>
 #include <vector>
 
 #include "emu/base/result.h"
@@ -87,10 +90,14 @@ class FlitRun {
   std::unique_ptr<fabric::Notices> notices_;  // where routers tell HCAs of congestion
   NoticeWay notice_way_;
   std::vector<std::deque<FlitMessage>> queues_;  // [node * lanes + lane]
+  std::vector<emu::LaneMask> lanes_queued_;      // [node] those that hold messages
   std::vector<std::uint32_t> at_wire_;           // handed on and not injected, of each of these
   std::vector<FlitMessage> flights_;             // by handle: what the engine carries
   std::vector<std::uint32_t> free_flights_;
-  std::vector<emu::Cycle> source_due_;  // by source: before it nothing comes
+  // Sources by the cycle before which nothing comes of them, the next one on top.
+  using Due = std::pair<emu::Cycle, std::uint32_t>;
+  std::priority_queue<Due, std::vector<Due>, std::greater<>> sources_due_;
+  std::vector<std::uint32_t> feeding_;  // scratch: those that are due
   std::vector<FlitMessage> created_;    // scratch
   std::uint64_t queued_ = 0;            // in queues_
   std::uint64_t delivered_flits_ = 0;

@@ -1,6 +1,7 @@
 #include "tools/sim/nic.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 namespace tools {
@@ -10,58 +11,66 @@ Nic::Nic(const NicOptions& options) : options_(options) {}
 void Nic::ring(const FlitMessage& message) {
   const bool one_queue = options_.kind == NicKind::traditional;
   Doorbells& queues = doorbells_[one_queue ? 0 : static_cast<std::size_t>(message.traffic_class)];
-  queues[one_queue ? 0 : message.vl_in].push_back({message, rung_++});
+  const std::size_t lane = one_queue ? 0 : message.vl_in;
+  queues.of[lane].push_back({message, rung_++});
+  queues.waiting |= 1U << lane;
 }
 
 std::uint64_t Nic::waiting() const {
   std::uint64_t count = ready_.size();
   for (const Doorbells& queues : doorbells_)
-    for (const auto& queue : queues) count += queue.size();
+    for (const auto& queue : queues.of) count += queue.size();
   return count;
 }
 
-// The queue whose front was rung first; null: none.
-std::deque<Nic::Doorbell>* Nic::first_of(Doorbells& queues) const {
-  std::deque<Doorbell>* first = nullptr;
-  for (auto& queue : queues)
-    if (!queue.empty() && (first == nullptr || queue.front().rung < first->front().rung))
-      first = &queue;
+// The lane whose front was rung first, of queues of which some wait.
+std::size_t Nic::first_of(const Doorbells& queues) {
+  std::size_t first = kNowhere;
+  for (unsigned lanes = queues.waiting; lanes != 0; lanes &= lanes - 1) {
+    const auto lane = static_cast<std::size_t>(std::countr_zero(lanes));
+    if (first == kNowhere || queues.of[lane].front().rung < queues.of[first].front().rung)
+      first = lane;
+  }
   return first;
 }
 
-// The queue of the first doorbell that was rung by `at`, of the highest class; a full lane is
-// passed over, but by a traditional card.
-std::deque<Nic::Doorbell>* Nic::next_doorbell(emu::Cycle at) {
-  for (Doorbells& queues : doorbells_) {
-    std::deque<Doorbell>* first = nullptr;
-    for (auto& queue : queues) {
-      if (queue.empty()) continue;
-      const Doorbell& bell = queue.front();
+// The first doorbell that was rung by `at`, of the highest class; a full lane is passed over, but
+// by a traditional card.
+Nic::Place Nic::next_doorbell(emu::Cycle at) const {
+  for (std::size_t of_class = 0; of_class < doorbells_.size(); ++of_class) {
+    const Doorbells& queues = doorbells_[of_class];
+    std::size_t first = kNowhere;
+    for (unsigned lanes = queues.waiting; lanes != 0; lanes &= lanes - 1) {
+      const auto lane = static_cast<std::size_t>(std::countr_zero(lanes));
+      const Doorbell& bell = queues.of[lane].front();
       if (bell.message.launch > at) continue;
       if (held_[bell.message.vl_in] + bell.message.flits > options_.lane_flits) continue;
-      if (first == nullptr || bell.rung < first->front().rung) first = &queue;
+      if (first == kNowhere || bell.rung < queues.of[first].front().rung) first = lane;
     }
-    if (first != nullptr) return first;
+    if (first != kNowhere) return {of_class, first};
   }
-  return nullptr;
+  return {0, kNowhere};
 }
 
 // One message from the host into local memory; false: none before `horizon`.
 bool Nic::fetch(emu::Cycle horizon, const Out& out) {
   emu::Cycle first = emu::kNever;
-  for (Doorbells& queues : doorbells_)
-    if (const auto* queue = first_of(queues); queue != nullptr)
-      first = std::min(first, queue->front().message.launch);
+  for (const Doorbells& queues : doorbells_)
+    if (queues.waiting != 0)
+      first = std::min(first, queues.of[first_of(queues)].front().message.launch);
   const double begin = std::max(host_free_, static_cast<double>(first));
   if (first == emu::kNever || begin >= static_cast<double>(horizon)) return false;
-  auto* queue = next_doorbell(static_cast<emu::Cycle>(begin));
-  if (queue == nullptr) {
+  const Place place = next_doorbell(static_cast<emu::Cycle>(begin));
+  if (place.lane == kNowhere) {
     // Full lanes: looked at again when the next injection can have made room.
     host_free_ = static_cast<double>(horizon);
     return false;
   }
-  FlitMessage message = queue->front().message;
-  queue->pop_front();
+  Doorbells& queues = doorbells_[place.of_class];
+  std::deque<Doorbell>& queue = queues.of[place.lane];
+  FlitMessage message = queue.front().message;
+  queue.pop_front();
+  if (queue.empty()) queues.waiting &= ~(1U << place.lane);
   const double descriptor =
       options_.kind == NicKind::iba
           ? 0

@@ -54,9 +54,17 @@ class Nic {
   };
   // Of a class, by lane, so that full lanes cost nothing to pass over; a traditional card has one
   // queue of all, the first.
-  using Doorbells = std::array<std::deque<Doorbell>, emu::kVlCount>;
-  std::deque<Doorbell>* first_of(Doorbells& queues) const;
-  std::deque<Doorbell>* next_doorbell(emu::Cycle at);
+  struct Doorbells {
+    std::array<std::deque<Doorbell>, emu::kVlCount> of;  // [lane]
+    unsigned waiting = 0;                                // lanes that have one
+  };
+  static constexpr std::size_t kNowhere = emu::kVlCount;
+  struct Place {
+    std::size_t of_class;
+    std::size_t lane;  // kNowhere: there is none
+  };
+  static std::size_t first_of(const Doorbells& queues);
+  Place next_doorbell(emu::Cycle at) const;
   std::size_t next_ready(emu::Cycle at) const;
 
   struct Ready {
