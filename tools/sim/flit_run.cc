@@ -357,15 +357,9 @@ void FlitRun::look() {
 // order in the lanes.
 void FlitRun::feed(emu::Cycle horizon) {
   created_.clear();
-  feeding_.clear();
-  while (!sources_due_.empty() && sources_due_.top().first < horizon) {
-    feeding_.push_back(sources_due_.top().second);
-    sources_due_.pop();
-  }
-  std::sort(feeding_.begin(), feeding_.end());
-  for (const std::uint32_t source : feeding_) {
+  for (const std::uint32_t source : due_sources_.take(horizon)) {
     const std::size_t first = created_.size();
-    sources_due_.emplace(workload_.sources[source]->feed(horizon, created_), source);
+    due_sources_.put_back(source, workload_.sources[source]->feed(horizon, created_));
     if (!stream_of_source_.empty()) hold_back(source, first);
   }
   std::stable_sort(
@@ -374,7 +368,7 @@ void FlitRun::feed(emu::Cycle horizon) {
 }
 
 void FlitRun::play() {
-  for (std::uint32_t i = 0; i < workload_.sources.size(); ++i) sources_due_.emplace(0, i);
+  due_sources_.begin(workload_.sources.size());
   emu::Cycle window_end = emu::kPowerWindowCycles;
   while (now() < setting_.end) {
     if (failures_ != nullptr && failures_->next() == now()) change_links();

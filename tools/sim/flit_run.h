@@ -4,17 +4,15 @@
 #pragma once
 
 #include <deque>
-#include <functional>
 #include <memory>
 #include <optional>
-#include <queue>
-#include <utility>
 #include <vector>
 
 #include "emu/base/result.h"
 #include "fabric/router/network.h"
 #include "tools/sim/bookings.h"
 #include "tools/sim/circuits.h"
+#include "tools/sim/due_sources.h"
 #include "tools/sim/failures.h"
 #include "tools/sim/flows.h"
 #include "tools/sim/hca_gate.h"
@@ -94,12 +92,9 @@ class FlitRun {
   std::vector<std::uint32_t> at_wire_;           // handed on and not injected, of each of these
   std::vector<FlitMessage> flights_;             // by handle: what the engine carries
   std::vector<std::uint32_t> free_flights_;
-  // Sources by the cycle before which nothing comes of them, the next one on top.
-  using Due = std::pair<emu::Cycle, std::uint32_t>;
-  std::priority_queue<Due, std::vector<Due>, std::greater<>> sources_due_;
-  std::vector<std::uint32_t> feeding_;  // scratch: those that are due
-  std::vector<FlitMessage> created_;    // scratch
-  std::uint64_t queued_ = 0;            // in queues_
+  DueSources due_sources_;
+  std::vector<FlitMessage> created_;  // scratch
+  std::uint64_t queued_ = 0;          // in queues_
   std::uint64_t delivered_flits_ = 0;
   std::vector<double> router_pj_;  // of each, with the links behind it, in the running window
   struct Passed {
