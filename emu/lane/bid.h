@@ -2,8 +2,8 @@
 // where it wants to go, so that the smallest of a port's bids names its lane and its way at once:
 //   stamp (16 bits) | lane (4) | output lane (4) | output port, one bit (8)
 // Of equal stamps the lower lane is smaller. Written by the schedulers (stamp) and by fabric/router
-// stage 3 (way); read by its stage 4 and, without a way, by hca/wire. The loops over all lanes
-// exist for each instruction set (bid_wide.h); results are the same.
+// stage 3 (way); read by its stage 4 and, without a way, by hca/wire and stage 5. The loops over
+// all lanes exist for each instruction set (bid_wide.h); results are the same.
 #pragma once
 
 #include <array>

@@ -1,5 +1,5 @@
 // Which scheduler serves the lanes of a crossbar input or of an HCA's link, and what it is given.
-// Values only: the schedulers themselves are in emu/lane/arbiter.h, chosen once at start.
+// Values only: the schedulers themselves are in stamps.h and turns.h, chosen once at start.
 #pragma once
 
 #include <array>
@@ -33,7 +33,12 @@ constexpr bool has_lane_vticks(SchedulerKind kind) {
   return kind == SchedulerKind::virtual_clock || kind == SchedulerKind::head_of_line ||
          kind == SchedulerKind::fair_queueing;
 }
-// The kinds that the 16-bit stamps of stamp.h do; Vticks may differ from port to port.
+// Whether lanes go in turn, by weights or not.
+constexpr bool takes_turns(SchedulerKind kind) {
+  return kind == SchedulerKind::round_robin || kind == SchedulerKind::wrr ||
+         kind == SchedulerKind::two_level;
+}
+// Whether the 16-bit stamps of stamp.h do it.
 constexpr bool goes_by_stamps(SchedulerKind kind) {
   return kind == SchedulerKind::fcfs || kind == SchedulerKind::virtual_clock ||
          kind == SchedulerKind::fgvc || kind == SchedulerKind::head_of_line;

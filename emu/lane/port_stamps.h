@@ -14,13 +14,6 @@
 
 namespace emu {
 
-// What a scheduler has chosen of a port's lanes, and how urgent that is against other inputs:
-// smaller numbers go first.
-struct PortPick {
-  unsigned lane;
-  unsigned urgency;
-};
-
 // What a lane remembers to stamp its next flit.
 struct PortClock {
   std::uint16_t aux = 0;  // auxVC: the stamp of the last flit

@@ -6,16 +6,17 @@
 // by hca/wire.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 
-#include "emu/lane/port_stamps.h"
+#include "emu/lane/policy.h"
 #include "emu/lane/words.h"
 
 namespace emu {
 
 // Lanes above this one: where a turn goes on.
-constexpr LaneMask lanes_behind(unsigned vl) { return static_cast<LaneMask>(~1U << vl); }
+constexpr LaneMask lanes_above_of(unsigned vl) { return static_cast<LaneMask>(~1U << vl); }
 // The first of `lanes`, which is not empty, in turn.
 inline unsigned next_in_turn(unsigned lanes, unsigned above) {
   const unsigned ahead = lanes & above;
@@ -49,12 +50,12 @@ class PortTurns : public UnstampedPorts {
   }
   void granted(unsigned lane, std::uint32_t /*now*/) {
     const unsigned vl = vl_of_lane(lane);
-    if ((control_ & lane_bit(vl)) == 0) above_[port_of_lane(lane)] = lanes_behind(vl);
+    if ((control_ & lane_bit(vl)) == 0) above_[port_of_lane(lane)] = lanes_above_of(vl);
   }
   void sent(unsigned lane, bool /*ended*/, Cycle /*now*/) { granted(lane, 0); }
 
  private:
-  LaneWords above_{};
+  alignas(64) LaneWords above_{};
   unsigned control_ = 0;
 };
 
@@ -89,7 +90,7 @@ class PortWeightTable {
     open_ |= lane;
     if (--left_[vl] == 0) open_ &= static_cast<LaneMask>(~lane);
     turn_ = lane;
-    above_ = lanes_behind(vl);
+    above_ = lanes_above_of(vl);
   }
 
  private:

@@ -27,6 +27,14 @@ constexpr unsigned port_of_lane(unsigned block_lane) { return block_lane / kVlCo
 constexpr unsigned vl_of_lane(unsigned block_lane) { return block_lane % kVlCount; }
 
 using LaneWords = std::array<LaneMask, kBlockPorts>;  // alignas(64) where it is a member
+
+// What a scheduler has chosen of a port's lanes, and how urgent that is against other inputs:
+// smaller numbers go first.
+struct PortPick {
+  unsigned lane;
+  unsigned urgency;
+};
+
 constexpr LaneMask lane_bit(unsigned lane) { return static_cast<LaneMask>(1U << lane); }
 inline void add_lane(LaneMask& word, unsigned lane) {
   word = static_cast<LaneMask>(word | 1U << lane);

@@ -21,7 +21,7 @@ Arbitration::Arbitration(const emu::Config& config, const Network& network)
     return Follows{kind == emu::SchedulerKind::wrr || kind == emu::SchedulerKind::two_level,
                    emu::has_lane_vticks(kind)};
   };
-  routers_ = follows(spec.scheduler);
+  routers_ = follows(spec.router_scheduler());
   hcas_ = follows(spec.wire_scheduler());
   at_outputs_ = spec.crossbar == CrossbarKind::full;
   for (std::size_t r = 0; r < nodes_at_.size(); ++r) {

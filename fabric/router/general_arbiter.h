@@ -9,6 +9,7 @@
 #include <limits>
 
 #include "emu/lane/policy.h"
+#include "emu/lane/port_turns.h"
 #include "fabric/router/general_flit.h"
 
 namespace fabric::general {
@@ -42,30 +43,12 @@ inline unsigned next_lane(int last, LaneBits lanes) {
   return static_cast<unsigned>(std::countr_zero(behind != 0 ? behind : lanes));
 }
 
-// A table of weights, spent grant by grant.
-class WeightTable {
- public:
-  void set(const std::array<std::uint16_t, emu::kVlCount>& weights, emu::PointerKind pointer);
-  LaneBits members() const { return members_; }
-  unsigned choose(LaneBits lanes) const;  // of members that wait, at least one
-  void spend(unsigned lane);
-
- private:
-  std::array<std::uint16_t, emu::kVlCount> weights_{};
-  std::array<std::uint16_t, emu::kVlCount> left_{};
-  LaneBits members_ = 0;
-  LaneBits unspent_ = 0;
-  emu::PointerKind pointer_ = emu::PointerKind::fast;
-  int last_ = -1;
-};
-
 class Arbiter {
  public:
   // `block_waits`: a block keeps the port for so many cycles, whether its lane can send or not.
   void configure(emu::SchedulerKind kind, int block_flits, bool block_waits) {
     kind_ = kind;
-    by_stamps_ = kind != emu::SchedulerKind::round_robin && kind != emu::SchedulerKind::wrr &&
-                 kind != emu::SchedulerKind::two_level;
+    by_stamps_ = !emu::takes_turns(kind);
     block_flits_ = block_flits;
     block_waits_ = block_waits;
   }
@@ -138,8 +121,9 @@ class Arbiter {
   Stamp block_urgency_ = 0;
   int last_accelerated_ = -1;
   int last_ = -1;  // round robin
-  WeightTable high_;
-  WeightTable low_;
+  emu::PortWeightTable high_;
+  emu::PortWeightTable low_;
+  bool slow_ = false;  // their pointer
   int high_limit_ = emu::kLimitUnbounded;
   int high_in_a_row_ = 0;
   bool low_waits_ = false;

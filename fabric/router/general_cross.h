@@ -112,7 +112,7 @@ void RouterCycle<Design>::allocate() {
       const unsigned p = first_of(bits);
       Wish& mine = wishes[p];
       for (PortBits outs = taken; outs != 0; outs &= outs - 1)
-        mine.queues &= ~r_.leads[p * ports + first_of(outs)];
+        mine.queues &= ~r_.leads_to(p, first_of(outs));
       const LaneBits lanes = d_.lanes_of(mine.queues) & mine.let_go;
       if (lanes == 0) {
         open &= ~port_bit(p);

@@ -1,6 +1,6 @@
 // One cycle of one router of the general engine: five stages, called from back to front by
-// step_router. Stages 1, 2, 3, 5 in general_stages.cc, 4 in general_cross.cc, what interrupted
-// messages do in general_preempt.cc.
+// step_router. Stages 1, 2, 3, 5 in general_stages.h, 4 in general_cross.h, what interrupted
+// messages do in general_preempt.h.
 #pragma once
 
 #include <bit>
@@ -82,7 +82,7 @@ class RouterCycle {
   void join_line(unsigned p, unsigned queue);
   void grant(unsigned p, unsigned lane);
   void own(QueueAt me, unsigned p, unsigned lane);
-  void reserve(unsigned p, unsigned queue);  // circuits (general_circuit.cc)
+  void reserve(unsigned p, unsigned queue);
   bool find_output(QueueAt me, std::array<LaneBits, kPortsMax>& claimed);
   emu::Cycle timeout() const { return static_cast<emu::Cycle>(w_.spec.recovery_cycles); }
   void ask_admission(unsigned p, unsigned out_port, hca::Message& message);
@@ -100,7 +100,7 @@ class RouterCycle {
   }
   void release(unsigned p, unsigned queue);
 
-  // Preemption (general_preempt.cc).
+  // Preemption (general_preempt.h).
   bool ends_worm(const Port& port, unsigned queue) const {
     if (port.has_dummy(queue)) return (port.closing & queue_bit(queue)) != 0;
     return port.in[queue].flits.front().is(Flit::tail);
@@ -119,7 +119,7 @@ class RouterCycle {
 
   Router& r_;
   World& w_;
-  [[no_unique_address]] Rules<Design> d_;
+  [[no_unique_address]] DesignRules<Design> d_;
   emu::Cycle now_;
 };
 

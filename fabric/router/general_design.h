@@ -2,6 +2,8 @@
 // compiler, for designs that whole experiments are made of. Also which queues are of which lanes.
 #pragma once
 
+#include <type_traits>
+
 #include "fabric/router/general_state.h"
 
 namespace fabric::general {
@@ -34,7 +36,7 @@ class KnownDesign {
 
 // A design with what follows from it.
 template <class Design>
-struct Rules : Design {
+struct DesignRules : Design {
   using Design::Design;
 
   unsigned lane_of(unsigned queue) const {
@@ -71,28 +73,25 @@ struct Rules : Design {
   }
 };
 
-// Calls `step` with the design of this world, as closely as it is known: a TypeOf<Design>.
-template <class Design>
-struct TypeOf {
-  using Type = Design;
-};
+// Calls `step` with the design of this world, as closely as it is known: a std::type_identity.
 template <class Step>
-void with_design(const World& world, Step&& step) {
+void with_design(const World& world, const Step& step) {
   constexpr auto kMultiplexed = CrossbarKind::multiplexed;
   const RouterKind router = world.spec.router;
   if (world.full_crossbar()) {
     if (router == RouterKind::non_preemptive)
-      return step(TypeOf<KnownDesign<RouterKind::non_preemptive, CrossbarKind::full>>{});
+      return step(
+          std::type_identity<KnownDesign<RouterKind::non_preemptive, CrossbarKind::full>>{});
   } else if (router == RouterKind::preemptive) {
-    return step(TypeOf<KnownDesign<RouterKind::preemptive, kMultiplexed>>{});
+    return step(std::type_identity<KnownDesign<RouterKind::preemptive, kMultiplexed>>{});
   } else if (router == RouterKind::traditional) {
-    return step(TypeOf<KnownDesign<RouterKind::traditional, kMultiplexed>>{});
+    return step(std::type_identity<KnownDesign<RouterKind::traditional, kMultiplexed>>{});
   } else if (router == RouterKind::non_preemptive) {
-    return step(TypeOf<KnownDesign<RouterKind::non_preemptive, kMultiplexed>>{});
+    return step(std::type_identity<KnownDesign<RouterKind::non_preemptive, kMultiplexed>>{});
   } else if (router == RouterKind::cut_through) {
-    return step(TypeOf<KnownDesign<RouterKind::cut_through, kMultiplexed>>{});
+    return step(std::type_identity<KnownDesign<RouterKind::cut_through, kMultiplexed>>{});
   }
-  step(TypeOf<AnyDesign>{});
+  step(std::type_identity<AnyDesign>{});
 }
 
 }  // namespace fabric::general

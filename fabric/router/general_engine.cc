@@ -61,7 +61,7 @@ void Engine::step(emu::Cycle cycles) {
     if (idle()) {
       now = due;
     } else {
-      with_design(world_, [&](auto type) { cycles_until<typename decltype(type)::Type>(due); });
+      with_design(world_, [&](auto type) { cycles_until<typename decltype(type)::type>(due); });
     }
     if (now == next_window) close_window();
     if (now == epoch) age(emu::kStampPeriod);

@@ -36,7 +36,7 @@ class Engine final : public Network::Impl {
   template <class Design>
   void cycles_until(emu::Cycle end);
   void pass_signals();
-  unsigned lane_of(unsigned queue) const { return Rules<AnyDesign>(world_).lane_of(queue); }
+  unsigned lane_of(unsigned queue) const { return DesignRules<AnyDesign>(world_).lane_of(queue); }
   unsigned in_flight(unsigned unit, unsigned port, unsigned lane, unsigned level) const;
   std::string audit_link(unsigned unit, unsigned port) const;
   bool is_noted(const Router& router, unsigned p, unsigned queue) const;

@@ -10,7 +10,7 @@ namespace fabric::general {
 template <class Design>
 void Hca::show_next(const World& world, unsigned l) {
   const Lane& lane = lanes_[l];
-  const Rules<Design> design(world);
+  const DesignRules<Design> design(world);
   const bool waits = (waiting_ & lane_bit(l)) != 0;
   const unsigned room =
       waits && design.cut_through() ? design.room_for(world, next_flit<Design>(world, l)) : 1U;
@@ -54,7 +54,7 @@ Flit Hca::next_flit(const World& world, unsigned l) const {
 
 template <class Design>
 void Hca::send(World& world, hca::Events& events, emu::Cycle now) {
-  const Rules<Design> design(world);
+  const DesignRules<Design> design(world);
   if (world.links.ports_with(unit_, now) != 0)
     take_credits<Design>(world, world.links.inbox(unit_, 0, now));
   if (design.circuits()) {
@@ -94,8 +94,8 @@ inline void Hca::receive(World& world, hca::Events& events, emu::Cycle now) {
     if (box.flit.is(Flit::probe)) world.signal_back(unit_, 0, box.lane, true, now);
     if (box.flit.is(Flit::last)) tail_arrived(world, events, box.flit.message, box.lane, now);
   }
-  Links::empty(box);
-  world.links.all_empty(unit_, now);
+  Links::clear_box(box);
+  world.links.clear_ports(unit_, now);
 }
 
 }  // namespace fabric::general

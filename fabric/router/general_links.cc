@@ -33,8 +33,8 @@ Links::Links(const Graph& graph, int delay)
 
 void Links::clear(unsigned unit, emu::Cycle now) {
   for (PortBits bits = ports_with(unit, now); bits != 0; bits &= bits - 1)
-    empty(inbox(unit, static_cast<unsigned>(std::countr_zero(bits)), now));
-  all_empty(unit, now);
+    clear_box(inbox(unit, static_cast<unsigned>(std::countr_zero(bits)), now));
+  clear_ports(unit, now);
 }
 
 }  // namespace fabric::general

@@ -31,12 +31,12 @@ class Links {
   const Inbox& inbox(unsigned unit, unsigned port, emu::Cycle now) const {
     return boxes_[row(now) * far_.size() + first_[unit] + port];
   }
-  // What came to this port, to every port of the unit, has been taken.
-  static void empty(Inbox& box) {
+  // What came to a port has been taken; what came to all of a unit; both.
+  static void clear_box(Inbox& box) {
     box.has_flit = false;
     box.credits = {};
   }
-  void all_empty(unsigned unit, emu::Cycle now) { ports_[row(now) * units_ + unit] = 0; }
+  void clear_ports(unsigned unit, emu::Cycle now) { ports_[row(now) * units_ + unit] = 0; }
   void clear(unsigned unit, emu::Cycle now);
   bool connected(unsigned unit, unsigned port) const { return far(unit, port).unit != kNowhere; }
 

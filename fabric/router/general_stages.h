@@ -115,7 +115,7 @@ void RouterCycle<Design>::arbitrate() {
   r_.to_grant = 0;
 }
 
-// Circuits (general_circuit.cc): a free lane, or a refusal.
+// A circuit takes a free lane, or is refused (general_circuit.cc).
 template <class Design>
 void RouterCycle<Design>::reserve(unsigned p, unsigned queue) {
   InputQueue& q = r_.ports[p].in[queue];
@@ -271,7 +271,7 @@ void RouterCycle<Design>::decode() {
     const unsigned p = first_of(bits);
     Inbox& box = w_.links.inbox(r_.id, p, now_);
     const bool has_flit = box.has_flit;
-    Links::empty(box);
+    Links::clear_box(box);
     if (!has_flit) continue;
     Port& port = r_.ports[p];
     const unsigned queue = World::queue_of(box.lane, box.flit.level);
@@ -304,7 +304,7 @@ void step_router(Router& router, World& world, emu::Cycle now) {
   cycle.arbitrate();
   cycle.route();
   cycle.decode();
-  world.links.all_empty(router.id, now);
+  world.links.clear_ports(router.id, now);
 }
 
 }  // namespace fabric::general

@@ -1,5 +1,5 @@
 // What one router of the general engine remembers, and what all its routers share. Plain data,
-// sized at start; the stages (general_stages.cc) are functions over it. Input buffers of a port are
+// sized at start; the stages (general_stages.h) are functions over it. Input buffers of a port are
 // called queues: one a lane, or one for each priority level of a lane (preemption).
 #pragma once
 

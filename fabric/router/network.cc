@@ -94,9 +94,8 @@ emu::Result<Routes> routes_of(const NetworkSpec& spec, const Graph& graph) {
 bool fast_engine_schedules(const NetworkSpec& spec) {
   const emu::SchedulerKind at_routers = spec.router_scheduler();
   const emu::SchedulerKind at_hcas = spec.wire_scheduler();
-  if (emu::goes_by_stamps(at_routers)) return emu::goes_by_stamps(at_hcas);
-  return at_hcas == at_routers && at_routers != emu::SchedulerKind::fair_queueing &&
-         at_routers != emu::SchedulerKind::fgfq;
+  if (emu::takes_turns(at_routers)) return at_hcas == at_routers;
+  return emu::goes_by_stamps(at_routers) && emu::goes_by_stamps(at_hcas);
 }
 
 // The designs of the fast engine; everything else is the general engine's.
@@ -190,10 +189,10 @@ emu::Result<std::unique_ptr<Network>> Network::make(const NetworkSpec& spec, Con
   const bool fast = !spec.general_engine && fast_engine_does(spec, *graph);
   if (!fast && spec.threads != 1)
     return emu::fail("threads: {}; this design's engine steps on 1", spec.threads);
-  const auto make_engine = fast                              ? make_fast_engine
-                           : spec.router == RouterKind::cell ? make_cell_engine
-                                                             : make_general_engine;
-  auto impl = make_engine(spec, std::move(*graph), hook);
+  const auto make_impl = fast                              ? make_fast_engine
+                         : spec.router == RouterKind::cell ? make_cell_engine
+                                                           : make_general_engine;
+  auto impl = make_impl(spec, std::move(*graph), hook);
   impl->routes = std::move(*routes);
   return std::unique_ptr<Network>(new Network(std::move(impl)));
 }

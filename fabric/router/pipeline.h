@@ -15,7 +15,7 @@ template <int kPlanes, class Scheduler, class Multiplexer>
 struct Router {
   RouterState<kPlanes> state;
   Scheduler scheduler;
-  [[no_unique_address]] Multiplexer multiplexer;
+  Multiplexer multiplexer;
 };
 
 // False when no flit is in its buffers any more.

@@ -93,7 +93,7 @@ emu::Lanes8 stage4_cross(State& r, Scheduler& scheduler, Multiplexer& multiplexe
   r.out_count.change(out, sent);
   r.out_occupied = r.out_count.nonzero();
   r.out_full = r.is_full(r.out_count);
-  multiplexer.template came<kIsa>(r, out, now);
+  multiplexer.template came<kIsa>(out, out & r.out_count.is_one(), now);
   const emu::Lanes8 filled = r.out_full & out;
   if (emu::any(filled)) set_ready(r, filled, false);
   const emu::Lanes8 tails = r.left.take(in);

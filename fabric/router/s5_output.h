@@ -13,37 +13,41 @@
 namespace fabric {
 
 // Round robin for eight ports at once; the turn does not move for lanes of control.
-struct InTurn {
-  template <emu::Isa kIsa, class State>
-  emu::Lanes8 pick(State& r, emu::Lanes8 able, emu::Lanes8 control) {
-    const emu::Lanes8 ahead = able & r.turn;
+class InTurn {
+ public:
+  template <emu::Isa kIsa>
+  emu::Lanes8 pick(emu::Lanes8 able, emu::Lanes8 control) {
+    const emu::Lanes8 ahead = able & turn_;
     const emu::Lanes8 nothing_ahead = emu::zero_words(ahead);
     const emu::Lanes8 in_turn = emu::lowest_lanes(ahead | (able & nothing_ahead));
     const emu::Lanes8 urgent = emu::lowest_lanes(able & control);
     const emu::Lanes8 not_urgent = emu::zero_words(urgent);
     const emu::Lanes8 moves = not_urgent & ~emu::zero_words(in_turn);
     const emu::Lanes8 above = ~(in_turn | (in_turn - emu::spread(1)));
-    r.turn = (above & moves) | (r.turn & ~moves);
+    turn_ = (above & moves) | (turn_ & ~moves);
     return urgent | (in_turn & not_urgent);
   }
-  template <emu::Isa kIsa, class State>
-  void came(const State&, emu::Lanes8, emu::Cycle) {}
+  // Flits cross to these output lanes, the first of some.
+  template <emu::Isa kIsa>
+  void came(emu::Lanes8 /*flits*/, emu::Lanes8 /*first*/, emu::Cycle) {}
   void age(std::uint64_t) {}
+
+ private:
+  emu::Lanes8 turn_{};  // lanes above the last one served
 };
 
 // A flit is stamped with the cycle in which it crossed; the smallest stamp goes first.
 template <int kPlanes>
 class InOrderOfComing {
  public:
-  template <emu::Isa kIsa, class State>
-  emu::Lanes8 pick(State&, emu::Lanes8 able, emu::Lanes8 /*control*/) {
-    const emu::Lanes8 first = emu::smallest_lanes<kIsa>(bids_, able);
-    stamps_.template leave<kIsa>(bids_, first);
-    return first;
+  template <emu::Isa kIsa>
+  emu::Lanes8 pick(emu::Lanes8 able, emu::Lanes8 /*control*/) {
+    const emu::Lanes8 chosen = emu::smallest_lanes<kIsa>(bids_, able);
+    stamps_.template leave<kIsa>(bids_, chosen);
+    return chosen;
   }
-  template <emu::Isa kIsa, class State>
-  void came(const State& r, emu::Lanes8 flits, emu::Cycle now) {
-    const emu::Lanes8 first = flits & r.out_count.is_one();
+  template <emu::Isa kIsa>
+  void came(emu::Lanes8 flits, emu::Lanes8 first, emu::Cycle now) {
     stamps_.template arrive<kIsa>(bids_, flits, first, emu::stamp_now(now));
   }
   void age(std::uint64_t moved) { stamps_.age(bids_, moved); }
@@ -84,7 +88,7 @@ emu::Lanes8 stage5_output(State& r, Multiplexer& multiplexer, emu::Lanes8 return
   const emu::Lanes8 occupied = r.out_occupied;
   const emu::Lanes8 able = occupied & (r.credits.nonzero() | returned);
   r.recent_wait -= emu::zero_words(able) & ~emu::zero_words(occupied);
-  const emu::Lanes8 sent = multiplexer.template pick<kIsa>(r, able, control);
+  const emu::Lanes8 sent = multiplexer.template pick<kIsa>(able, control);
   r.credits.change(returned, sent);
   if (!emu::any(sent)) return sent;
   const emu::Lanes8 unfilled = sent & r.out_full;

@@ -105,8 +105,7 @@ struct NetworkSpec {
   int energy_window = 500;  // cycles of an ActivityWindow
   HerdOptions herd;         // general engine: routers keep to a power cap, window by window
   // That step the routers, the caller's among them: 1 ... 64, but at most one a router, or a block
-  // of eight where routers are not traditional. Results
-  // are the same. Only of the fast engine.
+  // of eight where routers are not traditional. Results are the same. Only of the fast engine.
   int threads = 1;
 };
 

@@ -59,7 +59,6 @@ struct alignas(64) HotState {
   emu::Lanes8 out_full{};
   emu::Lanes8 at_head = ~emu::kNoLanes8;  // the next flit that leaves is a head
   emu::Countdown leaving;                 // flits of the leaving message that have not left
-  emu::Lanes8 turn{};                     // round robin of stage 5: lanes above the last one served
   // Input side, one bit per input lane.
   Counts in_count;                     // flits in the input buffer ...
   emu::Lanes8 in_occupied{};           // ... of the lanes that have any

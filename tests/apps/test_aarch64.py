@@ -16,7 +16,8 @@ COMPILER = "aarch64-linux-gnu-g++-12"
 QEMU = "qemu-aarch64-static"
 FOLDERS = ("emu/lane", "hca/wire", "fabric/topo", "fabric/route", "fabric/link", "fabric/router",
            "tests/bench/engine")  # fmt: skip
-CASES = ("single8/vclk/0.8", "single8/two_level/0.8", "single8/rr/0.8", "mesh4x4/vclk/0.4")
+CASES = ("single8/vclk/0.8", "single8/two_level/0.8", "single8/rr/0.8", "single8/tr/0.8",
+         "mesh4x4/vclk/0.4", "mesh4x4/two_level/0.4")
 
 
 def sources() -> list[Path]:

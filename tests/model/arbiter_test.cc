@@ -5,9 +5,11 @@
 
 #include "emu/base/prng.h"
 #include "emu/lane/port_stamps.h"
+#include "emu/lane/port_turns.h"
 #include "emu/lane/stamps.h"
 #include "emu/lane/turns.h"
 #include "fabric/router/match.h"
+#include "fabric/router/s5_output.h"
 #include "tests/model/plain_scheduler.h"
 #include "tests/unit/sanitized.h"
 
@@ -31,7 +33,7 @@ emu::LaneMask random_mask(emu::Prng& random) {
   return mask;
 }
 
-template <class Fast, emu::Isa kIsa>
+template <class Fast, class Ports, emu::Isa kIsa>
 void compare_turns_by(SchedulerKind kind, std::uint64_t seed) {
   SCOPED_TRACE(testing::Message() << "seed " << seed);
   emu::Prng random(seed);
@@ -43,9 +45,12 @@ void compare_turns_by(SchedulerKind kind, std::uint64_t seed) {
       seed % 3 == 0 ? emu::kLimitUnbounded : static_cast<std::uint8_t>(random.below(7));
   Fast fast;
   fast.configure(kind, {}, kControl);
+  Ports ports;  // the same, port by port
+  ports.configure(kind, {}, kControl);
   std::vector<std::unique_ptr<PlainScheduler>> plain;
   for (unsigned port = 0; port < emu::kPortsMax; ++port) {
     fast.set_weights(port, weights);
+    ports.set_weights(port, weights);
     plain.push_back(make_plain_scheduler(kind, weights, kControl));
   }
   for (int i = 0; i < (test::kSanitized ? 500 : 4000); ++i) {
@@ -63,33 +68,37 @@ void compare_turns_by(SchedulerKind kind, std::uint64_t seed) {
       ASSERT_EQ(picks.lanes[port], 1 << choice.lane) << "event " << i;
       ASSERT_EQ(picks.keys[port], choice.urgency == kMostUrgent ? 0 : choice.urgency)
           << "event " << i;
+      const emu::PortPick pick = ports.template pick<kIsa>(port, eligible[port]);
+      ASSERT_EQ(pick.lane, choice.lane) << "event " << i;
+      ASSERT_EQ(pick.urgency, picks.keys[port]) << "event " << i;
       if (random.below(3) == 0) continue;  // not granted: nothing may change
       granted[port] = picks.lanes[port];
+      ports.granted(emu::block_lane(port, pick.lane), 0);
       plain[port]->granted(choice.lane);
     }
     fast.template granted<kIsa>(granted);
   }
 }
-template <class Fast>
+template <class Fast, class Ports>
 void compare_turns(SchedulerKind kind, std::uint64_t seed) {
-  compare_turns_by<Fast, emu::Isa::base>(kind, seed);
+  compare_turns_by<Fast, Ports, emu::Isa::base>(kind, seed);
 #if defined(__x86_64__)
   if (emu::best_isa(emu::Isa::avx512) == emu::Isa::avx512)
-    compare_turns_by<Fast, emu::Isa::avx512>(kind, seed);
+    compare_turns_by<Fast, Ports, emu::Isa::avx512>(kind, seed);
 #endif
 }
 
 TEST(Arbiter, RoundRobin) {
   for (std::uint64_t seed = 1; seed <= 6; ++seed)
-    compare_turns<emu::RoundRobin>(SchedulerKind::round_robin, seed);
+    compare_turns<emu::RoundRobin, emu::PortTurns>(SchedulerKind::round_robin, seed);
 }
 TEST(Arbiter, TwoLevel) {
   for (std::uint64_t seed = 1; seed <= 24; ++seed)
-    compare_turns<emu::TwoLevel>(SchedulerKind::two_level, seed);
+    compare_turns<emu::TwoLevel, emu::PortWeights>(SchedulerKind::two_level, seed);
 }
 TEST(Arbiter, OneLevel) {
   for (std::uint64_t seed = 1; seed <= 12; ++seed)
-    compare_turns<emu::TwoLevel>(SchedulerKind::wrr, seed);
+    compare_turns<emu::TwoLevel, emu::PortWeights>(SchedulerKind::wrr, seed);
 }
 
 emu::Lanes8 one_lane(unsigned port, emu::Vl lane) {
@@ -155,6 +164,21 @@ void compare_stamps(SchedulerKind kind, std::uint64_t seed) {
     clock->tick(now);
     for (auto& stamps : queued)
       for (Stamp& stamp : stamps) stamp = clock->reread(stamp);
+  }
+}
+
+// Flits that crossed before the epoch of their stamps have come together: the lowest lane is first.
+TEST(Arbiter, OrderOfComingAsFarBackAsStampsTell) {
+  const emu::Cycle begin = 16384 * 5;
+  for (const int epochs : {0, 1, 2}) {
+    fabric::InOrderOfComing<4> order;
+    const emu::Lanes8 early = one_lane(3, 5);
+    const emu::Lanes8 late = one_lane(3, 2);
+    order.came<emu::Isa::base>(early, early, begin + 100);
+    order.came<emu::Isa::base>(late, late, begin + 101);
+    for (int i = 0; i < epochs; ++i) order.age(emu::kStampPeriod);
+    const emu::Lanes8 first = order.pick<emu::Isa::base>(early | late, emu::kNoLanes8);
+    EXPECT_EQ(first[3], epochs < 2 ? early[3] : late[3]) << epochs << " epochs later";
   }
 }
 

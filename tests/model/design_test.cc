@@ -177,6 +177,13 @@ TEST(EveryDesign, BothEnginesAgreeWhereBothDo) {
     RunOptions o = draw_fast_run(seed * 1000);
     o.cycles = 200;
     o.load = std::min(o.load, 0.7);
+    if (seed > 7) {  // schedulers of their own at the HCAs, and half of the routers traditional
+      constexpr SchedulerKind kStamped[] = {SchedulerKind::fcfs, SchedulerKind::virtual_clock,
+                                            SchedulerKind::fgvc, SchedulerKind::head_of_line};
+      o.spec.router = seed % 2 == 0 ? RouterKind::traditional : RouterKind::non_preemptive;
+      o.spec.scheduler = kStamped[seed % 4];
+      o.spec.hca_scheduler = kStamped[(seed / 4 + seed + 1) % 4];
+    }
     for (const bool general : {false, true}) {
       SCOPED_TRACE(general ? "general" : "fast");
       o.spec.general_engine = general;
@@ -199,8 +206,8 @@ TEST(EveryDesign, Soak) {
       RunOptions o = draw_fast_run(seed);
       // Fat ones may have more ports than the fast engine's.
       if (o.spec.topology == TopologyKind::mesh || o.spec.topology == TopologyKind::torus)
-        o.spec.threads = static_cast<int>(1 + seed / 2 % 3);
-      o.spec.isa_max = static_cast<emu::Isa>(seed / 2 % 3);
+        o.spec.threads = static_cast<int>(1 + seed / 6 % 3);
+      o.spec.isa_max = static_cast<emu::Isa>(seed / 18 % 3);
       SCOPED_TRACE(name_of(o.spec));
       compare_run(o);
     }

@@ -2,6 +2,7 @@
 // meshes, many seeds, each printed when it fails.
 #include <gtest/gtest.h>
 
+#include <iterator>
 #include <optional>
 
 #include "tests/model/random_load.h"
@@ -30,7 +31,15 @@ constexpr Schedulers kSchedulers[] = {
     {"traditional", SchedulerKind::fcfs, fabric::RouterKind::traditional},
     {"traditional_from_fgvc", SchedulerKind::fcfs, fabric::RouterKind::traditional,
      SchedulerKind::fgvc},
+    {"fcfs_from_vclk", SchedulerKind::fcfs, fabric::RouterKind::non_preemptive,
+     SchedulerKind::virtual_clock},
+    {"vclk_from_fcfs", SchedulerKind::virtual_clock, fabric::RouterKind::non_preemptive,
+     SchedulerKind::fcfs},
+    {"traditional_from_vclk_hol", SchedulerKind::fcfs, fabric::RouterKind::traditional,
+     SchedulerKind::head_of_line},
 };
+// Seeds choose by it, among other things by other numbers.
+static_assert(std::size(kSchedulers) == 13);
 
 class EveryScheduler : public testing::TestWithParam<Schedulers> {
  protected:

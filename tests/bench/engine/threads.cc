@@ -131,12 +131,11 @@ int run_threads(bool quick, const std::string& json) {
     if (which.scale > 1 || which.name == "mesh4x4/vclk/0.4")
       same &= measure(which, threads, quick ? 3 : 7, rows);
   }
-  std::vector<Row> by_turns;  // share out routers, not blocks: no estimate
   for (Case which : all_cases()) {
     if (which.name != "fattree64/vclk/0.5" && which.name != "torus8x8x8/vclk/0.3") continue;
     which.name.replace(which.name.find("vclk"), 4, "two_level");
     which.spec.scheduler = emu::SchedulerKind::two_level;
-    same &= measure(which, threads, quick ? 3 : 7, by_turns);
+    same &= measure(which, threads, quick ? 3 : 7, rows);
   }
   fmt::print("deliveries: {}\n", same ? "the same for every number of threads" : "DIFFERENT");
   // Estimates, not measurements: blocks of eight routers, their HCAs with them, shared out evenly,
@@ -153,7 +152,6 @@ int run_threads(bool quick, const std::string& json) {
                  r.name, parts, cost, r.ns_per_cycle / cost);
     }
   }
-  rows.insert(rows.end(), by_turns.begin(), by_turns.end());
   const int failed = json.empty() ? 0 : write_report(json, rows, meeting);
   return same ? failed : 1;
 }

@@ -94,8 +94,8 @@ std::vector<Case> all_cases() {
                              case_of(kSingle, 0.5)};
   cases.push_back(case_of(kSingle, 0.8, "tr", emu::SchedulerKind::fcfs));
   cases.back().spec.router = fabric::RouterKind::traditional;
-  cases.back().counted = false;
   for (const double load : {0.02, 0.1, 0.2, 0.4, 0.5, 0.8}) cases.push_back(case_of(kMesh16, load));
+  cases.push_back(case_of(kMesh16, 0.4, "two_level", emu::SchedulerKind::two_level));
   for (const double load : {0.4, 0.5}) cases.push_back(case_of(kFatTree, load));
   for (const double load : {0.3, 0.4}) cases.push_back(case_of(kTorus512, load));
   cases.push_back(case_of(kTorus4096, 0.1));

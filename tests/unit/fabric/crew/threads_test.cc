@@ -32,6 +32,7 @@ struct Settings {
   emu::Cycle batch = 64;
   bool shuffled = false;
   emu::SchedulerKind scheduler = emu::SchedulerKind::virtual_clock;
+  RouterKind router = RouterKind::non_preemptive;
 };
 
 struct Seen {
@@ -76,6 +77,7 @@ Seen run(const Settings& settings) {
   spec.threads = settings.threads;
   spec.link_delay = settings.link_delay;
   spec.scheduler = settings.scheduler;
+  spec.router = settings.router;
   Book book;
   Seen seen;
   const auto network = Network::make(spec, &book).value();
@@ -123,16 +125,22 @@ void expect_same(const Settings& settings) {
       << "3 threads, routers shuffled, a cycle at a time";
 }
 
-// Fifteen routers in at most as many parts, more than there are groups of eight HCAs.
+// Fifteen routers, one by one, in at most as many parts, more than there are groups of eight HCAs.
 TEST(Threads, SameEventsWhateverTheirNumber) {
   for (const int delay : {1, 3})
-    expect_same({.threads = 1, .link_delay = delay, .scheduler = emu::SchedulerKind::two_level});
+    expect_same({.threads = 1, .link_delay = delay, .router = RouterKind::traditional});
 }
 
 // Four blocks of routers and two of HCAs, which two to four parts share.
 TEST(Threads, SameEventsWhereTheyShareBlocks) {
-  for (const int delay : {1, 3})
-    expect_same({.threads = 1, .link_delay = delay, .sides = {5, 5}, .nodes_per_router = 4});
+  for (const auto kind : {emu::SchedulerKind::virtual_clock, emu::SchedulerKind::two_level,
+                          emu::SchedulerKind::round_robin})
+    for (const int delay : {1, 3})
+      expect_same({.threads = 1,
+                   .link_delay = delay,
+                   .sides = {5, 5},
+                   .nodes_per_router = 4,
+                   .scheduler = kind});
 }
 
 TEST(Threads, GeneralEngineRefusesThem) {

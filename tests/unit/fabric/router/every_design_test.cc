@@ -15,10 +15,13 @@ struct Design {
   NetworkSpec spec;
 };
 
-// Routers, crossbars and blocks, in the general engine, and the fast engine.
+// Routers, crossbars and blocks, in the general engine, and what the fast engine does.
 std::vector<Design> designs() {
-  std::vector<Design> all = {{"fast np", general()}};
-  all[0].spec.general_engine = false;
+  std::vector<Design> all = {{"fast np", general()},
+                             {"fast np in turn", general()},
+                             {"fast tr", general(RouterKind::traditional)}};
+  all[1].spec.scheduler = emu::SchedulerKind::round_robin;
+  for (Design& fast : all) fast.spec.general_engine = false;
   for (std::size_t r = 0; r < kRouterNames.size(); ++r) {
     const auto router = static_cast<RouterKind>(r);
     for (const CrossbarKind crossbar : {CrossbarKind::multiplexed, CrossbarKind::full}) {
