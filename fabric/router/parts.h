@@ -157,7 +157,8 @@ FLITNET_AVX512 FLITNET_WHOLE_STEP void step_avx512(Engine& engine, std::size_t p
 }
 #endif
 template <class Engine>
-void step_part(Engine& engine, emu::Isa isa, std::size_t part, emu::Cycle from, emu::Cycle end) {
+void step_part(Engine& engine, [[maybe_unused]] emu::Isa isa, std::size_t part, emu::Cycle from,
+               emu::Cycle end) {
 #if defined(__x86_64__)
   if (isa == emu::Isa::avx512) return step_avx512(engine, part, from, end);
   if constexpr (emu::kStepsByAvx2) {
