@@ -1,5 +1,6 @@
 // Which scheduler serves the lanes of a crossbar input or of an HCA's link, and what it is given.
-// Values only: the schedulers themselves are in stamps.h and turns.h, chosen once at start.
+// Values only: the schedulers themselves are in stamps.h, turns.h and port_*.h, chosen once at
+// start.
 #pragma once
 
 #include <array>

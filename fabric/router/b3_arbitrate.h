@@ -8,6 +8,7 @@
 #include <bit>
 #include <span>
 
+#include "fabric/router/ask_admission.h"
 #include "fabric/router/block.h"
 #include "fabric/router/choose.h"
 
@@ -124,25 +125,6 @@ unsigned choose_by_load(const Block& b, unsigned first, std::span<const Choice> 
   return best;
 }
 
-inline void ask_admission(emu::RouterId router, unsigned in_port, unsigned out_port,
-                          hca::Message& message, const BlockWorld& world, const Choice& fixed,
-                          emu::Cycle now) {
-  if (message.rejected_by != emu::kNoRouter) return;  // a refused probe asks nobody any more
-  const auto& lanes = world.routes.lanes.lane[static_cast<std::size_t>(fixed.set)];
-  const ControlHead head = {.router = router,
-                            .in_port = static_cast<emu::PortId>(in_port % emu::kPortsMax),
-                            .out_port = static_cast<emu::PortId>(out_port % emu::kPortsMax),
-                            .kind = message.kind,
-                            .src = message.src,
-                            .dest = message.dest,
-                            .cookie = message.cookie,
-                            .handle = message.handle,
-                            .cycle = now,
-                            .lanes_out = &lanes};
-  const bool accepted = world.hook->at_route(head);
-  if (!accepted && message.kind == emu::PacketKind::probe) message.rejected_by = router;
-}
-
 template <class Block>
 [[gnu::noinline]] void stage2_route(Block& b, const BlockWorld& world, emu::Cycle now) {
   b.routing.sort();  // the lower input port, then lane, is first
@@ -161,7 +143,9 @@ template <class Block>
     b.target[in_lane] = static_cast<BlockLane>(out_lane);
     b.arbitrating.push(in_lane);
     if (message.kind != emu::PacketKind::data && !message.is_answer && world.hook != nullptr)
-      ask_admission(router, in_port, out_port, message, world, choices[0], now);
+      ask_admission(*world.hook, message,
+                    {router, in_port % emu::kPortsMax, out_port % emu::kPortsMax, now,
+                     &world.routes.lanes.lane[static_cast<std::size_t>(choices[0].set)]});
   }
   b.routing.count = 0;
 }

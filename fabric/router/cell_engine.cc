@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "emu/lane/stamp.h"
+#include "fabric/router/ask_admission.h"
 
 namespace fabric::cell {
 
@@ -293,20 +294,10 @@ void Engine::decode(Switch& s, unsigned p) {
 }
 
 void Engine::ask_admission(Switch& s, unsigned in_port, unsigned out_port, hca::Message& message) {
-  if (message.rejected_by != emu::kNoRouter) return;
   const LaneSet set = routes.table.choices(s.id, message.dest).front().set;
-  const bool accepted =
-      hook->at_route({.router = s.id,
-                      .in_port = static_cast<emu::PortId>(in_port),
-                      .out_port = static_cast<emu::PortId>(out_port),
-                      .kind = message.kind,
-                      .src = message.src,
-                      .dest = message.dest,
-                      .cookie = message.cookie,
-                      .handle = message.handle,
-                      .cycle = now,
-                      .lanes_out = &routes.lanes.lane[static_cast<std::size_t>(set)]});
-  if (!accepted && message.kind == emu::PacketKind::probe) message.rejected_by = s.id;
+  fabric::ask_admission(
+      *hook, message,
+      {s.id, in_port, out_port, now, &routes.lanes.lane[static_cast<std::size_t>(set)]});
 }
 
 void Engine::close_window() {

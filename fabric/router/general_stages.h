@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "fabric/router/ask_admission.h"
 #include "fabric/router/general_choose.h"
 #include "fabric/router/general_cross.h"
 #include "fabric/router/general_cycle.h"
@@ -248,20 +249,10 @@ bool RouterCycle<Design>::find_output(QueueAt me, std::array<LaneBits, kPortsMax
 
 template <class Design>
 void RouterCycle<Design>::ask_admission(unsigned p, unsigned out_port, hca::Message& message) {
-  if (message.rejected_by != emu::kNoRouter) return;  // a refused probe asks nobody any more
   const LaneSet set = w_.routes.table.choices(r_.id, message.way).front().set;
-  const ControlHead head = {.router = r_.id,
-                            .in_port = static_cast<emu::PortId>(p),
-                            .out_port = static_cast<emu::PortId>(out_port),
-                            .kind = message.kind,
-                            .src = message.src,
-                            .dest = message.dest,
-                            .cookie = message.cookie,
-                            .handle = message.handle,
-                            .cycle = now_,
-                            .lanes_out = &w_.routes.lanes.lane[static_cast<std::size_t>(set)]};
-  const bool accepted = w_.hook->at_route(head);
-  if (!accepted && message.kind == emu::PacketKind::probe) message.rejected_by = r_.id;
+  fabric::ask_admission(
+      *w_.hook, message,
+      {r_.id, p, out_port, now_, &w_.routes.lanes.lane[static_cast<std::size_t>(set)]});
 }
 
 // Stage 1: flits come off the links into their queues and get their stamps.

@@ -2,27 +2,10 @@
 // releases ask admission. In: `routing`. Out: `target`, and `arbitrating` for the next cycle.
 #pragma once
 
+#include "fabric/router/ask_admission.h"
 #include "fabric/router/state.h"
 
 namespace fabric {
-
-template <class State>
-void ask_admission(const State& r, unsigned in_lane, unsigned out_port, hca::Message& message,
-                   ControlHook& hook, emu::Cycle now) {
-  if (message.rejected_by != emu::kNoRouter) return;  // a refused probe asks nobody any more
-  const ControlHead head = {.router = r.id,
-                            .in_port = static_cast<emu::PortId>(port_of_slot(in_lane)),
-                            .out_port = static_cast<emu::PortId>(out_port),
-                            .kind = message.kind,
-                            .src = message.src,
-                            .dest = message.dest,
-                            .cookie = message.cookie,
-                            .handle = message.handle,
-                            .cycle = now,
-                            .lanes_out = &r.ways.lanes_to(message.way)};
-  const bool accepted = hook.at_route(head);
-  if (!accepted && message.kind == emu::PacketKind::probe) message.rejected_by = r.id;
-}
 
 template <class State>
 void stage2_route(State& r, const Surroundings& world, emu::Cycle now) {
@@ -36,7 +19,8 @@ void stage2_route(State& r, const Surroundings& world, emu::Cycle now) {
       const unsigned out_port = port_of_slot(out_lane);
       r.target[in_lane] = static_cast<LaneIndex>(out_lane);
       if (asks_admission(message, world))
-        ask_admission(r, in_lane, out_port, message, *world.hook, now);
+        ask_admission(*world.hook, message,
+                      {r.id, port, out_port, now, &r.ways.lanes_to(message.way)});
     }
   }
   r.arbitrating |= r.routing;

@@ -124,8 +124,10 @@ TEST(Radix, SixtyFourPorts) {
 // A traditional router treats control as anything else: behind a crowd on other lanes it waits its
 // turn; in the non-preemptive router it goes first.
 TEST(Traditional, ControlGoesBeforeNobody) {
-  const auto latency_of_control = [](RouterKind router) {
-    auto network = make(general(router));
+  const auto latency_of_control = [](RouterKind router, bool general_engine) {
+    NetworkSpec spec = general(router);
+    spec.general_engine = general_engine;
+    auto network = make(spec);
     // Six inputs crowd the way to node 7.
     for (emu::NodeId n = 1; n < 7; ++n)
       for (emu::Vl v = 4; v < 8; ++v) EXPECT_TRUE(network->submit(n, packet_to(7, 200, v)));
@@ -136,8 +138,10 @@ TEST(Traditional, ControlGoesBeforeNobody) {
       if (event.traffic_class == emu::TrafficClass::control) return event.tail_cycle - event.launch;
     return emu::kNever;
   };
-  EXPECT_LT(latency_of_control(RouterKind::non_preemptive), 50U);
-  EXPECT_GT(latency_of_control(RouterKind::traditional), 100U);
+  for (const bool general_engine : {false, true}) {
+    EXPECT_LT(latency_of_control(RouterKind::non_preemptive, general_engine), 50U);
+    EXPECT_GT(latency_of_control(RouterKind::traditional, general_engine), 100U);
+  }
 }
 
 // Lanes 1 ... 4 of one sender have more for node 1 than can leave: shares of what arrived.
