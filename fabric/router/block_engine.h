@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "emu/base/check.h"
+#include "emu/base/huge.h"
 #include "fabric/link/rows.h"
 #include "fabric/router/block_step.h"
 #include "fabric/router/impl.h"
@@ -292,8 +293,8 @@ class BlockEngine final : public Network::Impl {
   emu::Isa isa_ = best_isa(spec.isa_max);
   Parts parts_;
   LinkRows rows_;
-  std::vector<Routers> blocks_;
-  std::vector<Wires> wires_;
+  std::vector<Routers, emu::HugePages<Routers>> blocks_;
+  std::vector<Wires, emu::HugePages<Wires>> wires_;
   std::vector<std::vector<std::size_t>> order_of_part_;  // of blocks
 };
 

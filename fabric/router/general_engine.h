@@ -3,6 +3,7 @@
 // where the spec asks for it.
 #pragma once
 
+#include "emu/base/huge.h"
 #include "fabric/router/general_design.h"
 #include "fabric/router/general_hca.h"
 #include "fabric/router/general_state.h"
@@ -43,7 +44,7 @@ class Engine final : public Network::Impl {
   std::string audit_owners(const Router& router) const;
 
   World world_;
-  std::vector<Flit> memory_;  // of all rings
+  std::vector<Flit, emu::HugePages<Flit>> memory_;  // of all rings
   std::size_t used_ = 0;
   std::vector<Router> routers_;
   std::vector<Hca> hcas_;

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "emu/base/huge.h"
 #include "hca/wire/packet.h"
 
 namespace hca {
@@ -72,7 +73,7 @@ class MessageTable {
   bool any_on(std::uint32_t first, std::uint32_t last) const;
 
  private:
-  std::vector<Message> messages_;
+  std::vector<Message, emu::HugePages<Message>> messages_;
   std::vector<MessageId> free_;  // [node] first of its free list
   std::vector<int> room_;        // [node]
   std::uint32_t first_way_ = 0;
