@@ -13,7 +13,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.apps.test_udp import free_port
-from tests.apps.test_verbs import assert_done, ended, pingpong, running_pair
+from tests.apps.test_verbs import assert_done, ended, pingpong, running_pair, start_server
 from tools.flitnet import ctl, operate, paths
 from tools.flitnet.cluster import Cluster
 from tools.flitnet.errors import UsageError
@@ -137,16 +137,14 @@ def booked(cluster: Cluster) -> int:
 def test_bytes_stay_exact_while_links_flap(make_cluster: Callable[..., Cluster]) -> None:
     cluster = make_cluster(TREE)
     argv = ["ibv_rc_pingpong", "-c", "-n", "3000", "-s", "8192"]
-    server = cluster.popen("n0", [*argv, "-p", str(port := next(PORTS))])
-    client = None
+    server = start_server(cluster, argv, port := next(PORTS))
+    client = cluster.popen("n7", [*argv, "-p", str(port), "127.0.0.1"])
     links = itertools.cycle(("0:2", "0:3", "3:2", "3:3"))
-    while client is None or client.poll() is None:
+    while client.poll() is None:
         link = next(links)
         operate.set_link(cluster.run, link, "down")
         operate.set_link(cluster.run, link, "up")
-        if client is None and server.poll() is None:
-            client = cluster.popen("n7", [*argv, "-p", str(port), "127.0.0.1"])
-    for process in (server, client):
+    for process in (client, server):
         said, _ = process.communicate(timeout=60)
         assert process.returncode == 0, said
 

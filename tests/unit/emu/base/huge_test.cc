@@ -25,9 +25,4 @@ TEST(HugePages, KeepsWhatAVectorHolds) {
   for (std::size_t i = 0; i < kSmall; ++i) ASSERT_EQ(lines[i].number, i);
 }
 
-TEST(HugePages, SaysThatThereIsNoMemory) {
-  std::vector<int, emu::HugePages<int>> numbers;
-  EXPECT_THROW(numbers.reserve(numbers.max_size()), std::bad_alloc);
-}
-
 }  // namespace
