@@ -24,10 +24,7 @@ void join(Turns& turns, std::vector<Connection>& connections, std::uint32_t c) {
 }
 
 std::uint32_t credits_in(const Inbox& box) {
-  std::uint32_t sum = 0;
-  for (const general::LaneBits bits : box.credits)
-    sum += static_cast<unsigned>(std::popcount(bits));
-  return sum;
+  return static_cast<std::uint32_t>(std::popcount(box.credits));
 }
 
 }  // namespace
@@ -75,6 +72,7 @@ void Engine::step(emu::Cycle cycles) {
 
 void Engine::cycles_until(emu::Cycle end) {
   for (; now != end; ++now) {
+    links_.turn_to(now);
     take_orders();
     for (std::size_t n = 0; n < sources_.size(); ++n) {
       send(static_cast<emu::NodeId>(n));
@@ -121,8 +119,8 @@ void Engine::queue_message(hca::MessageId id) {
 // The first connection in turn that was not told to stop; it goes to the end.
 void Engine::send(emu::NodeId node) {
   Source& source = sources_[node];
-  if (links_.ports_with(unit_of(node), now) != 0)
-    source.credits += credits_in(links_.inbox(unit_of(node), 0, now));
+  if (links_.ports_with(unit_of(node)) != 0)
+    source.credits += credits_in(links_.inbox(unit_of(node), 0));
   if (source.turns.first == kNone) return;
   std::uint32_t before = kNone;
   std::uint32_t c = source.turns.first;
@@ -140,7 +138,7 @@ void Engine::send(emu::NodeId node) {
   const bool last = source.progress[c] == message.flits;
   const int marks = (head ? Flit::head : 0) | (last ? Flit::last : 0);
   // The stamp counts the links that the cell has passed.
-  links_.send(unit_of(node), 0, 0, {id, static_cast<std::uint8_t>(marks), 0, 0}, now);
+  links_.send(unit_of(node), 0, 0, {id, static_cast<std::uint8_t>(marks), 0, 0});
   --source.credits;
   if (head) message.head_cycle = now;
   if (last) {
@@ -163,13 +161,13 @@ void Engine::receive(emu::NodeId node) {
   const unsigned unit = unit_of(node);
   Source& card = sources_[node];
   const auto room = static_cast<std::uint32_t>(card.card.size());
-  if (links_.ports_with(unit, now) != 0) {
-    const Inbox& box = links_.inbox(unit, 0, now);
+  if (links_.ports_with(unit) != 0) {
+    const Inbox& box = links_.inbox(unit, 0);
     if (box.has_flit) {
       CHECK(card.card_count < room);
       card.card[(card.card_first + card.card_count++) % room] = box.flit;
     }
-    links_.clear(unit, now);
+    links_.clear(unit);
   }
   if (card.card_count != 0) take(node);
 }
@@ -182,7 +180,7 @@ void Engine::take(emu::NodeId node) {
   if (last && now < card.takes_at) return;
   card.card_first = (card.card_first + 1) % static_cast<std::uint32_t>(card.card.size());
   --card.card_count;
-  links_.credit(unit_of(node), 0, 0, 0, now);
+  links_.credit(unit_of(node), 0, 0);
   if (!last) return;
   card.takes_at = now + static_cast<emu::Cycle>(spec.receive_cycles);
   tail_arrived(node, flit.message);
@@ -200,17 +198,17 @@ void Engine::tail_arrived(emu::NodeId node, hca::MessageId id) {
 
 // Back to front: a cell leaves no earlier than two cycles after it came.
 void Engine::step_switch(Switch& s) {
-  const PortBits coming = links_.ports_with(s.id, now);
+  const PortBits coming = links_.ports_with(s.id);
   if (s.held == 0 && coming == 0) return;
   for (PortBits bits = coming; bits != 0; bits &= bits - 1)
-    s.ports[first_of(bits)].credits += credits_in(links_.inbox(s.id, first_of(bits), now));
+    s.ports[first_of(bits)].credits += credits_in(links_.inbox(s.id, first_of(bits)));
   for (unsigned p = 0; p < s.ports.size(); ++p)
     if (s.ports[p].queued != 0) output(s, p);
   for (unsigned p = 0; p < s.ports.size(); ++p)
     if (s.ports[p].arrived != kNone) enqueue(s, p);
   for (PortBits bits = coming; bits != 0; bits &= bits - 1)
-    if (links_.inbox(s.id, first_of(bits), now).has_flit) decode(s, first_of(bits));
-  links_.clear(s.id, now);
+    if (links_.inbox(s.id, first_of(bits)).has_flit) decode(s, first_of(bits));
+  links_.clear(s.id);
 }
 
 void Engine::output(Switch& s, unsigned p) {
@@ -236,11 +234,11 @@ void Engine::output(Switch& s, unsigned p) {
   --port.queued;
   --s.held;
   ++s.window.sent;
-  links_.send(s.id, p, 0, cell.flit, now);
+  links_.send(s.id, p, 0, cell.flit);
   OutPort& in = s.ports[cell.in_port];
   --in.held;
   // As many as there are outputs may leave in a cycle: a credit bears the number of its output.
-  links_.credit(s.id, cell.in_port, p % general::kLanesMax, p / general::kLanesMax, now);
+  links_.credit(s.id, cell.in_port, p);
   if (cell.flit.is(Flit::last)) {
     const hca::Message& message = messages[cell.flit.message];
     in.received[message.vl_out].flits += message.flits;
@@ -279,7 +277,7 @@ void Engine::enqueue(Switch& s, unsigned in_port) {
 }
 
 void Engine::decode(Switch& s, unsigned p) {
-  const Inbox& box = links_.inbox(s.id, p, now);
+  const Inbox& box = links_.inbox(s.id, p);
   const std::uint32_t i = s.free;
   CHECK(i != kNone);
   Cell& cell = s.memory[i];
@@ -353,8 +351,8 @@ std::string Engine::audit() const {
                                          : sources_[end.unit - switches_.size()].card_count;
       for (int d = 0; d < spec.link_delay; ++d) {
         const emu::Cycle cycle = now + static_cast<emu::Cycle>(d);
-        sum += links_.inbox(end.unit, end.port, cycle).has_flit ? 1U : 0U;
-        sum += credits_in(links_.inbox(unit, p, cycle));
+        sum += links_.inbox_in(cycle, end.unit, end.port).has_flit ? 1U : 0U;
+        sum += credits_in(links_.inbox_in(cycle, unit, p));
       }
       if (sum != static_cast<std::uint32_t>(spec.vc_buf_size))
         return fmt::format("unit {} port {}: cells and credits are {}, not {}", unit, p, sum,

@@ -35,7 +35,7 @@ void RouterCycle<Design>::cross_all_lanes() {
 template <class Design>
 QueueBits RouterCycle<Design>::could_cross(const Port& port) const {
   const QueueBits could = port.active & port.filled & ~port.blocked;
-  if (d_.levels() == 1 || could == 0) return could;
+  if (d_.levels() == 1 || !d_.share_lanes(could)) return could;
   LaneBits decided = 0;
   QueueBits chosen = 0;
   const auto choose = [&](QueueBits queues, unsigned level) {
@@ -159,7 +159,7 @@ void RouterCycle<Design>::move(unsigned p, unsigned queue) {
   const bool dummy = port.has_dummy(queue);
   w_.herd.spend(r_.id, q.out_port);
   Flit flit = dummy ? dummy_flit(port, queue) : q.flits.pop();
-  if (!dummy) w_.links.credit(r_.id, p, lane, flit.level, now_);
+  if (!dummy) w_.links.credit(r_.id, p, queue);
   if (d_.full_crossbar()) {
     if (flit.is(Flit::head)) out.clock.head(q.out_lane, w_.messages[flit.message].vtick, now_);
     if (!w_.rules.head_of_line() || target.flits.empty())

@@ -42,6 +42,9 @@ struct DesignRules : Design {
   unsigned lane_of(unsigned queue) const {
     return this->levels() == 1 ? queue : queue % emu::kVlCount;
   }
+  unsigned level_of(unsigned queue) const {
+    return this->levels() == 1 ? 0 : World::level_of(queue);
+  }
   static LaneBits lanes_of_level(QueueBits queues, unsigned level) {
     return static_cast<LaneBits>(queues >> World::queue_of(0, level)) & kLanesOfLevel;
   }
@@ -49,6 +52,12 @@ struct DesignRules : Design {
     if (this->levels() == 1) return static_cast<LaneBits>(queues);
     const QueueBits higher = queues >> World::queue_of(0, 1) | queues >> World::queue_of(0, 2);
     return lanes_of_level(queues | higher, 0);
+  }
+  // Two of these queues are of one lane.
+  bool share_lanes(QueueBits queues) const {
+    const QueueBits one = queues >> World::queue_of(0, 1);
+    const QueueBits two = queues >> World::queue_of(0, 2);
+    return lanes_of_level((queues & (one | two)) | (one & two), 0) != 0;
   }
   // Of queues of different lanes that of this lane.
   unsigned queue_at(unsigned lane, QueueBits queues) const {

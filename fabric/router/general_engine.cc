@@ -71,9 +71,10 @@ void Engine::step(emu::Cycle cycles) {
 template <class Design>
 void Engine::cycles_until(emu::Cycle end) {
   for (; now != end; ++now) {
+    world_.links.turn_to(now);
     pass_signals();
     for (Hca& hca : hcas_) {
-      if (hca.quiet(world_, now)) continue;
+      if (hca.quiet(world_)) continue;
       hca.send<Design>(world_, events, now);
       hca.receive(world_, events, now);
     }
@@ -242,9 +243,9 @@ unsigned Engine::in_flight(unsigned unit, unsigned port, unsigned lane, unsigned
     sum += routers_[end.unit].ports[end.port].in[World::queue_of(lane, level)].flits.size();
   for (int d = 0; d < spec.link_delay; ++d) {
     const emu::Cycle cycle = now + static_cast<emu::Cycle>(d);
-    const Inbox& there = world_.links.inbox(end.unit, end.port, cycle);
+    const Inbox& there = world_.links.inbox_in(cycle, end.unit, end.port);
     sum += there.has_flit && there.lane == lane && there.flit.level == level ? 1U : 0U;
-    sum += (world_.links.inbox(unit, port, cycle).credits[level] >> lane) & 1U;
+    sum += (world_.links.inbox_in(cycle, unit, port).credits >> World::queue_of(lane, level)) & 1U;
   }
   return sum;
 }

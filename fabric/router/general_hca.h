@@ -17,9 +17,9 @@ class Hca {
   template <class Design>
   void send(World& world, hca::Events& events, emu::Cycle now);
   void receive(World& world, hca::Events& events, emu::Cycle now);
-  bool quiet(const World& world, emu::Cycle now) const {
+  bool quiet(const World& world) const {
     return (waiting_ | accepted_ | refused_) == 0 && streams_wanting_ == 0 && !message_due_ &&
-           world.links.ports_with(unit_, now) == 0;
+           world.links.ports_with(unit_) == 0;
   }
   void age(emu::Cycle now);
   // An acknowledgement of a probe came.

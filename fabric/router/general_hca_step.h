@@ -21,13 +21,11 @@ void Hca::show_next(const World& world, unsigned l) {
 
 template <class Design>
 void Hca::take_credits(const World& world, const Inbox& box) {
-  const Design design(world);
-  for (unsigned level = 0; level < design.levels(); ++level) {
-    for (LaneBits bits = box.credits[level]; bits != 0; bits &= bits - 1) {
-      Lane& lane = lanes_[first_of(bits)];
-      if (++lane.credits[level] == 1 || design.cut_through())
-        show_next<Design>(world, first_of(bits));
-    }
+  const DesignRules<Design> design(world);
+  for (QueueBits bits = box.credits; bits != 0; bits &= bits - 1) {
+    const unsigned l = design.lane_of(first_of(bits));
+    if (++lanes_[l].credits[design.level_of(first_of(bits))] == 1 || design.cut_through())
+      show_next<Design>(world, l);
   }
 }
 
@@ -55,8 +53,7 @@ Flit Hca::next_flit(const World& world, unsigned l) const {
 template <class Design>
 void Hca::send(World& world, hca::Events& events, emu::Cycle now) {
   const DesignRules<Design> design(world);
-  if (world.links.ports_with(unit_, now) != 0)
-    take_credits<Design>(world, world.links.inbox(unit_, 0, now));
+  if (world.links.ports_with(unit_) != 0) take_credits<Design>(world, world.links.inbox(unit_, 0));
   if (design.circuits()) {
     take_signals(world, events, now);
     begin_probes(world, events, now);
@@ -74,7 +71,7 @@ void Hca::send(World& world, hca::Events& events, emu::Cycle now) {
   const Flit flit = next_flit<Design>(world, chosen.lane);
   arbiter_.granted(chosen, flit.is(Flit::tail), now);
   --lane.credits[flit.level];
-  world.links.send(unit_, 0, chosen.lane, flit, now);
+  world.links.send(unit_, 0, chosen.lane, flit);
   if (flit.is(Flit::probe)) return probe_left(world, events, chosen.lane, now);
   ++lane.sent;
   if (flit.is(Flit::head)) world.messages.depart(lane.current, now);
@@ -87,15 +84,15 @@ void Hca::send(World& world, hca::Events& events, emu::Cycle now) {
 }
 
 inline void Hca::receive(World& world, hca::Events& events, emu::Cycle now) {
-  if (world.links.ports_with(unit_, now) == 0) return;
-  Inbox& box = world.links.inbox(unit_, 0, now);
+  if (world.links.ports_with(unit_) == 0) return;
+  Inbox& box = world.links.inbox(unit_, 0);
   if (box.has_flit) {
-    world.links.credit(unit_, 0, box.lane, box.flit.level, now);
+    world.links.credit(unit_, 0, World::queue_of(box.lane, box.flit.level));
     if (box.flit.is(Flit::probe)) world.signal_back(unit_, 0, box.lane, true, now);
     if (box.flit.is(Flit::last)) tail_arrived(world, events, box.flit.message, box.lane, now);
   }
   Links::clear_box(box);
-  world.links.clear_ports(unit_, now);
+  world.links.clear_ports(unit_);
 }
 
 }  // namespace fabric::general

@@ -14,16 +14,16 @@ Links::Links(const Graph& graph, int delay)
     ports += static_cast<std::uint32_t>(router.size());
   }
   for (std::size_t n = 0; n < graph.nodes.size(); ++n) first_.push_back(ports++);
-  far_.assign(ports, End{kNowhere, 0});
+  far_.assign(ports, End{kNowhere, 0, 0});
   const auto routers = static_cast<std::uint32_t>(graph.routers.size());
   for (std::uint32_t r = 0; r < routers; ++r) {
     for (std::uint32_t p = 0; p < graph.routers[r].size(); ++p) {
       const PortEnd& end = graph.routers[r][p];
       if (end.node != kNoNode) {
-        far_[first_[r] + p] = {routers + end.node, 0};
-        far_[first_[routers + end.node]] = {r, p};
+        far_[first_[r] + p] = {routers + end.node, 0, first_[routers + end.node]};
+        far_[first_[routers + end.node]] = {r, p, first_[r] + p};
       } else if (end.router != kNobody) {
-        far_[first_[r] + p] = {end.router, end.port};
+        far_[first_[r] + p] = {end.router, end.port, first_[end.router] + end.port};
       }
     }
   }
@@ -31,10 +31,10 @@ Links::Links(const Graph& graph, int delay)
   ports_.resize((mask_ + 1) * units_);
 }
 
-void Links::clear(unsigned unit, emu::Cycle now) {
-  for (PortBits bits = ports_with(unit, now); bits != 0; bits &= bits - 1)
-    clear_box(inbox(unit, static_cast<unsigned>(std::countr_zero(bits)), now));
-  clear_ports(unit, now);
+void Links::clear(unsigned unit) {
+  for (PortBits bits = ports_with(unit); bits != 0; bits &= bits - 1)
+    clear_box(inbox(unit, static_cast<unsigned>(std::countr_zero(bits))));
+  clear_ports(unit);
 }
 
 }  // namespace fabric::general

@@ -14,8 +14,8 @@ namespace fabric::general {
 // Stage 5: credits come home; of the lanes with a flit and a credit one puts it on the link.
 template <class Design>
 void RouterCycle<Design>::output() {
-  for (PortBits bits = w_.links.ports_with(r_.id, now_); bits != 0; bits &= bits - 1)
-    take_credits(first_of(bits), w_.links.inbox(r_.id, first_of(bits), now_));
+  for (PortBits bits = w_.links.ports_with(r_.id); bits != 0; bits &= bits - 1)
+    take_credits(first_of(bits), w_.links.inbox(r_.id, first_of(bits)));
   for (PortBits bits = r_.out_filled; bits != 0; bits &= bits - 1) {
     const unsigned p = first_of(bits);
     const Able able = sendable(r_.ports[p]);
@@ -29,9 +29,9 @@ void RouterCycle<Design>::output() {
 
 template <class Design>
 void RouterCycle<Design>::take_credits(unsigned p, const Inbox& box) {
-  for (unsigned level = 0; level < d_.levels(); ++level)
-    for (LaneBits bits = box.credits[level]; bits != 0; bits &= bits - 1)
-      ++r_.ports[p].out[first_of(bits)].credits[level];
+  Port& port = r_.ports[p];
+  for (QueueBits bits = box.credits; bits != 0; bits &= bits - 1)
+    ++port.out[d_.lane_of(first_of(bits))].credits[d_.level_of(first_of(bits))];
 }
 
 template <class Design>
@@ -82,7 +82,7 @@ void RouterCycle<Design>::send(unsigned p, unsigned l) {
     r_.ports[lane.owner.port].blocked &= ~queue_bit(lane.owner.queue);
   const Flit flit = lane.flits.pop();
   --lane.credits[flit.level];
-  w_.links.send(r_.id, p, l, flit, now_);
+  w_.links.send(r_.id, p, l, flit);
   --r_.held;
   ++r_.window.sent;
   if (lane.flits.empty()) {
@@ -131,10 +131,10 @@ void RouterCycle<Design>::reserve(unsigned p, unsigned queue) {
     return;
   }
   if (opens) message.rejected_by = r_.id;
-  const Flit probe = q.flits.pop();
+  q.flits.pop();
   r_.ports[p].show_next(queue);
   --r_.held;
-  w_.links.credit(r_.id, p, d_.lane_of(queue), probe.level, now_);
+  w_.links.credit(r_.id, p, queue);
   w_.signal_back(r_.id, p, d_.lane_of(queue), false, now_);
   q.front = Front::idle;
   --q.messages;
@@ -258,9 +258,9 @@ void RouterCycle<Design>::ask_admission(unsigned p, unsigned out_port, hca::Mess
 // Stage 1: flits come off the links into their queues and get their stamps.
 template <class Design>
 void RouterCycle<Design>::decode() {
-  for (PortBits bits = w_.links.ports_with(r_.id, now_); bits != 0; bits &= bits - 1) {
+  for (PortBits bits = w_.links.ports_with(r_.id); bits != 0; bits &= bits - 1) {
     const unsigned p = first_of(bits);
-    Inbox& box = w_.links.inbox(r_.id, p, now_);
+    Inbox& box = w_.links.inbox(r_.id, p);
     const bool has_flit = box.has_flit;
     Links::clear_box(box);
     if (!has_flit) continue;
@@ -288,14 +288,14 @@ void RouterCycle<Design>::decode() {
 // One cycle of a router; nothing happens when it holds no flit and nothing comes.
 template <class Design>
 void step_router(Router& router, World& world, emu::Cycle now) {
-  if ((router.held | router.dummies) == 0 && world.links.ports_with(router.id, now) == 0) return;
+  if ((router.held | router.dummies) == 0 && world.links.ports_with(router.id) == 0) return;
   RouterCycle<Design> cycle(router, world, now);
   cycle.output();
   cycle.cross();
   cycle.arbitrate();
   cycle.route();
   cycle.decode();
-  world.links.clear_ports(router.id, now);
+  world.links.clear_ports(router.id);
 }
 
 }  // namespace fabric::general
