@@ -245,7 +245,8 @@ unsigned Engine::in_flight(unsigned unit, unsigned port, unsigned lane, unsigned
     const emu::Cycle cycle = now + static_cast<emu::Cycle>(d);
     const Inbox& there = world_.links.inbox_in(cycle, end.unit, end.port);
     sum += there.has_flit && there.lane == lane && there.flit.level == level ? 1U : 0U;
-    sum += (world_.links.inbox_in(cycle, unit, port).credits >> World::queue_of(lane, level)) & 1U;
+    const QueueBits credits = world_.links.inbox_in(cycle, unit, port).credits;
+    sum += (credits & queue_bit(World::queue_of(lane, level))) != 0 ? 1U : 0U;
   }
   return sum;
 }
