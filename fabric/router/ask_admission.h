@@ -1,11 +1,15 @@
 // The head of a probe or release asks admission where it is routed: the same in every engine.
-// Called by their stage 2.
+// Called where they route: stage 2.
 #pragma once
 
 #include "fabric/router/control_hook.h"
 #include "hca/wire/message.h"
 
 namespace fabric {
+
+inline bool asks_admission(const ControlHook* hook, const hca::Message& message) {
+  return message.kind != emu::PacketKind::data && !message.is_answer && hook != nullptr;
+}
 
 struct AskedAt {
   emu::RouterId router;

@@ -142,7 +142,7 @@ template <class Block>
     emu::add_lane(claimed[out_port], emu::vl_of_lane(out_lane));
     b.target[in_lane] = static_cast<BlockLane>(out_lane);
     b.arbitrating.push(in_lane);
-    if (message.kind != emu::PacketKind::data && !message.is_answer && world.hook != nullptr)
+    if (asks_admission(world.hook, message))
       ask_admission(*world.hook, message,
                     {router, in_port % emu::kPortsMax, out_port % emu::kPortsMax, now,
                      &world.routes.lanes.lane[static_cast<std::size_t>(choices[0].set)]});

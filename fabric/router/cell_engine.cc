@@ -258,8 +258,7 @@ void Engine::enqueue(Switch& s, unsigned in_port) {
   const unsigned p = routes.table.out_port(s.id, message.dest);
   if (cell.flit.is(Flit::head)) {
     ++s.window.heads;
-    if (message.kind != emu::PacketKind::data && !message.is_answer && hook != nullptr)
-      ask_admission(s, in_port, p, message);
+    if (asks_admission(hook, message)) ask_admission(s, in_port, p, message);
   }
   Connection& connection = s.connections[c];
   cell.next = kNone;

@@ -239,9 +239,8 @@ bool RouterCycle<Design>::find_output(QueueAt me, std::array<LaneBits, kPortsMax
   clear_bit(port.routing, me.queue, r_.routing, me.port);
   set_bit(port.arbitrating, me.queue, r_.arbitrating, me.port);
   // What was cut off a probe upstream and comes behind a dummy head has been asked about.
-  const bool asks = message.kind != emu::PacketKind::data && !message.is_answer &&
-                    !q.flits.front().is(Flit::dummy);
-  if (asks && w_.hook != nullptr) ask_admission(me.port, out.port, message);
+  if (asks_admission(w_.hook, message) && !q.flits.front().is(Flit::dummy))
+    ask_admission(me.port, out.port, message);
   if (w_.watcher != nullptr)
     w_.watcher->routed(head_at(me.port, d_.lane_of(me.queue), id), q.out_port);
   return true;

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "emu/lane/stamp.h"
+#include "fabric/router/ask_admission.h"
 #include "fabric/router/state.h"
 
 namespace fabric {
@@ -14,7 +15,7 @@ template <class State>
 void bring_to_front(State& r, unsigned in_lane, const Surroundings& world) {
   const hca::Message& message = world.messages[r.in_messages.front(in_lane)];
   r.left.set(in_lane, message.flits);
-  if (!world.fixed_ways || asks_admission(message, world)) {
+  if (!world.fixed_ways || asks_admission(world.hook, message)) {
     r.routing[port_of_slot(in_lane)] |= vl_bit(in_lane);
     return;
   }

@@ -18,7 +18,7 @@ void stage2_route(State& r, const Surroundings& world, emu::Cycle now) {
       const unsigned out_lane = choose_output(r, message, claimed);
       const unsigned out_port = port_of_slot(out_lane);
       r.target[in_lane] = static_cast<LaneIndex>(out_lane);
-      if (asks_admission(message, world))
+      if (asks_admission(world.hook, message))
         ask_admission(*world.hook, message,
                       {r.id, port, out_port, now, &r.ways.lanes_to(message.way)});
     }

@@ -108,8 +108,4 @@ struct Surroundings {
   emu::Lanes8 yields{};     // lanes of best effort, if classes have strict priority; else none
 };
 
-inline bool asks_admission(const hca::Message& message, const Surroundings& world) {
-  return message.kind != emu::PacketKind::data && !message.is_answer && world.hook != nullptr;
-}
-
 }  // namespace fabric
