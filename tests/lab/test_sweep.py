@@ -15,10 +15,12 @@ from pathlib import Path
 import pytest
 
 from tools.flitnet import paths
+from tools.flitnet.errors import FlitnetError
 from tools.flitnet.lab import simulator as simulator_module
 from tools.flitnet.lab.claims import Below
 from tools.flitnet.lab.experiment import SEEDS, Experiment, Length, Plot, Point
 from tools.flitnet.lab.report import write
+from tools.flitnet.lab.simulator import complete, to_toml
 from tools.flitnet.lab.store import Run, Store, read_parquet, rows, write_parquet
 from tools.flitnet.lab.sweep import cluster, longer_by, sweep
 
@@ -145,8 +147,30 @@ def test_a_row_says_everything(simulator, tmp_path: Path) -> None:
     again = simulator_module.run_text(row["point"])
     store_key = Run(experiment().points[1], 1, 4).key
     kept = Store(tmp_path).get(store_key)
-    assert kept is not None and kept.pop("host_seconds") >= 0
+    assert kept is not None and kept.pop("cpu_seconds") >= 0
     assert again == kept
+
+
+def test_what_simulations_cost_is_time_of_a_core(simulator) -> None:
+    """Not of the wall's clock: a suspended or shared machine makes nothing dearer."""
+    toml = to_toml(complete(small(0.6), 1, 400))
+    before = os.times()
+    cpu_seconds = simulator_module.run_timed(toml)["cpu_seconds"]
+    after = os.times()
+    spent = after.children_user + after.children_system
+    spent -= before.children_user + before.children_system
+    assert 0 < cpu_seconds <= spent + 0.02  # os.times counts in hundredths
+
+
+def test_a_simulation_without_end_is_stopped(simulator, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(simulator_module, "CPU_LIMIT_S", 1)
+    with pytest.raises(FlitnetError, match="longer than 1 s of a core"):
+        simulator_module.run_text(to_toml(complete(small(0.6, 1_000_000), 1, 1000)))
+
+
+def test_a_simulation_that_fails_says_why(simulator) -> None:
+    with pytest.raises(FlitnetError, match="nodes"):
+        simulator_module.run_text(to_toml(complete(small(0.6) | {"network": {"nodes": -4}}, 1, 4)))
 
 
 def test_report_of_a_sweep(simulator, tmp_path: Path) -> None:

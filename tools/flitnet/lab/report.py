@@ -40,17 +40,22 @@ class Entry:
 
 @dataclass(frozen=True)
 class Cost:
-    """Of the runs that no result before it in the report has: wall clock, added up."""
+    """Of the runs that no result before it in the report has: time of a core, added up."""
 
     runs: int = 0
     minutes: float = 0.0
 
     def text(self) -> str:
-        return f"; {self.runs} simulations that no result above has, {self.minutes:.1f} minutes"
+        return (
+            f"; {self.runs} simulations that no result above has, "
+            f"{self.minutes:.1f} minutes of a core"
+        )
 
     @staticmethod
     def read(text: str) -> Cost:
-        found = re.search(r"; (\d+) simulations that no result above has, ([\d.]+) minutes", text)
+        found = re.search(
+            r"; (\d+) simulations that no result above has, ([\d.]+) minutes of a core", text
+        )
         return Cost(int(found[1]), float(found[2])) if found else Cost()
 
 
@@ -93,7 +98,7 @@ def entry(
     pairs = read_live(both) if both.exists() else []
     verdict = judge(experiment, table, quick)
     counted = set() if counted is None else counted
-    took = {k: s for k, s in store.host_seconds(rows).items() if k not in counted}
+    took = {k: s for k, s in store.cpu_seconds(rows).items() if k not in counted}
     counted.update(took)
     # As the page says it, so that a report that is read again has the same sum.
     cost = Cost(len(took), round(sum(took.values()) / 60, 1))
@@ -156,7 +161,7 @@ def heading(entries: Sequence[Entry]) -> str:
     kind = ", ".join(kinds) or "nothing was run"
     runs = sum(e.cost.runs for e in entries)
     hours = sum(e.cost.minutes for e in entries) / 60
-    cost = f" {runs} of their simulations took {hours:.2f} hours, added up." if runs else ""
+    cost = f" {runs} of their simulations took {hours:.2f} hours of a core." if runs else ""
     return f"{len(entries)} results, x.* beyond the papers: {said} ({kind}, {SEEDS_SAID}).{cost}"
 
 

@@ -54,12 +54,12 @@ class Store:
         part.write_text(json.dumps(output))
         part.replace(path)
 
-    def host_seconds(self, table_rows: Sequence[dict]) -> dict[str, float]:
-        """What each run took, by its key, as far as this store knows."""
+    def cpu_seconds(self, table_rows: Sequence[dict]) -> dict[str, float]:
+        """What each run took of a core, by its key, as far as this store knows."""
         found = {}
         for row in table_rows:
             key = key_of_text(row["version"], row["point"])
-            seconds = (self.get(key) or {}).get("host_seconds")
+            seconds = (self.get(key) or {}).get("cpu_seconds")
             if seconds is not None:
                 found[key] = seconds
         return found
