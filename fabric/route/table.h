@@ -45,6 +45,10 @@ class RouteTable {
   std::span<const Choice> choices(emu::RouterId router, Way way) const {
     return list(rows_[router * nodes_ + way]);
   }
+  // choices() of these will be asked soon.
+  void fetch(emu::RouterId router, Way way) const {
+    __builtin_prefetch(&rows_[router * nodes_ + way]);
+  }
   emu::PortId out_port(emu::RouterId router, Way way) const {
     return choices(router, way).front().port;
   }

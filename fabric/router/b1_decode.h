@@ -20,18 +20,18 @@ template <class Block, class Scheduler>
     const unsigned in_lane = only_lane(moved.arrived, port);
     const hca::MessageId id = here.names[port];
     scheduler.head(in_lane, world.messages[id].vtick);
-    b.in_messages.push(in_lane, id);
-    if (b.in_messages.count(in_lane) == 1) bring_to_front(b, in_lane, world);
+    b.in_messages[in_lane].push(id, b.in_others[in_lane]);
+    if (b.in_messages[in_lane].count == 1) bring_to_front(b, in_lane, world);
     here.named[port] = 0;
   }
 }
 
-// `flits`: bit p: a flit arrives at port p.
-template <emu::Isa kIsa, class Block, class Scheduler>
-void stage1_decode(Block& b, Scheduler& scheduler, std::uint64_t flits, const BlockWorld& world,
-                   const emu::Moved& moved, emu::LinkBlock& here, emu::Cycle now) {
+// Bit p: at port p a flit arrives (`flits`), and it is a head (`heads`).
+template <class Block, class Scheduler>
+void stage1_decode(Block& b, Scheduler& scheduler, std::uint64_t flits, std::uint64_t heads,
+                   const BlockWorld& world, const emu::Moved& moved, emu::LinkBlock& here,
+                   emu::Cycle now) {
   const std::uint32_t stamp_now = emu::stamp_now(now);
-  const std::uint64_t heads = emu::marked_bytes<kIsa>(here.named.data(), b.ports);
   if (heads != 0) decode_heads(b, scheduler, heads, world, moved, here);
   b.inside += static_cast<unsigned>(std::popcount(flits));
   for (; flits != 0; flits &= flits - 1) {

@@ -5,6 +5,7 @@
 // in the output lane.
 #pragma once
 
+#include <algorithm>
 #include <bit>
 #include <span>
 
@@ -17,15 +18,18 @@ namespace fabric::blocks {
 // The message is now first in its input lane and has to be routed.
 template <class Block>
 void bring_to_front(Block& b, unsigned in_lane, const BlockWorld& world) {
-  b.far_left.begin(b.in.left, in_lane, world.messages[b.in_messages.front(in_lane)].flits);
-  b.routing.push(in_lane);
+  InputMessages& in = b.in_messages[in_lane];
+  const hca::Message& message = world.messages[in.front()];
+  in.flits = message.flits;
+  b.far_left.begin(b.in.left, in_lane, message.flits);
+  b.routing.push({static_cast<BlockLane>(in_lane), in.front(), message.way});
 }
 
 // The front message of an output lane begins to leave.
 template <class Block>
 void begin_leaving(Block& b, unsigned out_lane, const BlockWorld& world) {
   b.far_leaving.begin(b.out.leaving, out_lane,
-                      world.messages[b.out_messages.front(out_lane)].flits);
+                      world.messages[b.out_messages[out_lane].front()].flits);
   emu::add_lane(b.out.at_head[emu::port_of_lane(out_lane)], emu::vl_of_lane(out_lane));
 }
 
@@ -40,8 +44,8 @@ void take_output_lane(Block& b, unsigned in_lane, const BlockWorld& world) {
   if ((b.out.full[out_port] >> out_vl & 1U) == 0)
     emu::add_lane(b.open[emu::port_of_lane(in_lane)], emu::vl_of_lane(in_lane));
   // The whole of the lane's earlier messages has crossed.
-  b.out_messages.push(out_lane, b.in_messages.front(in_lane));
-  if (b.out_messages.count(out_lane) == 1) begin_leaving(b, out_lane, world);
+  b.out_messages[out_lane].push(b.in_messages[in_lane].front(), b.out_others[out_lane]);
+  if (b.out_messages[out_lane].count == 1) begin_leaving(b, out_lane, world);
   ++b.activity[out_port / emu::kPortsMax].heads;
 }
 
@@ -50,19 +54,20 @@ void take_output_lane(Block& b, unsigned in_lane, const BlockWorld& world) {
 template <class Block>
 void release_output_lane(Block& b, unsigned in_lane, const BlockWorld& world) {
   const unsigned out_lane = b.target[in_lane];
-  const std::uint16_t flits = world.messages[b.in_messages.front(in_lane)].flits;
-  b.traffic_in[in_lane].flits += flits;
-  ++b.traffic_in[in_lane].packets;
-  b.traffic_out[out_lane].flits += flits;
-  ++b.traffic_out[out_lane].packets;
+  InputMessages& in = b.in_messages[in_lane];
+  OutputMessages& out = b.out_messages[out_lane];
+  in.traffic.flits += in.flits;
+  ++in.traffic.packets;
+  out.traffic.flits += in.flits;
+  ++out.traffic.packets;
   emu::drop_lane(b.open[emu::port_of_lane(in_lane)], emu::vl_of_lane(in_lane));
   emu::drop_lane(b.owned[emu::port_of_lane(out_lane)], emu::vl_of_lane(out_lane));
   b.owner[out_lane] = kNoBlockLane;
-  b.in_messages.pop(in_lane);
-  if (b.in_messages.count(in_lane) != 0) bring_to_front(b, in_lane, world);
-  const BlockLane waiter = b.wait_first[out_lane];
+  in.pop(b.in_others[in_lane]);
+  if (in.count != 0) bring_to_front(b, in_lane, world);
+  const BlockLane waiter = out.wait_first;
   if (waiter == kNoBlockLane) return;
-  b.wait_first[out_lane] = b.wait_next[waiter];
+  out.wait_first = b.in_messages[waiter].wait_next;
   take_output_lane(b, waiter, world);
 }
 
@@ -74,13 +79,11 @@ template <class Block>
       take_output_lane(b, in_lane, world);
       continue;
     }
-    b.wait_next[in_lane] = kNoBlockLane;
-    if (b.wait_first[out_lane] == kNoBlockLane) {
-      b.wait_first[out_lane] = in_lane;
-    } else {
-      b.wait_next[b.wait_last[out_lane]] = in_lane;
-    }
-    b.wait_last[out_lane] = in_lane;
+    OutputMessages& out = b.out_messages[out_lane];
+    b.in_messages[in_lane].wait_next = kNoBlockLane;
+    (out.wait_first == kNoBlockLane ? out.wait_first : b.in_messages[out.wait_last].wait_next) =
+        in_lane;
+    out.wait_last = in_lane;
   }
   b.arbitrating.count = 0;
 }
@@ -127,14 +130,16 @@ unsigned choose_by_load(const Block& b, unsigned first, std::span<const Choice> 
 
 template <class Block>
 [[gnu::noinline]] void stage2_route(Block& b, const BlockWorld& world, emu::Cycle now) {
-  b.routing.sort();  // the lower input port, then lane, is first
+  // The lower input port, then lane, is first.
+  std::sort(b.routing.entry.data(), b.routing.entry.data() + b.routing.count,
+            [](const UnroutedHead& x, const UnroutedHead& y) { return x.lane < y.lane; });
   emu::LaneWords claimed{};
-  for (const BlockLane in_lane : b.routing) {
-    hca::Message& message = world.messages[b.in_messages.front(in_lane)];
+  for (const auto& [in_lane, id, way] : b.routing) {
+    hca::Message& message = world.messages[id];
     const unsigned in_port = emu::port_of_lane(in_lane);
     const unsigned first = in_port / emu::kPortsMax * emu::kPortsMax;
     const auto router = static_cast<emu::RouterId>(b.first_router + in_port / emu::kPortsMax);
-    const std::span<const Choice> choices = world.routes.table.choices(router, message.way);
+    const std::span<const Choice> choices = world.routes.table.choices(router, way);
     const unsigned out_lane = choices.size() == 1 || keeps_to_fixed(message, world)
                                   ? lane_of_choice(first, choices[0], message, world)
                                   : choose_by_load(b, first, choices, message, world, claimed);

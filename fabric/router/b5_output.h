@@ -31,9 +31,9 @@ template <class Block>
                                    const BlockWorld& world, emu::LinkBlock* there) {
   if (!b.far_leaving.ends(b.out.leaving, out_lane)) return;
   if ((b.to_hca >> port & 1U) != 0)
-    emu::put_name(there, b.peer[port], b.out_messages.front(out_lane));
-  b.out_messages.pop(out_lane);
-  if (b.out_messages.count(out_lane) != 0) begin_leaving(b, out_lane, world);
+    emu::put_name(there, b.peer[port], b.out_messages[out_lane].front());
+  b.out_messages[out_lane].pop(b.out_others[out_lane]);
+  if (b.out_messages[out_lane].count != 0) begin_leaving(b, out_lane, world);
 }
 
 template <emu::Isa kIsa, class Block>
@@ -49,7 +49,7 @@ void stage5_output(Block& b, const BlockWorld& world, emu::LaneWords& returned, 
     set_open(b, only_lane(moved.sent, emu::first_of(bits)), true);
   for (std::uint64_t bits = sent.heads & ~b.to_hca; bits != 0; bits &= bits - 1) {
     const unsigned port = emu::first_of(bits);
-    emu::put_name(there, b.peer[port], b.out_messages.front(only_lane(moved.sent, port)));
+    emu::put_name(there, b.peer[port], b.out_messages[only_lane(moved.sent, port)].front());
   }
   for (std::uint64_t bits = sent.tails; bits != 0; bits &= bits - 1) {
     const unsigned port = emu::first_of(bits);

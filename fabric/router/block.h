@@ -26,40 +26,58 @@ inline std::size_t blocks_of(const Graph& graph) {
 using BlockLane = std::uint16_t;
 inline constexpr BlockLane kNoBlockLane = 0xffff;
 
-// Messages in the order in which they are in each lane. Each message has at least one flit there,
-// but for the one that is just coming or going: 2^kPlanes are enough for a buffer of less.
-template <int kPlanes>
+// Messages of a lane in their order. Each has at least one flit there, but for the one that is just
+// coming or going, so only short ones make more than two.
 struct LaneMessages {
-  static constexpr unsigned kRoom = 1U << kPlanes;
-  struct Fifo {
-    std::uint8_t first = 0;
-    std::uint8_t count = 0;
-    std::array<hca::MessageId, kRoom> id;
-  };
-  std::array<Fifo, emu::kBlockLanes> of;
+  std::array<hca::MessageId, 2> first;
+  std::uint8_t count = 0;
+  std::uint8_t third = 0;  // its place in the ring of the others
 
-  hca::MessageId front(unsigned lane) const { return of[lane].id[of[lane].first]; }
-  unsigned count(unsigned lane) const { return of[lane].count; }
-  void push(unsigned lane, hca::MessageId message) {
-    Fifo& fifo = of[lane];
-    fifo.id[(unsigned{fifo.first} + fifo.count) % kRoom] = message;
-    ++fifo.count;
+  hca::MessageId front() const { return first[0]; }
+  template <std::size_t kRoom>
+  void push(hca::MessageId message, std::array<hca::MessageId, kRoom>& others) {
+    (count < 2 ? first[count] : others[(third + count - 2U) % kRoom]) = message;
+    ++count;
   }
-  void pop(unsigned lane) {
-    Fifo& fifo = of[lane];
-    fifo.first = static_cast<std::uint8_t>((fifo.first + 1U) % kRoom);
-    --fifo.count;
+  template <std::size_t kRoom>
+  void pop(std::array<hca::MessageId, kRoom>& others) {
+    first[0] = first[1];
+    if (count-- <= 2) [[likely]]
+      return;
+    first[1] = others[third];
+    third = static_cast<std::uint8_t>((third + 1U) % kRoom);
   }
 };
 
+// What heads and tails touch of a lane lies together: in a large network every line of it comes
+// from far away.
+struct alignas(32) InputMessages : LaneMessages {  // arrived heads whose tail has not crossed
+  BlockLane wait_next = kNoBlockLane;  // the next input lane that waits for the same output lane
+  std::uint16_t flits = 0;             // of the front message
+  LaneCounters traffic;
+};
+struct alignas(32) OutputMessages : LaneMessages {  // owners, and those whose tail has not left
+  BlockLane wait_first = kNoBlockLane;              // input lanes that wait for this one
+  BlockLane wait_last = kNoBlockLane;
+  LaneCounters traffic;
+};
+static_assert(sizeof(InputMessages) == 32 && sizeof(OutputMessages) == 32);
+
+// A lane whose head is due in stage 2.
+struct UnroutedHead {
+  BlockLane lane;
+  hca::MessageId message;
+  Way way;
+};
+
 // Lanes whose heads have something to do.
+template <class Entry>
 struct LaneList {
-  std::array<BlockLane, emu::kBlockLanes> lane;
+  std::array<Entry, emu::kBlockLanes> entry;
   unsigned count = 0;
-  void push(unsigned block_lane) { lane[count++] = static_cast<BlockLane>(block_lane); }
-  const BlockLane* begin() const { return lane.data(); }
-  const BlockLane* end() const { return lane.data() + count; }
-  void sort() { std::sort(lane.data(), lane.data() + count); }
+  void push(const Entry& one) { entry[count++] = one; }
+  const Entry* begin() const { return entry.data(); }
+  const Entry* end() const { return entry.data() + count; }
 };
 
 // Of one router since the energy window began.
@@ -99,19 +117,15 @@ struct Block : HotLanes<kPlanes> {
   emu::LaneWords owned{};                         // output lanes that have an owner
   emu::FarFlits far_leaving;                      // continue out.leaving and in.left
   emu::FarFlits far_left;
-  LaneList routing;      // heads that are due in stage 2
-  LaneList arbitrating;  // and in stage 3
-  // [output lane] first and last input lane that waits for it; [input lane] the next one that
-  // waits.
-  std::array<BlockLane, emu::kBlockLanes> wait_first;
-  std::array<BlockLane, emu::kBlockLanes> wait_last;
-  std::array<BlockLane, emu::kBlockLanes> wait_next;
-  LaneMessages<kPlanes> in_messages;   // arrived heads whose tail has not crossed
-  LaneMessages<kPlanes> out_messages;  // owners, and those whose tail has not left
+  LaneList<UnroutedHead> routing;   // heads that are due in stage 2
+  LaneList<BlockLane> arbitrating;  // and in stage 3
+  std::array<InputMessages, emu::kBlockLanes> in_messages;
+  std::array<OutputMessages, emu::kBlockLanes> out_messages;
   // Cold.
+  using Others = std::array<hca::MessageId, 1U << kPlanes>;
+  std::array<Others, emu::kBlockLanes> in_others;  // behind the second of a lane
+  std::array<Others, emu::kBlockLanes> out_others;
   std::array<RouterActivity, kBlockRouters> activity{};
-  std::array<LaneCounters, emu::kBlockLanes> traffic_in{};
-  std::array<LaneCounters, emu::kBlockLanes> traffic_out{};
   std::array<std::uint64_t, emu::kBlockPorts> wait_cycles{};
 };
 

@@ -113,8 +113,8 @@ class BlockEngine final : public Network::Impl {
     const unsigned p = at(router, port);
     PortCounters counters;
     for (unsigned v = 0; v < emu::kVlCount; ++v) {
-      counters.received[v] = b.traffic_in[emu::block_lane(p, v)];
-      counters.sent[v] = b.traffic_out[emu::block_lane(p, v)];
+      counters.received[v] = b.in_messages[emu::block_lane(p, v)].traffic;
+      counters.sent[v] = b.out_messages[emu::block_lane(p, v)].traffic;
     }
     counters.wait_cycles = b.wait_cycles[p] + b.out.recent_wait[p];
     return counters;
@@ -185,7 +185,6 @@ class BlockEngine final : public Network::Impl {
         std::min<std::size_t>(blocks::kBlockRouters, graph.routers.size() - b.first_router);
     b.ports = static_cast<unsigned>(count) * emu::kPortsMax;
     b.claim.fill(blocks::kNoClaim);
-    b.wait_first.fill(blocks::kNoBlockLane);
     b.owner.fill(blocks::kNoBlockLane);
     for (unsigned p = 0; p < b.ports; ++p) {
       const auto router = static_cast<emu::RouterId>(b.first_router + p / emu::kPortsMax);

@@ -114,7 +114,8 @@ std::vector<Wait> BlockEngine<kPlanes, I, S>::waits() const {
         const unsigned o = emu::block_lane(p, vl);
         if (b.owner[o] == blocks::kNoBlockLane) continue;
         if ((b.out.full[p] >> vl & 1U) != 0) add(b.owner[o], o, true);
-        for (unsigned i = b.wait_first[o]; i != blocks::kNoBlockLane; i = b.wait_next[i])
+        for (unsigned i = b.out_messages[o].wait_first; i != blocks::kNoBlockLane;
+             i = b.in_messages[i].wait_next)
           add(i, o, false);
       }
     }

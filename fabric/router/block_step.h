@@ -17,12 +17,37 @@ struct RouterBlock {
   Scheduler scheduler;
 };
 
+// Asks for what heads will touch in this cycle, while the stages before theirs are done.
+template <class Block, class Scheduler>
+[[gnu::noinline]] void fetch_heads(const Block& b, const Scheduler& scheduler, std::uint64_t heads,
+                                   const emu::LinkBlock& here, const BlockWorld& world) {
+  for (; heads != 0; heads &= heads - 1) {
+    const unsigned port = emu::first_of(heads);
+    const unsigned in_lane = only_lane(here.flits, port);
+    __builtin_prefetch(&b.in_messages[in_lane], 1);
+    __builtin_prefetch(&world.messages[here.names[port]]);
+    scheduler.fetch(in_lane);
+  }
+  for (const UnroutedHead& head : b.routing) {
+    const unsigned router = b.first_router + emu::port_of_lane(head.lane) / emu::kPortsMax;
+    __builtin_prefetch(&world.messages[head.message]);
+    world.routes.table.fetch(static_cast<emu::RouterId>(router), head.way);
+  }
+  for (const BlockLane in_lane : b.arbitrating) {
+    __builtin_prefetch(&b.in_messages[in_lane], 1);
+    __builtin_prefetch(&b.out_messages[b.target[in_lane]], 1);
+  }
+}
+
 // `here`: of this block; `there`: a row.
 template <emu::Isa kIsa, class RouterBlock>
 void step_block(RouterBlock& block, emu::LinkBlock& here, emu::LinkBlock* there,
                 const BlockWorld& world, emu::Cycle now) {
   auto& b = block.state;
   if (b.inside == 0 && emu::quiet<kIsa>(here.flits, here.credits, b.ports)) return;
+  const std::uint64_t heads = emu::marked_bytes<kIsa>(here.named.data(), b.ports);
+  if ((heads | b.routing.count | b.arbitrating.count) != 0)
+    fetch_heads(b, block.scheduler, heads, here, world);
   emu::Moved moved;
   stage5_output<kIsa>(b, world, here.credits, moved, there);
   stage4_cross<kIsa>(b, block.scheduler, world, moved, there, now);
@@ -32,7 +57,7 @@ void step_block(RouterBlock& block, emu::LinkBlock& here, emu::LinkBlock* there,
   if (b.arbitrating.count != 0) stage3_arbitrate(b, world);
   if (b.routing.count != 0) stage2_route(b, world, now);
   if (crossed.arrivals != 0)
-    stage1_decode<kIsa>(b, block.scheduler, crossed.arrivals, world, moved, here, now);
+    stage1_decode(b, block.scheduler, crossed.arrivals, heads, world, moved, here, now);
 }
 
 }  // namespace fabric::blocks
