@@ -8,6 +8,7 @@ import struct
 import subprocess
 import time
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -194,7 +195,11 @@ def test_screen_shows_the_worst_ten_and_the_total(run: Path) -> None:
     console.print(screen.screen(screen.View("demo", made)))
     text = console.export_text()
     assert "s29" in text and "s20" in text and "s19" not in text
-    assert "30 admitted, 0 refused" in text and "cap" in text
+    assert "30 of 30 admitted" in text and "cap" in text
+    made.streams = [replace(s, name="s100-t4_cockatoo", frames_sent=99999) for s in made.streams]
+    narrow = Console(width=80, record=True, file=open(os.devnull, "w"))
+    narrow.print(screen.stream_table(made.streams))
+    assert "…" not in narrow.export_text()
     assert "lost" in screen.summary(made) and "\n" not in screen.progress_line(made)
 
 

@@ -59,12 +59,14 @@ def badness(stream: StreamReport) -> tuple[float, float, float]:
     return (stream.dmp, stream.interval_ms_sd, stream.dmt_ms)
 
 
-def stream_table(streams: list[StreamReport]) -> Table:
-    """The worst ten streams and all admitted ones as a total."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column(f"stream (worst {WORST})")
-    for name in ("from", "to", "sent", "delivered", "DMP", "DMT ms", "interval ms", "sd ms"):
-        table.add_column(name, justify="right")
+def stream_table(streams: list[StreamReport]) -> RenderableType:
+    """The worst ten streams and all admitted ones as a total. A terminal may have 80 columns."""
+    if not streams:
+        return Text(" no streams\n", "dim")
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
+    table.add_column(f"stream (worst {WORST})", no_wrap=True)
+    for name in ("from", "to", "sent", "arrived", "DMP", "DMT ms", "interval ms", "sd ms"):
+        table.add_column(name, justify="right", no_wrap=name != "interval ms")
     shown = [s for s in streams if s.admitted or s.rejected_by is None]
     for s in sorted(shown, key=badness, reverse=True)[:WORST]:
         table.add_row(
@@ -75,7 +77,8 @@ def stream_table(streams: list[StreamReport]) -> Table:
     total = total_of(streams)
     table.add_section()
     table.add_row(
-        f"{total.admitted} admitted, {total.refused} refused", "", "", str(total.frames_sent),
+        f"{total.admitted} of {total.admitted + total.refused} admitted", "", "",
+        str(total.frames_sent),
         str(total.frames_delivered), f"{total.dmp:.4f}", f"{total.dmt_ms:.3f}",
         f"{total.interval_ms_mean:.2f}", f"{total.interval_ms_sd:.3f}", style="bold",
     )  # fmt: skip
