@@ -53,14 +53,21 @@ std::size_t ProcessMemory::copy_batch(std::span<const MemoryPiece> batch, Direct
   if (client >= pids_.size() || pids_[client] == 0) return 0;
   std::array<iovec, kBatchPieces> local{};
   std::array<iovec, kBatchPieces> remote{};
+  std::size_t ranges = 0;  // of the client: packets of a message lie side by side there
+  std::uint64_t end = 0;   // of the last one
   for (std::size_t i = 0; i < batch.size(); ++i) {
     local[i] = {batch[i].local, batch[i].length};
-    // The address means something in the client only; the kernel looks at it there.
-    remote[i] = {reinterpret_cast<void*>(batch[i].remote), batch[i].length};
+    // The address means something in the client only; the kernel looks at it there, and at every
+    // range anew.
+    if (ranges != 0 && batch[i].remote == end) {
+      remote[ranges - 1].iov_len += batch[i].length;
+    } else {
+      remote[ranges++] = {reinterpret_cast<void*>(batch[i].remote), batch[i].length};
+    }
+    end = batch[i].remote + batch[i].length;
   }
   const auto call = direction == Direction::read ? ::process_vm_readv : ::process_vm_writev;
-  const ssize_t copied =
-      call(pids_[client], local.data(), batch.size(), remote.data(), batch.size(), 0);
+  const ssize_t copied = call(pids_[client], local.data(), batch.size(), remote.data(), ranges, 0);
   // ESRCH: it is dying, its memory went before its connection did.
   if (copied < 0 && errno == ESRCH) pids_[client] = 0;
   // A short count ends inside the first piece that faulted; whole pieces before it count.
