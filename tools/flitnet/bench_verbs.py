@@ -179,6 +179,10 @@ def text(figures: dict[str, Any]) -> str:
             )
     idle = ", ".join(f"{k} {v:.2f} %" for k, v in figures["idle_percent_of_a_core"].items())
     lines.append(f"idle, of a core: {idle}")
+    lines.append(
+        f"asleep: {figures['slept_latency_median_ns'] / 1e3:.1f} us; four wake-ups of bare "
+        f"processes in a row take {figures['wakeups_median_ns'] / 1e3:.1f} us here"
+    )
     network = figures["network"]
     lines.append(
         f"at {LINK_MBPS} Mb/s: {network['of_payload_share']:.2%} of the payload's share of the "

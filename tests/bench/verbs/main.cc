@@ -24,6 +24,7 @@
 
 #include "emu/cli/command_line.h"
 #include "tests/bench/verbs/endpoint.h"
+#include "tests/bench/verbs/wakeups.h"
 
 namespace {
 
@@ -320,6 +321,7 @@ struct Figures {
   std::uint64_t bare_median_ns = 0;
   std::uint64_t bare_p99_ns = 0;
   std::uint64_t relayed_median_ns = 0;
+  std::uint64_t wakeups_median_ns = 0;
   double memcpy_bytes_per_second = 0;
 };
 
@@ -337,12 +339,13 @@ std::string to_json(const Figures& f) {
       "\"block_bits_per_emulated_second\": {:.0f}, "
       "\"two_lanes_bits_per_emulated_second\": {:.0f}, "
       "\"shared_memory_median_ns\": {}, \"shared_memory_p99_ns\": {}, "
-      "\"relayed_median_ns\": {}, \"memcpy_bytes_per_second\": {:.0f}}}\n",
+      "\"relayed_median_ns\": {}, \"wakeups_median_ns\": {}, \"memcpy_bytes_per_second\": "
+      "{:.0f}}}\n",
       bench::kMessageBytes, f.median_ns, f.p99_ns, f.write_median_ns, f.slept_median_ns,
       f.emulated_ns, f.per_second, f.list_per_second, f.block_bytes_per_second,
       f.shared_block_bytes_per_second, f.block_bits_per_emulated_second,
       f.two_lanes_bits_per_emulated_second, f.bare_median_ns, f.bare_p99_ns, f.relayed_median_ns,
-      f.memcpy_bytes_per_second);
+      f.wakeups_median_ns, f.memcpy_bytes_per_second);
 }
 
 double us(std::uint64_t ns) { return static_cast<double>(ns) / 1e3; }
@@ -365,6 +368,8 @@ void print(const Figures& f) {
   fmt::print("bare shared memory            median {:9.2f} us   p99 {:9.2f} us\n",
              us(f.bare_median_ns), us(f.bare_p99_ns));
   fmt::print("  with a third party          median {:9.2f} us\n", us(f.relayed_median_ns));
+  fmt::print("bare wake-ups, {} in a row     median {:9.2f} us\n", bench::kWakeupsOfAWay,
+             us(f.wakeups_median_ns));
   fmt::print("memcpy                        {:9.1f} MB/s\n", f.memcpy_bytes_per_second / 1e6);
 }
 
@@ -375,6 +380,8 @@ Figures measure(int pair, Bare& bare, Relayed& relayed, const Plan& plan) {
   f.bare_p99_ns = quantile(times, 0.99);
   times = measure_relayed(relayed, plan.round_trips);
   f.relayed_median_ns = quantile(times, 0.5);
+  times = bench::measure_wakeups(plan.slept_round_trips);
+  f.wakeups_median_ns = quantile(times, 0.5);
   f.memcpy_bytes_per_second = measure_memcpy();
   Endpoint end(pair);
   Endpoint beside(pair);
