@@ -4,14 +4,14 @@
 
 #include <signal.h>
 #include <sys/epoll.h>
-#include <sys/eventfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
 #include <chrono>
+#include <utility>
 
-#include "emu/ring/fd.h"
+#include "emu/ring/doorbell.h"
 #include "tests/bench/verbs/endpoint.h"
 
 namespace bench {
@@ -20,13 +20,12 @@ namespace {
 
 class Sleeper {
  public:
-  Sleeper() : event_(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
-    if (!event_) stop("eventfd");
+  Sleeper() {
+    auto event = emu::make_eventfd();
+    if (!event) stop("eventfd");
+    event_ = std::move(*event);
   }
-  void wake() const {
-    const std::uint64_t one = 1;
-    if (::write(event_.get(), &one, sizeof one) != sizeof one) stop("eventfd: write");
-  }
+  void wake() const { emu::signal_eventfd(event_.get()); }
   // Once in each process that sleeps on it.
   void begin() {
     poll_ = emu::UniqueFd(::epoll_create1(EPOLL_CLOEXEC));
@@ -40,8 +39,7 @@ class Sleeper {
     epoll_event event;
     while (::epoll_wait(poll_.get(), &event, 1, -1) != 1) {
     }
-    std::uint64_t count = 0;
-    if (::read(event_.get(), &count, sizeof count) != sizeof count) stop("eventfd: read");
+    emu::drain_eventfd(event_.get());
   }
 
  private:
