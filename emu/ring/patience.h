@@ -25,7 +25,7 @@ class Patience {
   static constexpr std::uint64_t kMostNs = 200'000;
   // Longer than all parties of a connection need the core in turn, shorter than a time slice.
   static constexpr std::uint64_t kCrowdedNs = 700'000;
-  static constexpr std::uint64_t kAvoidNsMin = 20'000'000;
+  static constexpr std::uint64_t kAvoidNsMin = 2'000'000;  // one such turn may be chance
   static constexpr std::uint64_t kAvoidNsMax = 1'000'000'000;
 
   void found(std::uint64_t host_ns) {

@@ -16,7 +16,7 @@ def test_the_programs_figures_over_a_fabric_that_adds_nothing() -> None:
         "latency_median_ns", "write_latency_median_ns", "slept_latency_median_ns",
         "messages_per_second", "list_messages_per_second", "block_bytes_per_second",
         "shared_block_bytes_per_second", "two_lanes_bits_per_emulated_second",
-        "shared_memory_median_ns", "relayed_median_ns", "wakeups_median_ns",
+        "shared_memory_median_ns", "relayed_median_ns", "chain_median_ns", "wakeups_median_ns",
         "memcpy_bytes_per_second",
     ):  # fmt: skip
         assert figures[name] > 0, name

@@ -183,6 +183,20 @@ def text(figures: dict[str, Any]) -> str:
         f"asleep: {figures['slept_latency_median_ns'] / 1e3:.1f} us; four wake-ups of bare "
         f"processes in a row take {figures['wakeups_median_ns'] / 1e3:.1f} us here"
     )
+    lines.append(
+        f"awake: {figures['latency_median_ns'] / 1e3:.2f} us; a word through as many bare "
+        f"processes takes {figures['chain_median_ns'] / 1e3:.2f} us here, "
+        f"{figures['chain_median_ns'] / figures['relayed_median_ns']:.1f} times what it takes "
+        "through three"
+    )
+    if "block_bytes_per_second" in figures["ucx_shared_memory"]:
+        copied = figures["memcpy_bytes_per_second"]
+        ucx_rate = figures["ucx_shared_memory"]["block_bytes_per_second"]
+        lines.append(
+            f"blocks: {figures['shared_block_bytes_per_second'] / 1e6:.0f} MB/s, copied by both "
+            f"HCAs; memcpy of large blocks copies {copied / 1e6:.0f} MB/s here, "
+            f"{copied / ucx_rate:.2f} of what UCX reaches in its caches"
+        )
     network = figures["network"]
     lines.append(
         f"at {LINK_MBPS} Mb/s: {network['of_payload_share']:.2%} of the payload's share of the "

@@ -1,18 +1,15 @@
-// 64 bytes from program to program by RC SEND, and a bare ping-pong through shared memory between
-// the same two processes. The round trip is taken by the host's clock; what the fabric adds is
+// 64 bytes from program to program by RC SEND, and what the machine takes for as much without
+// verbs (chain.h, wakeups.h). The round trip is taken by the host's clock; what the fabric adds is
 // emulated time, measured in the same run and taken off: a message with a launch time leaves at
 // exactly that time, and its completion tells when its last flit arrived.
 //
 // Run by `./flitnet bench verbs` on node n0; the other end is a child of this process on node n1.
-#include <sched.h>
-#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -23,6 +20,7 @@
 #include <fmt/core.h>
 
 #include "emu/cli/command_line.h"
+#include "tests/bench/verbs/chain.h"
 #include "tests/bench/verbs/endpoint.h"
 #include "tests/bench/verbs/wakeups.h"
 
@@ -59,79 +57,6 @@ std::uint64_t get(int pair) {
   std::uint64_t word = 0;
   if (::recv(pair, &word, sizeof word, MSG_WAITALL) != sizeof word) bench::stop("recv");
   return word;
-}
-
-// ---- the bare ping-pong ----------------------------------------------------------------------
-
-struct Bare {
-  alignas(64) std::atomic<std::uint64_t> ping;
-  alignas(64) std::atomic<std::uint64_t> pong;
-};
-
-void await(const std::atomic<std::uint64_t>& word, std::uint64_t value) {
-  while (word.load(std::memory_order_acquire) != value) {
-#if defined(__x86_64__)
-    __builtin_ia32_pause();
-#endif
-  }
-}
-
-void answer_bare(Bare& bare, std::size_t count) {
-  for (std::uint64_t i = 1; i <= count; ++i) {
-    await(bare.ping, i);
-    bare.pong.store(i, std::memory_order_release);
-  }
-}
-
-std::vector<std::uint64_t> measure_bare(Bare& bare, std::size_t count) {
-  std::vector<std::uint64_t> times;
-  for (std::uint64_t i = 1; i <= count; ++i) {
-    const std::uint64_t begin = host_ns();
-    bare.ping.store(i, std::memory_order_release);
-    await(bare.pong, i);
-    times.push_back((host_ns() - begin) / 2);
-  }
-  return times;
-}
-
-// The same with a third process between the two that passes the word on, as any fabric must; more
-// spinning parties than cores, so each gives its core away between looks.
-struct Relayed {
-  Bare near;
-  Bare far;
-};
-
-void await_politely(const std::atomic<std::uint64_t>& word, std::uint64_t value) {
-  for (unsigned looks = 0; word.load(std::memory_order_acquire) != value; ++looks) {
-    if (looks >= 64) ::sched_yield();
-  }
-}
-
-void relay(Relayed& r, std::size_t count) {
-  for (std::uint64_t i = 1; i <= count; ++i) {
-    await_politely(r.near.ping, i);
-    r.far.ping.store(i, std::memory_order_release);
-    await_politely(r.far.pong, i);
-    r.near.pong.store(i, std::memory_order_release);
-  }
-}
-
-void answer_relayed(Relayed& r, std::size_t count) {
-  for (std::uint64_t i = 1; i <= count; ++i) {
-    await_politely(r.far.ping, i);
-    r.far.pong.store(i, std::memory_order_release);
-  }
-}
-
-std::vector<std::uint64_t> measure_relayed(Relayed& r, std::size_t count) {
-  std::vector<std::uint64_t> times;
-  for (std::uint64_t i = 1; i <= count; ++i) {
-    const std::uint64_t begin = host_ns();
-    r.near.ping.store(i, std::memory_order_release);
-    await_politely(r.near.pong, i);
-    times.push_back((host_ns() - begin) / 2);
-  }
-  return times;
 }
 
 double measure_memcpy() {
@@ -320,7 +245,8 @@ struct Figures {
   double two_lanes_bits_per_emulated_second = 0;
   std::uint64_t bare_median_ns = 0;
   std::uint64_t bare_p99_ns = 0;
-  std::uint64_t relayed_median_ns = 0;
+  std::uint64_t relayed_median_ns = 0;  // by a third party
+  std::uint64_t chain_median_ns = 0;    // by as many as a message has
   std::uint64_t wakeups_median_ns = 0;
   double memcpy_bytes_per_second = 0;
 };
@@ -339,13 +265,13 @@ std::string to_json(const Figures& f) {
       "\"block_bits_per_emulated_second\": {:.0f}, "
       "\"two_lanes_bits_per_emulated_second\": {:.0f}, "
       "\"shared_memory_median_ns\": {}, \"shared_memory_p99_ns\": {}, "
-      "\"relayed_median_ns\": {}, \"wakeups_median_ns\": {}, \"memcpy_bytes_per_second\": "
-      "{:.0f}}}\n",
+      "\"relayed_median_ns\": {}, \"chain_median_ns\": {}, \"wakeups_median_ns\": {}, "
+      "\"memcpy_bytes_per_second\": {:.0f}}}\n",
       bench::kMessageBytes, f.median_ns, f.p99_ns, f.write_median_ns, f.slept_median_ns,
       f.emulated_ns, f.per_second, f.list_per_second, f.block_bytes_per_second,
       f.shared_block_bytes_per_second, f.block_bits_per_emulated_second,
       f.two_lanes_bits_per_emulated_second, f.bare_median_ns, f.bare_p99_ns, f.relayed_median_ns,
-      f.wakeups_median_ns, f.memcpy_bytes_per_second);
+      f.chain_median_ns, f.wakeups_median_ns, f.memcpy_bytes_per_second);
 }
 
 double us(std::uint64_t ns) { return static_cast<double>(ns) / 1e3; }
@@ -368,21 +294,31 @@ void print(const Figures& f) {
   fmt::print("bare shared memory            median {:9.2f} us   p99 {:9.2f} us\n",
              us(f.bare_median_ns), us(f.bare_p99_ns));
   fmt::print("  with a third party          median {:9.2f} us\n", us(f.relayed_median_ns));
+  fmt::print("  by {} parties                median {:9.2f} us\n", bench::kPartiesOfAWay,
+             us(f.chain_median_ns));
   fmt::print("bare wake-ups, {} in a row     median {:9.2f} us\n", bench::kWakeupsOfAWay,
              us(f.wakeups_median_ns));
   fmt::print("memcpy                        {:9.1f} MB/s\n", f.memcpy_bytes_per_second / 1e6);
 }
 
-Figures measure(int pair, Bare& bare, Relayed& relayed, const Plan& plan) {
+// What the machine does by itself.
+Figures measure_bare(const Plan& plan) {
   Figures f;
-  std::vector<std::uint64_t> times = measure_bare(bare, plan.round_trips);
+  std::vector<std::uint64_t> times = bench::measure_chain(2, plan.round_trips);
   f.bare_median_ns = quantile(times, 0.5);
   f.bare_p99_ns = quantile(times, 0.99);
-  times = measure_relayed(relayed, plan.round_trips);
+  times = bench::measure_chain(3, plan.round_trips);
   f.relayed_median_ns = quantile(times, 0.5);
+  times = bench::measure_chain(bench::kPartiesOfAWay, plan.round_trips);
+  f.chain_median_ns = quantile(times, 0.5);
   times = bench::measure_wakeups(plan.slept_round_trips);
   f.wakeups_median_ns = quantile(times, 0.5);
   f.memcpy_bytes_per_second = measure_memcpy();
+  return f;
+}
+
+void measure(Figures& f, int pair, const Plan& plan) {
+  std::vector<std::uint64_t> times;
   Endpoint end(pair);
   Endpoint beside(pair);
   f.emulated_ns = measure_emulated(end, pair, plan.calibrations);
@@ -405,22 +341,11 @@ Figures measure(int pair, Bare& bare, Relayed& relayed, const Plan& plan) {
       bench::kBlockBytes;
   f.two_lanes_bits_per_emulated_second = measure_two_lanes({&end, &beside}, plan.blocks);
   pass_on(pair, 0);
-  return f;
 }
 
-int other_end(int pair, Bare& bare, Relayed& relayed, const Plan& plan, const std::string& run,
-              const std::string& node) {
+int other_end(int pair, const Plan& plan, const std::string& run, const std::string& node) {
   const std::string socket = run + "/nodes/" + node + "/hcad.sock";
   ::setenv("FLITNET_NODE_SOCKET", socket.c_str(), 1);
-  answer_bare(bare, plan.round_trips);
-  const pid_t third = ::fork();
-  if (third < 0) bench::stop("fork");
-  if (third == 0) {
-    relay(relayed, plan.round_trips);
-    ::_exit(0);
-  }
-  answer_relayed(relayed, plan.round_trips);
-  ::waitpid(third, nullptr, 0);
   Endpoint end(pair);
   const Endpoint beside(pair);
   answer(end, pair, plan);
@@ -450,22 +375,15 @@ int main(int argc, char** argv) {
   if (quick) plan = {10, 2'000, 20'000, 50, 1'000, 500};
   int pair[2];
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0) bench::stop("socketpair");
-  struct Shared {
-    Bare bare;
-    Relayed relayed;
-  };
-  void* shared =
-      ::mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  if (shared == MAP_FAILED) bench::stop("mmap");
-  auto& [bare, relayed] = *new (shared) Shared{};
+  Figures figures = measure_bare(plan);
   const pid_t child = ::fork();
   if (child < 0) bench::stop("fork");
   if (child == 0) {
     ::close(pair[0]);
-    return other_end(pair[1], bare, relayed, plan, run, node);
+    return other_end(pair[1], plan, run, node);
   }
   ::close(pair[1]);
-  const Figures figures = measure(pair[0], bare, relayed, plan);
+  measure(figures, pair[0], plan);
   int status = 0;
   ::waitpid(child, &status, 0);
   if (!json.given() || !json_path.empty()) print(figures);
