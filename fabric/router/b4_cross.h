@@ -6,6 +6,8 @@
 // buffers, credits in the row of their arrival, and the tails among the flits.
 #pragma once
 
+#include <algorithm>
+
 #include "emu/lane/port_stamps.h"
 #include "fabric/router/b3_arbitrate.h"
 #include "fabric/router/b5_output.h"

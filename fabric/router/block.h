@@ -4,7 +4,6 @@
 // of every port are words of lanes; the rest is touched only where a flit is.
 #pragma once
 
-#include <algorithm>
 #include <array>
 #include <cstdint>
 

@@ -87,7 +87,7 @@ class Arbiter {
   // own, of control and accelerated ones.
   LaneBits let_go(const Able& lanes, emu::Cycle now) const {
     if (!block_waits_ || block_left_ == 0 || now >= block_until_) return lanes.able;
-    return lanes.able & (lanes.first | lanes.accelerated | LaneBits{1} << block_lane_);
+    return lanes.able & (lanes.first | lanes.accelerated | lane_bit(block_lane_));
   }
   // The last choice was granted; `ends`: with it a worm ends.
   void granted(const Chosen& chosen, bool ends, emu::Cycle now) {

@@ -78,7 +78,7 @@ std::optional<LaneAt> choose_free(const Router& router, const World& world,
       break;
     }
   }
-  if (best) claimed[best->port] |= LaneBits{1} << best->lane;
+  if (best) claimed[best->port] |= lane_bit(best->lane);
   return best;
 }
 
@@ -89,7 +89,7 @@ LaneAt choose_output(const Router& router, const World& world, const hca::Messag
       choices.size() == 1 || choices[0].set == LaneSet::recovery || keeps_to_fixed(world, message)
           ? lane_of(world, choices[0], message)
           : choose_by_load(router, world, choices, message, claimed);
-  claimed[at.port] |= LaneBits{1} << at.lane;
+  claimed[at.port] |= lane_bit(at.lane);
   return at;
 }
 

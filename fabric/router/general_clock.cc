@@ -37,14 +37,14 @@ void PortClock::head(unsigned queue, emu::Vtick vtick, emu::Cycle now) {
   if (!rules_.per_message()) return;
   set_vtick(queue, vtick, now);
   aux_[queue] = kLongAgo;
-  busy_ &= ~(QueueBits{1} << queue);
+  busy_ &= ~queue_bit(queue);
 }
 
 Stamp PortClock::stamp_otherwise(unsigned queue, emu::Cycle arrival, emu::Cycle now) {
   if (rules_.fair()) {
     advance_rounds(now);
     aux_[queue] = std::max(round_, aux_[queue]) + (Stamp{vtick_[queue]} << kRoundBits);
-    if (aux_[queue] > round_) busy_ |= QueueBits{1} << queue;
+    if (aux_[queue] > round_) busy_ |= queue_bit(queue);
     return aux_[queue];
   }
   if (rules_.counters == CounterKind::overflow) return stamp_overflow(queue, arrival, now);
@@ -100,7 +100,7 @@ void PortClock::advance_rounds(emu::Cycle now) {
     counted_ += static_cast<emu::Cycle>(cycles);
     for (QueueBits bits = busy_; bits != 0; bits &= bits - 1) {
       const auto queue = static_cast<unsigned>(std::countr_zero(bits));
-      if (aux_[queue] <= round_) busy_ &= ~(QueueBits{1} << queue);
+      if (aux_[queue] <= round_) busy_ &= ~queue_bit(queue);
     }
   }
   counted_ = now;

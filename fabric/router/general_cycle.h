@@ -13,9 +13,6 @@ template <class Bits>
 unsigned first_of(Bits bits) {
   return static_cast<unsigned>(std::countr_zero(bits));
 }
-constexpr LaneBits lane_bit(unsigned lane) { return LaneBits{1} << lane; }
-constexpr QueueBits queue_bit(unsigned queue) { return QueueBits{1} << queue; }
-constexpr PortBits port_bit(unsigned port) { return PortBits{1} << port; }
 
 // Sets or clears a bit of a port's mask, and the port's bit in the router's.
 template <class Bits>

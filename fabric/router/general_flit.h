@@ -18,6 +18,9 @@ inline constexpr int kQueuesMax = 64;  // input buffers of a port: bits of Queue
 using LaneBits = std::uint32_t;
 using PortBits = std::uint64_t;
 using QueueBits = std::uint64_t;  // bit level * kVlCount + lane
+constexpr LaneBits lane_bit(unsigned lane) { return LaneBits{1} << lane; }
+constexpr QueueBits queue_bit(unsigned queue) { return QueueBits{1} << queue; }
+constexpr PortBits port_bit(unsigned port) { return PortBits{1} << port; }
 inline constexpr LaneBits kLanesOfLevel = (LaneBits{1} << emu::kVlCount) - 1;
 static_assert(emu::kVlCount * kLevelsMax <= kQueuesMax && kLanesMax <= kQueuesMax);
 

@@ -23,9 +23,7 @@ class Hca {
   }
   void age(emu::Cycle now);
   // An acknowledgement of a probe came.
-  void signal(unsigned lane, bool accepted) {
-    (accepted ? accepted_ : refused_) |= LaneBits{1} << lane;
-  }
+  void signal(unsigned lane, bool accepted) { (accepted ? accepted_ : refused_) |= lane_bit(lane); }
 
   PortClock& clock() { return clock_; }
   Arbiter& arbiter() { return arbiter_; }

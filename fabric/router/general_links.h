@@ -54,7 +54,7 @@ class Links {
     box.has_flit = true;
   }
   void credit(unsigned unit, unsigned port, unsigned queue) {
-    far_box(unit, port).credits |= QueueBits{1} << queue;
+    far_box(unit, port).credits |= queue_bit(queue);
   }
 
   struct End {
@@ -69,7 +69,7 @@ class Links {
   std::size_t row(emu::Cycle cycle) const { return cycle & mask_; }
   Inbox& far_box(unsigned unit, unsigned port) {
     const End& end = far(unit, port);
-    ports_there_[end.unit] |= PortBits{1} << end.port;
+    ports_there_[end.unit] |= port_bit(end.port);
     return there_[end.box];
   }
 

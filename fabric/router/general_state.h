@@ -79,7 +79,7 @@ struct Port {
   void show_next(unsigned queue) {
     const InputQueue& q = in[queue];
     const bool dummy = has_dummy(queue);
-    const QueueBits bit = QueueBits{1} << queue;
+    const QueueBits bit = queue_bit(queue);
     if (!dummy && q.flits.empty()) {
       filled &= ~bit;
       return;
