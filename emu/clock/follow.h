@@ -32,8 +32,8 @@ class Follower {
     const Cycle served = served_now(published);
     // Written so that no value can overflow.
     const bool holds = served < now && now - served >= options.window;
-    if (!holds || served != before_) stuck_ns_ = 0;
-    before_ = served;
+    // Not by moving alone: a liar moves, and whoever was starved comes near when it runs.
+    if (!holds) stuck_ns_ = 0;
     // Who begins, and who was given up, counts again when it has come near by itself.
     if (!counted_) {
       counted_ = !holds && served != kServedAll;
@@ -68,7 +68,6 @@ class Follower {
     return published;
   }
 
-  Cycle before_ = 0;
   Cycle promise_ = 0;
   Cycle woken_at_ = kNever;  // kNever: not since it last published
   std::uint64_t asked_ns_ = 0;

@@ -26,13 +26,14 @@ std::uint64_t Pace::lag_quantile_ns(double q) const {
   return 0;
 }
 
-Pace::Pace(const PaceOptions& options, Cycle cycle, std::uint64_t host_ns)
-    : options_(options),
-      start_cycle_(cycle),
-      start_host_ns_(host_ns),
-      window_cycle_(cycle),
-      window_host_ns_(host_ns) {
+Pace::Pace(const PaceOptions& options, Cycle cycle, std::uint64_t host_ns) : options_(options) {
   CHECK(options.cycle_time.cycle_ps > 0);
+  start(cycle, host_ns);
+}
+
+void Pace::start(Cycle cycle, std::uint64_t host_ns) {
+  start_cycle_ = window_cycle_ = cycle;
+  start_host_ns_ = window_host_ns_ = host_ns;
   reanchor(cycle, host_ns);
 }
 

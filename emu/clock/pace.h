@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "emu/base/units.h"
+#include "emu/clock/doze.h"
 #include "emu/metrics/histogram.h"
 
 namespace emu {
@@ -28,8 +29,8 @@ struct PaceOptions {
   std::uint64_t hard_limit_ns = 100'000'000;
   // One turn steps the engine at most this far, so that ports are polled in between.
   std::uint64_t quantum_ns = 100'000;
-  // The loop of an idle fabric sleeps up to this long on purpose.
-  std::uint64_t idle_sleep_ns = 2'000'000;
+  // The loop of an idle fabric sleeps up to this long on purpose, and is woken a little later.
+  std::uint64_t idle_sleep_ns = kDozeNsMost + 2'000'000;
 };
 
 // Host time over emulated time, since the start and over the last closed window of about a second.
@@ -42,6 +43,9 @@ class Pace {
  public:
   // Emulated time is `cycle` at host time `host_ns` and goes on from there.
   Pace(const PaceOptions& options, Cycle cycle, std::uint64_t host_ns);
+
+  // The same anew, when what came before the first turn took its time.
+  void start(Cycle cycle, std::uint64_t host_ns);
 
   // One turn begins at `host_ns`, the engine stands at `reached`. Returns the cycle to step to now:
   // `reached` when ahead of time. `busy` is whether the engine has work (virtual mode only runs

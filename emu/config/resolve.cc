@@ -113,6 +113,15 @@ Result<void> check_design(const NetworkConfig& network) {
   return {};
 }
 
+// One lost heartbeat is no silence.
+Result<void> resolve_attach(const AttachConfig& attach) {
+  constexpr std::uint32_t kHeartbeats = 3;
+  if (attach.kind == AttachKind::shm) return {};
+  if (attach.heartbeat_ms * kHeartbeats <= attach.dead_after_ms) return {};
+  return fail("attach.dead_after_ms = {}: must be at least {}, {} times heartbeat_ms",
+              attach.dead_after_ms, attach.heartbeat_ms * kHeartbeats, kHeartbeats);
+}
+
 // A link without a rate has no power either. Virtual time goes from event to event of the engine,
 // and packets that pass it by are none.
 Result<void> resolve_pass_through(Config& config) {
@@ -281,6 +290,7 @@ Result<void> resolve(Config& config, bool nodes_given, bool node_tables, bool la
   if (auto scheme = check_congestion(config); !scheme) return scheme;
   complete(config.network);
   if (auto passes = resolve_pass_through(config); !passes) return passes;
+  if (auto attaches = resolve_attach(config.attach); !attaches) return attaches;
   if (!lanes_given) {
     if (auto lanes = share_lanes(config); !lanes) return lanes;
   }

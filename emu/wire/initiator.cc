@@ -20,8 +20,8 @@ Initiator::Initiator(const InitiatorOptions& options)
       limits_(options.limits),
       timing_(options.timing),
       channel_(options.limits) {
-  const std::size_t n = std::min(options.node_name.size(), handshake_.name.size() - 1);
-  std::memcpy(handshake_.name.data(), options.node_name.data(), n);
+  CHECK(options.node_name.size() < handshake_.name.size());  // as the configuration has it
+  std::memcpy(handshake_.name.data(), options.node_name.data(), options.node_name.size());
   const Key drawn = derive(entropy_, bytes_of(drawn_));
   std::memcpy(&handshake_.instance, drawn.data(), sizeof handshake_.instance);
   ask();

@@ -41,7 +41,9 @@ emu::Result<std::unique_ptr<Fabric>> Fabric::make(const std::string& run_dir,
   fabric->wait_ = emu::UniqueFd(::epoll_create1(EPOLL_CLOEXEC));
   std::vector<int> fds = {fabric->control_->fd()};
   for (const auto& port : fabric->ports_) {
-    for (const int fd : port->wait_fds()) fds.push_back(fd);
+    const std::vector<int> wakers = port->wait_fds();
+    fds.insert(fds.end(), wakers.begin(), wakers.end());
+    if (wakers.empty()) fabric->polled_.push_back(port.get());
   }
   for (const int fd : fds) {
     epoll_event event{};

@@ -84,8 +84,9 @@ class Fabric {
   std::unique_ptr<Network> network_;
   std::unique_ptr<Arbitration> arbitration_;
   std::vector<std::unique_ptr<Port>> ports_;
-  Port* local_ = nullptr;   // of ports_
-  Port* remote_ = nullptr;  // of ports_; null: only this host
+  Port* local_ = nullptr;            // of ports_
+  Port* remote_ = nullptr;           // of ports_; null: only this host
+  std::vector<const Port*> polled_;  // of ports_: nothing wakes us for their packets
   std::unique_ptr<Edge> edge_;
   std::unique_ptr<Links> links_;
   std::optional<emu::CaptureWriter> capture_;

@@ -2,7 +2,9 @@
 // by the loop of fabricd for its state page and by tools/sim for the HCAs of a run.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <limits>
 
 #include "fabric/router/network.h"
 
@@ -21,6 +23,11 @@ inline std::uint16_t free_lanes(const Network& network, emu::RouterId router, em
   return static_cast<std::uint16_t>(lanes);
 }
 
+// An occupancy is counted in a byte: a deeper buffer is full when the byte is.
+inline bool is_full(std::uint8_t flits, int vc_buf_size) {
+  return flits >= std::min<int>(vc_buf_size, std::numeric_limits<std::uint8_t>::max());
+}
+
 struct Fullness {
   std::uint32_t full = 0;  // input lanes without room, in all routers
   std::uint32_t buffers = 0;
@@ -31,7 +38,7 @@ inline Fullness fullness(const Network& network, int vc_buf_size) {
     const auto router = static_cast<emu::RouterId>(r);
     for (int p = 0; p < network.ports(router); ++p) {
       const auto occupancy = network.occupancy(router, static_cast<emu::PortId>(p));
-      for (const int flits : occupancy.input) sum.full += flits >= vc_buf_size ? 1 : 0;
+      for (const auto flits : occupancy.input) sum.full += is_full(flits, vc_buf_size) ? 1 : 0;
       sum.buffers += emu::kVlCount;
     }
   }

@@ -37,6 +37,7 @@ void nap_until(std::uint64_t host_ns) {
 }  // namespace
 
 emu::Result<void> Fabric::run(const std::atomic<bool>& stop) {
+  pace_->start(network_->now(), emu::host_now_ns());
   while (!stop.load(std::memory_order_relaxed) && !stop_asked_) {
     const std::uint64_t host_ns = emu::host_now_ns();
     follow(host_ns);
@@ -50,7 +51,7 @@ emu::Result<void> Fabric::run(const std::atomic<bool>& stop) {
     service(host_ns);                  // who comes and goes
     if (pace_->hard_limit_exceeded()) {
       return emu::fail("clock: {} us behind real time, more than hard_limit_ms = {} allows",
-                       pace_->lag_ns() / 1000, config_.clock.hard_limit_ms);
+                       pace_->lag_max_ns() / 1000, config_.clock.hard_limit_ms);
     }
     if (ahead && inbox_.packets.empty()) rest(host_ns);
   }
@@ -184,6 +185,10 @@ void Fabric::sleep_until_woken(std::uint64_t host_ns) {
   if (edge_->next_launch() != emu::kNever) {
     const std::uint64_t due_ns = pace_->due_ns(edge_->next_launch());
     sleep_ns = std::min(sleep_ns, due_ns > host_ns ? due_ns - host_ns : 0);
+  }
+  for (const Port* port : polled_) {
+    const std::uint64_t next_ns = port->next_service_ns();
+    sleep_ns = std::min(sleep_ns, next_ns > host_ns ? next_ns - host_ns : 0);
   }
   std::size_t prepared = 0;
   bool quiet = true;

@@ -50,6 +50,7 @@ void ShmPort::receive_from(ShmSession& session, emu::Cycle now, Inbox& inbox) {
   std::array<emu::TxDesc, kBurst> burst;
   for (std::size_t taken = 0; taken < kTurnPackets && session.reason.empty();) {
     if (session.injected.waiting() > kInjectedBacklog) return;
+    if (session.answers.waiting() > kInjectedBacklog) return;
     const std::size_t count = session.tx.pop(burst);
     for (std::size_t i = 0; i < count; ++i) {
       const emu::TxDesc& desc = burst[i];
@@ -167,7 +168,7 @@ bool ShmPort::end_sleep(bool readable) {
   if (!readable || by_packets) return false;
   // A socket, a port beside this one, or a node that writes its eventfd for nothing.
   for (ShmSession* session : live_) session->sleeper.awake();
-  serviced_ns_ = 0;
+  service_due_ = true;
   return true;
 }
 
@@ -184,7 +185,8 @@ std::uint64_t ShmPort::next_service_ns() const {
 
 void ShmPort::service(std::uint64_t host_ns, Inbox& inbox) {
   const std::uint64_t elapsed = host_ns - serviced_ns_;
-  if (elapsed < kSocketsEveryNs) return;
+  if (elapsed < kSocketsEveryNs && !service_due_) return;
+  service_due_ = false;
   lose_broken(inbox);
   poll_sockets(host_ns, inbox);
   greet(host_ns, inbox);

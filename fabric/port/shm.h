@@ -80,6 +80,7 @@ class ShmPort final : public Port {
   std::vector<std::unique_ptr<ShmSession>> draining_;  // lost; packets still in the fabric
   std::vector<Greeting> greetings_;
   std::uint64_t serviced_ns_ = 0;
+  bool service_due_ = false;  // now, whenever the last one was
   emu::UniqueFd listener_;
   emu::UniqueFd epoll_;
 };

@@ -7,6 +7,7 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -22,12 +23,9 @@ namespace {
 constexpr std::uint64_t kRetryNs = 50'000'000;       // between attempts to reach the fabric
 constexpr std::uint64_t kWelcomeNs = 2'000'000'000;  // fabricd answers a hello at once
 constexpr std::uint64_t kSocketEveryNs = 5'000'000;  // while attached
-// Pools by the low bits of their id: ids grow, so neighbours in time never collide.
-constexpr std::size_t kPoolTable = 1024;
 constexpr std::size_t kBurst = 64;
 
 struct Pool {
-  std::uint16_t id = 0;  // 0: none
   std::uint32_t slots = 0;
   emu::Region region;
 };
@@ -38,7 +36,7 @@ struct Session {
   emu::UniqueFd wake_fabric;
   emu::UniqueFd wake_node;
   emu::Region region;
-  std::vector<Pool> pools = std::vector<Pool>(kPoolTable);
+  std::unordered_map<std::uint16_t, Pool> pools;  // by their ids
   std::uint16_t own_pool = 0;
   std::uint8_t* own_base = nullptr;
   emu::RingProducer<emu::TxDesc> tx;
@@ -229,7 +227,7 @@ emu::Result<void> ShmAttachment::open_session(const emu::ShmWelcome& welcome,
   s.sleeper = emu::DoorbellSleeper(s.region.at(rings.node_asleep), s.wake_node.get());
   s.own_pool = welcome.pool_id;
   s.own_base = reinterpret_cast<std::uint8_t*>(pool->data());
-  s.pools[welcome.pool_id % kPoolTable] = {welcome.pool_id, welcome.pool_slots, std::move(*pool)};
+  s.pools.emplace(welcome.pool_id, Pool{welcome.pool_slots, std::move(*pool)});
   s.free_slots.reserve(welcome.pool_slots);
   for (std::uint32_t i = welcome.pool_slots; i-- > 0;) s.free_slots.push_back(i);
   watch(s.wake_node.get());
@@ -275,19 +273,19 @@ emu::Result<void> ShmAttachment::handle_pool(std::span<const std::byte> bytes,
   emu::ShmPool about;
   if (bytes.size() != sizeof about) return emu::fail("control message of {} bytes", bytes.size());
   std::memcpy(&about, bytes.data(), sizeof about);
-  Pool& place = current_->pools[about.pool_id % kPoolTable];
+  const bool own = about.pool_id == current_->own_pool;
   if (about.type == emu::ShmMessageType::pool_removed) {
-    if (place.id == about.pool_id && about.pool_id != current_->own_pool) place = Pool{};
+    if (!own) current_->pools.erase(about.pool_id);
     return {};
   }
   if (about.type != emu::ShmMessageType::pool_added || message.fd_count != 1 || about.slots == 0 ||
-      about.slots > emu::kPoolSlotsMax) {
+      about.slots > emu::kPoolSlotsMax || own) {
     return emu::fail("unknown control message {}", static_cast<unsigned>(about.type));
   }
   auto region = emu::Region::map(std::move(message.fds[0]), emu::pool_bytes(about.slots),
                                  emu::Access::read_only);
   if (!region) return std::unexpected(region.error());
-  place = {about.pool_id, about.slots, std::move(*region)};
+  current_->pools.insert_or_assign(about.pool_id, Pool{about.slots, std::move(*region)});
   return {};
 }
 
@@ -333,15 +331,17 @@ std::size_t ShmAttachment::send(std::span<const emu::TxDesc> descriptors) {
 
 const std::uint8_t* ShmAttachment::find(const emu::RxDesc& desc) {
   const std::uint16_t id = emu::pool_of_buffer(desc.buffer);
-  const Pool* pool = &current_->pools[id % kPoolTable];
-  if (pool->id != id) {
+  auto pool = current_->pools.find(id);
+  if (pool == current_->pools.end()) {
     // Told on the socket before the first packet of the pool, but not read yet.
     read_control();
-    if (!attached() || pool->id != id) return nullptr;
+    if (!attached()) return nullptr;
+    pool = current_->pools.find(id);
+    if (pool == current_->pools.end()) return nullptr;
   }
   const std::uint16_t slot = emu::slot_of_buffer(desc.buffer);
-  if (slot >= pool->slots || desc.length > emu::kPacketBytesMax) return nullptr;
-  return reinterpret_cast<const std::uint8_t*>(pool->region.data()) +
+  if (slot >= pool->second.slots || desc.length > emu::kPacketBytesMax) return nullptr;
+  return reinterpret_cast<const std::uint8_t*>(pool->second.region.data()) +
          std::size_t{slot} * emu::kPacketBytesMax;
 }
 

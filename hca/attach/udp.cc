@@ -23,6 +23,7 @@ constexpr std::uint32_t kRxSlots = 2048;  // delivered and not released
 constexpr std::size_t kEventsMax = 8192;
 // Emulated time runs on by itself so long between two frames of the fabric (one every ms).
 constexpr std::uint64_t kExtrapolateNs = 2'000'000;
+constexpr std::uint64_t kApartNs = 10'000'000;  // by so much clocks of one time may differ
 constexpr std::size_t kIpUdpBytes = 28;
 
 // Entries that arrive at the end and are taken from the front, in lots.
@@ -116,6 +117,7 @@ class UdpAttachment final : public Attachment {
   bool keep(const emu::Record& record);
   void follow_epoch();
   void follow_clock();
+  bool aligned();
   void push_waiting();
   void transmit();
   void explain(std::uint64_t host_ns);
@@ -129,6 +131,10 @@ class UdpAttachment final : public Attachment {
   FabricInfo info_;
   std::uint64_t host_ns_ = 0;
   emu::Cycle now_cycle_ = 0;
+  // Of this epoch: how far this node's time is before the fabric's, which may have begun anew while
+  // this one, whose programs have seen it, never runs backwards.
+  emu::Cycle ahead_ = 0;
+  bool aligned_ = false;
   Slots tx_slots_{kTxSlots};
   Slots rx_slots_{kRxSlots};
   Queue<emu::TxDesc> waiting_;  // sent, no room in the session's window yet
@@ -244,15 +250,26 @@ void UdpAttachment::follow_epoch() {
   injected_.clear();
   answers_.clear();
   info_ = {session_state_.node(), {session_state_.cycle_ps()}, kTxSlots};
+  aligned_ = false;
+}
+
+// Whether the fabric's time is known: every frame tells it.
+bool UdpAttachment::aligned() {
+  const emu::Cycle theirs = session_state_.channel().peer_cycle();
+  if (aligned_ || theirs == 0 || info_.cycle_time.cycle_ps == 0) return aligned_;
+  aligned_ = true;
+  const emu::Cycle apart = info_.cycle_time.cycle_at(kApartNs);
+  ahead_ = theirs + apart < now_cycle_ ? now_cycle_ - theirs : 0;
+  return true;
 }
 
 void UdpAttachment::follow_clock() {
   const emu::Channel& channel = session_state_.channel();
-  if (channel.peer_cycle() == 0 || info_.cycle_time.cycle_ps == 0) return;
+  if (!aligned()) return;
   const std::uint64_t since =
       std::min(host_ns_ - std::min(host_ns_, channel.peer_cycle_ns()), kExtrapolateNs);
   const emu::Cycle guess = channel.peer_cycle() + since * 1000 / info_.cycle_time.cycle_ps;
-  now_cycle_ = std::max(now_cycle_, guess);
+  now_cycle_ = std::max(now_cycle_, guess + ahead_);
 }
 
 // --- the socket -------------------------------------------------------------------------------
@@ -311,6 +328,7 @@ void UdpAttachment::push_waiting() {
   while (current() && waiting_.size() != 0) {
     emu::TxDesc desc = waiting_.front();
     const std::uint32_t slot = std::exchange(desc.buffer, 0);
+    desc.launch_cycle -= std::min(desc.launch_cycle, ahead_);
     const std::span packet(tx_slots_.at(slot), desc.length);
     if (!session_state_.send(emu::RecordKind::tx, std::as_bytes(std::span(&desc, 1)),
                              std::as_bytes(packet))) {
@@ -325,7 +343,7 @@ void UdpAttachment::push_waiting() {
 
 // Takes records while there is a place for each; the rest waits in the session's window.
 void UdpAttachment::read_stream() {
-  if (!current()) return;
+  if (!current() || !aligned()) return;
   while (rx_slots_.free_count() != 0 && injected_.size() < kEventsMax &&
          answers_.size() < kEventsMax) {
     const auto record = session_state_.front();
@@ -344,16 +362,20 @@ bool UdpAttachment::keep(const emu::Record& record) {
       std::memcpy(rx_slots_.at(slot), rx->packet.data(), rx->packet.size());
       Received received{rx->desc, rx_slots_.at(slot)};
       received.desc.buffer = slot;
+      received.desc.head_cycle += ahead_;
+      received.desc.arrival_cycle += ahead_;
       received_.push(received);
       return true;
     }
     case emu::RecordKind::injected: {
-      const auto event = emu::parse_injected(record.body);
+      auto event = emu::parse_injected(record.body);
+      if (event) event->tail_cycle += ahead_;
       if (event) injected_.push(*event);
       return event.has_value();
     }
     case emu::RecordKind::answer: {
-      const auto answer = emu::parse_answer(record.body);
+      auto answer = emu::parse_answer(record.body);
+      if (answer) answer->cycle += ahead_;
       if (answer) answers_.push(*answer);
       return answer.has_value();
     }

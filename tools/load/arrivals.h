@@ -69,16 +69,19 @@ class Arrivals {
  private:
   void begin_on() { on_until_ns_ = next_ns_ + prng_.exponential(options_.on_ns); }
 
-  // A rate that changes at a known time is met exactly: a gap that would cross the change is drawn
-  // anew from there (exponential gaps forget).
+  // A rate that changes at a known time is met exactly, whatever the law: a gap is drawn once, for
+  // a factor of 1, and time passes through it by the factor of each step.
   double after(double at, double part) {
+    const bool drawn = options_.kind == ArrivalKind::drawn;
+    double gap =
+        part * (drawn ? gaps_.next(options_.gap_ns, options_.message_ns, prng_) : options_.gap_ns);
     for (;;) {
       at = loud_from(at);
-      const double mean = options_.gap_ns / factor_at(at);
-      const double gap =
-          options_.kind == ArrivalKind::drawn ? gaps_.next(mean, options_.message_ns, prng_) : mean;
+      const double factor = factor_at(at);
       const double change = change_after(at);
-      if (at + gap * part < change) return at + gap * part;
+      const double passes = (change - at) * factor;
+      if (gap < passes) return at + gap / factor;
+      gap -= passes;
       at = change;
     }
   }

@@ -41,7 +41,8 @@ class Gaps {
     const bool pareto = law_ == ArrivalLaw::self_similar;
     const double burst =
         pareto ? draw_pareto(prng, kBurstMessages, shape_) : prng.exponential(kBurstMessages);
-    burst_left_ = static_cast<std::uint64_t>(burst);
+    // Rounded up or down by chance: the mean stays.
+    burst_left_ = static_cast<std::uint64_t>(burst + prng.uniform());
     const double off = std::max(1.0, kBurstMessages * (mean - message) + (mean - message));
     return message + (pareto ? draw_pareto(prng, off, shape_) : prng.exponential(off));
   }

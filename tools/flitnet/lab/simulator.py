@@ -66,14 +66,14 @@ def _run(toml: str) -> tuple[dict[str, Any], resource.struct_rusage]:
 
 # What a result depends on; a change elsewhere leaves results valid.
 SOURCES = (
-    "emu/base", "emu/clock/pace.h", "emu/config", "emu/energy", "emu/lane",
-    "emu/metrics/histogram.h", "emu/packet", "emu/wire", "hca/abi", "hca/daemon/options.cc",
-    "hca/daemon/options.h", "hca/host", "hca/wire", "fabric/admit", "fabric/crew",
-    "fabric/daemon/arbitration.cc", "fabric/daemon/arbitration.h", "fabric/daemon/look.h",
-    "fabric/daemon/notices.cc", "fabric/daemon/notices.h", "fabric/daemon/power.cc",
-    "fabric/daemon/power.h", "fabric/daemon/spec.cc", "fabric/daemon/spec.h", "fabric/link",
-    "fabric/route", "fabric/router", "fabric/topo", "tools/load/gaps.h", "tools/replay/deadline.h",
-    "tools/sim",
+    "emu/base", "emu/clock/doze.h", "emu/clock/pace.h", "emu/config", "emu/energy",
+    "emu/lane", "emu/metrics/histogram.h", "emu/packet", "emu/wire", "hca/abi",
+    "hca/daemon/options.cc", "hca/daemon/options.h", "hca/host", "hca/wire", "fabric/admit",
+    "fabric/crew", "fabric/daemon/arbitration.cc", "fabric/daemon/arbitration.h",
+    "fabric/daemon/look.h", "fabric/daemon/notices.cc", "fabric/daemon/notices.h",
+    "fabric/daemon/power.cc", "fabric/daemon/power.h", "fabric/daemon/spec.cc",
+    "fabric/daemon/spec.h", "fabric/link", "fabric/route", "fabric/router", "fabric/topo",
+    "tools/load/gaps.h", "tools/replay/deadline.h", "tools/sim",
 )  # fmt: skip
 
 

@@ -93,6 +93,18 @@ TEST(Follower, AStarvedOneCostsDilationAndIsNeverLeftBehind) {
   EXPECT_GT(pace.given_up_ns(), 2'000 * kMs);
 }
 
+TEST(Follower, OneThatMovesWithoutComingNearIsGivenUpLikeOneThatIsStuck) {
+  Follower follower;
+  follower.limit(kOptions, 50'000, 50'000, kFollowStart);
+  std::uint64_t host = kFollowStart;
+  int turns = 0;
+  while (turns < 1000 &&
+         follower.limit(kOptions, 50'000U ^ (turns % 2U), 51'001, host += kMs) != kNever)
+    ++turns;
+  EXPECT_EQ(turns, 199);
+  EXPECT_EQ(follower.take_given_up(), 1U);
+}
+
 TEST(Follower, WhateverItWritesTimeGoesOn) {
   const std::uint64_t seed = 11;
   SCOPED_TRACE(seed);

@@ -117,8 +117,22 @@ TEST(Pace, AnIdleFabricFollowsAtOnceAndIsNotLate) {
   EXPECT_EQ(pace.lag_max_ns(), 0U);
   // Stopped for ten seconds: emulated time does not jump by them.
   const Cycle after = pace.idle_target(3125, kStart + 10'001'000'000);
-  EXPECT_LE(after * 320, 1'000'000U + 22'000'000);
+  EXPECT_LE(after * 320, 1'000'000U + kDozeNsMost + 22'000'000);
   EXPECT_GE(pace.given_up_ns(), 9'900'000'000U);
+}
+
+TEST(Pace, TheLongestDozeIsNoLag) {
+  Pace pace(options(ClockMode::elastic), 0, kStart);
+  (void)pace.idle_target(0, kStart + kDozeNsMost + 1'000'000);
+  EXPECT_EQ(pace.lag_max_ns(), 0U);
+}
+
+TEST(Pace, WhatCameBeforeTheFirstTurnIsNoLag) {
+  Pace pace(options(ClockMode::real), 0, kStart);
+  pace.start(0, kStart + 500'000'000);
+  EXPECT_EQ(pace.target(0, kStart + 500'000'000, true), 0U);
+  EXPECT_FALSE(pace.hard_limit_exceeded());
+  EXPECT_EQ(pace.lag_max_ns(), 0U);
 }
 
 TEST(Pace, WaitingAtTheLimitIsLag) {

@@ -308,6 +308,15 @@ TEST(Config, PassThroughHasNoPowerAndNoVirtualTime) {
 }
 
 // Completion queues by quarter: right and left, up and down, seen from a node.
+TEST(Config, SilenceIsLongerThanAHeartbeat) {
+  EXPECT_EQ(error_of("[attach]\nkind = \"udp\"\nheartbeat_ms = 1000"),
+            "c.toml: attach.dead_after_ms = 700: must be at least 3000, 3 times heartbeat_ms");
+  EXPECT_TRUE(emu::Config::parse("[attach]\nheartbeat_ms = 1000"));  // shm has none
+  // A hello holds names of so many letters.
+  EXPECT_TRUE(emu::Config::parse("[[node]]\nname = \"" + std::string(31, 'a') + '"'));
+  EXPECT_FALSE(emu::Config::parse("[[node]]\nname = \"" + std::string(32, 'a') + '"'));
+}
+
 TEST(Config, QuadrantsOfAGrid) {
   const auto mesh = emu::Config::parse("[network]\ntopology = \"mesh:4x4\"");
   ASSERT_TRUE(mesh);

@@ -217,6 +217,50 @@ TEST_F(ShmPortTest, NothingIsLeftOpenAfterManySessions) {
   EXPECT_EQ(memory_.pools().size(), 0U);
 }
 
+TEST_F(ShmPortTest, PoolsOfManySessionsNeverMeet) {
+  auto n0 = attach("n0");
+  for (int i = 0; i < 1100; ++i) {
+    auto n1 = attach("n1");
+    ASSERT_EQ(n1->state(), hca::AttachState::attached);
+    host_ns_ += 10'000'000;
+    ASSERT_EQ(n0->service(host_ns_), hca::AttachState::attached) << n0->reason();
+    n1.reset();
+    turn();
+    turn();
+  }
+  auto n1 = attach("n1");
+  EXPECT_EQ(send(*n0, 1, 1), 1U);  // touches n0's own pool
+  EXPECT_EQ(n0->state(), hca::AttachState::attached);
+}
+
+TEST_F(ShmPortTest, StrayWakeUpsAreNoTime) {
+  auto n0 = attach("n0");
+  auto n1 = attach("n1");
+  ASSERT_EQ(send(*n0, 1, 7), 1U);
+  n0->flush();
+  turn();
+  const std::uint64_t begin_ns = host_ns_;
+  while (port_->attached(1) && host_ns_ - begin_ns < 2 * kStalledNs) {
+    host_ns_ += 500'000;
+    ASSERT_TRUE(port_->prepare_sleep());
+    (void)port_->end_sleep(true);
+    turn();
+  }
+  EXPECT_GE(host_ns_ - begin_ns, kStalledNs);
+}
+
+TEST_F(ShmPortTest, AnswersThatNobodyTakesHoldTheNodeBack) {
+  auto n0 = attach("n0");
+  for (int i = 0; i < 200'000 && port_->attached(0); ++i) {
+    port_->answer(0, {});
+    if (i % 100 == 0) turn();
+  }
+  send(*n0, 1, 1);
+  n0->flush();
+  turn();
+  EXPECT_EQ(port_->counters(0).packets_in, 0U);
+}
+
 TEST_F(ShmPortTest, SleepersAreWokenAndOnlySleepers) {
   auto n0 = attach("n0");
   auto n1 = attach("n1");

@@ -344,6 +344,37 @@ TEST_P(UdpPortTest, ANewFabricIsJoinedAgain) {
   EXPECT_EQ(next, 501U);
 }
 
+// Its clock was lost with its run directory: the time of a node that outlived it goes on.
+TEST_P(UdpPortTest, TimeOfANodeGoesOnWithAFabricWhoseTimeBeganAnew) {
+  hca::Attachment& n0 = attach(0);
+  now_ = 1'000'000'000;
+  turns(20);
+  const emu::Cycle before = n0.now_cycle();
+  EXPECT_GE(before, 1'000'000'000U);
+  const std::string address = port_->address().text();
+  port_.reset();
+  turns(10);
+  now_ = 500;
+  open_port(address);
+  turns(4000);
+  ASSERT_EQ(n0.state(), hca::AttachState::attached) << n0.reason();
+  const emu::Cycle then = n0.now_cycle();
+  turns(100);
+  EXPECT_GT(then, before);
+  EXPECT_GT(n0.now_cycle(), then + 100'000);
+  // A launch that is soon by the node's time is soon by the fabric's.
+  auto slot = n0.acquire();
+  ASSERT_TRUE(slot);
+  const emu::TxDesc desc{1, n0.now_cycle() + 1000,          slot->buffer, 638, 300, 0, 2,
+                         2, emu::TrafficClass::best_effort, {},           0};
+  ASSERT_EQ(n0.send({&desc, 1}), 1U);
+  turns(20);
+  EXPECT_EQ(last_loss(), "");
+  std::array<emu::Injected, 4> events;
+  ASSERT_EQ(n0.injected(events), 1U);
+  EXPECT_GT(events[0].tail_cycle, then);
+}
+
 TEST_P(UdpPortTest, ALiarIsDetachedByName) {
   hca::Attachment& n0 = attach(0);
   attach(1);
