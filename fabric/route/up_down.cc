@@ -43,10 +43,21 @@ std::vector<int> ranks_of(const std::vector<int>& heights) {
   return ranks;
 }
 
+std::vector<emu::RouterId> routers_of_nodes(const Graph& graph) {
+  std::vector<emu::RouterId> routers;
+  for (const NodePlace& place : graph.nodes) routers.push_back(place.router);
+  std::sort(routers.begin(), routers.end());
+  routers.erase(std::unique(routers.begin(), routers.end()), routers.end());
+  return routers;
+}
+
+// Routers that no node can reach are no centre: from an island without nodes all are as far.
 std::vector<int> ranks_from_centre(const Graph& graph) {
+  const std::vector<int> from_nodes = distances(graph, routers_of_nodes(graph));
   std::vector<int> best;
   std::pair<int, long> least = {kFar + 1, 0};
   for (std::size_t r = 0; r < graph.routers.size(); ++r) {
+    if (from_nodes[r] == kFar) continue;
     const std::vector<int> far = distances(graph, {static_cast<emu::RouterId>(r)});
     const std::pair measure = {*std::max_element(far.begin(), far.end()),
                                std::accumulate(far.begin(), far.end(), 0L)};
@@ -168,10 +179,7 @@ class UpDown {
 
 std::vector<int> make_ranks(const Graph& graph) {
   if (!graph.heights.empty()) return ranks_of(graph.heights);
-  std::vector<emu::RouterId> leaves;
-  for (const NodePlace& place : graph.nodes) leaves.push_back(place.router);
-  std::sort(leaves.begin(), leaves.end());
-  leaves.erase(std::unique(leaves.begin(), leaves.end()), leaves.end());
+  const std::vector<emu::RouterId> leaves = routers_of_nodes(graph);
   const std::vector<int> heights = distances(graph, leaves);
   if (leaves.size() < graph.routers.size() && is_layered(graph, heights)) return ranks_of(heights);
   return ranks_from_centre(graph);

@@ -79,7 +79,9 @@ void Detector::routed(const HeadAt& head, emu::PortId) {
     return;
   }
   Lane& lane = lane_at(head.router, head.in_port, head.lane);
-  if (lane.blamed == kNobody || lane.buffered.size() >= options_.threshold) return;
+  // The head that is routed is still buffered, so a lane is never below one.
+  const std::size_t relieved_below = std::max<std::size_t>(2, options_.threshold);
+  if (lane.blamed == kNobody || lane.buffered.size() >= relieved_below) return;
   tell(head.router, lane.blamed, emu::NoticeKind::relief, head.cycle);
   lane.blamed = kNobody;
 }

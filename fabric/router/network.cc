@@ -218,6 +218,9 @@ std::vector<Hop> Network::path(emu::NodeId src, emu::NodeId dest) const {
 emu::PortId Network::route(emu::RouterId router, emu::NodeId dest) const {
   return impl_->routes.table.out_port(router, impl_->routes.table.first_way(impl_->version) + dest);
 }
+std::span<const Choice> Network::choices(emu::RouterId router, emu::NodeId dest) const {
+  return impl_->routes.table.choices(router, impl_->routes.table.first_way(impl_->version) + dest);
+}
 Network::Peer Network::peer(emu::RouterId router, emu::PortId port) const {
   const PortEnd& end = impl_->graph.routers[router][port];
   return {end.router, end.port};

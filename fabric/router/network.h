@@ -85,6 +85,8 @@ class Network {
   std::vector<Hop> path(emu::NodeId src, emu::NodeId dest) const;
   // Output port of `router` for packets to `dest` that leave from now on.
   emu::PortId route(emu::RouterId router, emu::NodeId dest) const;
+  // That port first, and what else the routing may choose.
+  std::span<const Choice> choices(emu::RouterId router, emu::NodeId dest) const;
   // A neighbour over a link, or {kNoRouter, 0} where an HCA or nothing is attached.
   struct Peer {
     emu::RouterId router;

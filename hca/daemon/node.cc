@@ -54,6 +54,7 @@ emu::Result<void> Node::open(const std::string& run_dir) {
   auto control = Control::open(dir + "/hcad.sock", node_page_, memory_);
   if (!control) return std::unexpected(control.error());
   control_ = std::move(*control);
+  options_.first_connection = emu::host_now_ns();  // one that no former life has named
   host_ = std::make_unique<Host>(options_, memory_, *port_, *control_);
   control_->set_host(*host_);
   cm_ = std::make_unique<CmService>(config_, options_);

@@ -22,11 +22,13 @@ bool SideBand::open() {
 void SideBand::follow_ways(Host& host) {
   if (!open() || page_->ways() == ways_) return;
   ways_ = page_->ways();
-  std::vector<std::uint16_t> useful;
+  std::vector<PortMask> useful;
   std::vector<std::uint8_t> hops;
   for (std::size_t n = 0; n < nodes_; ++n) {
     const auto dest = static_cast<emu::NodeId>(n);
-    useful.push_back(static_cast<std::uint16_t>(1U << (page_->useful_port(node_, dest) & 15U)));
+    // Of further ports the page shows no lanes: then none is useful, and ALO holds nothing back.
+    const emu::PortId port = page_->useful_port(node_, dest);
+    useful.push_back(port < emu::kStatePortsMax ? PortMask{1} << port : 0);
     hops.push_back(page_->hops(node_, dest));
   }
   host.set_ways(std::move(useful), hops);

@@ -81,6 +81,7 @@ void give_up(HostState& s, const BurstPacket& packet) {
       qp->sq_current = packet.sq_index;
     }
     qp->current_packet = 0;
+    qp->gather = {};
   }
 }
 

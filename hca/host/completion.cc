@@ -1,5 +1,6 @@
 // Batches end here: bytes into the clients' memory, then the CQEs that speak of them, then one
-// wake-up per CQ. Faults met on the way change QPs only after all is written.
+// wake-up per CQ, then the events that speak of CQEs. Faults met on the way change QPs only after
+// all is written.
 #include <algorithm>
 #include <atomic>
 #include <cstddef>
@@ -32,9 +33,38 @@ WcOpcode completion_opcode(WrOpcode opcode) {
   }
 }
 
-bool faulted(const Settlement& settlement, std::uint32_t qp_slot) {
-  const auto* end = settlement.fault_qp.begin() + settlement.faults_count;
-  return std::find(settlement.fault_qp.begin(), end, qp_slot) != end;
+bool is_read_piece(std::uint32_t psn) { return (psn & kReadPiece) != 0; }
+
+// The first fault of this half of the QP; null: there is none.
+const WriteFault* fault_of(const Settlement& settlement, std::uint32_t qp_slot, bool of_read) {
+  const auto* end = settlement.faults.begin() + settlement.faults_count;
+  const auto* found =
+      std::find_if(settlement.faults.begin(), end, [qp_slot, of_read](const WriteFault& fault) {
+        return fault.qp_slot == qp_slot && is_read_piece(fault.psn) == of_read;
+      });
+  return found == end ? nullptr : found;
+}
+
+void note_fault(Settlement& settlement, std::uint32_t piece) {
+  const std::uint32_t qp_slot = settlement.piece_qp[piece];
+  const std::uint32_t psn = settlement.piece_psn[piece];
+  if (settlement.faults_count == kFaultsMax ||
+      fault_of(settlement, qp_slot, is_read_piece(psn)) != nullptr) {
+    return;
+  }
+  settlement.faults[settlement.faults_count++] = {qp_slot, psn, settlement.piece_cqes[piece]};
+}
+
+// CQE number `index` of those that wait: a success whose bytes, or bytes before them, are missing
+// is none.
+WcStatus status_after_faults(const Settlement& settlement, std::uint32_t index) {
+  const PendingCqe& pending = settlement.cqes[index];
+  if (pending.cqe.status != WcStatus::success || settlement.faults_count == 0) {
+    return pending.cqe.status;
+  }
+  const WriteFault* fault = fault_of(settlement, pending.qp_slot, !pending.is_recv);
+  return fault != nullptr && index >= fault->cqes_before ? WcStatus::loc_prot_err
+                                                         : WcStatus::success;
 }
 
 }  // namespace
@@ -46,10 +76,7 @@ void write_pieces(HostState& s) {
         s.memory_.write({&settlement.pieces[i], &settlement.pieces[settlement.pieces_count]}));
     if (i == settlement.pieces_count) break;
     ++s.counters_.memory_faults;
-    if (!faulted(settlement, settlement.piece_qp[i]) && settlement.faults_count < kFaultsMax) {
-      settlement.fault_qp[settlement.faults_count] = settlement.piece_qp[i];
-      settlement.fault_psn[settlement.faults_count++] = settlement.piece_psn[i];
-    }
+    note_fault(settlement, i);
     ++i;
   }
   settlement.pieces_count = 0;
@@ -76,9 +103,10 @@ void write_cqe(Cqe& slot, const Cqe& cqe, std::uint32_t index) {
   sequence.store(index + 1, std::memory_order_release);
 }
 
-void enter_cqe(HostState& s, const PendingCqe& pending) {
+void enter_cqe(HostState& s, const PendingCqe& pending, WcStatus status) {
   Cq& cq = s.cqs_[pending.cq];
-  if (!pending.visible || !cq.used || cq.broken) return;
+  const bool visible = pending.visible || status != WcStatus::success;
+  if (!visible || !cq.used || cq.broken) return;
   // The application owns `head`; an impossible value is as bad as a full ring.
   const std::uint32_t head = cq.page->head.load(std::memory_order_acquire);
   if (cq.tail - head >= cq.depth) {
@@ -88,9 +116,7 @@ void enter_cqe(HostState& s, const PendingCqe& pending) {
   Cqe* cqes = reinterpret_cast<Cqe*>(cq.region + sizeof(CqPage));
   Cqe cqe = pending.cqe;
   cqe.done = pending.head;
-  if (cqe.status == WcStatus::success && faulted(s.settlement_, pending.qp_slot)) {
-    cqe.status = WcStatus::loc_prot_err;  // its bytes are not all there
-  }
+  cqe.status = status;
   write_cqe(cqes[cq.tail & (cq.depth - 1)], cqe, cq.tail);
   ++cq.tail;
   cq.solicited = cq.solicited || pending.solicited || cqe.status != WcStatus::success;
@@ -100,8 +126,9 @@ void enter_cqe(HostState& s, const PendingCqe& pending) {
 }
 
 // The CQE first: what the head says is done can be found in the completion queue.
-void publish(HostState& s, const PendingCqe& pending) {
-  enter_cqe(s, pending);
+void publish(HostState& s, std::uint32_t index) {
+  const PendingCqe& pending = s.settlement_.cqes[index];
+  enter_cqe(s, pending, status_after_faults(s.settlement_, index));
   Qp* qp = s.qp_or_null(pending.qp_slot);
   if (qp == nullptr || qp->number != pending.cqe.qp_num) return;
   (pending.is_recv ? qp->page->rq_head : qp->page->sq_head)
@@ -131,10 +158,27 @@ void announce(HostState& s, std::uint32_t index) {
 void write_out(HostState& s) {
   Settlement& settlement = s.settlement_;
   write_pieces(s);
-  for (std::uint32_t i = 0; i < settlement.cqes_count; ++i) publish(s, settlement.cqes[i]);
+  for (std::uint32_t i = 0; i < settlement.cqes_count; ++i) publish(s, i);
   settlement.cqes_count = 0;
+  // CQEs that come before settle() deals with the faults come after these.
+  for (std::uint32_t i = 0; i < settlement.faults_count; ++i) settlement.faults[i].cqes_before = 0;
   for (std::uint32_t i = 0; i < settlement.touched_count; ++i) announce(s, settlement.touched[i]);
   settlement.touched_count = 0;
+  for (std::uint32_t i = 0; i < settlement.events_count; ++i) {
+    const PendingEvent& pending = settlement.events[i];
+    if (const Qp* qp = s.find_qp(pending.qp_number)) tell(s, *qp, pending.event);
+  }
+  settlement.events_count = 0;
+}
+
+// Whatever is said of this PSN or a later one would say that the bytes are there. An ACK speaks for
+// all before it; of those before `psn` the NAK there says the same.
+void withhold_responses(Qp& qp, std::uint32_t psn) {
+  std::uint32_t kept = qp.responses_first;
+  for (std::uint32_t i = qp.responses_first; i != qp.responses_last; ++i) {
+    if (emu::psn_diff(qp.response(i).psn, psn) < 0) qp.response(kept++) = qp.response(i);
+  }
+  qp.responses_last = kept;
 }
 
 void write_fault(HostState& s, Qp& qp, std::uint32_t psn) {
@@ -143,7 +187,7 @@ void write_fault(HostState& s, Qp& qp, std::uint32_t psn) {
     enter_error(s, qp);
     return;
   }
-  if ((psn & kReadPiece) != 0) {  // the requester's own memory, on the way of a READ
+  if (is_read_piece(psn)) {  // the requester's own memory, on the way of a READ
     const bool unfinished = qp.sq_done != qp.sq_fetched && qp.entry(qp.sq_done).brings_data() &&
                             qp.psn_una != qp.entry(qp.sq_done).first_psn;
     if (unfinished) {
@@ -160,10 +204,7 @@ void write_fault(HostState& s, Qp& qp, std::uint32_t psn) {
     enter_error(s, qp);
     return;
   }
-  // An acknowledgement that would speak for the lost bytes must not leave.
-  if (!qp.responses_empty() && qp.response(qp.responses_last - 1).kind == ResponseKind::ack) {
-    --qp.responses_last;
-  }
+  withhold_responses(qp, psn);
   push_nak(s, qp, psn,
            emu::kSyndromeNak | static_cast<std::uint8_t>(emu::NakCode::remote_operational_error),
            true);
@@ -184,8 +225,9 @@ void fail_users(HostState& s, std::uint32_t cq_index) {
 }  // namespace
 
 bool unsettled(const HostState& s) {
-  return s.settlement_.cqes_count + s.settlement_.pieces_count + s.settlement_.faults_count +
-             s.settlement_.overruns_count !=
+  const Settlement& settlement = s.settlement_;
+  return settlement.cqes_count + settlement.pieces_count + settlement.faults_count +
+             settlement.overruns_count + settlement.events_count !=
          0;
 }
 
@@ -195,15 +237,19 @@ void settle(HostState& s) {
     write_out(s);
     const std::uint32_t faults = settlement.faults_count;
     const std::uint32_t overruns = settlement.overruns_count;
-    const auto fault_qp = settlement.fault_qp;
-    const auto fault_psn = settlement.fault_psn;
+    const auto met = settlement.faults;
     const auto overrun_cqs = settlement.overruns;
     settlement.faults_count = settlement.overruns_count = 0;
     for (std::uint32_t i = 0; i < faults; ++i) {
-      if (Qp* qp = s.qp_or_null(fault_qp[i])) write_fault(s, *qp, fault_psn[i]);
+      if (Qp* qp = s.qp_or_null(met[i].qp_slot)) write_fault(s, *qp, met[i].psn);
     }
     for (std::uint32_t i = 0; i < overruns; ++i) fail_users(s, overrun_cqs[i]);
   }
+}
+
+void tell_after_completions(HostState& s, const Qp& qp, AsyncEvent event) {
+  if (s.settlement_.events_count == kPendingEvents) write_out(s);
+  s.settlement_.events[s.settlement_.events_count++] = {event, qp.number};
 }
 
 void complete(HostState& s, Qp& qp, PendingCqe& pending) {
@@ -262,6 +308,7 @@ void write_piece(HostState& s, Qp& qp, const Range& range, const std::uint8_t* b
   settlement.pieces[i] = {const_cast<std::uint8_t*>(bytes), range.address, length, range.client};
   settlement.piece_qp[i] = qp.slot;
   settlement.piece_psn[i] = psn;
+  settlement.piece_cqes[i] = settlement.cqes_count;
 }
 
 }  // namespace hca

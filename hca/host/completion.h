@@ -35,10 +35,23 @@ struct PendingCqe {
   bool visible;  // false: an unsignaled success, only the head moves
 };
 
+// Bytes that could not be written, of one half of a QP.
+struct WriteFault {
+  std::uint32_t qp_slot;
+  std::uint32_t psn;          // kReadPiece: of the requester
+  std::uint32_t cqes_before;  // CQEs that wait and were there before: not of these bytes
+};
+
+struct PendingEvent {
+  AsyncEvent event;
+  std::uint32_t qp_number;
+};
+
 inline constexpr std::uint32_t kPendingCqes = 256;
 inline constexpr std::uint32_t kPendingPieces = 512;
 inline constexpr std::uint32_t kFaultsMax =
     64;  // QPs (CQs) that fail in one batch; others next time
+inline constexpr std::uint32_t kPendingEvents = 64;
 
 // Set in piece_psn where the bytes are a READ's at its requester.
 inline constexpr std::uint32_t kReadPiece = 1u << 31;
@@ -47,16 +60,18 @@ struct Settlement {
   std::uint32_t cqes_count = 0;
   std::uint32_t pieces_count = 0;
   std::uint32_t touched_count = 0;
+  std::uint32_t events_count = 0;
   std::array<PendingCqe, kPendingCqes> cqes;
   std::array<MemoryPiece, kPendingPieces> pieces;
   std::array<std::uint32_t, kPendingPieces> piece_qp;
   std::array<std::uint32_t, kPendingPieces> piece_psn;
-  std::array<std::uint32_t, kPendingCqes> touched;  // CQs to announce
+  std::array<std::uint32_t, kPendingPieces> piece_cqes;  // how many waited before it
+  std::array<std::uint32_t, kPendingCqes> touched;       // CQs to announce
+  std::array<PendingEvent, kPendingEvents> events;       // that speak of these CQEs
   // Trouble met while writing, dealt with at the end of settle(): nothing changes in between.
   std::uint32_t faults_count = 0;
   std::uint32_t overruns_count = 0;
-  std::array<std::uint32_t, kFaultsMax> fault_qp;
-  std::array<std::uint32_t, kFaultsMax> fault_psn;
+  std::array<WriteFault, kFaultsMax> faults;
   std::array<std::uint32_t, kFaultsMax> overruns;
 };
 

@@ -31,12 +31,14 @@ struct FabricState {
 enum class CqLayout : std::uint8_t { global, separate, quad };
 inline constexpr std::array<std::string_view, 3> kCqLayoutNames = {"global", "separate", "quad"};
 
+using PortMask = std::uint64_t;  // of a router, a bit a port: none has more than 64
+
 struct CongestionOptions {
   std::uint32_t credits = 200;  // C_b of ACP 4.2, for all completion queues together
   CqLayout layout = CqLayout::global;
   std::vector<std::uint8_t> quadrant_of;  // by destination: 0 ... 3, seen from this HCA
-  // By destination: output ports of the own router on a shortest way, a bit each.
-  std::vector<std::uint16_t> useful_ports;
+  // By destination: output ports of the own router that the routing may choose.
+  std::vector<PortMask> useful_ports;
   // The VCT paper's sources: delay added or taken at a time, time without a notice after which
   // approach 1 takes a step back, messages after which approach 2 takes one.
   emu::Cycle vct_step_cycles = 32;

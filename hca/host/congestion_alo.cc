@@ -16,7 +16,7 @@ class Alo final : public CongestionControl {
   bool may_send(emu::NodeId dest, emu::Cycle) override {
     if (dest >= useful_.size() || free_.empty()) return true;
     bool every = true;
-    for (unsigned ports = useful_[dest]; ports != 0; ports &= ports - 1) {
+    for (PortMask ports = useful_[dest]; ports != 0; ports &= ports - 1) {
       const auto port = static_cast<std::size_t>(std::countr_zero(ports));
       const unsigned lanes = port < free_.size() ? free_[port] : lanes_;
       if (lanes == lanes_) return true;
@@ -28,7 +28,7 @@ class Alo final : public CongestionControl {
   // free is so once.
   std::uint16_t handed_on(emu::NodeId dest, std::uint16_t, emu::Cycle) override {
     if (dest >= useful_.size()) return 0;
-    for (unsigned ports = useful_[dest]; ports != 0; ports &= ports - 1) {
+    for (PortMask ports = useful_[dest]; ports != 0; ports &= ports - 1) {
       const auto port = static_cast<std::size_t>(std::countr_zero(ports));
       if (port < free_.size())
         free_[port] = static_cast<std::uint16_t>(free_[port] & (free_[port] - 1));
@@ -44,7 +44,7 @@ class Alo final : public CongestionControl {
   }
 
  private:
-  std::vector<std::uint16_t> useful_;
+  std::vector<PortMask> useful_;
   std::vector<std::uint16_t> free_;
   std::uint16_t lanes_ = 0;
 };

@@ -35,7 +35,9 @@ void enter_error(HostState& s, Qp& qp) {
   flush_recvs(s, qp);
   // IBA 11.6.3.2 (affiliated events): the SRQ's owner may now destroy the QP without losing one.
   // XRC: no SRQ is this QP's, so none can wait for it.
-  if (qp.srq != kNone && !qp.is_xrc()) tell(s, qp, AsyncEvent::qp_last_wqe_reached);
+  if (qp.srq != kNone && !qp.is_xrc()) {
+    tell_after_completions(s, qp, AsyncEvent::qp_last_wqe_reached);
+  }
 }
 
 void fail_send(HostState& s, Qp& qp, WcStatus status) {
@@ -77,6 +79,7 @@ void flush_sends(HostState& s, Qp& qp) {
   }
   qp.sq_current = qp.sq_fetched = qp.sq_done;
   qp.current_packet = 0;
+  qp.gather = {};
   qp.reads_out = 0;
   qp.psn_una = qp.psn_sent = qp.psn_fetch;
 }
@@ -114,12 +117,14 @@ void retire(HostState& s, Qp& qp) {
       return;
     }
   }
+  // What is to be sent again stands at sq_current, too, but is outstanding.
+  const bool outstanding = !qp.is_unreliable() && qp.unacknowledged();
   if (qp.state == QpState::sqd && !qp.drained && qp.sq_done == qp.sq_current &&
-      qp.current_packet == 0) {
+      qp.current_packet == 0 && !outstanding) {
     qp.drained = true;
     qp.attributes.sq_draining = 0;
     if (qp.attributes.en_sqd_async_notify != 0) {
-      tell(s, qp, AsyncEvent::sq_drained);
+      tell_after_completions(s, qp, AsyncEvent::sq_drained);
     }
   }
 }

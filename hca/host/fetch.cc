@@ -99,15 +99,15 @@ SendEntry* current_request(HostState& s, Qp& qp) {
   entry.num_sge = (wqe.flags & kWqeInline) != 0 ? std::uint8_t{0} : wqe.num_sge;
   entry.first_psn = qp.psn_fetch;
   if (entry.status == WcStatus::success) entry.status = check_list(s, qp, wqe, entry.length);
-  if (entry.status == WcStatus::success && qp.type == QpType::ud && entry.length > qp.payload) {
-    entry.status = WcStatus::loc_len_err;
-  }
+  // PSN space: a READ takes one for each response packet.
+  const std::uint32_t packets =
+      entry.length == 0 ? 1 : (entry.length + qp.payload - 1) / qp.payload;
+  const std::uint32_t most = qp.type == QpType::ud ? 1 : kMaxOutstandingPackets;
+  if (entry.status == WcStatus::success && packets > most) entry.status = WcStatus::loc_len_err;
   if (entry.status != WcStatus::success) {
     ++s.counters_.bad_wqes;
   } else {
-    // Psn space: a READ takes one for each response packet.
-    const std::uint32_t length = entry.length;
-    entry.packets = length == 0 ? 1 : (length + qp.payload - 1) / qp.payload;
+    entry.packets = packets;
     if (is_local(entry.opcode)) entry.packets = 0;
     if (qp.type == QpType::ud && is_group(wqe.dlid)) entry.packets = s.options_.nodes;
     qp.psn_fetch = add24(qp.psn_fetch, entry.packets);

@@ -70,7 +70,7 @@ void Host::notice(const emu::Notice& notice, emu::Cycle now) {
 
 emu::Cycle Host::congestion_delay() const { return state_->congestion_->delay_cycles(); }
 
-void Host::set_ways(std::vector<std::uint16_t> ports, std::span<const std::uint8_t> hops) {
+void Host::set_ways(std::vector<PortMask> ports, std::span<const std::uint8_t> hops) {
   HostState& s = *state_;
   s.options_.useful_ports = std::move(ports);
   if (s.congestion_->needs() == Signal::state) choose_congestion(s);

@@ -165,7 +165,7 @@ class Host {
   emu::Cycle congestion_delay() const;
   // Ways as they are now, by destination: ports out of the own router (HostOptions::useful_ports)
   // and links between routers (HostOptions::hops_to).
-  void set_ways(std::vector<std::uint16_t> ports, std::span<const std::uint8_t> hops);
+  void set_ways(std::vector<PortMask> ports, std::span<const std::uint8_t> hops);
 
   // Datapath. None of these allocates.
   void doorbells(ClientId client, emu::Cycle now);

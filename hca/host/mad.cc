@@ -1,5 +1,6 @@
 // QP1: management datagrams leave when the port has room, and are handed up when they arrive. No
-// program can send to them: the Q_Key is privileged, and a QP number 1 is never given out.
+// program can send them: they come from QP1 only, a number that is never given out. The Q_Key alone
+// proves nothing, for a program may give its own QP that one.
 #include "hca/host/mad.h"
 
 #include <algorithm>
@@ -56,8 +57,8 @@ std::size_t send_mads(HostState& s) {
 
 void receive_mad(HostState& s, const Arrival& arrival, const emu::ParsedPacket& packet) {
   const emu::PacketHeaders& headers = packet.headers;
-  if (headers.deth.qkey != kGeneralServicesQkey || packet.payload_bytes != kMadBytes ||
-      headers.lrh.slid != emu::lid_of(arrival.desc.src)) {
+  if (headers.deth.qkey != kGeneralServicesQkey || headers.deth.src_qp != kGeneralServicesQp ||
+      packet.payload_bytes != kMadBytes || headers.lrh.slid != emu::lid_of(arrival.desc.src)) {
     ++s.counters_.dropped_bad_key;
     return;
   }

@@ -190,7 +190,6 @@ void set_path(HostState& s, Qp& qp) {
   const AddressVector& av = qp.attributes.av;
   qp.dest = emu::node_of(av.dlid);
   qp.traffic_class = s.options_.class_of_sl[av.sl & 15];
-  qp.request_class = qp.traffic_class;
   const std::uint16_t lanes = s.options_.lanes_of_sl[av.sl & 15];
   std::uint32_t& draws = s.lane_draws_[static_cast<std::size_t>(qp.traffic_class)];
   qp.vl_in = next_lane(lanes, draws);

@@ -136,6 +136,7 @@ HostState::HostState(const HostOptions& options, Memory& memory, PacketPort& por
   free_srqs_ = free_list(srqs_, 1);  // 0 is what a program that names none says (XRC)
   free_pds_ = free_list(pds_, 0);
   admission_.connections.resize(qps_.size());
+  admission_.next_id = options.first_connection;
   admission_.free_connections = free_list(admission_.connections, 0);
   admission_.probing.reserve(qps_.size());
   admission_.outbox.resize(std::bit_ceil(2 * qps_.size()));
@@ -317,6 +318,7 @@ int Host::resize_cq(ClientId client, std::uint32_t number, std::uint32_t depth,
   cq->page = reinterpret_cast<CqPage*>(region.data());
   cq->depth = depth;
   write_cq_header(*cq);
+  cq->page->overrun.store(cq->broken ? 1 : 0);  // who polls the new one hears of it, too
   cq->page->head.store(head);
   cq->page->armed.store(armed);
   cq->page->told.store(cq->tail - waiting);  // what waits may be told again, but not forgotten

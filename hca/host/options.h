@@ -51,7 +51,7 @@ struct HostOptions {
   std::array<std::uint8_t, emu::kNodesVirtualMax> quadrant_of{};  // by destination, seen from here
   // By destination: output ports of the own router on a shortest way, a bit each; known once the
   // fabric is there.
-  std::vector<std::uint16_t> useful_ports;
+  std::vector<PortMask> useful_ports;
   std::uint32_t launch_horizon_us = 10'000;  // packets are handed on at most so far ahead
   std::uint32_t reservable_percent = 100;    // of the own link that admission may book
 
@@ -68,6 +68,10 @@ struct HostOptions {
   // fabric holds them up and lets them go in bunches.
   double best_effort_power_share = 0.6;
   std::array<std::uint8_t, emu::kNodesVirtualMax> hops_to{};  // D: links between routers
+
+  // Of the first connection that it books. A node that begins anew must not name one as before: a
+  // release of its former life may still be on its way.
+  std::uint64_t first_connection = 1;
 
   // Sizes of tables; everything is allocated at start or at object creation.
   std::uint32_t clients_max = 64;

@@ -19,6 +19,10 @@ inline constexpr std::uint32_t kQpSlotMask = (1u << kQpSlotBits) - 1;
 inline constexpr std::uint32_t kQpGenerations = 1u << (24 - kQpSlotBits);
 static_assert((1u << kQpSlotBits) == kMaxQp);
 
+// PSNs are compared within half their circle: no more of them may be outstanding, so that no
+// message may have more packets.
+inline constexpr std::uint32_t kMaxOutstandingPackets = 1u << 23;
+
 // A send work request from fetch to completion.
 struct SendEntry {
   emu::Cycle launch = 0;  // of its first packet; 0: as soon as possible
@@ -174,8 +178,9 @@ struct Qp {
   // Scheduler.
   QueueLink request_link;
   QueueLink response_link;
-  emu::TrafficClass request_class =
-      emu::TrafficClass::best_effort;  // queue that request_link is in
+  // Of the queues that the links are in; traffic_class may change meanwhile (SQD).
+  emu::TrafficClass request_class = emu::TrafficClass::best_effort;
+  emu::TrafficClass response_class = emu::TrafficClass::best_effort;
 
   // Admission; one connection id per granted or asked rate.
   std::uint32_t connection = kNone;  // index into Admission's table

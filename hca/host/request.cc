@@ -161,7 +161,13 @@ bool request_ready(HostState& s, Qp& qp) {
       return false;
     }
     const std::uint32_t psn = add24(entry->first_psn, qp.current_packet);
-    if (static_cast<std::uint32_t>(emu::psn_diff(psn, qp.psn_una)) > kWindowPackets) return false;
+    const std::uint32_t ahead = (psn - qp.psn_una) & emu::kMask24;
+    if (ahead > kWindowPackets) return false;
+    // A READ has all of its PSNs outstanding at once.
+    if (entry->brings_data() &&
+        ahead + entry->packets - qp.current_packet > kMaxOutstandingPackets) {
+      return false;
+    }
     if (emu::psn_diff(psn, qp.psn_sent) >= 0 && !has_credit(s, qp)) return false;
   }
   if (qp.type == QpType::ud && qp.first_in_wire > 0 && nobody_at(s, qp.wqe(qp.sq_current).dlid)) {

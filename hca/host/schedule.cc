@@ -47,7 +47,7 @@ QpQueue& request_queue(HostState& s, Qp& qp) {
   return s.requests_[static_cast<std::size_t>(qp.request_class)];
 }
 QpQueue& response_queue(HostState& s, Qp& qp) {
-  return s.responses_[static_cast<std::size_t>(qp.traffic_class)];
+  return s.responses_[static_cast<std::size_t>(qp.response_class)];
 }
 
 // Where a QP's next request goes.
@@ -67,7 +67,10 @@ std::size_t response_turn(HostState& s, Qp& qp) {
         !may_send_best_effort(s, emu::node_of(qp.attributes.av.dlid))) {
       break;
     }
-    if (!s.burst_.room()) dispatch(s);
+    if (!s.burst_.room()) {
+      dispatch(s);  // a fault found there may have changed or ended this QP's responses
+      continue;
+    }
     if (!build_response(s, qp)) break;
     ++sent;
   }
@@ -102,10 +105,8 @@ std::size_t serve_responses(HostState& s, QpQueue& queue) {
   while (turns > 0 && queue.first != kNone && !s.slots_blocked_) {
     Qp& qp = s.qp_at(queue.first);
     const std::size_t now_sent = response_turn(s, qp);
-    take_out(s, queue, qp, Side::response);
-    if (!qp.responses_empty() && qp.state != QpState::err) {
-      append(s, queue, qp, Side::response);
-    }
+    take_out(s, response_queue(s, qp), qp, Side::response);
+    if (qp.state != QpState::err) want_response(s, qp);
     turns = now_sent > 0 ? std::max(turns, queue.count) : turns - 1;
     sent += now_sent;
   }
@@ -156,7 +157,8 @@ void want_request(HostState& s, Qp& qp) {
 }
 
 void want_response(HostState& s, Qp& qp) {
-  if (qp.responses_empty()) return;
+  if (qp.responses_empty() || qp.response_link.queued) return;
+  qp.response_class = qp.traffic_class;
   append(s, response_queue(s, qp), qp, Side::response);
 }
 

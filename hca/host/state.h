@@ -312,7 +312,9 @@ void complete_send(HostState& s, Qp& qp, WcStatus status);  // the request at sq
 void write_piece(HostState& s, Qp& qp, const Range& range, const std::uint8_t* bytes,
                  std::uint32_t length, std::uint32_t psn);
 void write_pieces(HostState& s);  // bytes that wait, now: somebody is about to read them
-void settle(HostState& s);        // all of it, and what follows from faults
+// An event that speaks of completions is told when these can be found in the CQ.
+void tell_after_completions(HostState& s, const Qp& qp, AsyncEvent event);
+void settle(HostState& s);  // all of it, and what follows from faults
 bool unsettled(const HostState& s);
 
 // ---- failure.cc: error states ----

@@ -37,17 +37,6 @@ emu::Result<void> check_lanes(const Setting& setting) {
   return {};
 }
 
-// Flits that left a router for other routers since the start.
-std::uint64_t flits_to_routers(const fabric::Network& network, emu::RouterId router) {
-  std::uint64_t flits = 0;
-  for (int p = 0; p < network.ports(router); ++p) {
-    const auto port = static_cast<emu::PortId>(p);
-    if (network.peer(router, port).router == emu::kNoRouter) continue;
-    for (const auto& lane : network.router_counters(router, port).sent) flits += lane.flits;
-  }
-  return flits;
-}
-
 }  // namespace
 
 emu::Result<std::unique_ptr<FlitRun>> FlitRun::make(const Point& point) {
@@ -83,6 +72,10 @@ emu::Result<void> FlitRun::build() {
   auto network = fabric::Network::make(spec, circuits ? circuits_.get() : hook);
   if (!network) return std::unexpected(network.error());
   network_ = std::move(*network);
+  if (network_->nodes() != static_cast<int>(config.nodes.size())) {
+    return emu::fail("the configuration names {} nodes, its topology has {}", config.nodes.size(),
+                     network_->nodes());
+  }
   if (!point_.run.failures.empty()) {
     const emu::Cycle end = point_.run.batch_cycles * point_.run.batches;
     failures_ = std::make_unique<Failures>(point_.run.failures, end);
@@ -282,51 +275,6 @@ void FlitRun::drain() {
     let_go();
   }
   network_->clear_events();
-}
-
-void FlitRun::begin_windows() {
-  for (std::size_t r = 0; r < link_flits_of_.size(); ++r)
-    link_flits_of_[r] = flits_to_routers(*network_, static_cast<emu::RouterId>(r));
-}
-
-// Energy of a window: routers as they said, links by what passed between routers.
-void FlitRun::end_window() {
-  double total_pj = 0;
-  double largest_pj = 0;
-  for (std::size_t r = 0; r < router_pj_.size(); ++r) {
-    const std::uint64_t flits = flits_to_routers(*network_, static_cast<emu::RouterId>(r));
-    const double link_pj =
-        static_cast<double>(flits - link_flits_of_[r]) * point_.cluster.energy.link_flit_pj();
-    link_flits_of_[r] = flits;
-    const double router_pj = std::exchange(router_pj_[r], 0) + link_pj;
-    total_pj += router_pj;
-    largest_pj = std::max(largest_pj, router_pj);
-  }
-  measure_->energy(now() - 1, total_pj);
-  measure_->window(now(), total_pj, largest_pj);
-  hca_window();
-}
-
-// What the HCAs' own parts took (emu/energy/table.h), by what passed their ports.
-void FlitRun::hca_window() {
-  const emu::EnergyTable& energy = point_.cluster.energy;
-  double total_pj = 0;
-  double largest_pj = 0;
-  for (std::size_t n = 0; n < passed_.size(); ++n) {
-    const auto counters = network_->wire_counters(static_cast<emu::NodeId>(n));
-    Passed passed;
-    for (std::size_t v = 0; v < emu::kVlCount; ++v) {
-      passed.flits += counters.sent[v].flits + counters.received[v].flits;
-      passed.packets += counters.sent[v].packets + counters.received[v].packets;
-    }
-    const double hca_pj =
-        static_cast<double>(passed.flits - passed_[n].flits) * energy.hca_own_flit_pj() +
-        static_cast<double>(passed.packets - passed_[n].packets) * energy.hca_packet_pj();
-    passed_[n] = passed;
-    total_pj += hca_pj;
-    largest_pj = std::max(largest_pj, hca_pj);
-  }
-  measure_->hca_window(now(), total_pj, largest_pj);
 }
 
 // What routers have detected goes to the HCAs concerned, at once or as messages.

@@ -40,6 +40,11 @@ class FlitRun {
   std::string json() const;
 
  private:
+  struct Passed {
+    std::uint64_t flits = 0;
+    std::uint64_t packets = 0;
+  };
+
   explicit FlitRun(const Point& point) : point_(point) {}
   emu::Result<void> build();
   emu::Result<void> build_hcas();
@@ -58,6 +63,8 @@ class FlitRun {
   void hand_on(const FlitMessage& message);
   void hca_window();
   void begin_windows();
+  // Sent and received by an HCA since the start.
+  Passed passed(std::size_t node) const;
   void end_window();
   void admit();
   void open_circuits();
@@ -97,11 +104,7 @@ class FlitRun {
   std::uint64_t queued_ = 0;          // in queues_
   std::uint64_t delivered_flits_ = 0;
   std::vector<double> router_pj_;  // of each, with the links behind it, in the running window
-  struct Passed {
-    std::uint64_t flits = 0;
-    std::uint64_t packets = 0;
-  };
-  std::vector<Passed> passed_;                // sent and received by each HCA up to the last window
+  std::vector<Passed> passed_;     // sent and received by each HCA up to the last window
   std::vector<std::uint64_t> link_flits_of_;  // by router, as link_flits_
 };
 

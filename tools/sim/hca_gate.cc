@@ -10,7 +10,10 @@ namespace tools {
 
 namespace {
 
-constexpr emu::Cycle kPowerHorizon = 8192;  // longer than any packet holds its energy
+constexpr emu::Cycle kPowerHorizon = 8192;  // longer than most packets hold their energy
+// A calendar takes half a byte a cycle, one for each HCA. Power that needs longer to pay for three
+// packets is none.
+constexpr emu::Cycle kPowerCyclesMax = 1 << 22;
 
 // The most that one packet needs: full and to the farthest node.
 double budget_pj(const hca::HostOptions& options) {
@@ -34,8 +37,10 @@ HcaGate::HcaGate(const emu::Config& config, emu::NodeId node, const fabric::Netw
   const auto nodes = static_cast<std::size_t>(network.nodes());
   wanted.quadrant_of.assign(options.quadrant_of.begin(), options.quadrant_of.begin() + nodes);
   for (std::size_t dest = 0; dest < nodes; ++dest) {
-    const emu::PortId port = network.route(place_.router, static_cast<emu::NodeId>(dest));
-    wanted.useful_ports.push_back(static_cast<std::uint16_t>(1U << port));
+    hca::PortMask useful = 0;
+    for (const auto choice : network.choices(place_.router, static_cast<emu::NodeId>(dest)))
+      useful |= hca::PortMask{1} << choice.port;
+    wanted.useful_ports.push_back(useful);
   }
   wanted.vct_step_cycles = config.controls.vct_step;
   wanted.vct_timeout_cycles = config.controls.vct_timeout;
@@ -50,14 +55,20 @@ HcaGate::HcaGate(const emu::Config& config, emu::NodeId node, const fabric::Netw
   inner_.resize(control_->groups());
   buffer_ = options.hca_buffer_packets;
   hops_to_.assign(options.hops_to.begin(), options.hops_to.begin() + nodes);
+  budget_pj_ = budget_pj(options);
   // P_BE is split over the HCAs; real time has booked its part hop by hop.
   const double power_w = config.best_effort_power_w() / static_cast<double>(nodes);
-  if (config.power_scheme() && power_w > 0) {
-    const double power_pj = power_w * static_cast<double>(options.cycle_time.cycle_ps);
-    power_cycles_ = static_cast<emu::Cycle>(budget_pj(options) / power_pj) + 1;
-    budget_pj_ = budget_pj(options);
-    calendar_ = std::make_unique<hca::EnergyCalendar>(budget_pj_, kPowerHorizon);
-  }
+  if (config.power_scheme() && budget_pj_ > 0)
+    meter(power_w * static_cast<double>(options.cycle_time.cycle_ps));
+}
+
+// Each packet holds its energy until it is paid for, so the calendar reaches as far.
+void HcaGate::meter(double power_pj_per_cycle) {
+  powerless_ = budget_pj_ >= power_pj_per_cycle * static_cast<double>(kPowerCyclesMax);
+  if (powerless_) return;
+  power_cycles_ = static_cast<emu::Cycle>(budget_pj_ / power_pj_per_cycle) + 1;
+  calendar_ =
+      std::make_unique<hca::EnergyCalendar>(budget_pj_, std::max(kPowerHorizon, power_cycles_));
 }
 
 void HcaGate::offer(const FlitMessage& message) {
@@ -95,22 +106,30 @@ void HcaGate::take_first(emu::Cycle now, const Out& out) {
 }
 
 // Consumers to HCA: as long as it has room, and with credit at the consumer as long as there is
-// one.
+// one. Groups take turns, and whose turn it is stays when the HCA is full: else a place that gets
+// free would always go to the same group.
 void HcaGate::take_in(emu::Cycle now) {
-  for (std::size_t group = 0; group < outer_.size(); ++group) {
-    auto& queue = outer_[group];
-    while (!queue.empty() && held_ < buffer_) {
-      FlitMessage& message = queue.front();
-      if (at_consumer_) {
-        if (!control_->may_send(message.dest, now)) break;
-        message.tag = control_->handed_on(message.dest, message.flits, now);
-      }
-      message.accepted = std::max(message.created, now);
-      inner_[group].push_back(message);
-      queue.pop_front();
-      ++held_;
-    }
+  const std::size_t groups = outer_.size();
+  for (std::size_t without = 0; without < groups && held_ < buffer_;) {
+    without = take_one(take_turn_, now) ? 0 : without + 1;
+    take_turn_ = (take_turn_ + 1) % groups;
   }
+}
+
+// False: the group has none that may go.
+bool HcaGate::take_one(std::size_t group, emu::Cycle now) {
+  auto& queue = outer_[group];
+  if (queue.empty()) return false;
+  FlitMessage& message = queue.front();
+  if (at_consumer_) {
+    if (!control_->may_send(message.dest, now)) return false;
+    message.tag = control_->handed_on(message.dest, message.flits, now);
+  }
+  message.accepted = std::max(message.created, now);
+  inner_[group].push_back(message);
+  queue.pop_front();
+  ++held_;
+  return true;
 }
 
 void HcaGate::links_changed(const fabric::Network& network) {
@@ -119,6 +138,7 @@ void HcaGate::links_changed(const fabric::Network& network) {
 }
 
 bool HcaGate::power_allows(const FlitMessage& message, emu::Cycle now) {
+  if (powerless_) return false;
   if (calendar_ == nullptr) return true;
   // Round links that are down it may be farther than any node was: that takes all there is.
   const double energy_pj =

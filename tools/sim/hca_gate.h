@@ -56,7 +56,9 @@ class HcaGate {
  private:
   void take_first(emu::Cycle now, const Out& out);
   void take_in(emu::Cycle now);
+  bool take_one(std::size_t group, emu::Cycle now);
   void hand_on(emu::Cycle now, std::deque<FlitMessage>& queue, const Out& out);
+  void meter(double power_pj_per_cycle);
   bool power_allows(const FlitMessage& message, emu::Cycle now);
 
   emu::NodeId node_;
@@ -67,11 +69,13 @@ class HcaGate {
   std::array<std::deque<FlitMessage>, 2> first_;  // control, real time: with the consumers
   std::vector<std::deque<FlitMessage>> outer_;    // by group: with the consumers
   std::vector<std::deque<FlitMessage>> inner_;    // in the HCA, not yet in a lane
+  std::size_t take_turn_ = 0;                     // group from which the HCA takes next
   std::size_t turn_ = 0;                          // group that is served first
   std::uint32_t held_ = 0;                        // messages in the HCA, lanes included
   std::uint32_t buffer_;                          // M
   // Peak power (ACP section 5); no calendar: no cap.
   std::unique_ptr<hca::EnergyCalendar> calendar_;
+  bool powerless_ = false;       // best effort has no power at all: it stays
   emu::Cycle power_cycles_ = 1;  // in which the HCA's power pays its budget
   double budget_pj_ = 0;
   emu::EnergyTable energy_;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <bit>
 
+#include "fabric/daemon/look.h"
+
 namespace tools {
 
 namespace {
@@ -66,7 +68,8 @@ void InBand::look(const fabric::Network& network, emu::Cycle now, std::vector<Fl
     StateReport report = {.delivered = delivered_[r], .round = sum_.round};
     for (int p = 0; p < network.ports(router); ++p) {
       const auto occupancy = network.occupancy(router, static_cast<emu::PortId>(p));
-      for (const int flits : occupancy.input) report.full += flits >= vc_buf_size_ ? 1 : 0;
+      for (const auto flits : occupancy.input)
+        report.full += fabric::is_full(flits, vc_buf_size_) ? 1 : 0;
     }
     if (reporter_[r] == kCollector) {
       add(report, now, out);

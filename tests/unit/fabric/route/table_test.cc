@@ -165,6 +165,19 @@ TEST(UpDown, AnyGraph) {
       EXPECT_LE(path(graph, routes->table, src, dest).size(), 5U);
 }
 
+// More routers that no node can reach than others: the root is not among them.
+TEST(UpDown, AnIslandWithoutNodesIsNoCentre) {
+  Graph graph;
+  for (int r = 0; r < 7; ++r) graph.add_router(std::string(1, static_cast<char>('a' + r)), 3);
+  graph.connect(0, 1, 2, 1);  // a and b lower than the router between them
+  graph.connect(1, 1, 2, 2);
+  for (emu::RouterId r = 3; r < 6; ++r) graph.connect(r, 1, static_cast<emu::RouterId>(r + 1), 0);
+  for (emu::RouterId r = 0; r < 3; ++r) graph.add_node(r, 0);
+  const auto routes = make_routes(graph, RoutingKind::up_down, kLanes);
+  ASSERT_TRUE(routes) << routes.error().message;
+  EXPECT_EQ(path(graph, routes->table, 0, 1).size(), 3U);
+}
+
 void expect_every_shortest_way(const Graph& graph, RoutingKind kind) {
   const auto routes = make_routes(graph, kind, kLanes).value();
   for (emu::RouterId r = 0; r < 16; ++r) {

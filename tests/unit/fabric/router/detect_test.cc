@@ -94,6 +94,20 @@ TEST(Detector, Approach2TellsBeginningChangeAndEnd) {
   EXPECT_EQ(detector.notices()[0].kind, NoticeKind::relief);
 }
 
+// The head that is routed is in its buffer, so a lane with one message is as empty as it gets.
+TEST(Detector, Approach2RelievesWhenOneBufferIsToMany) {
+  Detector detector(kPorts, {.approach = 2, .threshold = 1, .history = 0});
+  come(detector, {1, 1});
+  ASSERT_EQ(detector.notices().size(), 1U);
+  detector.clear();
+  detector.routed(head(1), 0);
+  EXPECT_TRUE(detector.notices().empty());
+  detector.left(0, 1, 0, 0);
+  detector.routed(head(1), 0);
+  ASSERT_EQ(detector.notices().size(), 1U);
+  EXPECT_EQ(detector.notices()[0].kind, NoticeKind::relief);
+}
+
 TEST(Detector, ControlIsNobodysFault) {
   Detector detector(kPorts, {.approach = 2});
   for (int i = 0; i < 5; ++i) {

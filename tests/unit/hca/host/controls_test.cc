@@ -117,6 +117,25 @@ TEST(Admission, NoAnswer) {
   EXPECT_LT(emu::CycleTime{}.ns(pair.cluster.now()), 1'000'000'000u);
 }
 
+// A connection is known by its node and number, and a release may be on its way for as long as
+// packets are handed on ahead: the node that begins anew must not take it for its own.
+TEST(Admission, ANewLifeTakesOtherNumbers) {
+  PairOptions options = real_time();
+  for (const std::uint64_t first : {std::uint64_t{1}, (std::uint64_t{1} << 60) + 7}) {
+    options.host.first_connection = first;
+    Pair pair(options);
+    for (std::uint64_t asked = 0; asked < 2; ++asked) {
+      ASSERT_EQ(ask(pair, 100'000'000), 0);
+      pair.run();
+      EXPECT_EQ(pair.cluster.probes().back().connection, first + asked);
+      EXPECT_EQ(pair.cluster.told(0).admissions.back().verdict, AdmissionVerdict::granted);
+    }
+    ASSERT_EQ(ask(pair, 0), 0);
+    pair.run();
+    EXPECT_EQ(pair.cluster.probes().back().connection, first + 1) << "released";
+  }
+}
+
 // What a process had booked goes back when it dies, destroys its QP or lets it fail.
 TEST(Admission, DeathReleases) {
   for (int how = 0; how < 3; ++how) {

@@ -210,6 +210,25 @@ TEST(Failure, PeerEndsInAMessage) {
   }
 }
 
+// The same while a READ of more packets than a burst holds is answered: the fault is met when the
+// first of them are on their way, and there is nothing left to answer then.
+TEST(Failure, PeerEndsInALongRead) {
+  PairOptions options;
+  options.mapped = false;
+  options.path.retry_cnt = 1;
+  Pair pair(options);
+  pair.a.keys = pair.a.app->reg(pair.a.bytes.data(), pair.a.bytes.size(), test::kAll);
+  const hca::Sge into = pair.a.sge(0, 600'000);
+  pair.cluster.memory().end(pair.b.app->client());
+  ASSERT_EQ(pair.post({.opcode = WrOpcode::rdma_read,
+                       .sges = {&into, 1},
+                       .remote_addr = pair.b.address(0),
+                       .rkey = pair.b.keys.rkey}),
+            0);
+  EXPECT_EQ(test::statuses(pair.run().first), list({WcStatus::retry_exc_err}));
+  EXPECT_EQ(state_of(pair, 1), QpState::err);
+}
+
 // A client's memory that is not there any more: local protection for the sender, and for the
 // receiver's side remote operation error; other clients of the same burst go on.
 TEST(Failure, MemoryFaults) {

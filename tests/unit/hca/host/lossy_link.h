@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <functional>
 #include <map>
 #include <memory>
 #include <vector>
@@ -32,11 +33,15 @@ struct Told : hca::HostEvents {
   std::vector<hca::AdmissionOutcome> admissions;
   std::uint64_t completions = 0;
   std::uint64_t wakes = 0;
+  std::vector<hca::Mad> mads;
+  std::function<void(hca::AsyncEvent)> on_async;
   void completion(hca::ClientId, std::uint32_t) override { ++completions; }
   void wake_cq(hca::ClientId, std::uint32_t) override { ++wakes; }
   void async(hca::ClientId, hca::AsyncEvent event, std::uint32_t number) override {
     asyncs.emplace_back(event, number);
+    if (on_async) on_async(event);
   }
+  void mad(emu::NodeId /*source*/, const hca::Mad& bytes) override { mads.push_back(bytes); }
   void admission(hca::ClientId, std::uint32_t, const hca::AdmissionOutcome& outcome) override {
     admissions.push_back(outcome);
   }

@@ -10,6 +10,7 @@ namespace {
 using hca::QpState;
 using hca::QpType;
 using test::Pair;
+using test::PairOptions;
 
 // A busy object cannot go; another client's object does not exist.
 TEST(Objects, BusyAndForeign) {
@@ -152,6 +153,57 @@ TEST(Modify, DrainAndGoOn) {
   a.state = QpState::rts;
   ASSERT_EQ(pair.a.app->modify(pair.a.qp, a, hca::kQpState, pair.cluster.now()), 0);
   EXPECT_EQ(pair.run().first.size(), 1u);
+}
+
+// SQD: a request that waits for its repetition is outstanding, so the queue is not drained.
+TEST(Modify, DrainWaitsForRepetitions) {
+  PairOptions options;
+  options.path.min_rnr_timer = 14;
+  Pair pair(options);
+  const hca::Sge from = pair.a.sge(0, 100);
+  ASSERT_EQ(pair.post({.wr_id = 1, .sges = {&from, 1}}), 0);
+  pair.run(pair.cluster.now() + 1000);
+  ASSERT_EQ(pair.cluster.host(0).counters().rnr_naks_received, 1u);
+  hca::QpAttributes a{};
+  a.state = QpState::sqd;
+  a.en_sqd_async_notify = 1;
+  ASSERT_EQ(pair.a.app->modify(pair.a.qp, a, hca::kQpState | hca::kQpEnSqdAsyncNotify,
+                               pair.cluster.now()),
+            0);
+  EXPECT_FALSE(pair.cluster.told(0).heard(hca::AsyncEvent::sq_drained));
+  const auto attributes = pair.cluster.host(0).query_qp(pair.a.app->client(), pair.a.qp.number);
+  EXPECT_EQ(attributes->sq_draining, 1);
+  pair.expect_recv(9, pair.b.sge(0, 100));
+  EXPECT_EQ(pair.run(pair.cluster.now() + 100'000).first.size(), 1u);
+  EXPECT_TRUE(pair.cluster.told(0).heard(hca::AsyncEvent::sq_drained));
+}
+
+// SQD: a QP that waits to send a request (or a response) may get another service level. It leaves
+// the queue that it is in, of its old class, when it ends.
+TEST(Modify, AnotherServiceLevelWhileItWaits) {
+  for (const bool responds : {false, true}) {
+    PairOptions options;
+    options.link.slots = 4;
+    Pair pair(options);
+    const hca::Sge piece = pair.a.sge(0, 500'000);
+    ASSERT_EQ(pair.post({.opcode = responds ? hca::WrOpcode::rdma_read : hca::WrOpcode::rdma_write,
+                         .sges = {&piece, 1},
+                         .remote_addr = pair.b.address(0),
+                         .rkey = pair.b.keys.rkey}),
+              0);
+    pair.run(pair.cluster.now() + 1000);
+    test::Side& me = responds ? pair.b : pair.a;
+    hca::Host& host = pair.cluster.host(responds ? 1 : 0);
+    hca::QpAttributes a{};
+    a.state = QpState::sqd;
+    a.av.dlid = emu::lid_of(responds ? 0 : 1);
+    a.av.sl = 1;
+    ASSERT_EQ(me.app->modify(me.qp, a, hca::kQpState, pair.cluster.now()), 0);
+    ASSERT_EQ(me.app->modify(me.qp, a, hca::kQpState | hca::kQpAv, pair.cluster.now()), 0);
+    ASSERT_EQ(host.destroy_qp(me.app->client(), me.qp.number), 0);
+    pair.run(pair.cluster.now() + 1000);
+    EXPECT_TRUE(host.idle());
+  }
 }
 
 // Resizing keeps what waits in the CQ, and refuses to become too small for it.

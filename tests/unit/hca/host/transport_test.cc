@@ -178,6 +178,45 @@ TEST(Rc, LaunchTimes) {
   }
 }
 
+// PSNs are compared within half their circle. A message of more packets is too long, and a READ
+// waits until all of its PSNs find room in that half.
+class SmallPackets : public testing::Test {
+ protected:
+  static PairOptions options() {
+    PairOptions options;
+    options.host.packet_flits = 4;
+    options.host.flit_bits = 128;
+    options.link.loss = 1;
+    return options;
+  }
+  // Bytes that nobody ever touches.
+  hca::Sge packets(std::uint32_t count) {
+    const auto bytes = static_cast<std::uint32_t>(count * pair.a.qp.page->packet_payload.load());
+    return {reinterpret_cast<std::uint64_t>(nowhere), bytes, keys.lkey};
+  }
+  static constexpr std::uint32_t kHalfCircle = 1U << 23;
+  Pair pair{options()};
+  void* nowhere = reinterpret_cast<void*>(std::uint64_t{1} << 40);
+  hca::MrKeys keys = pair.a.app->reg(nowhere, 1U << 31, test::kAll, false);
+};
+
+TEST_F(SmallPackets, AMessageHasNoMoreThanHalfTheCircle) {
+  pair.cluster.memory().unmap(nowhere, 1U << 31);
+  const hca::Sge from = packets(kHalfCircle + 1);
+  ASSERT_EQ(pair.post({.opcode = WrOpcode::rdma_write, .sges = {&from, 1}}), 0);
+  const auto sent = pair.run(pair.cluster.now() + 1000).first;
+  EXPECT_EQ(test::statuses(sent), std::vector{WcStatus::loc_len_err});
+}
+
+TEST_F(SmallPackets, ReadsWaitForRoom) {
+  const hca::Sge into[] = {packets(kHalfCircle / 4), packets(kHalfCircle)};
+  for (const hca::Sge& piece : into) {
+    ASSERT_EQ(pair.post({.opcode = WrOpcode::rdma_read, .sges = {&piece, 1}}), 0);
+  }
+  pair.run(pair.cluster.now() + 1000);
+  EXPECT_EQ(pair.cluster.sent().size(), 1u);
+}
+
 // Many messages of every kind over a link drawn from the seed; receives are often posted late.
 struct Exchange {
   explicit Exchange(int seed, bool reorder)
@@ -332,6 +371,27 @@ TEST(Ud, SendArrives) {
   EXPECT_EQ(sides[1].bytes[40], 0x5a);
   EXPECT_EQ(sides[1].bytes[40 + 2047], 0x5a);
   EXPECT_EQ(cluster.host(1).counters().dropped_bad_key, 1u);
+}
+
+// A program may give its QP the Q_Key of management datagrams, and yet sends none: those come from
+// QP1.
+TEST(Ud, NoProgramSendsManagementDatagrams) {
+  Pair pair;
+  sim::Queue qp = pair.a.app->make_qp(hca::QpType::ud, pair.a.cq, pair.a.cq, {4, 4, 1, 1, 0});
+  ASSERT_EQ(pair.a.app->ready_ud(qp, 0x80010000, pair.cluster.now()), 0);
+  const hca::Sge from = pair.a.sge(0, hca::kMadBytes);
+  ASSERT_EQ(
+      pair.a.app->post(
+          qp,
+          {.sges = {&from, 1}, .remote_qpn = 1, .remote_qkey = 0x80000000, .dlid = emu::lid_of(1)}),
+      0);
+  pair.a.app->ring(pair.cluster.now());
+  EXPECT_EQ(pair.run().first.size(), 1u);
+  EXPECT_TRUE(pair.cluster.told(1).mads.empty());
+  EXPECT_EQ(pair.cluster.host(1).counters().dropped_bad_key, 1u);
+  ASSERT_TRUE(pair.cluster.host(0).send_mad(1, {}));
+  pair.run();
+  EXPECT_EQ(pair.cluster.told(1).mads.size(), 1u);
 }
 
 }  // namespace

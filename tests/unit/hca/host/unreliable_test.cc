@@ -89,6 +89,27 @@ TEST(Uc, ReadIsRefused) {
   EXPECT_EQ(received.size(), 1u);
 }
 
+// A send that fails on its way leaves nothing of its list behind: the next one begins its own.
+TEST(Uc, AfterAFailedSendTheNextIsRead) {
+  PairOptions options = uc();
+  options.link.slots = 1;
+  Pair pair(options);
+  const hca::Sge two[] = {pair.a.sge(0, 0), pair.a.sge(0, 5000)};
+  ASSERT_EQ(pair.post({.wr_id = 1, .sges = two}), 0);
+  hca::Host& host = pair.cluster.host(0);
+  ASSERT_EQ(host.deregister_mr(pair.a.app->client(), pair.a.keys.lkey), 0);
+  EXPECT_EQ(test::statuses(pair.run().first), std::vector{WcStatus::loc_prot_err});
+  ASSERT_EQ(
+      pair.a.app->modify(pair.a.qp, {.state = QpState::rts}, hca::kQpState, pair.cluster.now()), 0);
+  pair.a.keys = pair.a.app->reg(pair.a.bytes.data(), pair.a.bytes.size(), test::kAll);
+  pair.expect_recv(3, pair.b.sge(0, 1000));
+  const hca::Sge one = pair.a.sge(0, 100);
+  ASSERT_EQ(pair.post({.wr_id = 2, .sges = {&one, 1}}), 0);
+  const auto [sent, received] = pair.run();
+  EXPECT_EQ(test::statuses(sent), std::vector{WcStatus::success});
+  EXPECT_EQ(test::statuses(received), std::vector{WcStatus::success});
+}
+
 // Without a receive, with a wrong key, beyond a region: the sender has success, nobody hears.
 TEST(Uc, WhatCannotBePlacedIsDropped) {
   Pair pair(uc());

@@ -204,6 +204,47 @@ batches = 2
   EXPECT_NE(run_at(1.8, "false").find("\"asked\":0,"), std::string::npos);
 }
 
+// What admission sent before the workload began is no energy of its first window.
+TEST(FlitRun, ProbesAreInNoWindowOfTheHcas) {
+  const auto run = play_point(R"([network]
+topology = "mesh:2x2"
+[controls]
+power_control = false
+[workload]
+streams = "cbr"
+load = 0.4
+real_time_share = 0.9
+[run]
+hca = true
+batch_cycles = 5000
+batches = 2
+)");
+  ASSERT_GT(run->bookings()->granted(), 4U);
+  const auto& batches = run->measure().batches();
+  EXPECT_LT(batches[0].hca_pj, 1.5 * batches[1].hca_pj);
+}
+
+TEST(FlitRun, AsManyNodesAsTheTopologyHas) {
+  for (const char* hca : {"false", "true"}) {
+    const auto point = parse_point(fmt::format(R"([network]
+topology = "mesh:4x4"
+nodes = 10
+[controls]
+admission = false
+[workload]
+load = 0.1
+[run]
+hca = {}
+)",
+                                               hca),
+                                   "a test");
+    ASSERT_TRUE(point) << point.error().message;
+    const auto run = FlitRun::make(*point);
+    ASSERT_FALSE(run);
+    EXPECT_EQ(run.error().message, "the configuration names 10 nodes, its topology has 16");
+  }
+}
+
 TEST(FlitRun, OnOffConnectionsKeepTheirMeanRate) {
   const auto run = play_point(R"([workload]
 streams = "on_off"

@@ -1,6 +1,8 @@
 // Points with HCAs in front: what the controls hold back, and where.
 #include <gtest/gtest.h>
 
+#include "fabric/daemon/look.h"
+#include "fabric/daemon/spec.h"
 #include "tests/unit/tools/sim/runs.h"
 
 namespace tools {
@@ -152,6 +154,160 @@ TEST(HcaGate, PowerControlKeepsToItsCap) {
   EXPECT_LT(watts(*held), config.power_cap_w());
   EXPECT_GT(watts(*held), 0.7 * config.power_cap_w());
   EXPECT_GT(mean(*held, &ClassBatch::queue_cycles), 1000);
+}
+
+// The share of best effort may be small: then a packet leaves now and then, without any none does.
+TEST(HcaGate, LittlePowerLetsLittleBestEffortGo) {
+  const auto flits = [](const char* real_time_share) {
+    const auto run = played(0.3,
+                            fmt::format("congestion = \"none\"\npower_cap_load = 0.3\n"
+                                        "power_rt_share = {}",
+                                        real_time_share),
+                            true);
+    return sum(*run, &ClassBatch::flits) - run->measure().batches()[0].classes[2].flits;
+  };
+  const double tenth = flits("0.9");
+  const double little = flits("0.98");
+  EXPECT_GT(little, 0);
+  EXPECT_NEAR(little / tenth, 0.2, 0.1);
+  EXPECT_EQ(flits("1.0"), 0);
+}
+
+// Flits of each flow from node 7 in the second half of a run on one switch.
+std::vector<double> flow_flits(const std::string& controls) {
+  const auto run = play_point(fmt::format(R"([network]
+topology = "single:8"
+[controls]
+admission = false
+power_control = false
+hca_buffer_packets = 64
+{}
+[workload]
+flows = ["a 7>1 0.9", "b 7>2 0.9", "c 7>3 0.9"]
+message_flits = 40
+[run]
+hca = true
+batch_cycles = 50000
+batches = 2
+)",
+                                          controls));
+  const std::string json = run->json();
+  std::vector<double> flits;
+  std::size_t at = json.find("\"flow_flits\":[") + 14;
+  for (int flow = 0; flow < 3; ++flow) {
+    const std::size_t comma = json.find(',', at);
+    flits.push_back(std::stod(json.substr(comma + 1)));
+    at = json.find('[', comma);
+  }
+  return flits;
+}
+
+// Groups share the HCA's buffer evenly, whatever their numbers.
+TEST(HcaGate, AFullBufferTakesFromEveryGroup) {
+  for (const char* controls : {"congestion = \"ibcc\"", "congestion = \"dcqcn\"",
+                               "congestion = \"credit\"\ncompletion_queues = \"separate\""}) {
+    const std::vector<double> flits = flow_flits(controls);
+    for (const double one : flits) EXPECT_NEAR(one / 50'000, 1.0 / 3, 0.01) << controls;
+  }
+}
+
+// ALO sees every port of a large router.
+TEST(HcaGate, AloSeesPortsBeyondTheSixteenth) {
+  const auto cycles = [](const char* congestion, int dest) {
+    std::string flows;
+    for (const int source : {0, 1, 2, 4, 5, 6, 7, 8})
+      flows += fmt::format("{}\"f {}>{} 0.5\"", flows.empty() ? "" : ", ", source, dest);
+    const auto run = play_point(fmt::format(R"([network]
+topology = "single:24"
+vc_buf_size = 10
+[qos]
+vls_best_effort = "0"
+[controls]
+admission = false
+power_control = false
+congestion = "{}"
+[workload]
+flows = [{}]
+message_flits = 40
+[run]
+hca = true
+look_cycles = 1
+batch_cycles = 10000
+batches = 2
+)",
+                                            congestion, flows));
+    return mean(*run, &ClassBatch::network_cycles);
+  };
+  const double held = cycles("alo", 20);
+  EXPECT_LT(held, 0.95 * cycles("none", 20));
+  EXPECT_EQ(held, cycles("alo", 3));
+}
+
+// Of two ways that an adaptive routing may take one is free, though the fixed one is not.
+TEST(HcaGate, AloSeesEveryWayOfTheRouting) {
+  emu::Config config = emu::Config::parse(R"([network]
+topology = "mesh:2x2"
+routing = "adaptive"
+[qos]
+scheduler = "rr"
+vls_control = "13,14,15"
+vls_real_time = "2-12"
+vls_best_effort = "0,1"
+[controls]
+congestion = "alo"
+power_control = false
+)")
+                           .value();
+  const auto network = fabric::Network::make(fabric::network_spec(config, 0)).value();
+  const auto choices = network->choices(0, 3);
+  ASSERT_GT(choices.size(), 1U);
+  std::array<emu::LaneMask, emu::kClassCount> lanes{};
+  const auto best_effort = static_cast<std::size_t>(emu::TrafficClass::best_effort);
+  lanes[best_effort] = config.qos.class_vls[best_effort];
+  HcaGate gate(config, 0, *network, lanes);
+  // To the neighbour on the fixed way, by both lanes.
+  const emu::PortId fixed = choices.front().port;
+  for (emu::Vl lane = 0; lane < 2; ++lane) {
+    hca::SendPacket packet;
+    packet.dest = network->peer(0, fixed).router;
+    packet.flits = 200;
+    packet.vl_in = packet.vl_out = lane;
+    packet.traffic_class = emu::TrafficClass::best_effort;
+    ASSERT_TRUE(network->submit(0, packet));
+  }
+  network->step(200);
+  ASSERT_EQ(fabric::free_lanes(*network, 0, fixed) & lanes[best_effort], 0);
+  gate.look(*network, 0, 1, 0);
+  FlitMessage message{};
+  message.dest = 3;
+  message.flits = 40;
+  message.traffic_class = emu::TrafficClass::best_effort;
+  gate.offer(message);
+  int sent = 0;
+  gate.release(network->now(), [&](const FlitMessage&) { ++sent; });
+  EXPECT_EQ(sent, 1);
+}
+
+// Deeper buffers than an occupancy can count are full nevertheless.
+TEST(HcaGate, DeepBuffersCanBeFull) {
+  const auto run = play_point(R"([network]
+topology = "single:4"
+vc_buf_size = 300
+engine = "general"
+[controls]
+admission = false
+[workload]
+flows = ["a 0>3 0.9", "b 1>3 0.9", "c 2>3 0.9"]
+message_flits = 40
+[run]
+batch_cycles = 5000
+batches = 1
+lanes = [0x8000, 0, 0x1]
+)");
+  EXPECT_GE(fabric::fullness(run->network(), 300).full, 3U);
+  EXPECT_FALSE(fabric::is_full(254, 300));
+  EXPECT_FALSE(fabric::is_full(9, 10));
+  EXPECT_TRUE(fabric::is_full(10, 10));
 }
 
 }  // namespace
