@@ -51,15 +51,15 @@ enum class PointerKind : std::uint8_t {
   slow,  // its whole weight, then the next entry
 };
 
-inline constexpr std::uint8_t kLimitUnbounded = 255;
+inline constexpr std::uint16_t kLimitUnbounded = 0xffff;
 
 // VL arbitration of one port. Weights are flits by lane, 0: not in the table; entries are visited
 // in the order of their lane. A waiting lane that is in no table is served when nobody else waits.
 struct VlWeights {
   std::array<std::uint16_t, kVlCount> high{};
   std::array<std::uint16_t, kVlCount> low{};
-  // Flits the high table may send in a row while the low one waits; 255: any number.
-  std::uint8_t high_limit = kLimitUnbounded;
+  // Flits the high table may send in a row while the low one waits; kLimitUnbounded: any number.
+  std::uint16_t high_limit = kLimitUnbounded;
   PointerKind pointer = PointerKind::fast;
 };
 

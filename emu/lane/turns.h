@@ -156,7 +156,7 @@ class TwoLevel : public Unstamped {
   void set_weights(unsigned port, const VlWeights& weights) {
     high_.load(port, weights.high);
     low_.load(port, one_level_ ? std::array<std::uint16_t, kVlCount>{} : weights.low);
-    limit_[port] = weights.high_limit == kLimitUnbounded ? 0xffff : weights.high_limit;
+    limit_[port] = weights.high_limit;  // kLimitUnbounded is longer than any streak
     slow_[port] = weights.pointer == PointerKind::slow ? 0xffff : 0;
     streak_[port] = 0;
   }

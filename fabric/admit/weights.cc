@@ -41,9 +41,9 @@ FrameWeights large_frame_weights(const LaneRates& rates, std::uint16_t real_time
 }
 
 std::uint16_t high_priority_limit(std::uint64_t peak_bps, std::uint64_t link_bps) {
-  if (peak_bps >= link_bps) return 255;
+  if (peak_bps >= link_bps) return kLimitNone;
   const std::uint64_t limit = link_bps / (link_bps - peak_bps);
-  return static_cast<std::uint16_t>(std::clamp<std::uint64_t>(limit, 1, 254));
+  return static_cast<std::uint16_t>(std::clamp<std::uint64_t>(limit, 1, kLimitNone - 1));
 }
 
 }  // namespace fabric

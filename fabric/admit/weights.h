@@ -15,9 +15,11 @@ struct LaneRates {
   std::uint64_t link_bps = 0;                           // B
 };
 
+inline constexpr std::uint16_t kLimitNone = 255;  // high priority without limit
+
 struct FrameWeights {
   std::array<std::uint16_t, emu::kVlCount> weight{};  // flits that the lane may send in a frame
-  std::uint16_t high_limit = 255;                     // L; 255: without limit
+  std::uint16_t high_limit = kLimitNone;              // L
 };
 
 // The largest frame of the IBA: 64 entries of the arbitration table, each of weight 255.

@@ -53,7 +53,7 @@ emu::VlWeights Arbitration::weights(const LaneRates& rates) const {
   const FrameWeights booked = large_frame_ ? large_frame_weights(rates, real_time_)
                                            : small_frame_weights(rates, real_time_);
   weights.high = booked.weight;
-  weights.high_limit = static_cast<std::uint8_t>(booked.high_limit);
+  weights.high_limit = booked.high_limit == kLimitNone ? emu::kLimitUnbounded : booked.high_limit;
   return weights;
 }
 

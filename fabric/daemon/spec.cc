@@ -44,23 +44,36 @@ std::optional<emu::SchedulerKind> hca_scheduler_kind(emu::HcaScheduler scheduler
   return scheduler_kind(static_cast<emu::Scheduler>(static_cast<int>(scheduler) - 1));
 }
 
-// The IBA counts weights in 64 bytes, the engine in flits; at least one.
-std::uint16_t flits_of(std::uint8_t weight, std::uint32_t flit_bits) {
-  return static_cast<std::uint16_t>(std::max<std::uint32_t>(1, weight * 64U * 8 / flit_bits));
+// The IBA (7.6.9.2) counts weights in 64 bytes, the engine in flits, at least one. An entry of
+// weight 0 is skipped; several of one lane add up.
+void add_entries(std::array<std::uint16_t, emu::kVlCount>& table,
+                 const std::vector<emu::VlWeight>& entries, std::uint32_t flit_bits) {
+  for (const auto& entry : entries) {
+    if (entry.weight == 0) continue;
+    const std::uint32_t flits = std::max<std::uint32_t>(1, entry.weight * 64U * 8 / flit_bits);
+    const std::uint32_t sum = table[entry.vl] + flits;
+    table[entry.vl] = static_cast<std::uint16_t>(std::min<std::uint32_t>(sum, 0xffff));
+  }
+}
+
+// Limit of High Priority: units of 4 KiB, 0 is one packet, 255 none.
+std::uint16_t limit_of(const emu::Config& config) {
+  constexpr std::uint32_t kNone = 255;
+  constexpr std::uint32_t kMost = 0xfff0;  // of a streak that arbiters count
+  const std::uint32_t units = config.qos.qos_high_limit;
+  if (units >= kNone) return emu::kLimitUnbounded;
+  const std::uint32_t flits = units * 4096 * 8 / config.network.flit_bits;
+  return static_cast<std::uint16_t>(std::clamp(flits, config.network.packet_size, kMost));
 }
 
 emu::VlWeights weights_of(const emu::Config& config) {
   emu::VlWeights weights;
   const emu::QosConfig& qos = config.qos;
-  weights.high_limit = static_cast<std::uint8_t>(std::min(qos.qos_high_limit, 255U));
+  weights.high_limit = limit_of(config);
   weights.pointer =
       qos.pointer == emu::Pointer::fast ? emu::PointerKind::fast : emu::PointerKind::slow;
-  for (const auto& entry : qos.qos_vlarb_high) {
-    weights.high[entry.vl] = flits_of(entry.weight, config.network.flit_bits);
-  }
-  for (const auto& entry : qos.qos_vlarb_low) {
-    weights.low[entry.vl] = flits_of(entry.weight, config.network.flit_bits);
-  }
+  add_entries(weights.high, qos.qos_vlarb_high, config.network.flit_bits);
+  add_entries(weights.low, qos.qos_vlarb_low, config.network.flit_bits);
   if (!qos.qos_vlarb_high.empty() || !qos.qos_vlarb_low.empty()) return weights;
   // Nothing given and nothing booked yet: every real-time lane an equal share of the small frame.
   const auto real_time = qos.class_vls[static_cast<std::size_t>(emu::TrafficClass::real_time)];

@@ -58,6 +58,8 @@ def test_help_lists_every_command_and_the_exit_codes(run: Path) -> None:
         (["bench", "coffee"], "bench 'coffee': one of engine, verbs, scale, attach, booksim"),
         (["test", "--only", "luck"], "--only 'luck': one of meson"),
         (["up", "/nonexistent/cluster.toml"], "/nonexistent/cluster.toml: No such file"),
+        (["up", "--metrics", "nonsense"], "--metrics nonsense: must be an address and a port"),
+        (["up", "--topology", "tree:9999999x9999999"], "network.topology"),
     ],
 )
 def test_usage_errors_are_one_line_and_exit_2(argv: list[str], says: str, run: Path) -> None:

@@ -248,3 +248,46 @@ def test_a_killed_program_leaves_its_node_usable(make_cluster: Callable[..., Clu
     server.wait(10)
     code, text = pingpong(cluster, "n0", "n1")
     assert code == 0, text
+
+
+def test_up_clears_nothing_of_somebody_else(flitnet: Flitnet, run: Path, tmp_path: Path) -> None:
+    (run / "log").mkdir(parents=True)
+    (run / "log" / "mine.txt").write_text("kept")
+    done = flitnet("up", two_nodes(tmp_path))
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert (run / "log" / "mine.txt").read_text() == "kept"
+
+
+def test_a_whole_cluster_stays_whatever_became_of_programs(
+    flitnet: Flitnet, run: Path, tmp_path: Path
+) -> None:
+    assert flitnet("up", two_nodes(tmp_path)).returncode == 0
+    cluster = Cluster.open(run)
+    before = cluster.process("fabricd")
+    cluster.start("load:n0", ["/bin/true"]).wait(5)
+    assert flitnet("up", two_nodes(tmp_path)).returncode == 1
+    assert before.alive()
+    # Nor does an `up` that waits and is interrupted take it away.
+    with cluster._lock():
+        waiting = subprocess.Popen(
+            [ROOT / "flitnet", "up", tmp_path / "cluster.toml"], stderr=subprocess.DEVNULL,
+            env=dict(os.environ) | {"FLITNET_RUN": str(run)},
+        )  # fmt: skip
+        time.sleep(1.5)
+        waiting.send_signal(signal.SIGINT)
+    assert waiting.wait(20) != 0
+    assert before.alive()
+
+
+def test_several_nodes_by_the_command_line(flitnet: Flitnet, run: Path, tmp_path: Path) -> None:
+    assert flitnet("up", two_nodes(tmp_path)).returncode == 0
+    done = flitnet("exec", "n0,n1", "--", "ibv_devices")
+    assert done.returncode == 0, done.stderr
+    assert "flitnet1" in done.stdout
+
+
+def test_down_needs_only_the_record(flitnet: Flitnet, run: Path, tmp_path: Path) -> None:
+    assert flitnet("up", two_nodes(tmp_path)).returncode == 0
+    (run / "cluster.toml").unlink()
+    assert flitnet("down").returncode == 0
+    assert not open_files_below(run)

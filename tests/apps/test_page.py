@@ -17,7 +17,7 @@ import pytest
 
 from tests.apps.fabric_run import Run
 from tests.apps.test_verbs import assert_done, pingpong
-from tools.flitnet import operate, page, pages, paths
+from tools.flitnet import addresses, operate, page, pages, paths
 from tools.flitnet.cluster import Cluster
 from tools.flitnet.errors import UsageError
 from tools.flitnet.layout import HEIGHT, WIDTH, layout
@@ -117,7 +117,7 @@ def test_the_script_finds_what_the_page_has() -> None:
                                     "127.0.0.1:70000", "127.0.0.1:-1"])  # fmt: skip
 def test_wrong_addresses(listen: str) -> None:
     with pytest.raises(UsageError, match="127.0.0.1:9713"):
-        page.address(listen)
+        addresses.parse("--listen", listen)
 
 
 def test_a_port_that_is_taken(browse, tmp_path: Path) -> None:

@@ -42,7 +42,7 @@ void compare_turns_by(SchedulerKind kind, std::uint64_t seed) {
   for (auto& w : weights.low) w = static_cast<std::uint16_t>(random.below(3));
   weights.pointer = seed % 2 == 0 ? emu::PointerKind::fast : emu::PointerKind::slow;
   weights.high_limit =
-      seed % 3 == 0 ? emu::kLimitUnbounded : static_cast<std::uint8_t>(random.below(7));
+      seed % 3 == 0 ? emu::kLimitUnbounded : static_cast<std::uint16_t>(random.below(7));
   Fast fast;
   fast.configure(kind, {}, kControl);
   Ports ports;  // the same, port by port

@@ -195,7 +195,7 @@ class Run {
     for (auto& w : weights.high) w = static_cast<std::uint16_t>(random_.below(6));
     for (auto& w : weights.low) w = static_cast<std::uint16_t>(random_.below(3));
     weights.high_limit =
-        random_.below(2) == 0 ? emu::kLimitUnbounded : static_cast<std::uint8_t>(random_.below(5));
+        random_.below(2) == 0 ? emu::kLimitUnbounded : static_cast<std::uint16_t>(random_.below(5));
     weights.pointer = random_.below(2) == 0 ? emu::PointerKind::fast : emu::PointerKind::slow;
     return weights;
   }

@@ -398,6 +398,9 @@ def run(argv: list[str]) -> int:
     except BrokenPipeError:
         sys.stderr.close()
         return EXIT_ERROR
+    except OSError as error:  # a full disk, a path that is none
+        where = f"{error.filename}: " if error.filename else ""
+        return _say(f"{where}{error.strerror or error}", EXIT_ERROR)
 
 
 def _with_json(argv: list[str]) -> list[str]:

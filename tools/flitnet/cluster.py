@@ -36,7 +36,7 @@ SOCKET_PATH_BYTES_MAX = 107  # sockaddr_un
 SOCKET_NAME_BYTES = len("/plans/r1234567-meet/replay..sock")  # the longest below a run directory
 # What we and the daemons put into a run directory: `down` removes these and nothing else.
 RUN_ENTRIES = (
-    "cluster.toml", "processes.json", "fabricd.pid", "fabric.sock", "fabricd.ctl", "clock.page",
+    "cluster.toml", "fabricd.pid", "fabric.sock", "fabricd.ctl", "clock.page",
     "fabric.state", "nodes", "metrics", "sys", "log", "plans", "fabric.udp", "state",
     "capture.ring",
 )  # fmt: skip
@@ -112,9 +112,11 @@ class Cluster:
         config.check(self.file)
         self._check_socket_paths()
         self.run.mkdir(mode=0o700, parents=True, exist_ok=True)
+        mine = False  # until then it is somebody else's
         try:
             with self._lock():
                 self._take_over()
+                mine = True
                 self._prepare()
                 self.start_fabricd(wait=False)
                 for node in self.nodes:
@@ -122,11 +124,13 @@ class Cluster:
                 if self._exporter:
                     self.start_exporter(self._exporter)
                 self.wait_attached()
+                if self._exporter and not self.alive("exporter"):
+                    raise FlitnetError("exporter stopped at its start")
         except BaseException as failure:
-            # The daemons' last words are worth more than our timeout: read before they are gone.
-            if isinstance(failure, FlitnetError) and (words := self.last_words()):
-                failure.args = (f"{failure.args[0]}; {words}",)
-            if not isinstance(failure, RunningError):
+            if mine:
+                # The daemons' last words are worth more than our timeout: read before they go.
+                if isinstance(failure, FlitnetError) and (words := self.last_words()):
+                    failure.args = (f"{failure.args[0]}; {words}",)
                 self.down()
             raise
 
@@ -158,17 +162,16 @@ class Cluster:
 
     def start(self, role: str, argv: list[str], env: dict[str, str] | None = None) -> ProcessId:
         """Starts a program of ours, records it and returns its identity."""
-        old = self.record().processes.get(role)
-        if old and old.alive():
-            raise FlitnetError(f"{role} runs already (pid {old.pid})")
-        popen = spawn(argv, self._log(role), env)
+        with self._changed_record() as record:
+            old = record.processes.get(role)
+            if old and old.alive():
+                raise FlitnetError(f"{role} runs already (pid {old.pid})")
+            popen = spawn(argv, self._log(role), env)
+            process = ProcessId.of(popen.pid) or ProcessId(popen.pid, 0)
+            _children[process] = popen  # reaped by poll() in exit_code
+            record.processes[role] = process
         if role != "fabricd" and not self.file.pass_through:
             yield_to_fabricd(popen.pid)
-        process = ProcessId.of(popen.pid) or ProcessId(popen.pid, 0)
-        _children[process] = popen  # reaped by poll() in exit_code
-        record = self.record()
-        record.processes[role] = process
-        self._write_record(record)
         return process
 
     def kill(self, role: str, number: int = signal.SIGKILL) -> None:
@@ -180,9 +183,8 @@ class Cluster:
 
     def forget(self, role: str) -> None:
         """Takes a program that ended off the record."""
-        record = self.record()
-        _children.pop(record.processes.pop(role), None)
-        self._write_record(record)
+        with self._changed_record() as record:
+            _children.pop(record.processes.pop(role), None)
 
     # Questions.
 
@@ -339,27 +341,51 @@ class Cluster:
 
     def _take_over(self) -> None:
         """Clears what a crash left; refuses when somebody who lives answers for the cluster."""
+        self._refuse_strangers()
         record = self.record()
         alive = [role for role, process in record.processes.items() if process.alive()]
+        ranks = (("hcad",), ("fabricd",))
+        daemons = [role for role in record.processes if _stop_rank(role) in ranks]
         if record.owner is not None and record.owner.alive() and alive:
             raise RunningError(f"a demo runs in {self.run} (pid {record.owner.pid})")
         # A cluster without owner (`up`, `demo --keep`) is somebody's as long as it is whole.
-        if record.owner is None and alive and len(alive) == len(record.processes):
+        if record.owner is None and daemons and set(daemons) <= set(alive):
             raise RunningError(f"a cluster runs in {self.run}; stop it with: flitnet down")
         self._stop_recorded()
         self._remove_entries()
 
+    def _refuse_strangers(self) -> None:
+        """What we did not put there is not ours to clear: the record is there first and last."""
+        if (self.run / "processes.json").exists() or self._temporary:
+            return
+        if others := [name for name in RUN_ENTRIES if (self.run / name).exists()]:
+            raise UsageError(
+                f"run directory {self.run} holds a {others[0]} of somebody else; "
+                "name a new or empty one"
+            )
+
     def _prepare(self) -> None:
+        self._write_record(Record(ProcessId.of(os.getpid()) if self._owned else None))
         for name in ("log", "metrics", "nodes", "sys", "plans"):
             (self.run / name).mkdir(mode=0o700, exist_ok=True)
         (self.run / "cluster.toml").write_text(self.file.text)
-        self._write_record(Record(ProcessId.of(os.getpid()) if self._owned else None))
 
     def release(self) -> None:
         """The cluster stays when this process ends (demo --keep)."""
-        record = self.record()
-        record.owner = None
-        self._write_record(record)
+        with self._changed_record() as record:
+            record.owner = None
+
+    @contextlib.contextmanager
+    def _changed_record(self) -> Iterator[Record]:
+        """The record, written back at the end: one command at a time, none forgets another's."""
+        fd = os.open(self.run / "processes.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX)
+            record = self.record()
+            yield record
+            self._write_record(record)
+        finally:
+            os.close(fd)
 
     def _write_record(self, record: Record) -> None:
         path = self.run / "processes.json"
@@ -385,7 +411,7 @@ class Cluster:
         return killed
 
     def _remove_entries(self) -> None:
-        for name in (*RUN_ENTRIES, "processes.json.new"):
+        for name in (*RUN_ENTRIES, "processes.lock", "processes.json.new", "processes.json"):
             path = self.run / name
             if path.is_dir() and not path.is_symlink():
                 shutil.rmtree(path, ignore_errors=True)

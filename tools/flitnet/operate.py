@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from tools.flitnet import config, ctl, pages, paths, programs, screen
+from tools.flitnet import addresses, config, ctl, pages, paths, programs, screen
 from tools.flitnet.cluster import Cluster
 from tools.flitnet.errors import EXIT_ERROR, EXIT_OK, EXIT_USAGE, FlitnetError, UsageError
 from tools.flitnet.report import Report, report
@@ -34,6 +34,8 @@ def up(
     network: dict[str, str | bool | None] | None = None,
 ) -> None:
     """Starts a cluster that outlives this command; `network`: keys that flags set anew."""
+    if metrics:
+        addresses.parse("--metrics", metrics)
     chosen = any((network or {}).values())
     tables = config.with_network(file, network or {}) if chosen else file
     cluster = Cluster(tables, run=run, owned=False, exporter=metrics)
@@ -52,7 +54,8 @@ def down(run: Path) -> None:
     if not (run / "processes.json").exists():
         print(f"no cluster in {run}")
         return
-    cluster = Cluster.open(run)
+    file = run / "cluster.toml"
+    cluster = Cluster(file if file.exists() else None, run=run, owned=False)
     count = sum(process.alive() for process in cluster.record().processes.values())
     killed = cluster.down()
     print(f"stopped {count} processes" + (f" (by SIGKILL: {', '.join(killed)})" if killed else ""))
@@ -160,8 +163,9 @@ def execute(run: Path, node: str, command: list[str], dropin: bool) -> NoReturn:
     """Becomes the program: its exit code, its signals, its terminal."""
     cluster = Cluster.open(run)
     env = cluster.env(node, dropin=dropin)
-    if not (cluster.node_dir(node) / "hcad.sock").exists():
-        raise FlitnetError(f"{node} is not up; see: flitnet status")
+    for name in node.split(","):
+        if not (cluster.node_dir(name) / "hcad.sock").exists():
+            raise FlitnetError(f"{name} is not up; see: flitnet status")
     sys.stdout.flush()
     try:
         os.execvpe(command[0], command, env)

@@ -4,7 +4,6 @@ the counter pages and fabricd say. It only reads; it finds clusters that come an
 
 from __future__ import annotations
 
-import ipaddress
 import json
 import threading
 import time
@@ -15,7 +14,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from tools.flitnet import ctl, operate, pages, paths
+from tools.flitnet import addresses, ctl, operate, pages, paths
 from tools.flitnet.errors import FlitnetError, UsageError
 from tools.flitnet.layout import layout, router_of
 from tools.flitnet.pages import Snapshot
@@ -38,7 +37,7 @@ HEADERS = {
 
 def serve(run: Path, listen: str) -> None:
     """Until Ctrl-C."""
-    server = Server(run, address(listen))
+    server = Server(run, addresses.parse("--listen", listen))
     host, port = server.server_address[:2]
     shown = f"[{host}]" if ":" in str(host) else host
     print(f"http://{shown}:{port}/ shows the cluster in {run}; Ctrl-C ends", flush=True)
@@ -48,20 +47,6 @@ def serve(run: Path, listen: str) -> None:
         pass
     finally:
         server.server_close()
-
-
-def address(listen: str) -> tuple[str, int]:
-    """HOST:PORT, the host an IP address or localhost."""
-    host, colon, port = listen.rpartition(":")
-    host = host.strip("[]")
-    try:
-        if host != "localhost":
-            ipaddress.ip_address(host)
-        if not colon or not 0 <= int(port) < 65536:
-            raise ValueError
-    except ValueError:
-        raise UsageError(f"--listen {listen}: must be an address and a port, 127.0.0.1:9713")
-    return host, int(port)
 
 
 class Server(ThreadingHTTPServer):

@@ -15,6 +15,7 @@ from tools.flitnet.errors import UsageError
 
 GRIDS = ("mesh", "torus", "fat_mesh")
 FAT_TREE_NODES = 64
+SIZE_MAX = 64
 
 
 def node_count(network: dict[str, Any]) -> int | None:
@@ -28,7 +29,8 @@ def node_count(network: dict[str, Any]) -> int | None:
         return FAT_TREE_NODES
     if kind == "tree":
         arity, levels = sizes
-        return int(arity**levels)
+        # fabricd refuses what is larger; the power of it would take for ever.
+        return int(arity**levels) if max(sizes) <= SIZE_MAX else None
     return sizes[0] if sizes else None
 
 

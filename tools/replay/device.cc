@@ -71,7 +71,7 @@ int Device::set_launch(ibv_qp* qp, emu::EmuNs launch_ns, std::uint32_t span_ns) 
 
 bool Device::lost() {
   pollfd events{.fd = context_->async_fd, .events = POLLIN, .revents = 0};
-  while (!lost_ && ::poll(&events, 1, 0) > 0 && (events.revents & POLLIN) != 0) {
+  while (!lost_ && ::poll(&events, 1, 0) > 0) {
     ibv_async_event event{};
     if (ibv_get_async_event(context(), &event) != 0) break;
     lost_ = event.event_type == IBV_EVENT_DEVICE_FATAL;

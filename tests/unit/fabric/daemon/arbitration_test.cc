@@ -73,6 +73,27 @@ TEST_F(ArbitrationTest, TablesFollowWhatIsBooked) {
   EXPECT_EQ(small.high_limit, 1);  // B / (B - B_p) = 400 / 280
 }
 
+// As OpenSM writes them: weights of 64 bytes, a limit of 4 KiB, flits of 16 bytes here.
+TEST(ArbitrationKeys, CountAsInfiniBandDoes) {
+  const auto weights = [](const std::string& keys) {
+    const auto config = emu::Config::parse("[qos]\nscheduler = \"two_level\"\n" + keys);
+    EXPECT_TRUE(config) << config.error().message;
+    return network_spec(*config, 0).weights;
+  };
+  const emu::VlWeights given = weights(
+      "qos_high_limit = 2\nqos_vlarb_high = \"0:4,1:0,4:64,4:64\"\nqos_vlarb_low = \"1:4,2:1\"\n");
+  EXPECT_EQ(given.high[0], 16);
+  EXPECT_EQ(given.high[1], 0);  // skipped
+  EXPECT_EQ(given.high[4], 512);
+  EXPECT_EQ(given.low[1], 16);
+  EXPECT_EQ(given.low[2], 4);
+  EXPECT_EQ(given.high_limit, 512);
+  EXPECT_EQ(weights("qos_high_limit = 0\n").high_limit, 40);  // a packet
+  EXPECT_EQ(weights("qos_high_limit = 254\n").high_limit, 0xfe00);
+  EXPECT_LT(weights("qos_high_limit = 254\n[network]\nflit_bits = 32\n").high_limit, 0xfffe);
+  EXPECT_EQ(weights("qos_high_limit = 255\n").high_limit, emu::kLimitUnbounded);
+}
+
 TEST_F(ArbitrationTest, SharesOfALinkFollowWhatIsBooked) {
   set_up("[qos]\nscheduler = \"two_level\"\n");
   book(kFirst, 270'000'000);

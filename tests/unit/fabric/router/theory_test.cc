@@ -167,14 +167,14 @@ TEST(WeightedRoundRobin, EveryFrameIsExact) {
 // and then one of the low table goes.
 TEST(TwoLevel, LimitOfHighPriorityIsABound) {
   for (const bool general_engine : {false, true}) {
-    for (const std::uint8_t limit : {std::uint8_t{0}, std::uint8_t{1}, std::uint8_t{5},
-                                     std::uint8_t{40}, emu::kLimitUnbounded}) {
+    for (const unsigned given : {0U, 1U, 5U, 40U, 300U, unsigned{emu::kLimitUnbounded}}) {
+      const auto limit = static_cast<std::uint16_t>(given);
       NetworkSpec spec = spec_of(SchedulerKind::two_level, general_engine);
       spec.weights = {};
       for (emu::Vl v = 4; v < 10; ++v) spec.weights.high[v] = 3;
       for (emu::Vl v = 0; v < 4; ++v) spec.weights.low[v] = 2;
       spec.weights.high_limit = limit;
-      const auto order = flits_in_order(spec, 0x03ff, 120);
+      const auto order = flits_in_order(spec, 0x03ff, limit < 100 ? 120 : 620);
       std::size_t in_a_row = 0;
       for (std::size_t i = 0; i < order.size(); ++i) {
         const bool high = order[i] >= 4;
