@@ -80,6 +80,8 @@ CmAnswer migrate(const Call& call) {
       continue;
     }
     to.push_back(*it);
+    // A request that waits goes with its listener.
+    if (it->request != kNobody) call.s.ids[it->request].file = call.file;
     call.s.out.event_waits(call.file);
     it = from.erase(it);
   }

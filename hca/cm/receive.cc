@@ -136,7 +136,10 @@ void on_dreq(CmState& s, emu::NodeId source, const CmMessage& m) {
     tell(s, source, CmKind::drep, m, 0);
     return;
   }
-  if (id->state != IdState::established && id->state != IdState::rep_sent) return;
+  // Its program may not have read the answer yet that the peer now takes back.
+  if (id->state != IdState::established && id->state != IdState::rep_sent &&
+      id->state != IdState::rep_received)
+    return;
   answered(*id);
   id->state = IdState::dreq_received;
   push_simple(s, *id, CmEvent::disconnected);

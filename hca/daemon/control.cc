@@ -234,7 +234,8 @@ void Control::async(ClientId id, AsyncEvent event, std::uint32_t number) {
 
 void Control::port_event(AsyncEvent event) {
   constexpr std::uint32_t kPort = 1;
-  for (const auto& client : clients_) async(client->id, event, kPort);
+  for (const auto& client : clients_)
+    if (client->said_hello) async(client->id, event, kPort);  // others are files of rdma_cm
 }
 
 void Control::admission(ClientId id, std::uint32_t qpn, const AdmissionOutcome& outcome) {

@@ -87,6 +87,8 @@ std::uint32_t forget_completions(Cq& cq, std::uint32_t qp_num) {
   const std::lock_guard lock(cq.lock);
   CqPage& page = cq.page();
   const std::uint32_t tail = page.tail.load(std::memory_order_acquire);
+  // To a child of fork the ring is its parent's.
+  if (to_context(cq.context)->link().abandoned()) return tail;
   // From the newest down: what stays moves up over what goes, then the oldest slots are free.
   std::uint32_t to = tail;
   for (std::uint32_t from = tail; from != cq.consumed;) {

@@ -112,6 +112,7 @@ void after_full_poll() {
 int poll_cq(ibv_cq* base_cq, int count, ibv_wc* completions) {
   if (base_cq == nullptr || completions == nullptr || count < 0) return -EINVAL;
   Cq& cq = *to_cq(base_cq);
+  if (to_context(cq.context)->link().abandoned()) return -EIO;
   int taken = take(cq, count, completions);
   if (taken == 0 && count > 0) {
     // consumed may be moved by another thread: then the futex does not sleep, which is right too.

@@ -30,6 +30,7 @@ void end_poll(ibv_cq_ex* base_cq) {
 int start_poll(ibv_cq_ex* base_cq, ibv_poll_cq_attr* attributes) {
   if (attributes != nullptr && attributes->comp_mask != 0) return EINVAL;
   Cq& cq = *to_cq(base_cq);
+  if (to_context(cq.context)->link().abandoned()) return EIO;
   cq.lock.lock();
   if (!advance(cq)) {
     const std::uint32_t seen = cq.consumed;

@@ -61,6 +61,7 @@ int post_srq_recv(ibv_srq* base_srq, ibv_recv_wr* wr, ibv_recv_wr** bad_wr) {
     if (error == 0) wr = wr->next;
   }
   if (error != 0 && bad_wr != nullptr) *bad_wr = wr;
+  if (to_context(base_srq->context)->link().abandoned()) return error;
   // No doorbell: hcad looks when a message arrives.
   srq.page().tail.store(srq.tail, std::memory_order_release);
   return error;

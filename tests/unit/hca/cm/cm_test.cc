@@ -476,6 +476,38 @@ TEST_F(CmTest, AnIdMovesWithItsEvents) {
   EXPECT_EQ(a.disconnect(j.server), ENOENT);
 }
 
+TEST_F(CmTest, AListenerMovesWithTheRequestsThatWait) {
+  const std::uint32_t listener = a.create(RDMA_PS_TCP, 10);
+  ASSERT_EQ(a.bind(listener, 0, 7471), 0);
+  ASSERT_EQ(a.listen(listener), 0);
+  const std::uint32_t client = b.create(RDMA_PS_TCP, 20);
+  ASSERT_EQ(b.resolve(client, kFirst, 7471), 0);
+  ASSERT_EQ(b.connect(client), 0);
+  carry();
+  const hca::CmFileId old = a.file;
+  a.file = a.cm.open();
+  const auto* bytes = reinterpret_cast<const std::uint8_t*>(&old);
+  rdma_ucm_migrate_resp reply{};
+  ASSERT_EQ(a.run(RDMA_USER_CM_CMD_MIGRATE_ID, rdma_ucm_migrate_id{0, listener, 0}, &reply,
+                  sizeof reply, {bytes, sizeof old}),
+            0);
+  const auto event = a.event();
+  ASSERT_EQ(event.event, kConnectRequest);
+  EXPECT_EQ(a.accept(event.id, 11), 0);
+  carry();
+  EXPECT_EQ(b.event().event, kConnectResponse);
+}
+
+TEST_F(CmTest, APeerThatEndsBeforeItsAnswerIsReadIsADisconnect) {
+  const Joined j = request();
+  ASSERT_EQ(a.accept(j.server, 11), 0);
+  a.cm.close(a.file);
+  carry();
+  EXPECT_EQ(b.event().event, kConnectResponse);
+  EXPECT_EQ(b.event().event, kDisconnected);
+  EXPECT_NE(b.accept(j.client, 0), 0);
+}
+
 TEST_F(CmTest, AddressesOfTheOldAndTheNewKind) {
   const std::uint32_t id = a.create(RDMA_PS_IB, 10);
   rdma_ucm_bind command{};

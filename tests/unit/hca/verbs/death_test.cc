@@ -1,7 +1,9 @@
 // What programs see when their hcad has died: every work request completes, flushed, in order.
+#include <sched.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "hca/verbs/objects.h"
 #include "tests/unit/hca/verbs/node.h"
 
 namespace {
@@ -146,6 +148,8 @@ TEST(Death, ExtendedPollSeesFlushes) {
 TEST(Death, AForkedChildLeavesItsParentsQueuesAlone) {
   Scene s;
   ASSERT_EQ(s.program.receive(s.to, 5), 0);
+  ASSERT_EQ(s.program.send(s.from, 4), 0);
+  while (hca::to_cq(s.program.cq)->page().tail.load() != 2) ::sched_yield();
   const pid_t child = ::fork();
   ASSERT_GE(child, 0);
   if (child == 0) {
@@ -154,12 +158,18 @@ TEST(Death, AForkedChildLeavesItsParentsQueuesAlone) {
     while (got == 0) got = ibv_poll_cq(s.program.cq, 1, &wc);
     const bool refused =
         got < 0 && s.program.send(s.from, 1) == EIO && s.program.receive(s.to, 1) == EIO;
+    (void)ibv_destroy_qp(s.to);  // as destructors do: what waits in its CQ is the parent's
     ::_exit(refused ? 0 : 1);
   }
   int status = -1;
   ASSERT_EQ(::waitpid(child, &status, 0), child);
   EXPECT_EQ(status, 0);
-  ASSERT_EQ(s.program.send(s.from, 6), 0);  // the parent goes on
+  // The parent has what waited for it, and goes on.
+  std::uint64_t waited = 0;
+  for (const ibv_wc& wc : s.program.poll(2)) waited += wc.wr_id;
+  EXPECT_EQ(waited, 4U + 5U);
+  ASSERT_EQ(s.program.receive(s.to, 7), 0);
+  ASSERT_EQ(s.program.send(s.from, 6), 0);
   for (const ibv_wc& wc : s.program.poll(2)) EXPECT_EQ(wc.status, IBV_WC_SUCCESS);
 }
 
