@@ -47,6 +47,12 @@ struct CycleTime {
   constexpr Cycle cycle_at(EmuNs t) const {
     return static_cast<Cycle>((static_cast<WideUint>(t) * 1000 + cycle_ps - 1) / cycle_ps);
   }
+  // The first that does not begin before cycle `c` of another length: to the picosecond, for a
+  // nanosecond may hold several cycles.
+  constexpr Cycle cycle_from(CycleTime other, Cycle c) const {
+    return static_cast<Cycle>((static_cast<WideUint>(c) * other.cycle_ps + cycle_ps - 1) /
+                              cycle_ps);
+  }
 };
 
 }  // namespace emu

@@ -50,8 +50,8 @@ Result<ClockWriter> ClockWriter::open(const std::string& path, CycleTime cycle_t
   const bool known = page.magic == kClockPageMagic && page.version == kClockPageVersion;
   const CycleTime before{page.cycle_ps.load()};
   if (known && before.cycle_ps != 0) {
-    // Nanoseconds go on even if the length of a cycle has changed.
-    writer.start_cycle_ = cycle_time.cycle_at(before.ns(page.cycle.load()));
+    // Time goes on even if the length of a cycle has changed.
+    writer.start_cycle_ = cycle_time.cycle_from(before, page.cycle.load());
   }
   // A predecessor may have died in mid-write: an odd sequence becomes even here.
   page.sequence.store((page.sequence.load() + 2) & ~std::uint64_t{1});

@@ -3,9 +3,11 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <span>
 #include <utility>
 
 #include "emu/ring/unix_socket.h"
@@ -15,11 +17,11 @@ namespace emu {
 namespace {
 constexpr std::size_t kClientsMax = 64;
 
-bool watch(int epoll, int fd) {
+bool watch(int epoll, int fd, int operation = EPOLL_CTL_ADD, std::uint32_t events = EPOLLIN) {
   epoll_event event{};
-  event.events = EPOLLIN;
+  event.events = events;
   event.data.fd = fd;
-  return ::epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event) == 0;
+  return ::epoll_ctl(epoll, operation, fd, &event) == 0;
 }
 }  // namespace
 
@@ -47,9 +49,12 @@ void ControlServer::service() {
     const int fd = events[static_cast<std::size_t>(i)].data.fd;
     if (fd == listener_.get()) {
       accept_all();
-    } else if (!serve(fd)) {
-      std::erase_if(clients_, [fd](const UniqueFd& client) { return client.get() == fd; });
+      continue;
     }
+    const auto client = std::ranges::find(clients_, fd, [](auto& c) { return c.socket.get(); });
+    if (client == clients_.end()) continue;
+    const bool stays = client->unsent.empty() ? serve(*client) : send(*client);
+    if (!stays) clients_.erase(client);
   }
 }
 
@@ -60,20 +65,33 @@ void ControlServer::accept_all() {
     if (!client) return;  // of another user, or we are out of descriptors: again next time
     if (!*client) return;
     if (clients_.size() == kClientsMax) clients_.erase(clients_.begin());
-    if (watch(epoll_.get(), client->get())) clients_.push_back(std::move(*client));
+    if (watch(epoll_.get(), client->get())) clients_.push_back({std::move(*client), {}});
   }
 }
 
-bool ControlServer::serve(int client) {
+bool ControlServer::serve(Client& client) {
   std::array<std::byte, 4096> buffer;
-  auto message = receive_message(client, buffer);
+  auto message = receive_message(client.socket.get(), buffer);
   if (!message) return false;
   if (message->state == ReceivedMessage::State::nothing_yet) return true;
   if (message->state == ReceivedMessage::State::closed) return false;
   const std::string request(reinterpret_cast<const char*>(buffer.data()), message->bytes);
-  const std::string reply = answer_(request) + "\n";
-  auto sent = send_message(client, std::as_bytes(std::span(reply)));
-  return sent && *sent;
+  client.unsent = answer_(request) + "\n";
+  return send(client);
+}
+
+bool ControlServer::send(Client& client) {
+  std::span rest(client.unsent);
+  while (!rest.empty()) {
+    const auto piece = rest.first(std::min(rest.size(), kMessageBytesMax));
+    auto sent = send_message(client.socket.get(), std::as_bytes(piece));
+    if (!sent) return false;
+    if (!*sent) break;
+    rest = rest.subspan(piece.size());
+  }
+  client.unsent.erase(0, client.unsent.size() - rest.size());
+  return watch(epoll_.get(), client.socket.get(), EPOLL_CTL_MOD,
+               client.unsent.empty() ? EPOLLIN : EPOLLOUT);
 }
 
 }  // namespace emu

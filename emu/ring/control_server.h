@@ -1,5 +1,6 @@
 // The control socket of a daemon: a JSON line in, a JSON line out, any number of clients of this
-// user. Nothing blocks; a client that does not read its answer loses it.
+// user. An answer that is longer than a message comes in several, the last one ends the line.
+// Nothing blocks; a client that does not read its answer is not listened to.
 #pragma once
 
 #include <cstdint>
@@ -26,11 +27,16 @@ class ControlServer {
  private:
   ControlServer(std::string path, Answer answer);
   void accept_all();
-  bool serve(int client);  // false: it has gone
+  struct Client {
+    UniqueFd socket;
+    std::string unsent;  // of an answer; until it is empty no request is taken
+  };
+  bool serve(Client& client);  // false: it has gone
+  bool send(Client& client);   // what the socket takes; false: it has gone
 
   std::string path_;
   Answer answer_;
-  std::vector<UniqueFd> clients_;
+  std::vector<Client> clients_;
   UniqueFd listener_;
   UniqueFd epoll_;
 };

@@ -6,6 +6,7 @@
 
 #include <array>
 #include <bit>
+#include <cstdint>
 #include <limits>
 
 #include "emu/lane/policy.h"
@@ -124,8 +125,8 @@ class Arbiter {
   emu::PortWeightTable high_;
   emu::PortWeightTable low_;
   bool slow_ = false;  // their pointer
-  int high_limit_ = emu::kLimitUnbounded;
-  int high_in_a_row_ = 0;
+  std::uint32_t high_limit_ = emu::kLimitUnbounded;
+  std::uint32_t high_in_a_row_ = 0;  // may wrap where nothing bounds it
   bool low_waits_ = false;
   Table table_ = Table::none;
 };

@@ -17,7 +17,7 @@ class VctSource : public CongestionControl {
 
   bool may_send(emu::NodeId, emu::Cycle now) override { return open(now); }
   bool blocked(emu::Cycle now) override { return !open(now); }
-  emu::Cycle ready_at() const override { return out_ > 0 ? emu::kNever : last_ + delay_; }
+  emu::Cycle ready_at() const override { return in_flight() ? emu::kNever : ready_after(delay_); }
   std::uint16_t handed_on(emu::NodeId, std::uint16_t, emu::Cycle) override {
     ++out_;
     return 0;
@@ -34,6 +34,8 @@ class VctSource : public CongestionControl {
  protected:
   virtual void settle(emu::Cycle) {}  // what time alone does to the delay
   virtual void injected() {}
+  bool in_flight() const { return out_ > 0; }
+  emu::Cycle ready_after(emu::Cycle delay) const { return last_ + delay; }
 
   CongestionOptions options_;
   emu::Cycle delay_ = 0;
@@ -55,6 +57,19 @@ class Approach1 final : public VctSource {
     settle(now);
     delay_ += options_.vct_step_cycles;
     timer_ = now;
+  }
+  // The delay may end before it has passed, for timeouts shorten it.
+  emu::Cycle ready_at() const override {
+    if (in_flight()) return emu::kNever;
+    const emu::Cycle step = options_.vct_step_cycles;
+    const emu::Cycle timeout = options_.vct_timeout_cycles;
+    const emu::Cycle next = timer_ + timeout;
+    if (ready_after(delay_) <= next) return ready_after(delay_);
+    // Each timeout brings both ends nearer, until they meet or no delay is left.
+    const emu::Cycle to_meet = (ready_after(delay_) - next + step + timeout - 1) / (step + timeout);
+    const emu::Cycle timeouts = std::min(to_meet, (delay_ + step - 1) / step);
+    const emu::Cycle left = delay_ - std::min(delay_, timeouts * step);
+    return std::max(timer_ + timeouts * timeout, ready_after(left));
   }
 
  private:

@@ -9,7 +9,7 @@ from typing import Any
 
 from tools.flitnet.errors import FlitnetError
 
-REPLY_BYTES_MAX = 1 << 20
+MESSAGE_BYTES_MAX = 1 << 16
 
 
 def ask(path: Path, request: dict[str, Any], timeout_s: float = 2.0) -> dict[str, Any]:
@@ -19,7 +19,11 @@ def ask(path: Path, request: dict[str, Any], timeout_s: float = 2.0) -> dict[str
             sock.settimeout(timeout_s)
             sock.connect(str(path))
             sock.send(json.dumps(request).encode() + b"\n")
-            reply = sock.recv(REPLY_BYTES_MAX)
+            reply = b""
+            while not reply.endswith(b"\n"):  # a long line comes in several messages
+                if not (piece := sock.recv(MESSAGE_BYTES_MAX)):
+                    break
+                reply += piece
     except OSError as error:
         raise FlitnetError(f"{path} does not answer: {error.strerror or error}") from None
     try:

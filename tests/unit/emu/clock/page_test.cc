@@ -63,6 +63,19 @@ TEST_F(ClockPageTest, TimeGoesOnAfterARestartWithAnotherCycleLength) {
   EXPECT_TRUE(reader->read().running);
 }
 
+// A nanosecond may hold several cycles.
+TEST_F(ClockPageTest, ShortCyclesGoOnToo) {
+  for (const std::uint32_t cycle_ps : {320U, 100U, 999U, 1001U}) {
+    auto writer = ClockWriter::open(path_, CycleTime{cycle_ps}, ClockMode::elastic);
+    ASSERT_TRUE(writer);
+    const Cycle last = writer->start_cycle() + 3;
+    writer->publish(last);
+    auto next = ClockWriter::open(path_, CycleTime{cycle_ps}, ClockMode::elastic);
+    ASSERT_TRUE(next);
+    EXPECT_EQ(next->start_cycle(), last) << cycle_ps;
+  }
+}
+
 TEST_F(ClockPageTest, AFileThatIsNoClockPageIsRefusedByReadersAndReplacedByTheWriter) {
   std::ofstream(path_) << "not a clock page";
   EXPECT_FALSE(ClockReader::open(path_));

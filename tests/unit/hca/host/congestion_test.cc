@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "emu/base/prng.h"
 #include "tests/unit/hca/host/pair.h"
 
 namespace {
@@ -137,12 +138,31 @@ TEST(Congestion, VctApproach1StepsByNoticesAndTimeouts) {
   EXPECT_FALSE(vct->may_send(1, 1030)) << "one at a time";
   vct->came_back(0, 1020);
   EXPECT_FALSE(vct->may_send(1, 1050));
-  EXPECT_EQ(vct->ready_at(), 1020U + 64);
+  EXPECT_EQ(vct->ready_at(), 1074U) << "64 cycles after 1020, or 32 once the timeout has come";
   EXPECT_FALSE(vct->may_send(1, 1073)) << "64 cycles from the last tail, and no timeout yet";
   EXPECT_TRUE(vct->may_send(1, 1074)) << "64 without a notice: 32 are left";
   EXPECT_EQ(vct->delay_cycles(), 32U);
   EXPECT_TRUE(vct->may_send(1, 1138));
   EXPECT_EQ(vct->delay_cycles(), 0U);
+}
+
+// Whoever waits for what it is told is neither late nor early.
+TEST(Congestion, VctApproach1SaysWhenItIsReady) {
+  emu::Prng random(7);
+  for (int round = 0; round < 300; ++round) {
+    CongestionOptions options;
+    options.vct_step_cycles = 1 + random.below(70);
+    options.vct_timeout_cycles = 1 + random.below(70);
+    const auto vct = made("vct1", options);
+    emu::Cycle now = 1000;
+    for (std::uint64_t notices = random.below(9); notices > 0; --notices)
+      vct->notice(kCongestion, emu::kAnyDest, now);
+    vct->handed_on(1, 4, now);
+    vct->came_back(0, now += random.below(100));
+    const emu::Cycle ready = std::max(now, vct->ready_at());
+    while (!vct->may_send(1, now)) ++now;
+    EXPECT_EQ(now, ready) << "round " << round;
+  }
 }
 
 // VCT 5: from congestion to relief the delay grows with each message, then it shrinks with each.
