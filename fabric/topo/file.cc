@@ -3,7 +3,9 @@
 //   [1]     "H-0002c9020020e78c"[1](2c9020020e78d)   # "host HCA-1" lid 2 4xDDR
 //   Ca      2 "H-0002c9020020e78c"    # "host HCA-1"
 //   [1](2c9020020e78d)   "S-0002c9020040f160"[1]     # lid 2 lmc 0 "..." lid 6 4xDDR
-// Before a block stand lines such as vendid=0x2c9, before a group Chassis lines.
+// Before a block stand lines such as vendid=0x2c9, before a group Chassis lines. Switches that
+// reduce in the network (SHARP) have an adapter of their own, an Aggregation Node on the last port:
+// it is no host, and is left out.
 #include "fabric/topo/file.h"
 
 #include <algorithm>
@@ -25,8 +27,14 @@ struct End {
 
 struct Device {
   bool is_switch = false;
-  int ports = 0;
+  int ports = 0;  // may be more than a router has, as long as no host is behind them
 };
+
+constexpr int kFilePortsMax = 254;  // a port number has a byte, 0 and 255 mean others
+
+bool is_aggregation_node(std::string_view line) {
+  return line.find("Aggregation Node\"") != std::string_view::npos;
+}
 
 // What the lines said, before it becomes a graph.
 struct Fabric {
@@ -111,9 +119,11 @@ class Reader {
     if (!counted || !take_quoted(text, id)) {
       return wrong("a device has a number of ports and a name in quotes");
     }
-    if (ports < 1 || ports > kRouterPortsMax) {
-      return wrong(fmt::format("{} ports; 1 to {} are possible", ports, kRouterPortsMax));
+    if (ports < 1 || ports > kFilePortsMax) {
+      return wrong(fmt::format("{} ports; 1 to {} are possible", ports, kFilePortsMax));
     }
+    is_left_out_ = !is_switch && is_aggregation_node(text);
+    if (is_left_out_) return {};
     if (!fabric_.devices.emplace(id, Device{is_switch, ports}).second) {
       return wrong(fmt::format("\"{}\" was described before", id));
     }
@@ -123,6 +133,7 @@ class Reader {
   }
 
   emu::Result<void> port_line(std::string_view text) {
+    if (is_left_out_ || is_aggregation_node(text)) return {};
     if (device_.empty()) return wrong("a port before any device");
     End here{device_, 0};
     End there;
@@ -135,8 +146,10 @@ class Reader {
     if (here.port < 1 || here.port > most) {
       return wrong(fmt::format("port {} of a device that has {}", here.port, most));
     }
-    if (there.port < 1 || there.port > kRouterPortsMax) {
-      return wrong(fmt::format("port {}; 1 to {} are possible", there.port, kRouterPortsMax));
+    for (const int linked : {here.port, there.port}) {
+      if (linked < 1 || linked > kRouterPortsMax) {
+        return wrong(fmt::format("port {}; 1 to {} are possible", linked, kRouterPortsMax));
+      }
     }
     if (here == there) return wrong("a port is linked to itself");
     for (const auto& [from, to] : {std::pair(here, there), std::pair(there, here)}) {
@@ -153,6 +166,7 @@ class Reader {
   std::string source_;
   int number_ = 0;
   std::string device_;  // of the block
+  bool is_left_out_ = false;
   Fabric fabric_;
 };
 
@@ -165,7 +179,7 @@ emu::Result<Graph> Reader::graph() {
     if (routers.size() == kRoutersMax) {
       return emu::fail("{}: more than {} switches", source_, kRoutersMax);
     }
-    routers[id] = graph.add_router(id, device.ports);
+    routers[id] = graph.add_router(id, std::min(device.ports, kRouterPortsMax));
   }
   // Adapters that only a switch's lines name come last.
   std::vector<std::string> adapters;

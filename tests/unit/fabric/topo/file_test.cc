@@ -92,13 +92,40 @@ TEST(Ibnetdiscover, AdaptersWithoutTheirOwnBlock) {
   EXPECT_EQ(graph.nodes[1].port, 1);
 }
 
+// Switches of HDR and NDR have an adapter inside, on a port behind those of hosts.
+TEST(Ibnetdiscover, AggregationNodesAreNoHosts) {
+  const Graph graph =
+      read_graph(
+          R"(Switch	65 "S-1"		# "MF0;leaf:MQM9700/U1" enhanced port 0 lid 1 lmc 0
+[1]	"H-a"[1](a) 		# "host HCA-1" lid 4 4xNDR
+[64]	"S-2"[2] 		# "spine" lid 2 4xNDR
+[65]	"H-an1"[1](an1) 		# "Mellanox Technologies Aggregation Node" lid 8 4xNDR
+Switch	41 "S-2"		# "spine" base port 0 lid 2 lmc 0
+[2]	"S-1"[64] 		# "MF0;leaf:MQM9700/U1" lid 1 4xNDR
+[41]	"H-an2"[1](an2) 		# "Mellanox Technologies Aggregation Node" lid 9 4xHDR
+Ca	1 "H-an1"		# "Mellanox Technologies Aggregation Node"
+[1](an1) 	"S-1"[65]		# lid 8 lmc 0 "MF0;leaf:MQM9700/U1" lid 1 4xNDR
+Ca	1 "H-a"		# "host HCA-1"
+[1](a) 	"S-1"[1]		# lid 4 lmc 0 "MF0;leaf:MQM9700/U1" lid 1 4xNDR
+)",
+          "x")
+          .value();
+  ASSERT_EQ(graph.nodes.size(), 1U);
+  EXPECT_EQ(graph.nodes[0].router, 0);
+  EXPECT_EQ(graph.nodes[0].port, 0);
+  EXPECT_EQ(graph.routers[0].size(), 64U);
+  EXPECT_EQ(graph.routers[0][63].router, 1);
+}
+
 TEST(Ibnetdiscover, ErrorsNameFileAndLine) {
   EXPECT_EQ(error_of("Switch 4 \"S-1\"\nhello there\n"),
             "net:2: neither a device, a port nor a comment");
   EXPECT_EQ(error_of("[1] \"H-a\"[1]\n"), "net:1: a port before any device");
   EXPECT_EQ(error_of("Switch many \"S-1\"\n"),
             "net:1: a device has a number of ports and a name in quotes");
-  EXPECT_EQ(error_of("Switch 65 \"S-1\"\n"), "net:1: 65 ports; 1 to 64 are possible");
+  EXPECT_EQ(error_of("Switch 255 \"S-1\"\n"), "net:1: 255 ports; 1 to 254 are possible");
+  EXPECT_EQ(error_of("Switch 65 \"S-1\"\n[65] \"H-a\"[1] # \"host\"\n"),
+            "net:2: port 65; 1 to 64 are possible");
   EXPECT_EQ(error_of("Switch 4 \"S-1\"\n\nSwitch 4 \"S-1\"\n"),
             "net:3: \"S-1\" was described before");
   EXPECT_EQ(error_of("Switch 4 \"S-1\"\n[5] \"H-a\"[1]\n"), "net:2: port 5 of a device that has 4");
