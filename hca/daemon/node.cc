@@ -14,6 +14,7 @@
 #include "emu/wire/key.h"
 #include "hca/attach/shm.h"
 #include "hca/attach/udp.h"
+#include "hca/daemon/hosts.h"
 #include "hca/daemon/options.h"
 #include "hca/daemon/set.h"
 
@@ -60,6 +61,7 @@ emu::Result<void> Node::open(const std::string& run_dir) {
   cm_ = std::make_unique<CmService>(config_, options_);
   cm_->set_host(*host_);
   control_->set_cm(*cm_);
+  if (auto written = write_hosts(dir + "/hosts", config_); !written) return written;
   auto publisher = Publisher::open(run_dir, config_, options_.node);
   if (!publisher) return std::unexpected(publisher.error());
   publisher_ = std::make_unique<Publisher>(std::move(*publisher));

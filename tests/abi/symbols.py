@@ -12,12 +12,13 @@ from pathlib import Path
 EXTENSIONS = {"flitnet_now", "flitnet_rejected_by", "flitnet_set_launch"}
 # Linked into the preloaded flavour never: the real library behind it serves these.
 NOT_PRELOADED = ("_kern", "ibv_register_driver")
-# In front of the C library's, for /dev/infiniband/rdma_cm (hca/verbs/cm_file.cc) and
-# /sys/class/infiniband (hca/verbs/redirect.cc).
+# In front of the C library's, for /dev/infiniband/rdma_cm (hca/verbs/cm_file.cc),
+# /sys/class/infiniband (hca/verbs/redirect.cc) and names of nodes (hca/verbs/hosts.cc).
 FILES = {
     "open", "open64", "write", "close", "fstat",
     "fopen", "fopen64", "openat", "openat64", "stat", "stat64", "lstat", "lstat64", "fstatat",
     "fstatat64", "statx", "access", "opendir", "readlink", "realpath",
+    "getaddrinfo", "gethostbyname", "gethostbyname2",
 }  # fmt: skip
 SKIPPED = 77
 

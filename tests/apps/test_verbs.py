@@ -37,10 +37,12 @@ def listens(port: int) -> bool:
     return any(f[1].endswith(wanted) and f[3] == "0A" for f in map(str.split, lines))
 
 
-def pingpong(cluster: Cluster, argv: list[str], port: int, dropin: bool = False) -> Pair:
+def pingpong(
+    cluster: Cluster, argv: list[str], port: int, dropin: bool = False, to: str = "127.0.0.1"
+) -> Pair:
     server = start_server(cluster, argv, port, dropin=dropin)
     try:
-        client = cluster.exec("n1", [*argv, "-p", str(port), "127.0.0.1"], dropin=dropin)
+        client = cluster.exec("n1", [*argv, "-p", str(port), to], dropin=dropin)
         said, _ = server.communicate(timeout=30)
     finally:
         server.kill()
@@ -65,6 +67,18 @@ def test_devices_and_devinfo(cluster2: Cluster, dropin: bool) -> None:
     assert info.returncode == 0, info.stderr
     for said in ("hca_id:\tflitnet0", "PORT_ACTIVE (4)", "port_lid:\t\t2", "GID[  0]"):
         assert said in info.stdout
+
+
+@pytest.mark.parametrize("dropin", [False, True], ids=["preload", "dropin"])
+def test_nodes_are_found_by_their_names(cluster2: Cluster, dropin: bool) -> None:
+    for call in ("ahostsv4", "hosts"):  # getaddrinfo and gethostbyname2
+        for name, address in (("n0", "127.1.0.1"), ("n1", "127.1.0.2")):
+            found = cluster2.exec("n1", ["getent", call, name], dropin=dropin)
+            assert found.stdout.split()[:1] == [address], found.stderr
+    other = cluster2.exec("n1", ["getent", "ahostsv4", "localhost"], dropin=dropin)
+    assert other.stdout.startswith("127.0.0.1"), "names of others are as before"
+    argv = ["ibv_rc_pingpong", "-n", "50"]
+    assert_done(pingpong(cluster2, argv, next(PORTS), dropin=dropin, to="n0"))
 
 
 @pytest.mark.parametrize("flags", [

@@ -1,0 +1,65 @@
+// Programs name their peers as on a real cluster: ibv_rc_pingpong n0. The calls that look up a
+// host's name, in front of the C library's: a node's name becomes its address; any other name is
+// the C library's business. What the nodes are called hcad has written down, as /etc/hosts would.
+#include <netdb.h>
+
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+
+#include "hca/verbs/next.h"
+
+namespace hca {
+
+namespace {
+
+constexpr std::size_t kLineMax = 128;  // an address and a name of 31 characters
+
+// Of the node that this program is on, or of the first of several; empty: it is on none.
+std::string hosts_path() {
+  const char* run = std::getenv("FLITNET_RUN");
+  const char* node = std::getenv("FLITNET_NODE");
+  if (run == nullptr || node == nullptr) return {};
+  return std::string(run) + "/nodes/" + std::string(node, std::strcspn(node, ",")) + "/hosts";
+}
+
+// The address of the node of that name, in `room`, or the name itself.
+const char* address_of(const char* name, std::array<char, kLineMax>& room) {
+  if (name == nullptr) return name;
+  const std::string path = hosts_path();
+  std::FILE* file = path.empty() ? nullptr : std::fopen(path.c_str(), "re");
+  if (file == nullptr) return name;
+  const char* found = name;
+  while (found == name && std::fgets(room.data(), room.size(), file) != nullptr) {
+    char* const tab = std::strchr(room.data(), '\t');
+    if (tab == nullptr) continue;
+    tab[1 + std::strcspn(tab + 1, "\n")] = '\0';
+    *tab = '\0';
+    if (std::strcmp(tab + 1, name) == 0) found = room.data();
+  }
+  std::fclose(file);
+  return found;
+}
+
+}  // namespace
+
+}  // namespace hca
+
+using namespace hca;
+
+#define FLITNET_BY_HOST(result, name, parameters, arguments)    \
+  extern "C" result flitnet_##name parameters __asm__(#name);   \
+  extern "C" result flitnet_##name parameters {                 \
+    static const auto real = next<result(*) parameters>(#name); \
+    std::array<char, kLineMax> room;                            \
+    host = address_of(host, room);                              \
+    return real arguments;                                      \
+  }
+
+FLITNET_BY_HOST(int, getaddrinfo,
+                (const char* host, const char* service, const addrinfo* hints, addrinfo** found),
+                (host, service, hints, found))
+FLITNET_BY_HOST(hostent*, gethostbyname, (const char* host), (host))
+FLITNET_BY_HOST(hostent*, gethostbyname2, (const char* host, int family), (host, family))
