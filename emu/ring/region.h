@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
+#include <utility>
 
 #include "emu/base/result.h"
 #include "emu/ring/fd.h"
@@ -64,6 +65,8 @@ class Region {
     if (count != 0 && size > (size_ - offset) / count) return nullptr;
     return data_ + offset;
   }
+  // The descriptor, whose closing leaves the mapping: who maps many regions keeps none of theirs.
+  UniqueFd take_fd() { return std::move(fd_); }
   void reset();  // unmaps and closes
 
  private:

@@ -2,6 +2,7 @@
 
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include <cstdio>
@@ -29,6 +30,13 @@ const std::atomic<bool>& prepare_process() {
   ::signal(SIGPIPE, SIG_IGN);
   ::prctl(PR_SET_TIMERSLACK, kTimerSlackNs);
   return g_stop;
+}
+
+void raise_descriptor_limit() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  (void)::setrlimit(RLIMIT_NOFILE, &limit);
 }
 
 Result<void> make_run_directories(const std::string& run_dir, std::span<const std::string> more) {

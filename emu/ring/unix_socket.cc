@@ -197,11 +197,15 @@ Result<ReceivedMessage> receive_message(int socket, std::span<std::byte> buffer)
   }
   bool too_many = false;
   take_fds(header, message, too_many);
-  if (too_many || (header.msg_flags & MSG_CTRUNC) != 0) {
-    return fail("a message with more than {} descriptors", kMessageFdsMax);
-  }
+  if (too_many) return fail("a message with more than {} descriptors", kMessageFdsMax);
   if ((header.msg_flags & MSG_TRUNC) != 0) {
     return fail("a message of more than {} bytes", buffer.size());
+  }
+  // There was room for one more than we take, so what is missing the kernel could not install: this
+  // process is at its limit (RLIMIT_NOFILE).
+  if ((header.msg_flags & MSG_CTRUNC) != 0) {
+    message.fds_lost = true;
+    while (message.fd_count > 0) message.fds[--message.fd_count].reset();
   }
   message.bytes = static_cast<std::size_t>(got);
   message.state = got == 0 ? ReceivedMessage::State::closed : ReceivedMessage::State::message;

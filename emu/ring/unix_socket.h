@@ -41,6 +41,9 @@ Result<bool> send_message(int socket, std::span<const std::byte> bytes,
 
 struct ReceivedMessage {
   enum class State { message, nothing_yet, closed } state = State::nothing_yet;
+  // Descriptors came along and this process has no room for them all: none is kept. The bytes are
+  // whole, and who sent them did nothing wrong.
+  bool fds_lost = false;
   std::size_t bytes = 0;
   std::size_t fd_count = 0;
   std::array<UniqueFd, kMessageFdsMax> fds;

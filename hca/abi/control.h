@@ -20,6 +20,7 @@
 //   destroy_channel  number = channel
 //   create_cq        cq                          number = CQ            received: region
 //   resize_cq        number = CQ, cq                                    received: region
+//   adopt_cq         number = CQ, cq.depth: of that region; 0: never mind
 //   destroy_cq       number = CQ
 //   create_qp        number = PD, qp             number = QPN, qp       received: region
 //   open_qp          number = QPN, qp.xrcd                              received: region
@@ -39,6 +40,9 @@
 //   open_cm          hello                       number = file          sent: a pipe; first on a
 //                                                                       connection of its own
 //
+// A descriptor that finds no room in its receiver is lost, and that request fails with EMFILE: sent
+// ones by the reply; of an object whose region was lost the library gives the number back.
+//
 // After open_cm the connection carries commands of <rdma/rdma_user_cm.h> as they are (hca/cm/cm.h),
 // each answered by a CmReply and what the command asked for. The pipe gets a byte for each event.
 // clang-format on
@@ -53,7 +57,7 @@
 
 namespace hca {
 
-inline constexpr std::uint32_t kControlVersion = 4;
+inline constexpr std::uint32_t kControlVersion = 5;
 inline constexpr std::uint32_t kControlMagic = 0x54434c46;  // "FLCT"
 // Environment of a program on a node: the socket of its hcad.
 inline constexpr char kNodeSocketVariable[] = "FLITNET_NODE_SOCKET";
@@ -89,6 +93,7 @@ enum class ControlOp : std::uint32_t {
   close_xrcd,
   open_qp,
   find_gid,
+  adopt_cq,
 };
 
 struct ControlHello {

@@ -28,6 +28,7 @@ struct Client {
   struct CompletionQueue {
     emu::Region region;
     std::uint32_t channel = kNoChannel;
+    emu::Region prepared;  // of a resize that the program has not confirmed yet
   };
   // Pages that the program shares with us so that its memory needs no system call.
   struct SharedMemory {

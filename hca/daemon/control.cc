@@ -1,5 +1,6 @@
 #include "hca/daemon/control.h"
 
+#include <fcntl.h>
 #include <linux/futex.h>
 #include <sys/epoll.h>
 #include <sys/mman.h>
@@ -64,6 +65,7 @@ emu::Result<std::unique_ptr<Control>> Control::open(const std::string& socket_pa
 }
 
 void Control::service(emu::Cycle now) {
+  if (!spare_) spare_ = emu::UniqueFd(::fcntl(doorbell_fd_.get(), F_DUPFD_CLOEXEC, 0));
   std::array<epoll_event, 16> events;
   const int count = ::epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), 0);
   for (int i = 0; i < count; ++i) {
@@ -86,20 +88,41 @@ void Control::accept_all() {
     auto socket = emu::accept_unix(listener_.get());
     if (!socket) {
       complain(socket.error().message);
-      return;  // out of descriptors, say: it will not be better at once
+      if (!out_of_descriptors() || !make_room()) return;
+      socket = emu::accept_unix(listener_.get());
+      if (socket && *socket) admit(std::move(*socket));
+      return;
     }
     if (!*socket) return;
-    if (clients_.size() >= kConnectionsMax && !evict_silent()) {
-      complain("too many open devices: one more was refused");
-      continue;
-    }
-    auto peer = emu::peer_of(socket->get());
-    if (!peer || !watch(epoll_.get(), socket->get())) continue;
-    auto client = std::make_unique<Client>();
-    client->socket = std::move(*socket);
-    client->pid = peer->pid;
-    clients_.push_back(std::move(client));
+    admit(std::move(*socket));
   }
+}
+
+void Control::admit(emu::UniqueFd socket) {
+  if (clients_.size() >= kConnectionsMax && !evict_silent()) {
+    complain("too many open devices: one more was refused");
+    return;
+  }
+  auto peer = emu::peer_of(socket.get());
+  if (!peer || !watch(epoll_.get(), socket.get())) return;
+  auto client = std::make_unique<Client>();
+  client->socket = std::move(socket);
+  client->pid = peer->pid;
+  clients_.push_back(std::move(client));
+}
+
+bool Control::out_of_descriptors() const {
+  const emu::UniqueFd one(::fcntl(epoll_.get(), F_DUPFD_CLOEXEC, 0));
+  return !one && (errno == EMFILE || errno == ENFILE);
+}
+
+// Who waits for us to accept it must not wait for ever: it takes the spare descriptor's place. What
+// its hello brings finds no room, EMFILE is its answer, it goes, and the place is free again. Who
+// came so and says nothing makes room in its turn.
+bool Control::make_room() {
+  const bool had_one = static_cast<bool>(spare_);
+  spare_.reset();
+  return had_one || evict_silent();
 }
 
 // Whoever connects and says nothing does not lock others out.
@@ -143,7 +166,7 @@ bool Control::serve(Client& client, emu::Cycle now) {
     reply.op = in.request.op;
     reply_fds_.clear();
     reply_owned_.clear();
-    const int error = handle(client, in, now, reply);
+    const int error = message->fds_lost ? EMFILE : handle(client, in, now, reply);
     if (error == kAnsweredLater) continue;
     reply.error = error;
     if (!send_reply(client, reply)) return false;
@@ -164,6 +187,11 @@ bool Control::send_reply(Client& client, const ControlReply& reply) {
   reply_owned_.clear();
   // A program that does not read its replies is broken: requests are answered one by one.
   return sent && *sent;
+}
+
+void Control::hand_over(emu::UniqueFd fd) {
+  reply_fds_.push_back(fd.get());
+  reply_owned_.push_back(std::move(fd));
 }
 
 void Control::close(Client& client) {

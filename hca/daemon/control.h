@@ -3,6 +3,7 @@
 // for programs. A program that breaks the protocol loses its connection, nothing else.
 #pragma once
 
+#include <cerrno>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -60,6 +61,10 @@ class Control : public HostEvents {
   struct Incoming;
 
   void accept_all();
+  void admit(emu::UniqueFd socket);
+  bool out_of_descriptors() const;
+  int no_room() const { return out_of_descriptors() ? EMFILE : ENOMEM; }  // for a region
+  bool make_room();
   bool evict_silent();
   bool serve(Client& client, emu::Cycle now);  // false: it has gone or must go
   void close(Client& client);
@@ -74,6 +79,7 @@ class Control : public HostEvents {
   int create_channel(Client& client, Incoming& in, ControlReply& reply);
   int create_cq(Client& client, const ControlRequest& request, ControlReply& reply);
   int resize_cq(Client& client, const ControlRequest& request);
+  int adopt_cq(Client& client, const ControlRequest& request);
   int destroy_cq(Client& client, const ControlRequest& request);
   int create_qp(Client& client, const ControlRequest& request, ControlReply& reply);
   int open_qp(Client& client, const ControlRequest& request);
@@ -87,6 +93,7 @@ class Control : public HostEvents {
   int open_cm(Client& client, Incoming& in, ControlReply& reply);
   bool serve_cm(Client& client, std::span<const std::byte> command, emu::Cycle now);
   bool send_reply(Client& client, const ControlReply& reply);
+  void hand_over(emu::UniqueFd fd);        // goes with the reply, then it is the program's alone
   void complain(const std::string& line);  // in the log, but not for ever
 
   std::string path_;
@@ -97,6 +104,7 @@ class Control : public HostEvents {
   emu::UniqueFd listener_;
   emu::UniqueFd epoll_;
   emu::UniqueFd doorbell_fd_;
+  emu::UniqueFd spare_;  // given up for who comes when there is no other descriptor
   std::vector<std::unique_ptr<Client>> clients_;
   std::vector<Client*> by_id_;  // by ClientId
   std::vector<int> reply_fds_;

@@ -47,6 +47,7 @@ int main(int argc, char** argv) {
   line.option("--config", config_path, "configuration; default: cluster.toml there");
   if (const auto code = line.parse(argc, argv)) return *code;
   const std::atomic<bool>& stop = emu::prepare_process();
+  emu::raise_descriptor_limit();
   const std::string path = config_path.empty() ? run_dir + "/cluster.toml" : config_path;
   const auto config = emu::Config::load(path);
   if (!config) return complain(config.error().message, emu::kExitBadInput);

@@ -88,6 +88,8 @@ int Control::handle(Client& client, Incoming& in, emu::Cycle now, ControlReply& 
       return create_cq(client, request, reply);
     case ControlOp::resize_cq:
       return resize_cq(client, request);
+    case ControlOp::adopt_cq:
+      return adopt_cq(client, request);
     case ControlOp::destroy_cq:
       return destroy_cq(client, request);
     case ControlOp::create_qp:
@@ -194,7 +196,7 @@ int Control::hello(Client& client, Incoming& in, ControlReply& reply) {
   if (!in.fd || !is_pipe(in.fd.get()) || !make_nonblocking(in.fd.get())) return EBADF;
   auto doorbells = emu::Region::create("flitnet-doorbells", sizeof(DoorbellPage));
   auto node_page = node_page_.reopen_read_only();
-  if (!doorbells || !node_page) return ENOMEM;
+  if (!doorbells || !node_page) return no_room();
   client.doorbells = std::move(*doorbells);
   DoorbellPage* page = client.doorbell_page();
   page->magic = kDoorbellMagic;
@@ -209,8 +211,9 @@ int Control::hello(Client& client, Incoming& in, ControlReply& reply) {
   by_id_[client.id] = &client;
   memory_.attach(client.id, client.pid);
   reply.client = client.id;
-  reply_fds_ = {node_page->get(), client.doorbells.fd(), doorbell_fd_.get()};
-  reply_owned_.push_back(std::move(*node_page));
+  hand_over(std::move(*node_page));
+  hand_over(client.doorbells.take_fd());
+  reply_fds_.push_back(doorbell_fd_.get());
   return 0;
 }
 
@@ -269,13 +272,13 @@ int Control::create_cq(Client& client, const ControlRequest& request, ControlRep
   if (cq.depth == 0 || cq.depth > kMaxCqe || !std::has_single_bit(cq.depth)) return EINVAL;
   if (cq.channel != kNoChannel && !client.channels.contains(cq.channel)) return EINVAL;
   auto region = emu::Region::create("flitnet-cq", cq_bytes(cq.depth));
-  if (!region) return ENOMEM;
+  if (!region) return no_room();
   const auto number = host_->create_cq(
       client.id, cq.depth, {reinterpret_cast<std::uint8_t*>(region->data()), cq_bytes(cq.depth)});
   if (!number) return number.error();
   reply.number = *number;
-  reply_fds_ = {region->fd()};
-  client.cqs[*number] = {std::move(*region), cq.channel};
+  hand_over(region->take_fd());
+  client.cqs[*number] = {std::move(*region), cq.channel, {}};
   return 0;
 }
 
@@ -285,14 +288,25 @@ int Control::resize_cq(Client& client, const ControlRequest& request) {
   const std::uint32_t depth = request.cq.depth;
   if (depth == 0 || depth > kMaxCqe || !std::has_single_bit(depth)) return EINVAL;
   auto region = emu::Region::create("flitnet-cq", cq_bytes(depth));
-  if (!region) return ENOMEM;
+  if (!region) return no_room();
+  hand_over(region->take_fd());
+  queue->second.prepared = std::move(*region);
+  return 0;
+}
+
+// Only now is the new ring in use: its descriptor may have been lost on the way to the program.
+int Control::adopt_cq(Client& client, const ControlRequest& request) {
+  const auto queue = client.cqs.find(request.number);
+  if (queue == client.cqs.end()) return ENOENT;
+  emu::Region region = std::move(queue->second.prepared);
+  const std::uint32_t depth = request.cq.depth;
+  if (depth == 0) return 0;
+  if (!region || depth > kMaxCqe) return EINVAL;
   const int error =
       host_->resize_cq(client.id, request.number, depth,
-                       {reinterpret_cast<std::uint8_t*>(region->data()), cq_bytes(depth)});
-  if (error != 0) return error;
-  reply_fds_ = {region->fd()};
-  queue->second.region = std::move(*region);
-  return 0;
+                       {reinterpret_cast<std::uint8_t*>(region.data()), region.size()});
+  if (error == 0) queue->second.region = std::move(region);
+  return error;
 }
 
 int Control::destroy_cq(Client& client, const ControlRequest& request) {
@@ -306,7 +320,7 @@ int Control::create_qp(Client& client, const ControlRequest& request, ControlRep
   if (!within_limits(qp.capacity())) return EINVAL;
   const QpLayout layout = qp_layout(qp.capacity());
   auto made = emu::Region::create("flitnet-qp", layout.bytes);
-  if (!made) return ENOMEM;
+  if (!made) return no_room();
   auto region = std::make_shared<emu::Region>(std::move(*made));
   QpSpec spec;
   spec.pd = request.number;
@@ -322,7 +336,11 @@ int Control::create_qp(Client& client, const ControlRequest& request, ControlRep
   if (!number) return number.error();
   reply.number = *number;
   reply.qp = qp;
-  reply_fds_ = {region->fd()};
+  if (qp.type == QpType::xrc_recv) {
+    reply_fds_ = {region->fd()};  // other programs may open it, too
+  } else {
+    hand_over(region->take_fd());
+  }
   client.qps[*number] = std::move(region);
   return 0;
 }
@@ -352,7 +370,7 @@ int Control::create_srq(Client& client, const ControlRequest& request, ControlRe
   if (srq.max_wr == 0 || srq.max_wr > kMaxSrqWr || srq.max_sge > kMaxSge) return EINVAL;
   const std::uint32_t bytes = srq_layout(srq.max_wr, srq.max_sge).bytes;
   auto region = emu::Region::create("flitnet-srq", bytes);
-  if (!region) return ENOMEM;
+  if (!region) return no_room();
   const auto number = host_->create_srq(
       client.id,
       {request.number, srq.max_wr, srq.max_sge, srq.limit, srq.xrc != 0, srq.xrcd, srq.cq},
@@ -360,7 +378,7 @@ int Control::create_srq(Client& client, const ControlRequest& request, ControlRe
   if (!number) return number.error();
   reply.number = *number;
   reply.srq = srq;
-  reply_fds_ = {region->fd()};
+  hand_over(region->take_fd());
   client.srqs[*number] = std::move(*region);
   return 0;
 }

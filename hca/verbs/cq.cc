@@ -15,19 +15,33 @@ constexpr std::uint64_t kWcFlags = std::uint64_t{IBV_WC_STANDARD_FLAGS} |
                                    IBV_WC_EX_WITH_COMPLETION_TIMESTAMP |
                                    IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK;
 
-int take_region(Answered& answered, std::uint32_t depth, Cq& cq) {
+// 0 or an errno.
+int map_region(Answered& answered, std::uint32_t depth, std::shared_ptr<emu::Region>& mapped) {
+  if (!answered.fds[0]) return answered.without_fds();
   auto region =
       emu::Region::map(std::move(answered.fds[0]), cq_bytes(depth), emu::Access::read_write);
   if (!region) return ENOMEM;
+  (void)region->take_fd();  // closes: programs have thousands of CQs, and descriptors of their own
+  mapped = std::make_shared<emu::Region>(std::move(*region));
+  return 0;
+}
+
+int use_region(std::shared_ptr<emu::Region> region, std::uint32_t depth, Cq& cq) {
   const auto* page = reinterpret_cast<const CqPage*>(region->data());
   if (page->magic != kCqMagic || page->version != kAbiVersion || page->depth != depth) {
     return EPROTO;
   }
-  if (cq.region) cq.outgrown.push_back(std::move(cq.region));
-  cq.region = std::move(*region);
+  cq.region = std::move(region);
+  cq.ring = cq.region->data();
   cq.depth = depth;
   cq.cqe = static_cast<int>(depth);
   return 0;
+}
+
+int take_region(Answered& answered, std::uint32_t depth, Cq& cq) {
+  std::shared_ptr<emu::Region> region;
+  const int error = map_region(answered, depth, region);
+  return error != 0 ? error : use_region(std::move(region), depth, cq);
 }
 
 void destroy_at_hcad(Context& context, std::uint32_t number) {
@@ -84,11 +98,11 @@ ibv_cq_ex* create_cq_ex(ibv_context* context, ibv_cq_init_attr_ex* init) {
 }
 
 std::uint32_t forget_completions(Cq& cq, std::uint32_t qp_num) {
+  // To a child of fork the ring is its parent's, and the lock may be held for ever.
+  if (to_context(cq.context)->link().abandoned()) return 0;
   const std::lock_guard lock(cq.lock);
   CqPage& page = cq.page();
   const std::uint32_t tail = page.tail.load(std::memory_order_acquire);
-  // To a child of fork the ring is its parent's.
-  if (to_context(cq.context)->link().abandoned()) return tail;
   // From the newest down: what stays moves up over what goes, then the oldest slots are free.
   std::uint32_t to = tail;
   for (std::uint32_t from = tail; from != cq.consumed;) {
@@ -121,6 +135,8 @@ int ibv_resize_cq(ibv_cq* base_cq, int entries) {
     return EINVAL;
   }
   Cq* cq = to_cq(base_cq);
+  Context& context = *to_context(cq->context);
+  if (context.link().abandoned()) return EIO;
   const std::lock_guard lock(cq->lock);
   ControlRequest request{};
   request.op = ControlOp::resize_cq;
@@ -128,8 +144,17 @@ int ibv_resize_cq(ibv_cq* base_cq, int entries) {
   request.cq.depth = std::bit_ceil(static_cast<std::uint32_t>(entries));
   request.cq.channel = kNoChannel;
   Answered answered;
-  if (const int error = to_context(cq->context)->link().ask(request, answered)) return error;
-  return take_region(answered, request.cq.depth, *cq);
+  if (const int error = context.link().ask(request, answered)) return error;
+  // hcad goes over to the new ring when it hears that we have it.
+  std::shared_ptr<emu::Region> region;
+  const std::uint32_t depth = request.cq.depth;
+  const int wrong = map_region(answered, depth, region);
+  request.op = ControlOp::adopt_cq;
+  request.cq.depth = wrong == 0 ? depth : 0;
+  const int error = context.link().ask(request);
+  if (wrong != 0 || error != 0) return wrong != 0 ? wrong : error;
+  const std::lock_guard table(context.table_lock);
+  return use_region(std::move(region), depth, *cq);
 }
 
 int ibv_destroy_cq(ibv_cq* base_cq) {

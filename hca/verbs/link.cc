@@ -46,10 +46,12 @@ struct LiveLinks {
 };
 
 std::unique_ptr<Link> Link::open(const char* path) {
+  errno = 0;
   auto socket = emu::connect_unix(path);
   if (!socket) {
+    const bool at_limit = errno == EMFILE || errno == ENFILE;
     say("{}", socket.error().message);
-    errno = ENODEV;
+    errno = at_limit ? EMFILE : ENODEV;
     return nullptr;
   }
   auto peer = emu::check_same_user(socket->get());
@@ -92,6 +94,7 @@ int Link::ask(const ControlRequest& request, Answered& answered, int fd) {
       message->bytes != sizeof(ControlReply) || answered.reply.op != request.op) {
     return fail();
   }
+  answered.fds_lost = message->fds_lost;
   for (std::size_t i = 0; i < std::min(message->fd_count, kReplyFdsMax); ++i) {
     answered.fds[i] = std::move(message->fds[i]);
   }

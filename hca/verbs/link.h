@@ -8,6 +8,7 @@
 
 #include <array>
 #include <atomic>
+#include <cerrno>
 #include <cstddef>
 #include <memory>
 #include <mutex>
@@ -23,6 +24,9 @@ inline constexpr std::size_t kReplyFdsMax = 3;  // hello has the most
 struct Answered {
   ControlReply reply{};
   std::array<emu::UniqueFd, kReplyFdsMax> fds;
+  bool fds_lost = false;  // this process had no room for them; hcad did what it was asked
+  // Why a descriptor is missing.
+  int without_fds() const { return fds_lost ? EMFILE : EPROTO; }
 };
 
 class Link {

@@ -92,18 +92,20 @@ struct Channel : ibv_comp_channel {
 struct Cq : ibv_cq_ex {
   std::uint32_t number = 0;
   std::mutex lock;
-  emu::Region region;
+  // Moved by a resize under lock and Context::table_lock: either holds the ring in place. Who
+  // sleeps on it keeps it without them.
+  std::shared_ptr<emu::Region> region;
+  std::byte* ring = nullptr;  // == region->data()
   std::uint32_t depth = 0;
   std::uint32_t consumed = 0;           // == the page's head
   std::uint32_t told = 0;               // the tail when we fired the channel ourselves; under lock
-  std::vector<emu::Region> outgrown;    // after a resize: a thread may still wait on them
   std::uint32_t completion_events = 0;  // got; under Context::table_lock
   std::uint32_t async_events = 0;
   Cqe current{};  // of the extended poll, between start and end
 
-  CqPage& page() const { return *reinterpret_cast<CqPage*>(region.data()); }
+  CqPage& page() const { return *reinterpret_cast<CqPage*>(ring); }
   Cqe& slot(std::uint32_t index) const {
-    return reinterpret_cast<Cqe*>(region.data() + sizeof(CqPage))[index & (depth - 1)];
+    return reinterpret_cast<Cqe*>(ring + sizeof(CqPage))[index & (depth - 1)];
   }
 };
 

@@ -34,7 +34,15 @@ void pause_cpu() {
 }
 
 // Returns when the tail has moved, hcad has woken us, or a little later.
-void sleep_on(CqPage& page, std::uint32_t seen) {
+void sleep_on(Cq& cq) {
+  std::shared_ptr<emu::Region> ring;  // a resize does not take it from under us
+  std::uint32_t seen = 0;
+  {
+    const std::lock_guard lock(cq.lock);
+    ring = cq.region;
+    seen = cq.consumed;
+  }
+  CqPage& page = *reinterpret_cast<CqPage*>(ring->data());
   page.sleepers.fetch_add(1, std::memory_order_seq_cst);
   const timespec timeout{0, kSleepNs};
   // Compares with `seen` before it sleeps; pairs with the tail store in hca/host.
@@ -88,7 +96,7 @@ void fire(const Channel& channel, std::uint32_t cq) {
 
 }  // namespace
 
-bool after_empty_poll(Cq& cq, std::uint32_t seen) {
+bool after_empty_poll(Cq& cq) {
   if (++empty_polls < kEmptyPollsMax) {
     pause_cpu();
     return false;
@@ -99,7 +107,7 @@ bool after_empty_poll(Cq& cq, std::uint32_t seen) {
     return true;
   }
   if (sleeps++ % kSleepsPerLook == 0) to_context(cq.context)->link().look_dead();
-  if (!to_context(cq.context)->dead()) sleep_on(cq.page(), seen);
+  if (!to_context(cq.context)->dead()) sleep_on(cq);
   return true;
 }
 
@@ -115,13 +123,7 @@ int poll_cq(ibv_cq* base_cq, int count, ibv_wc* completions) {
   if (to_context(cq.context)->link().abandoned()) return -EIO;
   int taken = take(cq, count, completions);
   if (taken == 0 && count > 0) {
-    // consumed may be moved by another thread: then the futex does not sleep, which is right too.
-    std::uint32_t seen = 0;
-    {
-      const std::lock_guard lock(cq.lock);
-      seen = cq.consumed;
-    }
-    if (after_empty_poll(cq, seen)) taken = take(cq, count, completions);
+    if (after_empty_poll(cq)) taken = take(cq, count, completions);
   }
   if (taken > 0) {
     after_full_poll();

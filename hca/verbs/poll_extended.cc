@@ -33,9 +33,8 @@ int start_poll(ibv_cq_ex* base_cq, ibv_poll_cq_attr* attributes) {
   if (to_context(cq.context)->link().abandoned()) return EIO;
   cq.lock.lock();
   if (!advance(cq)) {
-    const std::uint32_t seen = cq.consumed;
     cq.lock.unlock();
-    const bool again = after_empty_poll(cq, seen);
+    const bool again = after_empty_poll(cq);
     if (!again) return ENOENT;
     cq.lock.lock();
     if (!advance(cq)) {

@@ -125,8 +125,10 @@ int check_init(const ibv_qp_init_attr_ex& init) {
 }
 
 int take_region(Answered& answered, const QpLayout& layout, Qp& qp) {
+  if (!answered.fds[0]) return answered.without_fds();
   auto region = emu::Region::map(std::move(answered.fds[0]), layout.bytes, emu::Access::read_write);
   if (!region) return ENOMEM;
+  (void)region->take_fd();  // closes, as a CQ's
   qp.region = std::move(*region);
   const QpPage& page = qp.page();
   const bool known = page.magic == kQpMagic && page.version == kAbiVersion &&

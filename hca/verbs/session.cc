@@ -4,6 +4,7 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include <cstring>
 #include <utility>
 
 #include "hca/verbs/nodes.h"
@@ -21,20 +22,25 @@ bool make_pipe(emu::UniqueFd& read_end, emu::UniqueFd& write_end) {
   return true;
 }
 
-bool take_pages(Session& session, Answered& answered) {
+// 0 or an errno. The pages' descriptors close: they have no further use, and programs count theirs.
+int take_pages(Session& session, Answered& answered) {
+  if (!answered.fds[2]) return answered.without_fds();
   auto node =
       emu::Region::map(std::move(answered.fds[0]), sizeof(NodePage), emu::Access::read_only);
   auto doorbells =
       emu::Region::map(std::move(answered.fds[1]), sizeof(DoorbellPage), emu::Access::read_write);
-  if (!node || !doorbells || !answered.fds[2]) return false;
+  if (!node || !doorbells) return EPROTO;
+  (void)node->take_fd();
+  (void)doorbells->take_fd();
   session.node_page = std::move(*node);
   session.doorbells = std::move(*doorbells);
   session.doorbell_fd = std::move(answered.fds[2]);
   const auto* page = reinterpret_cast<const NodePage*>(session.node_page.data());
   const auto* rings = reinterpret_cast<const DoorbellPage*>(session.doorbells.data());
-  return page->magic == kNodeMagic && page->version == kAbiVersion &&
-         rings->magic == kDoorbellMagic && rings->version == kAbiVersion &&
-         rings->entries == kDoorbellEntries;
+  const bool known = page->magic == kNodeMagic && page->version == kAbiVersion &&
+                     rings->magic == kDoorbellMagic && rings->version == kAbiVersion &&
+                     rings->entries == kDoorbellEntries;
+  return known ? 0 : EPROTO;
 }
 
 }  // namespace
@@ -58,14 +64,15 @@ std::unique_ptr<Session> open_session(const char* socket_path) {
   request.op = ControlOp::hello;
   request.hello = {kControlMagic, kControlVersion, kAbiVersion, 0};
   Answered answered;
-  const int error = session->link->ask(request, answered, write_end.get());
-  if (error == EPROTO || (error == 0 && !take_pages(*session, answered))) {
+  int error = session->link->ask(request, answered, write_end.get());
+  if (error == 0) error = take_pages(*session, answered);
+  if (error == EPROTO) {
     say("the hcad at {} speaks another version than this library ({}.{}): rebuild one of them",
         socket_path, kControlVersion, kAbiVersion);
     return null_with(EPROTO);
   }
   if (error != 0) {
-    say("the hcad at {} refuses this program (errno {})", socket_path, error);
+    say("the hcad at {} cannot serve this program: {}", socket_path, std::strerror(error));
     return null_with(error);
   }
   return session;

@@ -13,10 +13,12 @@ namespace {
 Srq* to_srq(ibv_srq* srq) { return static_cast<Srq*>(srq); }
 
 int take_region(Answered& answered, const ControlSrq& granted, Srq& srq) {
+  if (!answered.fds[0]) return answered.without_fds();
   srq.layout = srq_layout(granted.max_wr, granted.max_sge);
   auto region =
       emu::Region::map(std::move(answered.fds[0]), srq.layout.bytes, emu::Access::read_write);
   if (!region) return ENOMEM;
+  (void)region->take_fd();  // closes, as a CQ's
   srq.region = std::move(*region);
   const SrqPage& page = srq.page();
   const bool known = page.magic == kSrqMagic && page.version == kAbiVersion &&

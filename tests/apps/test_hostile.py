@@ -38,6 +38,17 @@ def test_bad_requests_do_not_fill_the_log(cluster2: Cluster) -> None:
     assert done.returncode == 0, done.stderr
 
 
+def test_hcad_takes_all_descriptors_that_it_may_have(make_cluster: Callable[..., Cluster]) -> None:
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(512, before[1]), before[1]))
+    try:
+        cluster = make_cluster()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+    pid = cluster.process("hcad:n0").pid
+    assert resource.prlimit(pid, resource.RLIMIT_NOFILE) == (before[1], before[1])
+
+
 def test_more_connections_than_descriptors(make_cluster: Callable[..., Cluster]) -> None:
     """Out of descriptors hcad neither spins nor ends; later comers are served again."""
     cluster = make_cluster()

@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -107,6 +108,37 @@ TEST_F(UnixSocket, TooManyDescriptorsAreRefusedAndClosed) {
   const int lowest_free_after = dup(a.get());
   close(lowest_free_after);
   EXPECT_EQ(lowest_free_after, lowest_free_before);
+}
+
+// At the limit of this process: the bytes come, the loss is said, nothing is kept.
+TEST_F(UnixSocket, DescriptorsThatFindNoRoomAreToldAsLost) {
+  int pair[2];
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK, 0, pair), 0);
+  UniqueFd a(pair[0]);
+  UniqueFd b(pair[1]);
+  const std::vector<int> fds(3, a.get());
+  ASSERT_TRUE(*emu::send_message(a.get(), bytes_of("three"), fds));
+  ASSERT_TRUE(*emu::send_message(a.get(), bytes_of("again"), fds));
+  const int lowest_free = dup(a.get());
+  close(lowest_free);
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit few{static_cast<rlim_t>(lowest_free) + 2, before.rlim_max};  // room for two
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
+  std::vector<std::byte> buffer(100);
+  const auto lost = emu::receive_message(b.get(), buffer);
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+  ASSERT_TRUE(lost);
+  EXPECT_TRUE(lost->fds_lost);
+  EXPECT_EQ(lost->state, ReceivedMessage::State::message);
+  EXPECT_EQ(lost->bytes, 5u);
+  EXPECT_EQ(lost->fd_count, 0u);
+  const int after = dup(a.get());
+  close(after);
+  EXPECT_EQ(after, lowest_free);
+  const auto whole = emu::receive_message(b.get(), buffer);
+  EXPECT_FALSE(whole->fds_lost);
+  EXPECT_EQ(whole->fd_count, 3u);
 }
 
 TEST_F(UnixSocket, FullSocketSaysSo) {
