@@ -1,0 +1,58 @@
+// Completion queues for programs: made, resized in two steps, destroyed.
+#include <bit>
+#include <cerrno>
+#include <utility>
+
+#include "hca/daemon/control.h"
+
+namespace hca {
+
+int Control::create_cq(Client& client, const ControlRequest& request, ControlReply& reply) {
+  const ControlCq& cq = request.cq;
+  if (cq.depth == 0 || cq.depth > kMaxCqe || !std::has_single_bit(cq.depth)) return EINVAL;
+  if (cq.channel != kNoChannel && !client.channels.contains(cq.channel)) return EINVAL;
+  auto region = emu::Region::create("flitnet-cq", cq_bytes(cq.depth));
+  if (!region) return no_room();
+  const auto number = host_->create_cq(
+      client.id, cq.depth, {reinterpret_cast<std::uint8_t*>(region->data()), cq_bytes(cq.depth)});
+  if (!number) return number.error();
+  reply.number = *number;
+  hand_over(region->take_fd());
+  client.cqs[*number] = {std::move(*region), cq.channel, {}};
+  return 0;
+}
+
+int Control::resize_cq(Client& client, const ControlRequest& request) {
+  const auto queue = client.cqs.find(request.number);
+  if (queue == client.cqs.end()) return ENOENT;
+  const std::uint32_t depth = request.cq.depth;
+  if (depth == 0 || depth > kMaxCqe || !std::has_single_bit(depth)) return EINVAL;
+  auto region = emu::Region::create("flitnet-cq", cq_bytes(depth));
+  if (!region) return no_room();
+  hand_over(region->take_fd());
+  queue->second.prepared = std::move(*region);
+  return 0;
+}
+
+// Only now is the new ring in use: its descriptor may have been lost on the way to the program.
+int Control::adopt_cq(Client& client, const ControlRequest& request) {
+  const auto queue = client.cqs.find(request.number);
+  if (queue == client.cqs.end()) return ENOENT;
+  emu::Region region = std::move(queue->second.prepared);
+  const std::uint32_t depth = request.cq.depth;
+  if (depth == 0) return 0;
+  if (!region || depth > kMaxCqe) return EINVAL;
+  const int error =
+      host_->resize_cq(client.id, request.number, depth,
+                       {reinterpret_cast<std::uint8_t*>(region.data()), region.size()});
+  if (error == 0) queue->second.region = std::move(region);
+  return error;
+}
+
+int Control::destroy_cq(Client& client, const ControlRequest& request) {
+  const int error = host_->destroy_cq(client.id, request.number);
+  if (error == 0) client.cqs.erase(request.number);
+  return error;
+}
+
+}  // namespace hca
