@@ -6,7 +6,7 @@
 
 namespace hca {
 
-inline constexpr std::uint32_t kAbiVersion = 6;  // raised with any change of a layout in this room
+inline constexpr std::uint32_t kAbiVersion = 7;  // raised with any change of a layout in this room
 
 inline constexpr std::uint32_t kMaxSge = 32;           // what UCX and libfabric ask for at most
 inline constexpr std::uint32_t kMaxInline = 1024;      // perftest's largest inline default is 912
@@ -21,9 +21,10 @@ inline constexpr std::uint32_t kMaxSrqWr = 32768;      // as of a QP
 inline constexpr std::uint32_t kMaxRdAtomic = 16;      // outstanding RDMA READs either way per QP
 inline constexpr std::uint32_t kMaxMcastGroups = 256;  // of a node
 inline constexpr std::uint32_t kMaxMcastQps = 240;     // attached to one group, as adapters have
-inline constexpr std::uint64_t kMaxDmBytes = 1u << 20;       // what adapters have, about
-inline constexpr std::uint64_t kMaxMrBytes = 1ull << 40;     //
-inline constexpr std::uint32_t kMaxMessageBytes = 1u << 31;  // IBA: 2^31
+inline constexpr std::uint64_t kMaxDmBytes = 1u << 20;         // what adapters have, about
+inline constexpr std::uint64_t kMaxMrBytes = 1ull << 40;       //
+inline constexpr std::uint32_t kMaxMessageBytes = 1u << 31;    // IBA: 2^31
+inline constexpr std::uint32_t kMaxMessagePackets = 1u << 23;  // half of the PSNs (IBA 9.7.2)
 inline constexpr std::uint32_t kGrhBytes = 40;            // UD receives leave room for it, always
 inline constexpr std::uint32_t kDoorbellEntries = 32768;  // >= kMaxQp: one entry per rung QP
 static_assert(kDoorbellEntries >= kMaxQp, "a rung QP has at most one entry in the ring");

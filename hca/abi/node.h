@@ -34,7 +34,8 @@ struct NodePage {
   std::uint8_t class_of_sl[16];  // emu::TrafficClass
   std::uint32_t ipv4;            // RoCE v2: GID 1 is ::ffff:a.b.c.d; host order
   std::uint8_t link_layer;       // IBV_LINK_LAYER_INFINIBAND or _ETHERNET
-  std::uint8_t reserved0[7];
+  std::uint8_t reserved0[3];
+  std::uint32_t max_message_bytes;  // that the packets of any connection can carry
   // hot
   alignas(64) std::atomic<std::uint64_t> now_ns;  // emulated time
   std::atomic<std::uint32_t> port_state;          // IBV_PORT_*: ACTIVE while the fabric is attached
@@ -45,6 +46,7 @@ static_assert(offsetof(NodePage, node_guid) == 8 && offsetof(NodePage, lid) == 4
               offsetof(NodePage, node_index) == 56 && offsetof(NodePage, device_name) == 68 &&
               offsetof(NodePage, node_name) == 100 && offsetof(NodePage, class_of_sl) == 164 &&
               offsetof(NodePage, ipv4) == 180 && offsetof(NodePage, link_layer) == 184 &&
-              offsetof(NodePage, now_ns) == 192 && sizeof(NodePage) == 256);
+              offsetof(NodePage, max_message_bytes) == 188 && offsetof(NodePage, now_ns) == 192 &&
+              sizeof(NodePage) == 256);
 
 }  // namespace hca

@@ -7,7 +7,9 @@
 #include <cstring>
 #include <string>
 
+#include "emu/packet/build.h"
 #include "emu/wire/message.h"
+#include "hca/abi/limits.h"
 
 namespace hca {
 
@@ -17,6 +19,16 @@ std::uint8_t mtu_enum(std::uint32_t bytes) {  // IBV_MTU_256 = 1 … IBV_MTU_409
   std::uint8_t value = 1;
   while (value < 5 && (256U << value) <= bytes) ++value;
   return value;
+}
+
+// What the slowest kind of connection carries: the smallest path MTU that a program may choose, and
+// XRC's header in every packet. Only a network of small packets has less than 2^31.
+std::uint32_t max_message_bytes(const HostOptions& options) {
+  constexpr std::uint32_t kPathMtuMin = 256;
+  const std::uint64_t payload = emu::rc_payload_bytes_max(options.packet_flits, options.flit_bits,
+                                                          kPathMtuMin, emu::kXrcEthBytes);
+  return static_cast<std::uint32_t>(
+      std::min<std::uint64_t>(payload * kMaxMessagePackets, kMaxMessageBytes));
 }
 
 // Every HCA has the same part of the cap. The margin is for what the fabric holds back and lets go
@@ -97,6 +109,7 @@ void fill_node_page(const emu::Config& config, const HostOptions& options, NodeP
   page.ipv4 = options.address_of[options.node];
   page.link_layer = options.roce ? 2 : 1;
   page.pkey = 0xffff;
+  page.max_message_bytes = max_message_bytes(options);
   page.active_mtu = mtu_enum(options.mtu_bytes);
   page.max_mtu = mtu_enum(4096);
   page.node_index = options.node;

@@ -21,7 +21,7 @@ static_assert((1u << kQpSlotBits) == kMaxQp);
 
 // PSNs are compared within half their circle: no more of them may be outstanding, so that no
 // message may have more packets.
-inline constexpr std::uint32_t kMaxOutstandingPackets = 1u << 23;
+inline constexpr std::uint32_t kMaxOutstandingPackets = kMaxMessagePackets;
 
 // A send work request from fetch to completion.
 struct SendEntry {

@@ -104,7 +104,7 @@ void fill_port(const NodePage& node, ibv_port_attr& a) {
                          ? static_cast<std::uint32_t>(IBV_PORT_CM_SUP | IBV_PORT_IP_BASED_GIDS)
                          : IBV_PORT_SL_MAP_SUP | IBV_PORT_SYS_IMAGE_GUID_SUP;
   if (is_roce(node)) a.flags = IBV_QPF_GRH_REQUIRED;
-  a.max_msg_sz = kMaxMessageBytes;
+  a.max_msg_sz = node.max_message_bytes;
   a.pkey_tbl_len = 1;
   a.lid = node.lid;
   a.sm_lid = node.sm_lid;

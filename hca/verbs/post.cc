@@ -177,7 +177,7 @@ int check_room(const Qp& qp) {
 }
 
 int finish_request(Qp& qp, SendWqe& wqe, std::uint64_t length) {
-  if (length > kMaxMessageBytes) return EINVAL;
+  if (length > to_context(qp.qp_base.context)->node().max_message_bytes) return EINVAL;
   const QpPage& page = qp.page();
   const std::uint32_t packets = packets_of(qp, wqe.opcode, length);
   if (page.credit_limited.load(std::memory_order_acquire) != 0) {

@@ -30,16 +30,8 @@ class Node {
     std::signal(SIGPIPE, SIG_IGN);  // as hcad does
     char path[] = "/tmp/flitnet-verbs-XXXXXX";
     dir_ = ::mkdtemp(path);
-    fill_page();
-    hca::HostOptions options;
-    options.nodes = 1;
-    options.class_of_sl.fill(emu::TrafficClass::best_effort);
-    options.class_of_sl[1] = emu::TrafficClass::real_time;
-    control_ = std::move(*hca::Control::open(dir_ + "/hcad.sock", page_, memory_));
-    host_ = std::make_unique<hca::Host>(options, memory_, port_, *control_);
-    control_->set_host(*host_);
+    live(1);
     ::setenv(hca::kNodeSocketVariable, (dir_ + "/hcad.sock").c_str(), 1);
-    thread_ = std::thread([this] { loop(); });
   }
   ~Node() {
     kill();
@@ -47,6 +39,9 @@ class Node {
   }
   Node(const Node&) = delete;
   Node& operator=(const Node&) = delete;
+
+  static constexpr std::uint32_t kMessageBytesMax = 1u << 28;
+  static constexpr std::uint32_t kCqsMax = 256;  // few, so that a test can have them all
 
   std::string socket() const { return dir_ + "/hcad.sock"; }
 
@@ -57,24 +52,44 @@ class Node {
     host_.reset();
     control_.reset();
   }
+  // Killed and started anew, with a page of its own and in it another LID.
+  void restart(std::uint16_t lid) {
+    kill();
+    page_ = std::move(*emu::Region::create("test-node", sizeof(hca::NodePage)));
+    live(lid);
+  }
 
  private:
+  void live(std::uint16_t lid) {
+    fill_page(lid);
+    hca::HostOptions options;
+    options.nodes = 1;
+    options.cqs_max = kCqsMax;
+    options.class_of_sl.fill(emu::TrafficClass::best_effort);
+    options.class_of_sl[1] = emu::TrafficClass::real_time;
+    control_ = std::move(*hca::Control::open(dir_ + "/hcad.sock", page_, memory_));
+    host_ = std::make_unique<hca::Host>(options, memory_, port_, *control_);
+    control_->set_host(*host_);
+    stop_ = false;
+    thread_ = std::thread([this] { loop(); });
+  }
   struct NoPort : hca::PacketPort {  // there is no other node
     bool reserve(hca::PacketSlot&) override { return false; }
     void cancel(std::uint32_t) override {}
     void send(std::span<const emu::TxDesc>) override {}
   };
 
-  void fill_page() {
+  void fill_page(std::uint16_t lid) {
     auto& page = *reinterpret_cast<hca::NodePage*>(page_.data());
     page.magic = hca::kNodeMagic;
     page.version = hca::kAbiVersion;
     page.node_guid = page.port_guid = 0x0002c90300000001;
     page.gid_prefix = 0xfe80000000000000;
     page.link_bps = 400'000'000;
-    page.lid = 1;
+    page.lid = lid;
     page.pkey = 0xffff;
     page.active_mtu = page.max_mtu = 4;
+    page.max_message_bytes = kMessageBytesMax;
     page.vendor_id = 0x02c9;
     page.device_name[0] = 'f';
     page.port_state = 4;

@@ -247,6 +247,16 @@ TEST_F(WorkRequest, RefusedAtThePost) {
 }
 
 // Before RTS nothing may be sent, before INIT nothing received (IBA table 91).
+TEST_F(WorkRequest, NoLongerThanTheDeviceSays) {
+  make();
+  ibv_port_attr port{};
+  ASSERT_EQ(ibv_query_port(program.context, 1, &port), 0);
+  EXPECT_EQ(port.max_msg_sz, Node::kMessageBytesMax);
+  EXPECT_EQ(program.send(from, 1, port.max_msg_sz + 1), EINVAL);
+  EXPECT_EQ(program.send(from, 1, port.max_msg_sz), 0);  // not ours, but that is seen later
+  EXPECT_EQ(program.poll(1)[0].status, IBV_WC_LOC_PROT_ERR);
+}
+
 TEST_F(WorkRequest, RefusedInTheWrongState) {
   ibv_qp* qp = program.make_qp();
   EXPECT_EQ(program.send(qp, 1), EINVAL);
