@@ -131,7 +131,9 @@ HostState::HostState(const HostOptions& options, Memory& memory, PacketPort& por
     class_power_cycles_ = static_cast<emu::Cycle>(cycles / options.best_effort_power_share) + 1;
   }
   free_qps_ = free_list(qps_, 2);  // 0 and 1 are the management QPs of IBA
-  free_mrs_ = free_list(mrs_, 1);  // key 0 is never valid
+  for (std::uint32_t slot = 1; slot < mrs_.size(); ++slot) {  // key 0 is never valid
+    free_mrs_.push_back(slot);
+  }
   free_cqs_ = free_list(cqs_, 0);
   free_srqs_ = free_list(srqs_, 1);  // 0 is what a program that names none says (XRC)
   free_pds_ = free_list(pds_, 0);
@@ -210,8 +212,8 @@ OrErrno<MrKeys> Host::register_mr(ClientId client, std::uint32_t pd, const MrSpe
   if (found == nullptr) return std::unexpected(ENOENT);
   if (const int error = check_spec(spec)) return std::unexpected(error);
   if (s.free_mrs_.empty()) return std::unexpected(ENOMEM);
-  const std::uint32_t slot = s.free_mrs_.back();
-  s.free_mrs_.pop_back();
+  const std::uint32_t slot = s.free_mrs_.front();
+  s.free_mrs_.pop_front();
   Mr& mr = s.mrs_[slot];
   const std::uint32_t key = next_key(slot, mr);
   const std::uint8_t generation = mr.generation;

@@ -7,6 +7,7 @@
 #include <array>
 #include <bit>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <span>
 #include <vector>
@@ -114,7 +115,7 @@ class HostState {
   std::vector<Client> clients_;
   std::vector<Pd> pds_;
   std::vector<std::uint32_t> free_qps_;
-  std::vector<std::uint32_t> free_mrs_;
+  std::deque<std::uint32_t> free_mrs_;  // the one that is free for longest is next
   std::vector<std::uint32_t> free_cqs_;
   std::vector<std::uint32_t> free_srqs_;
   std::vector<std::uint32_t> free_pds_;

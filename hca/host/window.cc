@@ -94,8 +94,8 @@ OrErrno<std::uint32_t> Host::alloc_mw(ClientId client, std::uint32_t pd, std::ui
   }
   if (type != 1 && type != 2) return std::unexpected(EINVAL);
   if (s.free_mrs_.empty()) return std::unexpected(ENOMEM);
-  const std::uint32_t slot = s.free_mrs_.back();
-  s.free_mrs_.pop_back();
+  const std::uint32_t slot = s.free_mrs_.front();
+  s.free_mrs_.pop_front();
   Mr& mr = s.mrs_[slot];
   const auto generation = static_cast<std::uint8_t>(mr.generation + 1);
   mr = {};

@@ -58,6 +58,26 @@ TEST(Objects, NumbersOfDestroyedQpsRest) {
   }
 }
 
+// Nor is a key: the slot that is free for longest comes next, so an old key misses for long.
+TEST(Objects, KeysOfGoneRegionsRest) {
+  test::Cluster cluster({});
+  hca::Host& host = cluster.host(0);
+  sim::App app(host);
+  const auto reg = [&] {
+    return host.register_mr(app.client(), app.pd(), {0x1000, 0x1000, 64, 0});
+  };
+  const std::uint32_t first = reg()->lkey;
+  ASSERT_EQ(host.deregister_mr(app.client(), first), 0);
+  for (int i = 0; i < 1000; ++i) {
+    const std::uint32_t key = reg()->lkey;
+    ASSERT_NE(key, first) << i;
+    ASSERT_EQ(host.deregister_mr(app.client(), key), 0);
+    const auto window = host.alloc_mw(app.client(), app.pd(), 1);
+    ASSERT_NE(*window, first) << i;
+    ASSERT_EQ(host.dealloc_mw(app.client(), *window), 0);
+  }
+}
+
 // Registration: remote write without local write, wrap-around and unknown PDs are refused.
 TEST(Objects, RegistrationChecks) {
   test::Cluster cluster({});
