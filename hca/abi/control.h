@@ -21,6 +21,7 @@
 //   create_cq        cq                          number = CQ            received: region
 //   resize_cq        number = CQ, cq                                    received: region
 //   adopt_cq         number = CQ, cq.depth: of that region; 0: never mind
+//   fire_cq          number = CQ: writes its record; for a program with no descriptor to do it
 //   destroy_cq       number = CQ
 //   create_qp        number = PD, qp             number = QPN, qp       received: region
 //   open_qp          number = QPN, qp.xrcd                              received: region
@@ -94,6 +95,7 @@ enum class ControlOp : std::uint32_t {
   open_qp,
   find_gid,
   adopt_cq,
+  fire_cq,
 };
 
 struct ControlHello {

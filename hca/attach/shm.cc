@@ -24,6 +24,7 @@ constexpr std::uint64_t kRetryNs = 50'000'000;       // between attempts to reac
 constexpr std::uint64_t kWelcomeNs = 2'000'000'000;  // fabricd answers a hello at once
 constexpr std::uint64_t kSocketEveryNs = 5'000'000;  // while attached
 constexpr std::size_t kBurst = 64;
+constexpr char kNoDescriptors[] = "no descriptor is left for what fabricd sends (RLIMIT_NOFILE)";
 
 struct Pool {
   std::uint32_t slots = 0;
@@ -172,6 +173,8 @@ void ShmAttachment::await_welcome(std::uint64_t host_ns) {
     reason_ = message.error().message;
   } else if (nothing || message->state == emu::ReceivedMessage::State::closed) {
     reason_ = nothing ? "fabricd does not answer" : "fabricd closed the connection";
+  } else if (message->fds_lost) {
+    reason_ = kNoDescriptors;
   } else if (message->bytes != sizeof welcome) {
     reason_ = "fabricd answered something that is not a welcome";
   } else {
@@ -263,6 +266,7 @@ void ShmAttachment::read_control() {
     if (message->state == emu::ReceivedMessage::State::closed) {
       return lose("fabricd closed the connection");
     }
+    if (message->fds_lost) return lose(kNoDescriptors);
     auto handled = handle_pool(std::span(buffer).first(message->bytes), *message);
     if (!handled) return lose(handled.error().message);
   }

@@ -7,7 +7,6 @@
 #include <sys/stat.h>
 
 #include <algorithm>
-#include <bit>
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -159,6 +158,9 @@ int Control::handle_rare(Client& client, Incoming& in, ControlReply& reply) {
       reply.number = emu::lid_of(*node);
       return 0;
     }
+    case ControlOp::fire_cq:
+      completion(client.id, request.number);
+      return 0;
     case ControlOp::open_xrcd:
       return open_xrcd(client, in, reply);
     case ControlOp::close_xrcd:

@@ -83,13 +83,21 @@ int take(Cq& cq, int count, ibv_wc* completions) {
 }
 
 // Fires the completion channel ourselves. The pipe's write end is hcad's alone, so that its death
-// is seen at ours; a pipe can be opened again from its other end.
-void fire(const Channel& channel, std::uint32_t cq) {
+// is seen at ours; a pipe can be opened again from its other end. Where there is no descriptor left
+// for that, hcad does it.
+void fire(const Cq& cq) {
+  const auto& channel = *static_cast<const Channel*>(cq.channel);
   char path[40];
   std::snprintf(path, sizeof path, "/proc/self/fd/%d", channel.read_end.get());
   const int fd = ::open(path, O_WRONLY | O_NONBLOCK | O_CLOEXEC);
-  if (fd < 0) return;
-  const ChannelRecord record{cq, 0};
+  if (fd < 0) {
+    ControlRequest request{};
+    request.op = ControlOp::fire_cq;
+    request.number = cq.number;
+    (void)to_context(cq.context)->link().ask(request);
+    return;
+  }
+  const ChannelRecord record{cq.number, 0};
   (void)!::write(fd, &record, sizeof record);
   ::close(fd);
 }
@@ -152,7 +160,7 @@ int req_notify_cq(ibv_cq* base_cq, int solicited_only) {
   if (tail != cq.consumed && static_cast<std::int32_t>(tail - told) > 0 && cq.channel != nullptr &&
       page.armed.exchange(kCqDisarmed, std::memory_order_seq_cst) != kCqDisarmed) {
     cq.told = tail;
-    fire(*static_cast<Channel*>(cq.channel), cq.number);
+    fire(cq);
   }
   return 0;
 }

@@ -1,5 +1,7 @@
 // Programs and hcads at their limit of descriptors: the call that needs one fails with EMFILE and
 // leaves nothing behind, the device and everybody else live on.
+#include <poll.h>
+
 #include <fstream>
 
 #include "hca/verbs/objects.h"
@@ -121,7 +123,7 @@ TEST(Descriptors, RefusedQueuesAreGivenBack) {
   Scene s;
   {
     const Scarce scarce(0);
-    for (std::uint32_t i = 0; i < hca::kMaxCq + 10; ++i) {
+    for (std::uint32_t i = 0; i < test::Node::kCqsMax + 10; ++i) {
       ASSERT_EQ(ibv_create_cq(s.program.context, 1, nullptr, nullptr, 0), nullptr);
       ASSERT_EQ(errno, EMFILE);
     }
@@ -140,6 +142,23 @@ TEST(Descriptors, TheDeviceCannotBeOpened) {
     EXPECT_EQ(errno, EMFILE) << left;
   }
   s.pass();
+}
+
+// What waits in a CQ that is armed is told of at once, by hcad if need be.
+TEST(Descriptors, AnArmedQueueFires) {
+  Scene s;
+  ASSERT_EQ(s.program.receive(s.to, 1), 0);
+  ASSERT_EQ(s.program.send(s.from, 2), 0);
+  while (hca::to_cq(s.program.cq)->page().tail.load() != 2) ::sched_yield();
+  const Scarce scarce(0);
+  ASSERT_EQ(ibv_req_notify_cq(s.program.cq, 0), 0);
+  pollfd wanted{s.program.channel->fd, POLLIN, 0};
+  ASSERT_EQ(::poll(&wanted, 1, 0), 1);
+  ibv_cq* cq = nullptr;
+  void* user = nullptr;
+  EXPECT_EQ(ibv_get_cq_event(s.program.channel, &cq, &user), 0);
+  EXPECT_EQ(cq, s.program.cq);
+  ibv_ack_cq_events(cq, 1);
 }
 
 TEST(Descriptors, LostInHcad) {
