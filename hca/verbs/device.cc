@@ -70,12 +70,12 @@ Device* acquire_device(const std::string& socket, std::size_t place, std::size_t
   if (!session) return nullptr;
   auto* device = new (std::nothrow) Device{};
   if (device == nullptr) return null_with(ENOMEM);
-  device->node_page = std::move(session->node_page);
+  device->node_page = session->node_page;
   device->spare = std::move(session);
   device->socket = socket;
   device->node_type = IBV_NODE_CA;
   device->transport_type = IBV_TRANSPORT_IB;
-  put(device->name, device_name(device->node(), place, nodes));
+  put(device->name, device_name(node_in(*device->node_page), place, nodes));
   put(device->dev_name, "uverbs" + std::to_string(place));
   put(device->dev_path, "/sys/class/infiniband_verbs/uverbs" + std::to_string(place));
   put(device->ibdev_path, sysfs_path(device->name));
@@ -130,7 +130,8 @@ int ibv_get_device_index(ibv_device*) { return -1; }  // the kernel has none
 
 __be64 ibv_get_device_guid(ibv_device* device) {
   if (device == nullptr) return 0;
-  return __builtin_bswap64(static_cast<Device*>(device)->node().node_guid);
+  const std::lock_guard lock(g_device_lock);
+  return __builtin_bswap64(node_in(*static_cast<Device*>(device)->node_page).node_guid);
 }
 
 ibv_context* ibv_open_device(ibv_device* base_device) {
@@ -144,6 +145,8 @@ ibv_context* ibv_open_device(ibv_device* base_device) {
   }
   if (!session || session->link->look_dead()) {
     session = open_session(device->socket.c_str());
+    const std::lock_guard lock(g_device_lock);
+    if (session) device->node_page = session->node_page;
   }
   auto* context = session ? new (std::nothrow) Context{} : nullptr;
   if (context == nullptr) {

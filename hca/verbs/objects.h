@@ -26,7 +26,7 @@ namespace hca {
 // What an hcad answers to hello, and the connection itself.
 struct Session {
   std::unique_ptr<Link> link;
-  emu::Region node_page;
+  std::shared_ptr<const emu::Region> node_page;
   emu::Region doorbells;
   emu::UniqueFd doorbell_fd;
   emu::UniqueFd events;  // read end of the pipe of asynchronous events
@@ -38,10 +38,14 @@ struct Device : ibv_device {
   std::array<std::byte, 1024> looked_at_by_providers;
   int references;      // of lists and open contexts
   std::string socket;  // of its hcad
-  emu::Region node_page;
+  // Of the hcad that was met last: each opened device keeps the page of its own.
+  std::shared_ptr<const emu::Region> node_page;
   std::unique_ptr<Session> spare;  // made for the list; the first open takes it
-  const NodePage& node() const { return *reinterpret_cast<const NodePage*>(node_page.data()); }
 };
+
+inline const NodePage& node_in(const emu::Region& page) {
+  return *reinterpret_cast<const NodePage*>(page.data());
+}
 
 struct Cq;
 struct Qp;
@@ -61,7 +65,7 @@ struct Context : verbs_context {
   bool fatal_told = false;     // DEVICE_FATAL was delivered
   bool queues_failed = false;  // hcad has gone, and every QP is in ERR
 
-  const NodePage& node() const { return home->node(); }
+  const NodePage& node() const { return node_in(*session->node_page); }
   DoorbellPage& doorbells() const {
     return *reinterpret_cast<DoorbellPage*>(session->doorbells.data());
   }

@@ -32,10 +32,10 @@ int take_pages(Session& session, Answered& answered) {
   if (!node || !doorbells) return EPROTO;
   (void)node->take_fd();
   (void)doorbells->take_fd();
-  session.node_page = std::move(*node);
+  session.node_page = std::make_shared<const emu::Region>(std::move(*node));
   session.doorbells = std::move(*doorbells);
   session.doorbell_fd = std::move(answered.fds[2]);
-  const auto* page = reinterpret_cast<const NodePage*>(session.node_page.data());
+  const auto* page = &node_in(*session.node_page);
   const auto* rings = reinterpret_cast<const DoorbellPage*>(session.doorbells.data());
   const bool known = page->magic == kNodeMagic && page->version == kAbiVersion &&
                      rings->magic == kDoorbellMagic && rings->version == kAbiVersion &&

@@ -102,6 +102,24 @@ TEST(Death, TellsDeviceFatalOnceAndQueuesInError) {
   EXPECT_EQ(ibv_alloc_pd(s.program.context), nullptr);
 }
 
+// A device that is opened again after its hcad came back is the new one; the old one stays as it
+// was for who has it open.
+TEST(Death, OpenedAnewItIsTheNewHcads) {
+  Node node;
+  Program program;
+  ibv_device** list = ibv_get_device_list(nullptr);
+  node.restart(9);
+  ibv_context* again = ibv_open_device(list[0]);
+  ASSERT_NE(again, nullptr);
+  ibv_port_attr port{};
+  ASSERT_EQ(ibv_query_port(again, 1, &port), 0);
+  EXPECT_EQ(port.lid, 9);
+  ASSERT_EQ(ibv_query_port(program.context, 1, &port), 0);
+  EXPECT_EQ(port.lid, 1);
+  EXPECT_EQ(ibv_close_device(again), 0);
+  ibv_free_device_list(list);
+}
+
 // As with any QP in ERR; the queue never fills up.
 TEST(Death, LaterPostsAreFlushedToo) {
   Scene s;
