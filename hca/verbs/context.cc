@@ -202,7 +202,7 @@ void fill_ops(Context& context) {
   base_context.device = context.home;
   base_context.abi_compat = __VERBS_ABI_IS_EXTENDED;
   base_context.cmd_fd = context.session->doorbell_fd.get();  // open, and nobody's to talk to
-  base_context.async_fd = context.session->events.get();
+  base_context.async_fd = context.session->async.get();
   base_context.num_comp_vectors = 1;
   pthread_mutex_init(&base_context.mutex, nullptr);
   ibv_context_ops& ops = base_context.ops;

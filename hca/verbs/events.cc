@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <sched.h>
+#include <sys/epoll.h>
 #include <unistd.h>
 
 #include <new>
@@ -31,14 +32,27 @@ bool readable(int fd) {
   return ::poll(&wanted, 1, 0) != 0;
 }
 
+bool is_nonblocking(int fd) { return (::fcntl(fd, F_GETFL) & O_NONBLOCK) != 0; }
+
 // The same, for a thread that means to sleep: who expects an answer soon keeps its core awake.
 template <class Record>
 int await_record(int fd, Record& record) {
-  if ((::fcntl(fd, F_GETFL) & O_NONBLOCK) != 0) return read_record(fd, record);
+  if (is_nonblocking(fd)) return read_record(fd, record);
   while (!readable(fd) && patience.look_again(emu::host_now_ns())) (void)::sched_yield();
   const int got = read_record(fd, record);
   patience.found(emu::host_now_ns());
   return got;
+}
+
+// The same of the pipe behind async_fd, waiting as that one's flags say.
+int await_async(const Context& context, AsyncRecord& record) {
+  const int pipe = context.session->events.get();
+  while (true) {
+    const int got = read_record(pipe, record);
+    if (got >= 0 || errno != EAGAIN || is_nonblocking(context.context.async_fd)) return got;
+    pollfd wanted{pipe, POLLIN, 0};
+    if (::poll(&wanted, 1, -1) < 0) return -1;
+  }
 }
 
 bool same(const ibv_async_event& event, ibv_event_type type) { return event.event_type == type; }
@@ -203,7 +217,7 @@ int ibv_get_async_event(ibv_context* base_context, ibv_async_event* event) {
   Context* context = to_context(base_context);
   while (true) {
     AsyncRecord record;
-    const int got = read_record(base_context->async_fd, record);
+    const int got = await_async(*context, record);
     if (got < 0) return -1;
     if (got == 0) {
       context->link().look_dead();
@@ -214,6 +228,8 @@ int ibv_get_async_event(ibv_context* base_context, ibv_async_event* event) {
         return -1;
       }
       context->fatal_told = true;
+      // The last event: from now on there is nothing to wake up for.
+      ::epoll_ctl(base_context->async_fd, EPOLL_CTL_DEL, context->session->events.get(), nullptr);
       event->event_type = IBV_EVENT_DEVICE_FATAL;
       event->element.port_num = 1;
       return 0;

@@ -29,7 +29,10 @@ struct Session {
   std::shared_ptr<const emu::Region> node_page;
   emu::Region doorbells;
   emu::UniqueFd doorbell_fd;
-  emu::UniqueFd events;  // read end of the pipe of asynchronous events
+  emu::UniqueFd events;  // read end of the pipe of asynchronous events; never waits
+  // What programs watch: an epoll of that pipe. The end of a pipe alone is no POLLIN, and who asks
+  // for nothing else would not hear of the last event, that hcad has gone.
+  emu::UniqueFd async;
 };
 
 // One per node that the program is on: its HCA. Providers of rdma-core look behind an ibv_device

@@ -1,6 +1,7 @@
 #include "hca/verbs/session.h"
 
 #include <fcntl.h>
+#include <sys/epoll.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
@@ -14,12 +15,16 @@ namespace hca {
 
 namespace {
 
-bool make_pipe(emu::UniqueFd& read_end, emu::UniqueFd& write_end) {
+bool make_events(Session& session, emu::UniqueFd& write_end) {
   int fds[2];
   if (::pipe2(fds, O_CLOEXEC) != 0) return false;
-  read_end = emu::UniqueFd(fds[0]);
+  session.events = emu::UniqueFd(fds[0]);
   write_end = emu::UniqueFd(fds[1]);
-  return true;
+  session.async = emu::UniqueFd(::epoll_create1(EPOLL_CLOEXEC));
+  epoll_event event{};
+  event.events = EPOLLIN;
+  return ::fcntl(fds[0], F_SETFL, O_NONBLOCK) == 0 && session.async &&
+         ::epoll_ctl(session.async.get(), EPOLL_CTL_ADD, fds[0], &event) == 0;
 }
 
 // 0 or an errno. The pages' descriptors close: they have no further use, and programs count theirs.
@@ -58,7 +63,11 @@ std::unique_ptr<Session> open_session(const char* socket_path) {
                                    : static_cast<unsigned long>(session->link->hcad());
   ::prctl(PR_SET_PTRACER, reader, 0, 0, 0);
   emu::UniqueFd write_end;
-  if (!make_pipe(session->events, write_end)) return nullptr;
+  if (!make_events(*session, write_end)) {
+    const int error = errno;
+    say("a pipe for events: {}", std::strerror(error));
+    return null_with(error);
+  }
 
   ControlRequest request{};
   request.op = ControlOp::hello;

@@ -1,4 +1,6 @@
 // What programs see when their hcad has died: every work request completes, flushed, in order.
+#include <fcntl.h>
+#include <poll.h>
 #include <sched.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -100,6 +102,48 @@ TEST(Death, TellsDeviceFatalOnceAndQueuesInError) {
   attributes.qp_state = IBV_QPS_RESET;
   EXPECT_EQ(ibv_modify_qp(s.from, &attributes, IBV_QP_STATE), EIO);
   EXPECT_EQ(ibv_alloc_pd(s.program.context), nullptr);
+}
+
+short readable(int fd) {
+  pollfd wanted{fd, POLLIN, 0};
+  (void)::poll(&wanted, 1, -1);
+  return wanted.revents;
+}
+
+// Programs that ask for POLLIN alone hear of the last event, once.
+TEST(Death, DeviceFatalIsReadable) {
+  Node node;
+  Program program;
+  const int fd = program.context->async_fd;
+  ASSERT_EQ(::fcntl(fd, F_SETFL, ::fcntl(fd, F_GETFL) | O_NONBLOCK), 0);
+  ibv_async_event event{};
+  EXPECT_EQ(ibv_get_async_event(program.context, &event), -1);
+  EXPECT_EQ(errno, EAGAIN);
+  node.kill();
+  EXPECT_EQ(readable(fd), POLLIN);
+  ASSERT_EQ(ibv_get_async_event(program.context, &event), 0);
+  EXPECT_EQ(event.event_type, IBV_EVENT_DEVICE_FATAL);
+  pollfd wanted{fd, POLLIN, 0};
+  EXPECT_EQ(::poll(&wanted, 1, 0), 0);
+  EXPECT_EQ(ibv_get_async_event(program.context, &event), -1);
+  EXPECT_EQ(errno, EIO);
+}
+
+TEST(Death, EventsBeforeItAreReadable) {
+  Scene s;
+  ibv_send_wr wr{};
+  wr.opcode = IBV_WR_RDMA_WRITE;
+  ibv_sge piece = s.program.sge(0, 8);
+  wr.sg_list = &piece;
+  wr.num_sge = 1;
+  wr.wr.rdma = {piece.addr, s.program.mr->rkey ^ 1};  // no such key: the responder hears of it
+  ibv_send_wr* bad = nullptr;
+  ASSERT_EQ(ibv_post_send(s.from, &wr, &bad), 0);
+  EXPECT_EQ(readable(s.program.context->async_fd), POLLIN);
+  ibv_async_event event{};
+  ASSERT_EQ(ibv_get_async_event(s.program.context, &event), 0);
+  EXPECT_EQ(event.event_type, IBV_EVENT_QP_ACCESS_ERR);
+  ibv_ack_async_event(&event);
 }
 
 // A device that is opened again after its hcad came back is the new one; the old one stays as it
