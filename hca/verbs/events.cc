@@ -215,6 +215,10 @@ int ibv_get_async_event(ibv_context* base_context, ibv_async_event* event) {
     return -1;
   }
   Context* context = to_context(base_context);
+  if (context->link().abandoned()) {  // in a forked child the events are its parent's
+    errno = EIO;
+    return -1;
+  }
   while (true) {
     AsyncRecord record;
     const int got = await_async(*context, record);

@@ -82,7 +82,10 @@ int Link::fail() {
   return EIO;
 }
 
+// In a forked child the lock may be held for ever, by a thread that it does not have: the test
+// comes before. While another thread of ours had its turn the link may have died: it comes again.
 int Link::ask(const ControlRequest& request, Answered& answered, int fd) {
+  if (abandoned()) return EIO;
   const std::lock_guard lock(turn_);
   if (dead()) return EIO;
   const std::span<const int> fds(&fd, fd >= 0 ? 1 : 0);
@@ -102,6 +105,7 @@ int Link::ask(const ControlRequest& request, Answered& answered, int fd) {
 }
 
 int Link::talk(std::span<const std::byte> bytes, std::span<std::byte> reply, std::size_t& got) {
+  if (abandoned()) return EIO;
   const std::lock_guard lock(turn_);
   if (dead()) return EIO;
   const auto sent = emu::send_message(socket_.get(), bytes);

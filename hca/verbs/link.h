@@ -47,7 +47,8 @@ class Link {
   // One message of bytes there, one back (rdma_cm's commands); `got`: how many. 0 or an errno.
   int talk(std::span<const std::byte> bytes, std::span<std::byte> reply, std::size_t& got);
 
-  // In a forked child: the rings belong to the parent still.
+  // In a forked child: the rings belong to the parent still, and a lock of the library may be held
+  // by a thread that the child does not have. Ask before taking one.
   bool abandoned() const { return abandoned_.load(std::memory_order_relaxed); }
   bool dead() const { return dead_.load(std::memory_order_relaxed); }
   // Asks the kernel whether hcad still holds its end; for those who wait for something else.

@@ -113,6 +113,13 @@ int post_one(Qp& qp, const ibv_send_wr& wr) {
   return finish_request(qp, wqe, length);
 }
 
+// All of a list, in a forked child.
+template <class Wr>
+int refuse(Wr* wr, Wr** bad_wr) {
+  if (bad_wr != nullptr) *bad_wr = wr;
+  return EIO;
+}
+
 int put_receive(Qp& qp, const ibv_recv_wr& wr) {
   const auto count = static_cast<std::uint32_t>(wr.num_sge);
   if (wr.num_sge < 0 || count > qp.capacity.max_recv_sge || (count != 0 && wr.sg_list == nullptr)) {
@@ -165,7 +172,6 @@ WqeExtension global_route(const ibv_ah_attr& ah) {
 }
 
 int may_send(const Qp& qp) {
-  if (to_context(qp.qp_base.context)->link().abandoned()) return EIO;
   const auto state = qp.page().state.load(std::memory_order_relaxed);
   return state < static_cast<std::uint32_t>(QpState::rts) ? EINVAL : 0;
 }
@@ -208,6 +214,7 @@ void publish_sends(Qp& qp) {
 int post_send(ibv_qp* base_qp, ibv_send_wr* wr, ibv_send_wr** bad_wr) {
   if (base_qp == nullptr) return EINVAL;
   Qp& qp = *to_qp(base_qp);
+  if (to_context(base_qp->context)->link().abandoned()) return refuse(wr, bad_wr);
   const std::lock_guard lock(qp.send_lock);
   const std::uint32_t first = qp.sq_tail;
   int error = may_send(qp);
@@ -223,10 +230,10 @@ int post_send(ibv_qp* base_qp, ibv_send_wr* wr, ibv_send_wr** bad_wr) {
 int post_recv(ibv_qp* base_qp, ibv_recv_wr* wr, ibv_recv_wr** bad_wr) {
   if (base_qp == nullptr) return EINVAL;
   Qp& qp = *to_qp(base_qp);
+  if (to_context(base_qp->context)->link().abandoned()) return refuse(wr, bad_wr);
   const std::lock_guard lock(qp.recv_lock);
   const std::uint32_t first = qp.rq_tail;
-  int error = to_context(base_qp->context)->link().abandoned() ? EIO : 0;
-  if (error == 0 && (base_qp->state == IBV_QPS_RESET || qp.layout.rq_depth == 0)) error = EINVAL;
+  int error = base_qp->state == IBV_QPS_RESET || qp.layout.rq_depth == 0 ? EINVAL : 0;
   while (error == 0 && wr != nullptr) {
     error = put_receive(qp, *wr);
     if (error == 0) wr = wr->next;

@@ -9,7 +9,7 @@ namespace hca {
 
 // All under the QP's send_lock.
 
-// Posts are refused before RTS, and in a forked child. Of a dead device they are flushed.
+// Posts are refused before RTS. Of a dead device they are flushed.
 int may_send(const Qp& qp);
 // Whether the service has it.
 bool opcode_served(ibv_qp_type type, ibv_wr_opcode opcode);

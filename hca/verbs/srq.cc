@@ -56,14 +56,17 @@ int put_receive(Srq& srq, const ibv_recv_wr& wr) {
 int post_srq_recv(ibv_srq* base_srq, ibv_recv_wr* wr, ibv_recv_wr** bad_wr) {
   if (base_srq == nullptr) return EINVAL;
   Srq& srq = *to_srq(base_srq);
+  if (to_context(base_srq->context)->link().abandoned()) {
+    if (bad_wr != nullptr) *bad_wr = wr;
+    return EIO;
+  }
   const std::lock_guard lock(srq.lock);
-  int error = to_context(base_srq->context)->link().abandoned() ? EIO : 0;
+  int error = 0;
   while (error == 0 && wr != nullptr) {
     error = put_receive(srq, *wr);
     if (error == 0) wr = wr->next;
   }
   if (error != 0 && bad_wr != nullptr) *bad_wr = wr;
-  if (to_context(base_srq->context)->link().abandoned()) return error;
   // No doorbell: hcad looks when a message arrives.
   srq.page().tail.store(srq.tail, std::memory_order_release);
   return error;

@@ -72,11 +72,12 @@ void open_atomic(ibv_qp_ex* base_qp, WrOpcode opcode, std::uint32_t rkey, std::u
 
 void wr_start(ibv_qp_ex* base_qp) {
   Qp& qp = *to_qp(base_qp);
-  qp.send_lock.lock();
+  const bool forked = to_context(qp.qp_base.context)->link().abandoned();
+  if (!forked) qp.send_lock.lock();  // the parent's: a forked child gets its error by wr_complete
   qp.wr_first = qp.sq_tail;
   qp.wr_credit_used = qp.credit_used;
   qp.wr_open = false;
-  qp.wr_error = may_send(qp);
+  qp.wr_error = forked ? EIO : may_send(qp);
 }
 
 void take_back(Qp& qp) {
@@ -87,6 +88,10 @@ void take_back(Qp& qp) {
 
 int wr_complete(ibv_qp_ex* base_qp) {
   Qp& qp = *to_qp(base_qp);
+  if (to_context(qp.qp_base.context)->link().abandoned()) {
+    take_back(qp);
+    return EIO;
+  }
   close_request(qp);
   const int error = qp.wr_error;
   if (error != 0) {
@@ -99,8 +104,9 @@ int wr_complete(ibv_qp_ex* base_qp) {
 }
 
 void wr_abort(ibv_qp_ex* base_qp) {
-  take_back(*to_qp(base_qp));
-  to_qp(base_qp)->send_lock.unlock();
+  Qp& qp = *to_qp(base_qp);
+  take_back(qp);
+  if (!to_context(qp.qp_base.context)->link().abandoned()) qp.send_lock.unlock();
 }
 
 void wr_set_ud_addr(ibv_qp_ex* base_qp, ibv_ah* ah, std::uint32_t remote_qpn,
