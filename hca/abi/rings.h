@@ -167,12 +167,13 @@ struct CqPage {
   alignas(64) Shared32 tail;  // produced; release after the CQE; the futex word
   Shared32 overrun;           // 1: a completion found no room; the CQ is in error
   Shared32 told;              // the tail when a completion event last fired
-  std::uint32_t reserved2[13];
+  Shared32 solicited;         // the tail after the last completion that was solicited, or an error
+  std::uint32_t reserved2[12];
 };
 static_assert(sizeof(CqPage) == 192 && offsetof(CqPage, head) == 64 &&
               offsetof(CqPage, armed) == 68 && offsetof(CqPage, sleepers) == 72 &&
               offsetof(CqPage, tail) == 128 && offsetof(CqPage, overrun) == 132 &&
-              offsetof(CqPage, told) == 136);
+              offsetof(CqPage, told) == 136 && offsetof(CqPage, solicited) == 140);
 
 constexpr std::uint32_t cq_bytes(std::uint32_t depth) {
   return static_cast<std::uint32_t>(sizeof(CqPage) + sizeof(Cqe) * depth);

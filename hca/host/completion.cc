@@ -119,7 +119,10 @@ void enter_cqe(HostState& s, const PendingCqe& pending, WcStatus status) {
   cqe.status = status;
   write_cqe(cqes[cq.tail & (cq.depth - 1)], cqe, cq.tail);
   ++cq.tail;
-  cq.solicited = cq.solicited || pending.solicited || cqe.status != WcStatus::success;
+  if (pending.solicited || cqe.status != WcStatus::success) {
+    cq.solicited = true;
+    cq.solicited_tail = cq.tail;
+  }
   if (cq.touched) return;
   cq.touched = true;
   s.settlement_.touched[s.settlement_.touched_count++] = pending.cq;
@@ -141,6 +144,7 @@ void announce(HostState& s, std::uint32_t index) {
   if (!cq.used) return;
   // seq_cst pairs with the application: it arms (or counts itself a sleeper), then looks at tail;
   // we move tail, then look whether it armed. One of the two sees the other.
+  cq.page->solicited.store(cq.solicited_tail, std::memory_order_relaxed);
   cq.page->tail.store(cq.tail, std::memory_order_seq_cst);
   if (cq.page->sleepers.load(std::memory_order_seq_cst) != 0) {
     s.events_.wake_cq(cq.client, cq.number);

@@ -13,9 +13,10 @@ namespace hca {
 
 struct Cq {
   bool used = false;
-  bool broken = false;     // overrun
-  bool touched = false;    // has CQEs to announce
-  bool solicited = false;  // one of them is solicited or an error
+  bool broken = false;               // overrun
+  bool touched = false;              // has CQEs to announce
+  bool solicited = false;            // one of them is solicited or an error
+  std::uint32_t solicited_tail = 0;  // the tail after the last such one
   ClientId client = 0;
   std::uint32_t number = 0;
   std::uint32_t depth = 0;

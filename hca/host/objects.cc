@@ -324,6 +324,7 @@ int Host::resize_cq(ClientId client, std::uint32_t number, std::uint32_t depth,
   cq->page->head.store(head);
   cq->page->armed.store(armed);
   cq->page->told.store(cq->tail - waiting);  // what waits may be told again, but not forgotten
+  cq->page->solicited.store(cq->solicited_tail, std::memory_order_relaxed);
   cq->page->tail.store(cq->tail, std::memory_order_seq_cst);
   return 0;
 }

@@ -108,7 +108,8 @@ struct Cq : ibv_cq_ex {
   std::uint32_t told = 0;               // the tail when we fired the channel ourselves; under lock
   std::uint32_t completion_events = 0;  // got; under Context::table_lock
   std::uint32_t async_events = 0;
-  Cqe current{};  // of the extended poll, between start and end
+  Cqe current{};                    // of the extended poll, between start and end
+  std::atomic<pthread_t> poller{};  // who has the lock between start and end
 
   CqPage& page() const { return *reinterpret_cast<CqPage*>(ring); }
   Cqe& slot(std::uint32_t index) const {

@@ -146,7 +146,8 @@ int req_notify_cq(ibv_cq* base_cq, int solicited_only) {
   if (base_cq == nullptr) return EINVAL;
   Cq& cq = *to_cq(base_cq);
   if (to_context(cq.context)->link().abandoned()) return EIO;
-  const std::lock_guard lock(cq.lock);
+  std::unique_lock lock(cq.lock, std::defer_lock);
+  if (!polled_here(cq)) lock.lock();
   CqPage& page = cq.page();
   page.armed.store(solicited_only != 0 ? kCqArmedSolicited : kCqArmedNext,
                    std::memory_order_seq_cst);
@@ -157,7 +158,11 @@ int req_notify_cq(ibv_cq* base_cq, int solicited_only) {
   const std::uint32_t by_hcad = page.told.load(std::memory_order_relaxed);
   const bool ours_is_newer = static_cast<std::int32_t>(cq.told - by_hcad) > 0;
   const std::uint32_t told = ours_is_newer ? cq.told : by_hcad;
-  if (tail != cq.consumed && static_cast<std::int32_t>(tail - told) > 0 && cq.channel != nullptr &&
+  // How far the last one that asks for an event is from the tail.
+  const std::uint32_t age =
+      solicited_only != 0 ? tail - page.solicited.load(std::memory_order_relaxed) : 0;
+  const bool asked = age<tail - cq.consumed&& static_cast<std::int32_t>(tail - told - age)> 0;
+  if (asked && cq.channel != nullptr &&
       page.armed.exchange(kCqDisarmed, std::memory_order_seq_cst) != kCqDisarmed) {
     cq.told = tail;
     fire(cq);

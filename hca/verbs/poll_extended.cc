@@ -21,24 +21,34 @@ bool advance(Cq& cq) {
   return true;
 }
 
+void lock(Cq& cq) {
+  cq.lock.lock();
+  cq.poller.store(::pthread_self(), std::memory_order_relaxed);
+}
+
+void unlock(Cq& cq) {
+  cq.poller.store(pthread_t{}, std::memory_order_relaxed);
+  cq.lock.unlock();
+}
+
 void end_poll(ibv_cq_ex* base_cq) {
   Cq& cq = *to_cq(base_cq);
   cq.page().head.store(cq.consumed, std::memory_order_release);
-  cq.lock.unlock();
+  unlock(cq);
 }
 
 int start_poll(ibv_cq_ex* base_cq, ibv_poll_cq_attr* attributes) {
   if (attributes != nullptr && attributes->comp_mask != 0) return EINVAL;
   Cq& cq = *to_cq(base_cq);
   if (to_context(cq.context)->link().abandoned()) return EIO;
-  cq.lock.lock();
+  lock(cq);
   if (!advance(cq)) {
-    cq.lock.unlock();
+    unlock(cq);
     const bool again = after_empty_poll(cq);
     if (!again) return ENOENT;
-    cq.lock.lock();
+    lock(cq);
     if (!advance(cq)) {
-      cq.lock.unlock();
+      unlock(cq);
       return to_context(cq.context)->dead() ? EIO : ENOENT;
     }
   }

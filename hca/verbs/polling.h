@@ -9,4 +9,10 @@ namespace hca {
 bool after_empty_poll(Cq& cq);
 void after_full_poll();
 
+// Whether this thread is between start_poll and end_poll, and so has the lock already: programs arm
+// there. Only the thread itself could have written its name.
+inline bool polled_here(const Cq& cq) {
+  return cq.poller.load(std::memory_order_relaxed) == ::pthread_self();
+}
+
 }  // namespace hca
