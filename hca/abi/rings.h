@@ -48,7 +48,7 @@ struct QpPage {
   Shared32 rq_tail;              // posted receives
   std::uint32_t reserved1[13];
   // hcad writes.
-  alignas(64) Shared32 sq_head;  // slots that the application may reuse
+  alignas(64) Shared32 sq_head;  // requests that are done
   Shared32 rq_head;              //
   Shared32 credit_limited;       // 1: a post needs credit, else ENOMEM (real time, admitted rate)
   Shared32 credit_granted;       // packets granted since creation, free running
@@ -63,7 +63,7 @@ static_assert(sizeof(QpPage) == 192 && offsetof(QpPage, sq_tail) == 64 &&
               offsetof(QpPage, packet_payload) == 144 && offsetof(QpPage, state) == 148);
 
 // The application's order for one post:
-//   1. sq_tail - sq_head < sq_depth, else ENOMEM
+//   1. sq_tail - (Cqe::done of the last completion that it polled) < sq_depth, else ENOMEM
 //   2. with credit_limited: packets needed <= credit_granted - (its own count of used), else ENOMEM
 //   3. write the slot; sq_tail.store(+1, release)
 //   4. if (rung.exchange(1, seq_cst) == 0) push qp_num into the doorbell ring

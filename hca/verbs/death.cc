@@ -52,10 +52,10 @@ void believe(const Context& context, const Cqe& cqe, std::uint32_t index) {
   const auto it = context.qps.find(cqe.qp_num);
   if (it == context.qps.end()) return;
   Qp& qp = *it->second;
-  const bool is_receive = (static_cast<std::uint8_t>(cqe.opcode) & IBV_WC_RECV) != 0;
-  const auto& begin = is_receive ? qp.recv_cq_begin : qp.send_cq_begin;
+  const bool received = is_receive(cqe);
+  const auto& begin = received ? qp.recv_cq_begin : qp.send_cq_begin;
   if (static_cast<std::int32_t>(index - begin) < 0) return;  // of its life before a RESET
-  Shared32& head = is_receive ? qp.page().rq_head : qp.page().sq_head;
+  Shared32& head = received ? qp.page().rq_head : qp.page().sq_head;
   const std::uint32_t known = head.load(std::memory_order_relaxed);
   if (static_cast<std::int32_t>(cqe.done - known) > 0) {
     head.store(cqe.done, std::memory_order_release);
@@ -105,14 +105,14 @@ bool next_flushed(Cq& cq, Cqe& cqe) {
     if (ends_in(qp->qp_base.send_cq, cq)) {
       if (const std::byte* slot = next_send(*qp)) {
         cqe = flushed(*qp, slot, WcOpcode::send);
-        qp->page().sq_head.fetch_add(1, std::memory_order_release);
+        qp->sq_polled = qp->page().sq_head.fetch_add(1, std::memory_order_release) + 1;
         return true;
       }
     }
     if (ends_in(qp->qp_base.recv_cq, cq)) {
       if (const std::byte* slot = next_receive(*qp)) {
         cqe = flushed(*qp, slot, WcOpcode::recv);
-        qp->page().rq_head.fetch_add(1, std::memory_order_release);
+        qp->rq_polled = qp->page().rq_head.fetch_add(1, std::memory_order_release) + 1;
         return true;
       }
     }

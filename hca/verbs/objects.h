@@ -17,6 +17,7 @@
 
 #include "emu/ring/fd.h"
 #include "emu/ring/region.h"
+#include "hca/abi/limits.h"
 #include "hca/abi/node.h"
 #include "hca/abi/rings.h"
 #include "hca/verbs/link.h"
@@ -54,6 +55,13 @@ struct Cq;
 struct Qp;
 struct Srq;
 
+// A QP where pollers find it by its number, without a lock. While a CQ has completions of a QP, the
+// CQ's lock keeps it here: who destroys it takes them out first (forget_completions).
+struct QpEntry {
+  std::atomic<std::uint32_t> number{0};  // 0: none
+  std::atomic<Qp*> qp{nullptr};
+};
+
 struct Context : verbs_context {
   Device* home = nullptr;
   std::unique_ptr<Session> session;
@@ -65,6 +73,9 @@ struct Context : verbs_context {
   std::unordered_map<std::uint32_t, Cq*> cqs;
   std::unordered_map<std::uint32_t, Qp*> qps;
   std::unordered_map<std::uint32_t, Srq*> srqs;
+  // By the low bits of their numbers, which differ; without XRC's receiving QPs, whose completions
+  // outlive them. Written under table_lock.
+  std::array<QpEntry, kMaxQp> qp_entries;
   bool fatal_told = false;     // DEVICE_FATAL was delivered
   bool queues_failed = false;  // hcad has gone, and every QP is in ERR
 
@@ -74,6 +85,7 @@ struct Context : verbs_context {
   }
   Link& link() const { return *session->link; }
   bool dead() const { return session->link->dead(); }
+  QpEntry& qp_entry(std::uint32_t number) { return qp_entries[number % kMaxQp]; }
 };
 
 struct Pd : ibv_pd {
@@ -158,6 +170,11 @@ struct Qp : ibv_qp_ex {
 
   std::uint32_t rq_tail = 0;  // under recv_lock
 
+  // Slots below these are free: completions of theirs, or of later ones, were polled. Whoever polls
+  // writes, under the lock of the CQ.
+  std::atomic<std::uint32_t> sq_polled{0};
+  std::atomic<std::uint32_t> rq_polled{0};
+
   // Indexes in its CQs below which completions are of its life before the last RESET.
   std::atomic<std::uint32_t> send_cq_begin{0};
   std::atomic<std::uint32_t> recv_cq_begin{0};
@@ -227,6 +244,10 @@ int req_notify_cq(ibv_cq* cq, int solicited_only);
 int post_send(ibv_qp* qp, ibv_send_wr* wr, ibv_send_wr** bad_wr);
 int post_srq_recv(ibv_srq* srq, ibv_recv_wr* wr, ibv_recv_wr** bad_wr);
 int post_recv(ibv_qp* qp, ibv_recv_wr* wr, ibv_recv_wr** bad_wr);
+
+bool is_receive(const Cqe& cqe);  // poll.cc
+// A completion was polled: its slot is free, and those before it. Under the CQ's lock.
+void free_slots(Context& context, const Cqe& cqe);
 
 // ---- death.cc: hcad has gone ----
 void note_death(Context& context);  // QPs go to ERR, once; nothing while hcad lives

@@ -74,8 +74,11 @@ int take(Cq& cq, int count, ibv_wc* completions) {
   // Acquire: the CQEs below the tail are written. Pairs with the tail store in hca/host.
   const std::uint32_t tail = page.tail.load(std::memory_order_acquire);
   int taken = 0;
-  while (taken < count && cq.consumed != tail)
-    copy_out(cq.slot(cq.consumed++), completions[taken++]);
+  while (taken < count && cq.consumed != tail) {
+    const Cqe& cqe = cq.slot(cq.consumed++);
+    free_slots(*to_context(cq.context), cqe);
+    copy_out(cqe, completions[taken++]);
+  }
   if (taken > 0) page.head.store(cq.consumed, std::memory_order_release);
   Cqe cqe;
   while (dead && taken < count && next_flushed(cq, cqe)) copy_out(cqe, completions[taken++]);
@@ -103,6 +106,18 @@ void fire(const Cq& cq) {
 }
 
 }  // namespace
+
+bool is_receive(const Cqe& cqe) {
+  return (static_cast<std::uint8_t>(cqe.opcode) & static_cast<std::uint8_t>(WcOpcode::recv)) != 0;
+}
+
+void free_slots(Context& context, const Cqe& cqe) {
+  const QpEntry& entry = context.qp_entry(cqe.qp_num);
+  if (entry.number.load(std::memory_order_acquire) != cqe.qp_num) return;
+  Qp& qp = *entry.qp.load(std::memory_order_relaxed);
+  // Release: pairs with who posts. hcad had read the slots before it wrote the completion.
+  (is_receive(cqe) ? qp.rq_polled : qp.sq_polled).store(cqe.done, std::memory_order_release);
+}
 
 bool after_empty_poll(Cq& cq) {
   if (++empty_polls < kEmptyPollsMax) {

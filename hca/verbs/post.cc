@@ -125,9 +125,9 @@ int put_receive(Qp& qp, const ibv_recv_wr& wr) {
   if (wr.num_sge < 0 || count > qp.capacity.max_recv_sge || (count != 0 && wr.sg_list == nullptr)) {
     return EINVAL;
   }
-  // Acquire: hcad has read the slot before it gave it back.
-  const std::uint32_t head = qp.page().rq_head.load(std::memory_order_acquire);
-  if (qp.rq_tail - head >= qp.layout.rq_depth) return ENOMEM;
+  // Acquire: hcad had read the slot before its completion could be polled.
+  const std::uint32_t polled = qp.rq_polled.load(std::memory_order_acquire);
+  if (qp.rq_tail - polled >= qp.layout.rq_depth) return ENOMEM;
   const RecvWqe wqe{wr.wr_id, count, 0};
   std::byte* slot = qp.recv_slot(qp.rq_tail);
   std::memcpy(slot, &wqe, sizeof wqe);
@@ -177,9 +177,10 @@ int may_send(const Qp& qp) {
 }
 
 int check_room(const Qp& qp) {
-  // Acquire: hcad has read the slot before it gave it back.
-  const std::uint32_t head = qp.page().sq_head.load(std::memory_order_acquire);
-  return qp.sq_tail - head < qp.layout.sq_depth ? 0 : ENOMEM;
+  // Acquire: hcad had read the slot before its completion could be polled. What is done and not
+  // polled counts, or completions could outgrow the CQ that was made for so many requests.
+  const std::uint32_t polled = qp.sq_polled.load(std::memory_order_acquire);
+  return qp.sq_tail - polled < qp.layout.sq_depth ? 0 : ENOMEM;
 }
 
 int finish_request(Qp& qp, SendWqe& wqe, std::uint64_t length) {

@@ -13,7 +13,8 @@ namespace hca {
 int may_send(const Qp& qp);
 // Whether the service has it.
 bool opcode_served(ibv_qp_type type, ibv_wr_opcode opcode);
-// Another slot ? ENOMEM if not.
+// Another slot? ENOMEM if not: a slot is free when its completion was polled, or that of a later
+// request of this queue.
 int check_room(const Qp& qp);
 // Takes the credits of a message (ACP section 4.2: a real-time post without credit fails) and the
 // launch time that was set for it; fills the slot's header; moves sq_tail. ENOMEM without credit.

@@ -14,6 +14,7 @@ namespace {
 void reset_rings(Qp& qp) {
   const std::scoped_lock lock(qp.send_lock, qp.recv_lock);
   qp.sq_tail = qp.rq_tail = 0;
+  qp.sq_polled = qp.rq_polled = 0;
   qp.credit_used = 0;
   qp.launch_ns = 0;
   qp.launch_span_ns = 0;
@@ -100,6 +101,23 @@ void enter(ibv_context* base_context, Qp& qp, std::uint32_t number) {
   Context* context = to_context(base_context);
   const std::lock_guard lock(context->table_lock);
   context->qps[number] = &qp;
+  if (b.qp_type == IBV_QPT_XRC_RECV) return;
+  QpEntry& entry = context->qp_entry(number);
+  entry.qp.store(&qp, std::memory_order_relaxed);
+  entry.number.store(number, std::memory_order_release);  // pairs with free_slots
+}
+
+// Nothing of it is in a CQ any more.
+void leave(Context& context, Qp& qp) {
+  const std::uint32_t number = qp.qp_base.qp_num;
+  // The number, or its low bits, may be another QP's already: hcad gave it free.
+  if (const auto it = context.qps.find(number); it != context.qps.end() && it->second == &qp) {
+    context.qps.erase(it);
+  }
+  QpEntry& entry = context.qp_entry(number);
+  if (entry.qp.load(std::memory_order_relaxed) != &qp) return;
+  entry.number.store(0, std::memory_order_relaxed);
+  entry.qp.store(nullptr, std::memory_order_relaxed);
 }
 
 Qp* create(ibv_context* base_context, ibv_qp_init_attr_ex& init) {
@@ -319,10 +337,7 @@ int ibv_destroy_qp(ibv_qp* base_qp) {
   std::uint32_t asyncs = 0;
   {
     const std::lock_guard lock(context->table_lock);
-    if (const auto it = context->qps.find(base_qp->qp_num);
-        it != context->qps.end() && it->second == qp) {
-      context->qps.erase(it);
-    }
+    leave(*context, *qp);
     asyncs = qp->async_events;
   }
   wait_acknowledged(base_qp->mutex, base_qp->cond, base_qp->events_completed, asyncs);
