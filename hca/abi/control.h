@@ -45,7 +45,7 @@
 // ones by the reply; of an object whose region was lost the library gives the number back.
 //
 // After open_cm the connection carries commands of <rdma/rdma_user_cm.h> as they are (hca/cm/cm.h),
-// each answered by a CmReply and what the command asked for. The pipe gets a byte for each event.
+// each answered by a CmReply and what the command asked for. The pipe has a byte while events wait.
 // clang-format on
 #pragma once
 

@@ -2,7 +2,7 @@
 //
 //   in:  commands of programs, byte for byte as they write() them to /dev/infiniband/rdma_cm
 //        (<rdma/rdma_user_cm.h>); management datagrams of other nodes; time
-//   out: answers to commands; datagrams; a token per event for the file that it waits on
+//   out: answers to commands; datagrams; for each file whether events wait
 //
 // A library without I/O, threads or clocks; hca/daemon calls it.
 #pragma once
@@ -34,7 +34,8 @@ class CmOut {
  public:
   virtual ~CmOut() = default;
   virtual void send(emu::NodeId dest, const Mad& mad) = 0;
-  virtual void event_waits(CmFileId file) = 0;  // one more
+  // Whether events wait on a file: told whenever one has come or gone.
+  virtual void events_wait(CmFileId file, bool some) = 0;
 };
 
 struct CmState;  // hca/cm/state.h

@@ -71,6 +71,7 @@ CmAnswer migrate(const Call& call) {
   std::memcpy(&old, call.more.data(), sizeof old);
   Id* id = find_id(call.s, old, command.id);
   if (id == nullptr) return {ENOENT, 0};
+  if (old == call.file) return answer_with(rdma_ucm_migrate_resp{id->events_reported}, call.to);
   id->file = call.file;
   auto& from = call.s.files[old].events;
   auto& to = call.s.files[call.file].events;
@@ -82,9 +83,10 @@ CmAnswer migrate(const Call& call) {
     to.push_back(*it);
     // A request that waits goes with its listener.
     if (it->request != kNobody) call.s.ids[it->request].file = call.file;
-    call.s.out.event_waits(call.file);
     it = from.erase(it);
   }
+  tell_file(call.s, old);
+  tell_file(call.s, call.file);
   return answer_with(rdma_ucm_migrate_resp{id->events_reported}, call.to);
 }
 

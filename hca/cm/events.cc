@@ -29,6 +29,11 @@ Id* find_id(CmState& s, CmFileId file, std::uint32_t number) {
   return it != s.ids.end() && it->second.file == file ? &it->second : nullptr;
 }
 
+void tell_file(CmState& s, CmFileId file) {
+  const auto found = s.files.find(file);
+  if (found != s.files.end()) s.out.events_wait(file, !found->second.events.empty());
+}
+
 void push_event(CmState& s, Id& id, CmEvent event, const rdma_ucm_event_resp& body) {
   const auto file = s.files.find(id.file);
   // A request that was not accepted has no name at the program yet: it cannot be told of it.
@@ -40,7 +45,7 @@ void push_event(CmState& s, Id& id, CmEvent event, const rdma_ucm_event_resp& bo
   waiting.body.id = id.number;
   waiting.body.event = static_cast<std::uint32_t>(event);
   file->second.events.push_back(waiting);
-  s.out.event_waits(id.file);
+  tell_file(s, id.file);
 }
 
 void push_simple(CmState& s, Id& id, CmEvent event, int status) {
@@ -62,14 +67,16 @@ CmAnswer take_event(CmState& s, CmFileId number, std::span<std::uint8_t> to) {
   if (const auto mc = s.multicasts.find(event.multicast); mc != s.multicasts.end()) {
     ++mc->second.events_reported;
   }
+  tell_file(s, number);
   return answer_with(event.body, to);
 }
 
 void drop_events(CmState& s, std::uint32_t number) {
   for (auto& [file, state] : s.files) {
-    std::erase_if(state.events, [number](const WaitingEvent& e) {
+    const auto dropped = std::erase_if(state.events, [number](const WaitingEvent& e) {
       return e.id == number || e.request == number;
     });
+    if (dropped != 0) tell_file(s, file);
   }
 }
 

@@ -56,7 +56,7 @@ CmAnswer join(CmState& s, Id& id, std::uint64_t uid, const sockaddr_in6& group,
   ud.qkey = id.qkey != 0 ? id.qkey : kUdpQkey;
   fill_group(s, id, address->v4, ud.ah_attr);
   s.files[id.file].events.push_back(waiting);
-  s.out.event_waits(id.file);
+  tell_file(s, id.file);
   return answer_with(rdma_ucm_create_id_resp{number}, to);
 }
 
@@ -66,6 +66,7 @@ CmAnswer leave(CmState& s, CmFileId file, std::uint32_t number, std::span<std::u
   const rdma_ucm_destroy_id_resp reply{it->second.events_reported};
   std::erase_if(s.files[file].events,
                 [number](const WaitingEvent& e) { return e.multicast == number; });
+  tell_file(s, file);
   s.multicasts.erase(it);
   return answer_with(reply, to);
 }

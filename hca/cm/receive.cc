@@ -264,7 +264,7 @@ Id* new_request(CmState& s, emu::NodeId source, const CmMessage& m, Id& listener
   waiting.body.id = id.number;
   waiting.body.event = static_cast<std::uint32_t>(CmEvent::connect_request);
   s.files[listener.file].events.push_back(waiting);
-  s.out.event_waits(listener.file);
+  tell_file(s, listener.file);
   return &id;
 }
 

@@ -160,6 +160,7 @@ constexpr std::uint32_t port_key(std::uint16_t port_space, std::uint16_t port) {
 using CmAnswer = Cm::Answer;
 
 // ---- events.cc ----
+void tell_file(CmState& s, CmFileId file);  // its events have changed
 void push_event(CmState& s, Id& id, CmEvent event, const rdma_ucm_event_resp& body);
 void push_simple(CmState& s, Id& id, CmEvent event, int status = 0);
 CmAnswer take_event(CmState& s, CmFileId file, std::span<std::uint8_t> to);

@@ -1,9 +1,12 @@
 #include "hca/daemon/cm_service.h"
 
 #include <arpa/inet.h>
+#include <fcntl.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 namespace hca {
@@ -21,6 +24,13 @@ CmOptions cm_options(const HostOptions& options) {
   return cm;
 }
 
+// Both ends of a pipe, to put a byte in and to take it back, by a description of our own: flags of
+// the program's, which it may change, are not ours.
+emu::UniqueFd both_ends(int fd) {
+  const std::string path = "/proc/self/fd/" + std::to_string(fd);
+  return emu::UniqueFd(::open(path.c_str(), O_RDWR | O_NONBLOCK | O_CLOEXEC));
+}
+
 }  // namespace
 
 std::string address_text(std::uint32_t v4) {
@@ -34,9 +44,11 @@ CmService::CmService(const emu::Config& config, const HostOptions& options)
     : cycle_time_(options.cycle_time),
       cm_(cm_options(options), AddressBook(options.node, node_addresses(config)), *this) {}
 
-CmFileId CmService::open(emu::UniqueFd events) {
+CmFileId CmService::open(const emu::UniqueFd& events) {
+  emu::UniqueFd both = both_ends(events.get());
+  if (!both) return 0;
   const CmFileId file = cm_.open();
-  files_[file] = std::move(events);
+  files_[file] = std::move(both);
   return file;
 }
 
@@ -53,13 +65,20 @@ void CmService::service(emu::Cycle now) {
   cm_.advance(now_ns);
 }
 
-void CmService::event_waits(CmFileId file) {
+// A program's thread takes the byte out before it asks for the event, so one is put in again as
+// long as more events wait: all who wait are woken one after the other.
+void CmService::events_wait(CmFileId file, bool some) {
   const auto found = files_.find(file);
   if (found == files_.end()) return;
-  const char token = 1;
-  // A full pipe holds 65536 of them: the program does not read, and will find the rest when it
-  // does.
-  (void)!::write(found->second.get(), &token, sizeof token);
+  const int pipe = found->second.get();
+  int there = 0;
+  if (::ioctl(pipe, FIONREAD, &there) != 0 || (there != 0) == some) return;
+  std::array<char, 64> bytes{1};  // a program that writes more there fools itself
+  if (some) {
+    (void)!::write(pipe, bytes.data(), 1);
+  } else {
+    (void)!::read(pipe, bytes.data(), bytes.size());
+  }
 }
 
 }  // namespace hca

@@ -22,8 +22,8 @@ class CmService : public CmOut {
   CmService(const emu::Config& config, const HostOptions& options);
   void set_host(Host& host) { host_ = &host; }
 
-  // `events`: write end of a pipe; a byte in it for each event.
-  CmFileId open(emu::UniqueFd events);
+  // `events`: an end of a pipe; a byte is in it while events wait. 0: it cannot be had.
+  CmFileId open(const emu::UniqueFd& events);
   void close(CmFileId file);
   Cm::Answer command(CmFileId file, std::span<const std::uint8_t> command,
                      std::span<std::uint8_t> to, emu::Cycle now) {
@@ -37,7 +37,7 @@ class CmService : public CmOut {
 
   // CmOut
   void send(emu::NodeId dest, const Mad& mad) override { (void)host_->send_mad(dest, mad); }
-  void event_waits(CmFileId file) override;
+  void events_wait(CmFileId file, bool some) override;
 
  private:
   emu::CycleTime cycle_time_;

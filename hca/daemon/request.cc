@@ -176,8 +176,9 @@ int Control::open_cm(Client& client, Incoming& in, ControlReply& reply) {
   if (client.said_hello || client.cm_file != 0) return EALREADY;
   if (cm_ == nullptr) return EOPNOTSUPP;
   if (!speaks_our_version(client, in.request.hello)) return EPROTO;
-  if (!in.fd || !is_pipe(in.fd.get()) || !make_nonblocking(in.fd.get())) return EBADF;
-  client.cm_file = cm_->open(std::move(in.fd));
+  if (!in.fd || !is_pipe(in.fd.get())) return EBADF;
+  client.cm_file = cm_->open(in.fd);
+  if (client.cm_file == 0) return EBADF;
   reply.number = client.cm_file;
   return 0;
 }

@@ -1,7 +1,7 @@
 // /dev/infiniband/rdma_cm for a stock librdmacm: the calls that open, write, look at and close it,
 // in front of the C library's. What a program writes goes to hcad as it is (hca/cm answers it), and
-// the descriptor that it holds is the read end of a pipe with a byte for each event, so that poll,
-// epoll and O_NONBLOCK mean what they should. Every other file costs one test of a bit.
+// the descriptor that it holds is the read end of a pipe with a byte in it while events wait, so
+// that poll, epoll and O_NONBLOCK mean what they should. Every other file costs one test of a bit.
 #include <fcntl.h>
 #include <rdma/rdma_user_cm.h>
 #include <sys/stat.h>
@@ -121,8 +121,9 @@ int run(const CmFile& file, std::span<const std::byte> command, std::uint64_t re
   return 0;
 }
 
-// Waits for a token as the descriptor's flags say, then fetches an event. An event can be taken
-// back when its id ends; then its token means nothing.
+// Waits for the byte as the descriptor's flags say, then fetches an event; hcad puts another byte
+// there if more of them wait. Between the two the event may go to another thread, or be taken back
+// because its id ends.
 int next_event(const CmFile& file, std::span<const std::byte> command, std::uint64_t response) {
   while (true) {
     char token = 0;
