@@ -27,6 +27,9 @@ struct CmOptions {
   std::uint8_t path_mtu = 4;     // IBV_MTU_*
   std::uint8_t rate = 2;         // IBV_RATE_*
   std::uint64_t seed = 1;        // starting PSNs, ephemeral ports
+  // What this start of the node has to itself: two lives of it have different ones, so that their
+  // connections are never taken for one another's.
+  std::uint32_t life = 0;
   std::uint32_t ids_max = 65536;
 };
 

@@ -15,10 +15,10 @@ namespace {
 constexpr emu::EmuNs kAnswerNs = emu::EmuNs{4096} << 20;
 constexpr std::uint8_t kDreqAttempts = 4;
 
-CmMessage message_of(const Id& id, CmKind kind) {
+CmMessage message_of(const CmState& s, const Id& id, CmKind kind) {
   CmMessage m;
   m.kind = kind;
-  m.local_id = id.number;
+  m.local_id = wire_id(s, id.number);
   m.remote_id = id.remote_id;
   return m;
 }
@@ -44,19 +44,19 @@ void take_param(Id& id, const rdma_ucm_conn_param& param) {
 
 void send_reject(CmState& s, Id& id, std::uint16_t reason,
                  std::span<const std::uint8_t> data = {}) {
-  CmMessage m = message_of(id, CmKind::rej);
+  CmMessage m = message_of(s, id, CmKind::rej);
   m.reason = reason;
   m.rejected = id.passive ? 0 : 1;
   std::copy(data.begin(), data.end(), m.private_data.begin());
   send_once(s, id.peer, m);
 }
 
+}  // namespace
+
 void rest(CmState& s, Id& id) {
   id.state = IdState::timewait;
   id.again_at = s.now_ns + kTimewaitNs;
 }
-
-}  // namespace
 
 bool fill_private(const Id& id, CmMessage& m, const std::uint8_t* data, std::size_t bytes) {
   std::size_t offset = 0;
@@ -77,10 +77,17 @@ bool fill_private(const Id& id, CmMessage& m, const std::uint8_t* data, std::siz
   return true;
 }
 
-void send_once(CmState& s, emu::NodeId peer, const CmMessage& m) { s.out.send(peer, to_mad(m)); }
+Mad stamped(const CmState& s, CmMessage m) {
+  m.life = s.options.life;
+  return to_mad(m);
+}
+
+void send_once(CmState& s, emu::NodeId peer, const CmMessage& m) {
+  s.out.send(peer, stamped(s, m));
+}
 
 void send_asked(CmState& s, Id& id, const CmMessage& m, std::uint8_t attempts) {
-  id.unanswered = to_mad(m);
+  id.unanswered = stamped(s, m);
   id.attempts_left = attempts;
   id.again_at = s.now_ns + kAnswerNs;
   s.out.send(id.peer, id.unanswered);
@@ -92,7 +99,7 @@ int connect(CmState& s, Id& id, const rdma_ucm_conn_param& param) {
   if (id.state != IdState::route_resolved) return EINVAL;
   if (is_datagram(id)) return resolve_service(s, id, param);
   take_param(id, param);
-  CmMessage m = message_of(id, CmKind::req);
+  CmMessage m = message_of(s, id, CmKind::req);
   if (!fill_private(id, m, param.private_data, param.private_data_len)) return EINVAL;
   m.service_id = std::uint64_t{id.port_space} << 16 | id.remote.port;
   m.ca_guid = s.options.guid_base + s.addresses.self() + 1;
@@ -119,7 +126,7 @@ int connect(CmState& s, Id& id, const rdma_ucm_conn_param& param) {
 
 int accept(CmState& s, Id& id, const rdma_ucm_accept& command) {
   if (id.state == IdState::rep_received) {  // ready to use: the QP is in RTS
-    CmMessage m = message_of(id, CmKind::rtu);
+    CmMessage m = message_of(s, id, CmKind::rtu);
     id.state = IdState::established;
     send_once(s, id.peer, m);
     return 0;
@@ -129,7 +136,7 @@ int accept(CmState& s, Id& id, const rdma_ucm_accept& command) {
   if (param.valid != 0) id.uid = command.uid;
   if (is_datagram(id)) return answer_service(s, id, kSidrValid, param);
   if (param.valid == 0) return EINVAL;
-  CmMessage m = message_of(id, CmKind::rep);
+  CmMessage m = message_of(s, id, CmKind::rep);
   if (!fill_private(id, m, param.private_data, param.private_data_len)) return EINVAL;
   // How often to try again is the peer's to say: it was in the request.
   const std::uint8_t retry = id.retry_count;
@@ -168,14 +175,14 @@ int reject(CmState& s, Id& id, const rdma_ucm_reject& command) {
 
 int disconnect(CmState& s, Id& id) {
   if (id.state == IdState::established || id.state == IdState::rep_sent) {
-    CmMessage m = message_of(id, CmKind::dreq);
+    CmMessage m = message_of(s, id, CmKind::dreq);
     m.qpn = id.remote_qpn;
     id.state = IdState::dreq_sent;
     send_asked(s, id, m, kDreqAttempts);
     return 0;
   }
   if (id.state == IdState::dreq_received) {
-    send_once(s, id.peer, message_of(id, CmKind::drep));
+    send_once(s, id.peer, message_of(s, id, CmKind::drep));
     rest(s, id);
     return 0;
   }
@@ -197,13 +204,13 @@ void end_connection(CmState& s, Id& id) {
   switch (id.state) {
     case IdState::established:
     case IdState::rep_sent: {
-      CmMessage m = message_of(id, CmKind::dreq);
+      CmMessage m = message_of(s, id, CmKind::dreq);
       m.qpn = id.remote_qpn;
       send_once(s, id.peer, m);
       break;
     }
     case IdState::dreq_received:
-      send_once(s, id.peer, message_of(id, CmKind::drep));
+      send_once(s, id.peer, message_of(s, id, CmKind::drep));
       break;
     case IdState::req_received:
       if (is_datagram(id)) {

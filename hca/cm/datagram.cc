@@ -9,7 +9,7 @@ namespace hca {
 int resolve_service(CmState& s, Id& id, const rdma_ucm_conn_param& param) {
   CmMessage m;
   m.kind = CmKind::sidr_req;
-  m.local_id = id.number;
+  m.local_id = wire_id(s, id.number);
   m.service_id = std::uint64_t{id.port_space} << 16 | id.remote.port;
   if (!fill_private(id, m, param.private_data, param.private_data_len)) return EINVAL;
   id.qpn = param.qp_num & 0xffffff;
@@ -31,9 +31,9 @@ int answer_service(CmState& s, Id& id, std::uint8_t status, const rdma_ucm_conn_
     m.qpn = id.qpn;
     m.qkey = id.qkey;
   }
-  id.unanswered = to_mad(m);  // said again if the question comes again
+  id.unanswered = stamped(s, m);  // said again if the question comes again
   id.state = IdState::ended;
-  send_once(s, id.peer, m);
+  s.out.send(id.peer, id.unanswered);
   return 0;
 }
 
@@ -56,7 +56,7 @@ void on_sidr_req(CmState& s, emu::NodeId source, const CmMessage& m) {
 }
 
 void on_sidr_rep(CmState& s, emu::NodeId source, const CmMessage& m) {
-  const auto it = s.ids.find(m.local_id);
+  const auto it = s.ids.find(number_of(s, m.local_id));
   if (it == s.ids.end()) return;
   Id& id = it->second;
   if (id.state != IdState::sidr_sent || id.peer != source) return;

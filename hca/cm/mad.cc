@@ -10,6 +10,7 @@ namespace {
 // Management header (IBA 13.4.2): 24 bytes, then the message.
 constexpr std::size_t kHeaderBytes = 24;
 constexpr std::uint8_t kClassCommMgt = 0x07;
+constexpr std::size_t kLifeOffset = 8;  // of the transaction identifier
 
 // Big-endian numbers of a message, written or read at their offsets behind the header.
 class Writer {
@@ -228,9 +229,11 @@ Mad to_mad(const CmMessage& m) {
   mad[1] = kClassCommMgt;
   mad[2] = kMadClassVersion;
   mad[3] = kMadSend;
-  // The transaction says which exchange this belongs to; only people look at it.
+  // The transaction: its upper half is the sender's (IBA 13.4.6.4) and names its life, the lower
+  // half says which exchange this belongs to; only people look at that.
   for (std::size_t i = 0; i < 4; ++i) {
-    mad[12 + i] = static_cast<std::uint8_t>(m.local_id >> (24 - 8 * i));
+    mad[kLifeOffset + i] = static_cast<std::uint8_t>(m.life >> (24 - 8 * i));
+    mad[kLifeOffset + 4 + i] = static_cast<std::uint8_t>(m.local_id >> (24 - 8 * i));
   }
   mad[16] = 0;
   mad[17] = static_cast<std::uint8_t>(m.kind);
@@ -249,6 +252,7 @@ std::optional<CmMessage> parse(const Mad& mad) {
   }
   CmMessage m;
   m.kind = static_cast<CmKind>(mad[17]);
+  for (std::size_t i = 0; i < 4; ++i) m.life = m.life << 8 | mad[kLifeOffset + i];
   const Reader r(mad);
   m.local_id = r.u32(0);
   if (!is_sidr(m.kind)) m.remote_id = r.u32(4);

@@ -49,6 +49,7 @@ inline constexpr std::size_t kPrivateBytesMax = kRtuPrivateBytes;
 // One message of any kind; which fields it has says its kind.
 struct CmMessage {
   CmKind kind = CmKind::req;
+  std::uint32_t life = 0;       // of who sends: which start of its node this is
   std::uint32_t local_id = 0;   // of who sends; SIDR: the request id
   std::uint32_t remote_id = 0;  // of who receives
   std::uint64_t service_id = 0;

@@ -19,7 +19,7 @@ std::uint32_t big_endian(const std::uint8_t* at) {
 }
 
 Id* addressed(CmState& s, emu::NodeId source, const CmMessage& m) {
-  const auto it = s.ids.find(m.remote_id);
+  const auto it = s.ids.find(number_of(s, m.remote_id));
   if (it == s.ids.end() || !it->second.has_peer || it->second.peer != source) return nullptr;
   // REP, and REJ of a REQ, tell the other's id; everything later must know it.
   const bool first = m.kind == CmKind::rep || m.kind == CmKind::rej || m.kind == CmKind::mra;
@@ -149,8 +149,7 @@ void on_drep(CmState& s, emu::NodeId source, const CmMessage& m) {
   Id* id = addressed(s, source, m);
   if (id == nullptr || id->state != IdState::dreq_sent) return;
   push_simple(s, *id, CmEvent::disconnected);
-  id->state = IdState::timewait;
-  id->again_at = s.now_ns + kTimewaitNs;
+  rest(s, *id);
 }
 
 // What the request's event tells the program.
@@ -269,6 +268,7 @@ Id* new_request(CmState& s, emu::NodeId source, const CmMessage& m, Id& listener
 }
 
 void receive_message(CmState& s, emu::NodeId source, const CmMessage& m) {
+  if (!is_heard(s, source, m.life)) return;
   switch (m.kind) {
     case CmKind::req:
       return on_req(s, source, m);

@@ -1,11 +1,15 @@
 // The state of the communication manager, and what its files offer one another:
 //   command.cc (the ABI) -> resolve.cc (addresses, routes, QP attributes), connection.cc (RC, XRC),
-//   datagram.cc (UD), multicast.cc;  receive.cc: messages of other nodes;  events.cc: to programs
+//   datagram.cc (UD), multicast.cc;  receive.cc: messages of other nodes, life.cc: whether they are
+//   to be heard;  events.cc: to programs
 #pragma once
 
 #include <rdma/rdma_user_cm.h>
 
+#include <algorithm>
+#include <array>
 #include <cstdint>
+#include <cstring>
 #include <deque>
 #include <map>
 #include <unordered_map>
@@ -65,7 +69,7 @@ inline constexpr std::uint32_t kNobody = 0xffffffff;
 
 // What the ABI calls an id: a listener, or one end of a connection.
 struct Id {
-  std::uint32_t number = 0;  // the communication id on the wire, too
+  std::uint32_t number = 0;
   CmFileId file = 0;
   std::uint64_t uid = 0;  // the program's name for it; 0: a request not accepted yet
   std::uint16_t port_space = 0;
@@ -133,9 +137,17 @@ struct ParkedRequest {
 inline constexpr std::size_t kParkedMax = 256;
 inline constexpr emu::EmuNs kParkedNs = 250'000'000;
 
+// Another node, by the lives of it that were heard.
+struct Peer {
+  std::uint32_t life = 0;
+  // The last ones before: of those a message may be on its way still. Who starts takes longer than
+  // a packet crosses, so these are more than enough.
+  std::array<std::uint32_t, 4> former{};
+};
+
 struct CmState {
   CmState(const CmOptions& o, AddressBook book, CmOut& to)
-      : options(o), addresses(std::move(book)), out(to), prng(o.seed) {}
+      : options(o), addresses(std::move(book)), out(to), prng(o.seed + o.life) {}
   CmOptions options;
   AddressBook addresses;
   CmOut& out;
@@ -149,12 +161,22 @@ struct CmState {
   // Ids that hold a port, by port space and port: several only where they share it.
   std::unordered_multimap<std::uint32_t, std::uint32_t> ports;
   std::vector<ParkedRequest> parked;
+  std::unordered_map<emu::NodeId, Peer> peers;
   // Who asked: a request that comes again is known by its sender and its id there.
   std::map<std::pair<emu::NodeId, std::uint32_t>, std::uint32_t> requests;
 };
 
 constexpr std::uint32_t port_key(std::uint16_t port_space, std::uint16_t port) {
   return std::uint32_t{port_space} << 16 | port;
+}
+
+// An id on the wire (and the number of what is on the wire): another one in each life, so that what
+// is addressed to a former life finds nobody in this one.
+constexpr std::uint32_t wire_id(const CmState& s, std::uint32_t number) {
+  return number ^ s.options.life;
+}
+constexpr std::uint32_t number_of(const CmState& s, std::uint32_t wire_id) {
+  return wire_id ^ s.options.life;
 }
 
 using CmAnswer = Cm::Answer;
@@ -192,7 +214,9 @@ int notify(CmState& s, Id& id, std::uint32_t event);
 void end_connection(CmState& s, Id& id);  // the id goes: what does its peer have to hear?
 void send_asked(CmState& s, Id& id, const CmMessage& message, std::uint8_t attempts);
 void send_once(CmState& s, emu::NodeId peer, const CmMessage& message);
+Mad stamped(const CmState& s, CmMessage message);  // with our life, ready to be sent
 void answered(Id& id);
+void rest(CmState& s, Id& id);  // the connection is over; late packets of it may be on their way
 void timer_fired(CmState& s, Id& id);
 // rdma_cm's own header, then the program's data; false: too long.
 bool fill_private(const Id& id, CmMessage& message, const std::uint8_t* data, std::size_t bytes);
@@ -202,6 +226,11 @@ int resolve_service(CmState& s, Id& id, const rdma_ucm_conn_param& param);
 int answer_service(CmState& s, Id& id, std::uint8_t status, const rdma_ucm_conn_param& param);
 void on_sidr_req(CmState& s, emu::NodeId source, const CmMessage& m);
 void on_sidr_rep(CmState& s, emu::NodeId source, const CmMessage& m);
+
+// ---- life.cc ----
+// Whether a message of that life of a node is to be heard: none of a former life is, and the first
+// of a new one ends what there was with the former.
+bool is_heard(CmState& s, emu::NodeId source, std::uint32_t life);
 
 // ---- receive.cc ----
 void receive_message(CmState& s, emu::NodeId source, const CmMessage& m);

@@ -9,6 +9,8 @@
 #include <array>
 #include <utility>
 
+#include "emu/base/prng.h"
+
 namespace hca {
 
 namespace {
@@ -21,6 +23,8 @@ CmOptions cm_options(const HostOptions& options) {
   cm.path_mtu = 1;
   while (cm.path_mtu < 5 && (256U << cm.path_mtu) <= options.mtu_bytes) ++cm.path_mtu;
   cm.seed = options.seed;
+  // The host's time when the node started, as its bookings use it: here 32 bits that depend on it.
+  cm.life = static_cast<std::uint32_t>(emu::Prng(options.first_connection)() >> 32);
   return cm;
 }
 

@@ -206,3 +206,28 @@ def test_the_descriptor_of_a_channel(cluster2: Cluster, case: str, dropin: bool)
     argv = [str(program), case, address(cluster2, "n0")]
     done = cluster2.exec("n0", argv, timeout=30, dropin=dropin)
     assert done.returncode == 0 and case in done.stdout, done.stdout + done.stderr
+
+
+def test_a_node_that_started_anew_connects_again(make_cluster: Callable[..., Cluster]) -> None:
+    """Its ids count from the beginning, and its server's node still knows those of its old life."""
+    cluster = make_cluster()
+    port = str(next(PORTS))
+    program = str(paths.build_dir() / "tests/abi/cm_idle_probe")
+    server = cluster.popen("n0", [program, "serve", address(cluster, "n0"), port])
+    while not listens(cluster, "n0", 0):
+        time.sleep(0.02)
+    argv = [program, "connect", address(cluster, "n0"), port]
+    first = ["RDMA_CM_EVENT_CONNECT_REQUEST\n", "RDMA_CM_EVENT_ESTABLISHED\n"]
+    client = cluster.popen("n1", argv)
+    assert [server.stdout.readline() for _ in range(2)] == first
+    cluster.kill("hcad:n1")
+    client.kill()
+    client.communicate(timeout=10)
+    cluster.start_node("n1")
+    client = cluster.popen("n1", argv)
+    events = [server.stdout.readline() for _ in range(3)]
+    assert events == ["RDMA_CM_EVENT_DISCONNECTED\n", *first]
+    assert client.stdout.readline() == "established\n"
+    for process in (client, server):
+        process.kill()
+        process.communicate(timeout=10)

@@ -13,6 +13,7 @@ using hca::CmMessage;
 CmMessage example(CmKind kind) {
   CmMessage m;
   m.kind = kind;
+  m.life = 0x0a0b0c0d;
   m.local_id = 0x01020304;
   m.remote_id = 0x05060708;
   m.service_id = 0x0000000001061234;
@@ -33,6 +34,7 @@ TEST(CmMad, EveryKindComesBack) {
     const auto back = hca::parse(hca::to_mad(m));
     ASSERT_TRUE(back) << kind;
     EXPECT_EQ(back->kind, m.kind);
+    EXPECT_EQ(back->life, m.life);
     EXPECT_EQ(back->local_id, m.local_id);
     EXPECT_EQ(back->private_data, m.private_data) << kind;
     // Parsed once and written again it is the same: nothing that is read is lost.

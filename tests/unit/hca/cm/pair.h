@@ -41,8 +41,10 @@ struct Network {
 
 // A node and one program with one rdma_cm file.
 struct Node : hca::CmOut {
-  Node(Network& net, emu::NodeId node)
-      : network(net), self(node), cm({.seed = node + 1u}, {node, {kFirst, kFirst + 1}}, *this) {
+  Node(Network& net, emu::NodeId node, std::uint32_t life)
+      : network(net),
+        self(node),
+        cm({.seed = node + 1u, .life = life}, {node, {kFirst, kFirst + 1}}, *this) {
     file = cm.open();
   }
   void send(emu::NodeId dest, const hca::Mad& mad) override {
@@ -190,8 +192,8 @@ struct Node : hca::CmOut {
 class CmTest : public testing::Test {
  protected:
   Network network;
-  Node a{network, 0};
-  Node b{network, 1};
+  Node a{network, 0, 0x10a0a0a0};
+  Node b{network, 1, 0x10b0b0b0};
   std::array<Node*, 2> nodes{&a, &b};  // who is there now: a node may start anew
 
   // Carries what flies until nothing does. `lose` of the next messages vanish.
