@@ -37,6 +37,7 @@ class AddressBook {
   std::uint32_t own() const { return addresses_[self_]; }
   std::uint32_t of(emu::NodeId node) const { return addresses_[node]; }
   emu::NodeId self() const { return self_; }
+  std::size_t nodes() const { return addresses_.size(); }
   // Loopback addresses that are no node's mean this node.
   std::optional<emu::NodeId> node_at(std::uint32_t v4) const;
   bool is_own(std::uint32_t v4) const { return v4 == 0 || node_at(v4) == self_; }

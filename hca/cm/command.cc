@@ -234,6 +234,7 @@ Cm::Answer Cm::command(CmFileId file, std::span<const std::uint8_t> command,
 
 void Cm::receive(emu::NodeId source, const Mad& mad, emu::EmuNs now_ns) {
   state_->now_ns = std::max(state_->now_ns, now_ns);
+  if (source >= state_->addresses.nodes()) return;
   if (const auto message = parse(mad)) receive_message(*state_, source, *message);
 }
 

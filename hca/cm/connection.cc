@@ -48,7 +48,9 @@ void send_reject(CmState& s, Id& id, std::uint16_t reason,
   m.reason = reason;
   m.rejected = id.passive ? 0 : 1;
   std::copy(data.begin(), data.end(), m.private_data.begin());
-  send_once(s, id.peer, m);
+  id.unanswered = stamped(s, m);
+  id.refused = true;
+  s.out.send(id.peer, id.unanswered);
 }
 
 }  // namespace
@@ -159,10 +161,11 @@ int accept(CmState& s, Id& id, const rdma_ucm_accept& command) {
 
 int reject(CmState& s, Id& id, const rdma_ucm_reject& command) {
   const bool may = id.state == IdState::req_received || id.state == IdState::rep_received;
-  if (!may || command.private_data_len > kRejPrivateBytes) return EINVAL;
+  const std::size_t room = is_datagram(id) ? kSidrRepPrivateBytes : kRejPrivateBytes;
+  if (!may || command.private_data_len > room) return EINVAL;
   if (is_datagram(id)) {
     rdma_ucm_conn_param param{};
-    param.private_data_len = std::min<std::uint8_t>(command.private_data_len, kSidrRepPrivateBytes);
+    param.private_data_len = command.private_data_len;
     std::memcpy(param.private_data, command.private_data, param.private_data_len);
     return answer_service(s, id, kSidrRejected, param);
   }

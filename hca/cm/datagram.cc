@@ -48,7 +48,7 @@ void on_sidr_req(CmState& s, emu::NodeId source, const CmMessage& m) {
       m.service_id >> 32 == 0
           ? listener_for(s, port_space, static_cast<std::uint16_t>(m.service_id), s.addresses.own())
           : nullptr;
-  if (listener == nullptr) {
+  if (listener == nullptr || !is_datagram(*listener)) {
     park(s, source, m);
     return;
   }
@@ -62,6 +62,8 @@ void on_sidr_rep(CmState& s, emu::NodeId source, const CmMessage& m) {
   if (id.state != IdState::sidr_sent || id.peer != source) return;
   answered(id);
   rdma_ucm_event_resp body{};
+  body.param.ud.private_data_len = kSidrRepPrivateBytes;
+  std::memcpy(body.param.ud.private_data, m.private_data.data(), kSidrRepPrivateBytes);
   if (m.reason != kSidrValid) {
     id.state = IdState::ended;
     body.status = m.reason;
@@ -73,8 +75,6 @@ void on_sidr_rep(CmState& s, emu::NodeId source, const CmMessage& m) {
   body.param.ud.qp_num = m.qpn;
   body.param.ud.qkey = m.qkey;
   fill_ah(s, id, body.param.ud.ah_attr);
-  body.param.ud.private_data_len = kSidrRepPrivateBytes;
-  std::memcpy(body.param.ud.private_data, m.private_data.data(), kSidrRepPrivateBytes);
   push_event(s, id, CmEvent::established, body);
 }
 

@@ -92,6 +92,9 @@ void destroy_id(CmState& s, std::uint32_t number) {
     if (!listened) break;
     if (id.listener == number) unseen.push_back(other);
   }
+  if (const auto listener = s.ids.find(ending.listener); listener != s.ids.end()) {
+    --listener->second.requests_waiting;
+  }
   if (ending.has_port) {
     const auto [first, last] = s.ports.equal_range(port_key(ending.port_space, ending.local.port));
     s.ports.erase(std::find_if(first, last, [&](const auto& e) { return e.second == number; }));

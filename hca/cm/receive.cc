@@ -1,5 +1,5 @@
 // Messages of other nodes' communication managers. An id is believed only if the message comes from
-// the node that the id speaks with.
+// the node that the id speaks with, and names both ends as they are.
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -21,9 +21,16 @@ std::uint32_t big_endian(const std::uint8_t* at) {
 Id* addressed(CmState& s, emu::NodeId source, const CmMessage& m) {
   const auto it = s.ids.find(number_of(s, m.remote_id));
   if (it == s.ids.end() || !it->second.has_peer || it->second.peer != source) return nullptr;
-  // REP, and REJ of a REQ, tell the other's id; everything later must know it.
-  const bool first = m.kind == CmKind::rep || m.kind == CmKind::rej || m.kind == CmKind::mra;
+  // What answers a REQ tells the other's id; everything later must know it.
+  const bool tells = m.kind == CmKind::rep || m.kind == CmKind::rej || m.kind == CmKind::mra;
+  const bool first = tells && it->second.state == IdState::req_sent;
   return first || it->second.remote_id == m.local_id ? &it->second : nullptr;
+}
+
+// What a REJ or MRA is about (IBA table 100).
+std::uint8_t about_number(CmKind kind) {
+  if (kind == CmKind::req) return 0;
+  return kind == CmKind::rep ? 1 : 2;
 }
 
 void tell(CmState& s, emu::NodeId to, CmKind kind, const CmMessage& about, std::uint16_t reason) {
@@ -32,7 +39,7 @@ void tell(CmState& s, emu::NodeId to, CmKind kind, const CmMessage& about, std::
   m.remote_id = about.local_id;
   m.local_id = about.remote_id;
   m.reason = reason;
-  m.rejected = about.kind == CmKind::req ? 0 : 1;
+  m.rejected = about_number(about.kind);
   m.service_timeout = kServiceTimeout;
   send_once(s, to, m);
 }
@@ -40,8 +47,13 @@ void tell(CmState& s, emu::NodeId to, CmKind kind, const CmMessage& about, std::
 void on_req(CmState& s, emu::NodeId source, const CmMessage& m) {
   if (const auto known = s.requests.find({source, m.local_id}); known != s.requests.end()) {
     const Id& id = s.ids.at(known->second);
-    if (id.state == IdState::rep_sent) s.out.send(source, id.unanswered);
-    if (id.state == IdState::req_received) tell(s, source, CmKind::mra, m, 0);
+    if (id.state == IdState::rep_sent || id.refused) {
+      s.out.send(source, id.unanswered);
+    } else if (id.state == IdState::req_received) {
+      tell(s, source, CmKind::mra, m, 0);
+    } else if (is_over(id)) {
+      tell(s, source, CmKind::rej, m, kRejectStale);
+    }
     return;
   }
   const std::uint8_t* header = m.private_data.data();
@@ -58,7 +70,11 @@ void on_req(CmState& s, emu::NodeId source, const CmMessage& m) {
 
 void on_rep(CmState& s, emu::NodeId source, const CmMessage& m) {
   Id* id = addressed(s, source, m);
-  if (id == nullptr || (id->state != IdState::req_sent && id->remote_id != m.local_id)) {
+  if (id != nullptr && id->refused) {
+    s.out.send(source, id->unanswered);
+    return;
+  }
+  if (id == nullptr || is_over(*id)) {
     tell(s, source, CmKind::rej, m, kRejectInvalidCommId);
     return;
   }
@@ -91,7 +107,11 @@ void on_rep(CmState& s, emu::NodeId source, const CmMessage& m) {
 
 void on_rtu(CmState& s, emu::NodeId source, const CmMessage& m) {
   Id* id = addressed(s, source, m);
-  if (id == nullptr || id->state != IdState::rep_sent) return;
+  if (id == nullptr || is_over(*id)) {  // the peer believes in a connection that is none
+    tell(s, source, CmKind::rej, m, kRejectInvalidCommId);
+    return;
+  }
+  if (id->state != IdState::rep_sent) return;
   answered(*id);
   id->state = IdState::established;
   push_simple(s, *id, CmEvent::established);
@@ -107,6 +127,11 @@ void on_rej(CmState& s, emu::NodeId source, const CmMessage& m) {
     const auto known = s.requests.find({source, m.local_id});
     if (known == s.requests.end()) return;
     id = &s.ids.at(known->second);
+  }
+  if (id->state == IdState::established && m.reason == kRejectInvalidCommId) {  // of our RTU
+    push_simple(s, *id, CmEvent::disconnected);
+    rest(s, *id);
+    return;
   }
   const bool waiting = id->state == IdState::req_sent || id->state == IdState::req_received ||
                        id->state == IdState::rep_sent || id->state == IdState::rep_received;
@@ -128,7 +153,7 @@ void on_mra(CmState& s, emu::NodeId source, const CmMessage& m) {
 
 void on_dreq(CmState& s, emu::NodeId source, const CmMessage& m) {
   Id* id = addressed(s, source, m);
-  if (id == nullptr || id->state == IdState::timewait || id->state == IdState::ended) {
+  if (id == nullptr || is_over(*id)) {
     tell(s, source, CmKind::drep, m, 0);  // over long ago
     return;
   }

@@ -78,6 +78,7 @@ struct Id {
   bool passive = false;
   bool reuse_address = false;
   bool has_port = false;  // it holds local.port in its port space
+  bool refused = false;   // by its program: `unanswered` is the REJ, said again if asked again
   std::uint8_t tos = 0;
   std::uint8_t ack_timeout = 0;  // 0: the default
   IpAddress local;
@@ -247,6 +248,9 @@ CmAnswer join(CmState& s, Id& id, std::uint64_t uid, const sockaddr_in6& group,
               std::span<std::uint8_t> to);
 CmAnswer leave(CmState& s, CmFileId file, std::uint32_t number, std::span<std::uint8_t> to);
 
+inline bool is_over(const Id& id) {
+  return id.state == IdState::timewait || id.state == IdState::ended;
+}
 inline bool is_datagram(const Id& id) { return id.qp_type == 4; }  // IBV_QPT_UD
 inline constexpr std::uint32_t kUdpQkey = 0x01234567;              // RDMA_UDP_QKEY
 

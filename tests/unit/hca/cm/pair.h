@@ -19,6 +19,8 @@
 namespace cm_test {
 
 constexpr std::uint32_t kFirst = 0x7f010001;
+constexpr std::uint32_t kLifeOfA = 0x10a0a0a0;
+constexpr std::uint32_t kLifeOfB = 0x10b0b0b0;
 constexpr std::uint32_t kConnectRequest = 4;
 constexpr std::uint32_t kConnectResponse = 5;
 constexpr std::uint32_t kUnreachable = 7;
@@ -192,8 +194,8 @@ struct Node : hca::CmOut {
 class CmTest : public testing::Test {
  protected:
   Network network;
-  Node a{network, 0, 0x10a0a0a0};
-  Node b{network, 1, 0x10b0b0b0};
+  Node a{network, 0, kLifeOfA};
+  Node b{network, 1, kLifeOfB};
   std::array<Node*, 2> nodes{&a, &b};  // who is there now: a node may start anew
 
   // Carries what flies until nothing does. `lose` of the next messages vanish.

@@ -31,6 +31,159 @@ class CmStates : public CmTest {
   }
 };
 
+TEST_F(CmStates, ReadyToAnIdThatIsGoneIsADisconnect) {
+  const Joined j = request();
+  ASSERT_EQ(a.accept(j.server, 11), 0);
+  carry();
+  ASSERT_EQ(b.event().event, kConnectResponse);
+  ASSERT_EQ(a.destroy(j.server), 0);
+  network.flying.clear();  // its DREQ is lost
+  ASSERT_EQ(b.accept(j.client, 0), 0);
+  carry();
+  EXPECT_EQ(b.event().event, kDisconnected);
+  EXPECT_EQ(b.disconnect(j.client), 0);
+  wait(1'000'000'000);
+  EXPECT_EQ(b.event().event, kTimewaitExit);
+}
+
+TEST_F(CmStates, AnAnswerToAnIdThatIsGoneIsRefused) {
+  const Joined j = request();
+  ASSERT_EQ(b.destroy(j.client), 0);
+  network.flying.clear();  // what it said is lost
+  ASSERT_EQ(a.accept(j.server, 11), 0);
+  carry();
+  const auto event = a.event();
+  EXPECT_EQ(event.event, kRejected);
+  EXPECT_EQ(event.status, 6u);  // invalid communication id
+}
+
+TEST_F(CmStates, AnAnswerThatComesAgainAfterItsRefusalIsRefusedAgain) {
+  const Joined j = request();
+  ASSERT_EQ(a.accept(j.server, 11), 0);
+  carry();
+  ASSERT_EQ(b.event().event, kConnectResponse);
+  ASSERT_EQ(b.reject(j.client, 2), 0);
+  carry(1);  // REJ is lost
+  wait(5'000'000'000);
+  carry();
+  const auto event = a.event();
+  EXPECT_EQ(event.event, kRejected);
+  EXPECT_EQ(event.status, 28u);
+  EXPECT_EQ(event.param.conn.private_data[1], 9);
+}
+
+TEST_F(CmStates, ARequestThatComesAgainAfterItsRefusalIsRefusedAgain) {
+  const std::uint32_t listener = a.create(RDMA_PS_TCP, 10);
+  ASSERT_EQ(a.bind(listener, 0, 7471), 0);
+  ASSERT_EQ(a.listen(listener), 0);
+  const std::uint32_t client = b.create(RDMA_PS_TCP, 20);
+  ASSERT_EQ(b.resolve(client, kFirst, 7471), 0);
+  ASSERT_EQ(b.connect(client), 0);
+  const Flying first = network.flying.front();
+  network.flying.pop_front();
+  a.cm.receive(first.from, first.mad, a.now);
+  const auto seen = a.event();
+  ASSERT_EQ(seen.event, kConnectRequest);
+  ASSERT_EQ(a.reject(seen.id, 2), 0);
+  network.flying.clear();  // MRA and REJ are lost
+  wait(5'000'000'000);
+  carry();
+  const auto event = b.event();
+  EXPECT_EQ(event.event, kRejected);
+  EXPECT_EQ(event.status, 28u);
+  EXPECT_EQ(event.param.conn.private_data[1], 9);
+  EXPECT_EQ(a.event().event, ~0u);
+}
+
+// Its answers were lost, all of them, and it gave up: who asks again need not wait as long.
+TEST_F(CmStates, ARequestThatWasGivenUpIsRefused) {
+  const Joined j = request();
+  ASSERT_EQ(a.accept(j.server, 11), 0);
+  for (int i = 0; i < 16; ++i) {
+    network.flying.clear();
+    wait(5'000'000'000);
+  }
+  EXPECT_EQ(a.event().event, kUnreachable);
+  EXPECT_EQ(b.event().event, ~0u);
+  carry();  // the last REQ
+  const auto event = b.event();
+  EXPECT_EQ(event.event, kRejected);
+  EXPECT_EQ(event.status, 10u);  // stale
+}
+
+// A REJ that names another end than ours, as one that comes late for a connection before.
+TEST_F(CmStates, ARefusalOfAnotherConnectionIsNotOurs) {
+  const Joined j = join();
+  hca::CmMessage m;
+  m.kind = hca::CmKind::rej;
+  m.life = kLifeOfA;
+  m.local_id = (j.server + 1) ^ kLifeOfA;
+  m.remote_id = j.client ^ kLifeOfB;
+  m.reason = 6;
+  b.cm.receive(0, hca::to_mad(m), b.now);
+  EXPECT_EQ(b.event().event, ~0u);
+  m.local_id = j.server ^ kLifeOfA;
+  b.cm.receive(0, hca::to_mad(m), b.now);
+  EXPECT_EQ(b.event().event, kDisconnected);
+}
+
+// A question for the service of UD where somebody listens for connections finds nobody.
+TEST_F(CmStates, AQuestionToAListenerForConnectionsIsRefused) {
+  const std::uint32_t listener = a.create(RDMA_PS_TCP, 10);
+  ASSERT_EQ(a.bind(listener, 0, 7174), 0);
+  ASSERT_EQ(a.listen(listener), 0);
+  hca::CmMessage m;
+  m.kind = hca::CmKind::sidr_req;
+  m.life = kLifeOfB;
+  m.local_id = 1 ^ kLifeOfB;
+  m.service_id = std::uint64_t{RDMA_PS_TCP} << 16 | 7174;
+  a.cm.receive(1, hca::to_mad(m), a.now);
+  EXPECT_EQ(a.event().event, ~0u);
+  EXPECT_EQ(a.cm.ids(), 1u);
+}
+
+// A node that the configuration does not know has no address here.
+TEST_F(CmStates, ANodeThatIsNotThereIsNotHeard) {
+  const Joined j = request();
+  hca::CmMessage m;
+  m.kind = hca::CmKind::sidr_req;
+  m.service_id = std::uint64_t{RDMA_PS_UDP} << 16 | 1;
+  network.flying.clear();
+  a.cm.receive(2, hca::to_mad(m), a.now);
+  wait(300'000'000);
+  EXPECT_TRUE(network.flying.empty());
+  EXPECT_EQ(a.accept(j.server, 11), 0);
+}
+
+// A program may end a request whose event waits, if it guesses its number: its place is free again.
+TEST_F(CmStates, ARequestThatEndsUnseenLeavesItsPlace) {
+  const std::uint32_t listener = a.create(RDMA_PS_TCP, 10);
+  ASSERT_EQ(a.bind(listener, 0, 7471), 0);
+  ASSERT_EQ(a.listen(listener, 1), 0);
+  for (std::uint32_t i = 0; i < 2; ++i) {
+    const std::uint32_t client = b.create(RDMA_PS_TCP, 20 + i);
+    ASSERT_EQ(b.resolve(client, kFirst, 7471), 0);
+    ASSERT_EQ(b.connect(client), 0);
+    carry();
+    if (i == 0) {
+      ASSERT_EQ(a.destroy(listener + 1), 0);
+    }
+  }
+  EXPECT_EQ(a.event().event, kConnectRequest);
+}
+
+TEST_F(CmStates, ARefusedQuestionBringsItsData) {
+  const Joined j = question();
+  EXPECT_EQ(a.reject(j.server, 137), EINVAL);  // more than a SIDR_REP has room for
+  ASSERT_EQ(a.reject(j.server, 136), 0);
+  carry();
+  const auto event = b.event();
+  EXPECT_EQ(event.event, kUnreachable);
+  EXPECT_EQ(event.status, 2u);  // rejected
+  EXPECT_EQ(event.param.ud.private_data_len, 136);
+  EXPECT_EQ(event.param.ud.private_data[1], 9);
+}
+
 // A channel is readable if and only if an event waits: each way in which one goes away.
 TEST_F(CmStates, AnEventThatIsTakenBackIsNotReadable) {
   const std::uint32_t id = a.create(RDMA_PS_UDP, 10);
