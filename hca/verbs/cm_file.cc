@@ -1,13 +1,17 @@
 // /dev/infiniband/rdma_cm for a stock librdmacm: the calls that open, write, look at and close it,
-// in front of the C library's. What a program writes goes to hcad as it is (hca/cm answers it), and
-// the descriptor that it holds is the read end of a pipe with a byte in it while events wait, so
-// that poll, epoll and O_NONBLOCK mean what they should. Every other file costs one test of a bit.
+// or put another file in its place, in front of the C library's. What a program writes goes to hcad
+// as it is (hca/cm answers it), and the descriptor that it holds is the read end of a pipe with a
+// byte in it while events wait, so that poll, epoll and O_NONBLOCK mean what they should. Every
+// other file costs one test of a bit.
 #include <fcntl.h>
+#include <linux/close_range.h>
+#include <pthread.h>
 #include <rdma/rdma_user_cm.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cerrno>
@@ -20,6 +24,8 @@
 #include <new>
 #include <span>
 #include <unordered_map>
+#include <utility>
+#include <vector>
 
 #include "hca/verbs/link.h"
 #include "hca/verbs/next.h"
@@ -44,6 +50,9 @@ struct CmFile {
 
 std::array<std::atomic<std::uint64_t>, kFdsMax / 64> g_is_cm;
 std::mutex g_files_lock;
+// The process whose descriptors these are. A child of vfork() has its parent's memory and
+// descriptors of its own: what it closes is open in its parent still.
+std::atomic<pid_t> g_owner{0};
 
 // Never destroyed: programs write while they exit.
 std::unordered_map<int, std::shared_ptr<CmFile>>& files() {
@@ -51,11 +60,15 @@ std::unordered_map<int, std::shared_ptr<CmFile>>& files() {
   return *all;
 }
 
-bool is_cm(int fd) {
+bool is_marked(int fd) {
   if (fd < 0 || fd >= kFdsMax) return false;
   const auto word = g_is_cm[static_cast<std::size_t>(fd) / 64].load(std::memory_order_relaxed);
   return (word >> (fd % 64) & 1) != 0;
 }
+
+bool owns_files() { return g_owner.load(std::memory_order_relaxed) == ::getpid(); }
+
+bool is_cm(int fd) { return is_marked(fd) && owns_files(); }
 
 void mark(int fd, bool cm) {
   auto& word = g_is_cm[static_cast<std::size_t>(fd) / 64];
@@ -71,6 +84,21 @@ std::shared_ptr<CmFile> find(int fd) {
   const std::lock_guard lock(g_files_lock);
   const auto it = files().find(fd);
   return it == files().end() ? nullptr : it->second;
+}
+
+// A thread that does not fork may hold the lock: the child, which has not this thread, would wait
+// for it for ever.
+void before_fork() { g_files_lock.lock(); }
+void in_parent() { g_files_lock.unlock(); }
+void in_child() {
+  g_owner.store(::getpid(), std::memory_order_relaxed);
+  g_files_lock.unlock();
+}
+
+void own_files() {
+  static const int handlers = ::pthread_atfork(before_fork, in_parent, in_child);
+  (void)handlers;
+  g_owner.store(::getpid(), std::memory_order_relaxed);
 }
 
 int fail_with(int error) {
@@ -98,6 +126,7 @@ int open_cm(const char* socket_path, int flags) {
     return fail_with(error);
   }
   file->number = answered.reply.number;
+  own_files();
   const std::lock_guard lock(g_files_lock);
   const int fd = read_end.release();
   files()[fd] = std::move(file);
@@ -195,6 +224,36 @@ void forget(int fd) {
   mark(fd, false);
 }
 
+// Before the descriptors close, so that ours behind them have closed when their numbers are free.
+void forget_range(unsigned first, unsigned last) {
+  if (!owns_files()) return;
+  std::vector<std::shared_ptr<CmFile>> ended;  // they end without the lock
+  const std::lock_guard lock(g_files_lock);
+  for (auto it = files().begin(); it != files().end();) {
+    const auto fd = static_cast<unsigned>(it->first);
+    if (fd < first || fd > last) {
+      ++it;
+      continue;
+    }
+    mark(it->first, false);
+    ended.push_back(std::move(it->second));
+    it = files().erase(it);
+  }
+}
+
+// `to` is what `from` is now; `result`: of the call that made it so, or not.
+int duplicated(int result, int from, int to) {
+  if (result < 0 || from == to || (!is_cm(from) && !is_cm(to))) return result;
+  std::shared_ptr<CmFile> ended;
+  const std::lock_guard lock(g_files_lock);
+  if (const auto old = files().extract(to); !old.empty()) ended = old.mapped();
+  const auto source = files().find(from);
+  const bool cm = source != files().end() && to < kFdsMax;
+  if (cm) files()[to] = std::shared_ptr(source->second);
+  if (to < kFdsMax) mark(to, cm);
+  return result;
+}
+
 // The path and whether it is ours; programs not on a node see the kernel's.
 bool opens_cm(const char* path) {
   return path != nullptr && path[0] == '/' && std::strcmp(path, kCmPath) == 0 &&
@@ -227,6 +286,10 @@ int flitnet_open(const char* path, int flags, ...) __asm__("open");
 int flitnet_open64(const char* path, int flags, ...) __asm__("open64");
 ssize_t flitnet_write(int fd, const void* bytes, std::size_t count) __asm__("write");
 int flitnet_close(int fd) __asm__("close");
+int flitnet_close_range(unsigned first, unsigned last, int flags) __asm__("close_range");
+void flitnet_closefrom(int first) __asm__("closefrom");
+int flitnet_dup2(int from, int to) __asm__("dup2");
+int flitnet_dup3(int from, int to, int flags) __asm__("dup3");
 int flitnet_fstat(int fd, struct stat* info) __asm__("fstat");
 
 int flitnet_open(const char* path, int flags, ...) {
@@ -257,6 +320,31 @@ int flitnet_close(int fd) {
   if (is_cm(fd)) forget(fd);
   static const auto real = next<int (*)(int)>("close");
   return real(fd);
+}
+
+int flitnet_close_range(unsigned first, unsigned last, int flags) {
+  static const auto real = next<int (*)(unsigned, unsigned, int)>("close_range");
+  if (real == nullptr) return fail_with(ENOSYS);
+  const bool closes = (flags & ~static_cast<int>(CLOSE_RANGE_UNSHARE)) == 0;
+  if (closes && first <= last) forget_range(first, last);
+  return real(first, last, flags);
+}
+
+void flitnet_closefrom(int first) {
+  static const auto real = next<void (*)(int)>("closefrom");
+  if (real == nullptr) return;
+  forget_range(static_cast<unsigned>(std::max(first, 0)), ~0U);
+  real(first);
+}
+
+int flitnet_dup2(int from, int to) {
+  static const auto real = next<int (*)(int, int)>("dup2");
+  return duplicated(real(from, to), from, to);
+}
+
+int flitnet_dup3(int from, int to, int flags) {
+  static const auto real = next<int (*)(int, int, int)>("dup3");
+  return duplicated(real(from, to, flags), from, to);
 }
 
 int flitnet_fstat(int fd, struct stat* info) {

@@ -15,7 +15,7 @@ NOT_PRELOADED = ("_kern", "ibv_register_driver")
 # In front of the C library's, for /dev/infiniband/rdma_cm (hca/verbs/cm_file.cc),
 # /sys/class/infiniband (hca/verbs/redirect.cc) and names of nodes (hca/verbs/hosts.cc).
 FILES = {
-    "open", "open64", "write", "close", "fstat",
+    "open", "open64", "write", "close", "close_range", "closefrom", "dup2", "dup3", "fstat",
     "fopen", "fopen64", "openat", "openat64", "stat", "stat64", "lstat", "lstat64", "fstatat",
     "fstatat64", "statx", "access", "opendir", "readlink", "realpath",
     "getaddrinfo", "gethostbyname", "gethostbyname2",

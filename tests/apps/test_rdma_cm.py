@@ -198,10 +198,10 @@ def test_a_thread_that_waits_outlives_its_channel(cluster2: Cluster) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("case", ["readable"])
+@pytest.mark.parametrize("case", ["readable", "close_range", "closefrom", "dup2", "child"])
 @pytest.mark.parametrize("dropin", [False, True], ids=["preloaded", "dropin"])
 def test_the_descriptor_of_a_channel(cluster2: Cluster, case: str, dropin: bool) -> None:
-    """Readable if and only if an event waits."""
+    """Readable if and only if an event waits; another file with its number is no channel."""
     program = paths.build_dir() / "tests/abi/cm_files_probe"
     argv = [str(program), case, address(cluster2, "n0")]
     done = cluster2.exec("n0", argv, timeout=30, dropin=dropin)
