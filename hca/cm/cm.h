@@ -50,7 +50,8 @@ class Cm {
   Cm(const Cm&) = delete;
   Cm& operator=(const Cm&) = delete;
 
-  CmFileId open();
+  // `owner`: whose it is. Ids move only between files of one owner.
+  CmFileId open(std::uint32_t owner);
   // Everything that was made by it ends: peers are told.
   void close(CmFileId file);
 

@@ -70,7 +70,7 @@ CmAnswer migrate(const Call& call) {
   if (!take(call, command) || call.more.size() != sizeof old) return {EINVAL, 0};
   std::memcpy(&old, call.more.data(), sizeof old);
   Id* id = find_id(call.s, old, command.id);
-  if (id == nullptr) return {ENOENT, 0};
+  if (id == nullptr || call.s.files[old].owner != call.s.files[call.file].owner) return {ENOENT, 0};
   if (old == call.file) return answer_with(rdma_ucm_migrate_resp{id->events_reported}, call.to);
   id->file = call.file;
   auto& from = call.s.files[old].events;
@@ -203,9 +203,9 @@ Cm::Cm(const CmOptions& options, AddressBook addresses, CmOut& out)
     : state_(std::make_unique<CmState>(options, std::move(addresses), out)) {}
 Cm::~Cm() = default;
 
-CmFileId Cm::open() {
+CmFileId Cm::open(std::uint32_t owner) {
   const CmFileId file = state_->next_file++;
-  state_->files[file];
+  state_->files[file].owner = owner;
   return file;
 }
 

@@ -23,13 +23,6 @@ CmMessage message_of(const CmState& s, const Id& id, CmKind kind) {
   return m;
 }
 
-std::uint8_t transport_of(const Id& id) {
-  if (id.qp_type == static_cast<std::uint8_t>(QpType::uc)) return 1;
-  const bool xrc = id.qp_type == static_cast<std::uint8_t>(QpType::xrc_send) ||
-                   id.qp_type == static_cast<std::uint8_t>(QpType::xrc_recv);
-  return xrc ? kTransportXrc : 0;
-}
-
 void fill_gid(const CmState& s, emu::NodeId node, std::array<std::uint8_t, 16>& gid) {
   gid = path_gid(s, node);
 }
@@ -54,6 +47,13 @@ void send_reject(CmState& s, Id& id, std::uint16_t reason,
 }
 
 }  // namespace
+
+std::uint8_t transport_of(const Id& id) {
+  if (id.qp_type == static_cast<std::uint8_t>(QpType::uc)) return 1;
+  const bool xrc = id.qp_type == static_cast<std::uint8_t>(QpType::xrc_send) ||
+                   id.qp_type == static_cast<std::uint8_t>(QpType::xrc_recv);
+  return xrc ? kTransportXrc : 0;
+}
 
 void rest(CmState& s, Id& id) {
   id.state = IdState::timewait;
@@ -177,6 +177,7 @@ int reject(CmState& s, Id& id, const rdma_ucm_reject& command) {
 }
 
 int disconnect(CmState& s, Id& id) {
+  if (is_datagram(id)) return EINVAL;  // a service that was found is no connection
   if (id.state == IdState::established || id.state == IdState::rep_sent) {
     CmMessage m = message_of(s, id, CmKind::dreq);
     m.qpn = id.remote_qpn;
@@ -207,6 +208,7 @@ void end_connection(CmState& s, Id& id) {
   switch (id.state) {
     case IdState::established:
     case IdState::rep_sent: {
+      if (is_datagram(id)) break;
       CmMessage m = message_of(s, id, CmKind::dreq);
       m.qpn = id.remote_qpn;
       send_once(s, id.peer, m);

@@ -48,6 +48,12 @@ void push_event(CmState& s, Id& id, CmEvent event, const rdma_ucm_event_resp& bo
   tell_file(s, id.file);
 }
 
+bool has_event(CmState& s, const Id& id, CmEvent event) {
+  return std::ranges::any_of(s.files[id.file].events, [&](const WaitingEvent& e) {
+    return e.id == id.number && e.body.event == static_cast<std::uint32_t>(event);
+  });
+}
+
 void push_simple(CmState& s, Id& id, CmEvent event, int status) {
   rdma_ucm_event_resp body{};
   body.status = static_cast<std::uint32_t>(status);

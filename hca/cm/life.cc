@@ -12,6 +12,7 @@ namespace {
 
 // The other end has gone without a word: what would its DREQ have been?
 void end_stale(CmState& s, Id& id) {
+  if (is_datagram(id) && id.state == IdState::established) return;  // that is no connection
   switch (id.state) {
     case IdState::rep_sent:
     case IdState::rep_received:

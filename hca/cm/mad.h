@@ -32,6 +32,7 @@ inline constexpr std::uint16_t kRejectNoQp = 1;
 inline constexpr std::uint16_t kRejectTimeout = 4;
 inline constexpr std::uint16_t kRejectInvalidCommId = 6;
 inline constexpr std::uint16_t kRejectInvalidService = 8;
+inline constexpr std::uint16_t kRejectTransport = 9;
 inline constexpr std::uint16_t kRejectStale = 10;
 inline constexpr std::uint16_t kRejectConsumer = 28;
 inline constexpr std::uint8_t kSidrValid = 0;

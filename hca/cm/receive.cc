@@ -21,6 +21,7 @@ std::uint32_t big_endian(const std::uint8_t* at) {
 Id* addressed(CmState& s, emu::NodeId source, const CmMessage& m) {
   const auto it = s.ids.find(number_of(s, m.remote_id));
   if (it == s.ids.end() || !it->second.has_peer || it->second.peer != source) return nullptr;
+  if (is_datagram(it->second)) return nullptr;  // it speaks SIDR only
   // What answers a REQ tells the other's id; everything later must know it.
   const bool tells = m.kind == CmKind::rep || m.kind == CmKind::rej || m.kind == CmKind::mra;
   const bool first = tells && it->second.state == IdState::req_sent;
@@ -63,6 +64,10 @@ void on_req(CmState& s, emu::NodeId source, const CmMessage& m) {
   Id* listener = ours ? listener_for(s, port_space, port, big_endian(header + 32)) : nullptr;
   if (listener == nullptr || is_datagram(*listener)) {
     park(s, source, m);
+    return;
+  }
+  if (m.transport != transport_of(*listener)) {
+    tell(s, source, CmKind::rej, m, kRejectTransport);
     return;
   }
   if (new_request(s, source, m, *listener) != nullptr) tell(s, source, CmKind::mra, m, 0);

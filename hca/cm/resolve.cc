@@ -80,6 +80,7 @@ int bind_ip(CmState& s, Id& id, const sockaddr_in6& from) {
 
 int resolve_ip(CmState& s, Id& id, const rdma_ucm_resolve_ip& command) {
   if (id.state != IdState::idle && id.state != IdState::bound) return EINVAL;
+  if (has_event(s, id, CmEvent::addr_error)) return EINVAL;  // the last answer was not fetched
   const auto source = from_sockaddr(command.src_addr);
   const auto remote = from_sockaddr(command.dst_addr);
   if (!source || !remote || !remote->given) return EINVAL;

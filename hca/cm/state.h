@@ -125,6 +125,7 @@ struct WaitingEvent {
 };
 
 struct CmFile {
+  std::uint32_t owner = 0;
   std::deque<WaitingEvent> events;
 };
 
@@ -185,6 +186,7 @@ using CmAnswer = Cm::Answer;
 // ---- events.cc ----
 void tell_file(CmState& s, CmFileId file);  // its events have changed
 void push_event(CmState& s, Id& id, CmEvent event, const rdma_ucm_event_resp& body);
+bool has_event(CmState& s, const Id& id, CmEvent event);  // that waits
 void push_simple(CmState& s, Id& id, CmEvent event, int status = 0);
 CmAnswer take_event(CmState& s, CmFileId file, std::span<std::uint8_t> to);
 void drop_events(CmState& s, std::uint32_t id);     // of an id that ends
@@ -219,6 +221,7 @@ Mad stamped(const CmState& s, CmMessage message);  // with our life, ready to be
 void answered(Id& id);
 void rest(CmState& s, Id& id);  // the connection is over; late packets of it may be on their way
 void timer_fired(CmState& s, Id& id);
+std::uint8_t transport_of(const Id& id);  // as a REQ says it
 // rdma_cm's own header, then the program's data; false: too long.
 bool fill_private(const Id& id, CmMessage& message, const std::uint8_t* data, std::size_t bytes);
 

@@ -48,10 +48,10 @@ CmService::CmService(const emu::Config& config, const HostOptions& options)
     : cycle_time_(options.cycle_time),
       cm_(cm_options(options), AddressBook(options.node, node_addresses(config)), *this) {}
 
-CmFileId CmService::open(const emu::UniqueFd& events) {
+CmFileId CmService::open(const emu::UniqueFd& events, std::uint32_t owner) {
   emu::UniqueFd both = both_ends(events.get());
   if (!both) return 0;
-  const CmFileId file = cm_.open();
+  const CmFileId file = cm_.open(owner);
   files_[file] = std::move(both);
   return file;
 }

@@ -177,7 +177,7 @@ int Control::open_cm(Client& client, Incoming& in, ControlReply& reply) {
   if (cm_ == nullptr) return EOPNOTSUPP;
   if (!speaks_our_version(client, in.request.hello)) return EPROTO;
   if (!in.fd || !is_pipe(in.fd.get())) return EBADF;
-  client.cm_file = cm_->open(in.fd);
+  client.cm_file = cm_->open(in.fd, static_cast<std::uint32_t>(client.pid));
   if (client.cm_file == 0) return EBADF;
   reply.number = client.cm_file;
   return 0;

@@ -255,7 +255,7 @@ TEST_F(CmTest, AnIdMovesWithItsEvents) {
   EXPECT_EQ(b.disconnect(j.client), 0);
   carry();
   const hca::CmFileId old = a.file;
-  a.file = a.cm.open();
+  a.file = a.cm.open(kProgram);
   std::uint32_t reported = 0;
   EXPECT_EQ(a.migrate(j.server, old, &reported), 0);
   EXPECT_EQ(reported, 1u);
@@ -274,7 +274,7 @@ TEST_F(CmTest, AListenerMovesWithTheRequestsThatWait) {
   ASSERT_EQ(b.connect(client), 0);
   carry();
   const hca::CmFileId old = a.file;
-  a.file = a.cm.open();
+  a.file = a.cm.open(kProgram);
   ASSERT_EQ(a.migrate(listener, old), 0);
   const auto event = a.event();
   ASSERT_EQ(event.event, kConnectRequest);

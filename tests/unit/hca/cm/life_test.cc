@@ -169,4 +169,23 @@ TEST_F(CmLife, ARequestOfAnOldLifeCannotBeAccepted) {
   accepted(a, again, client);
 }
 
+// What was learned of a service stays learned: it is no connection.
+TEST_F(CmLife, AServiceOfAnOldLifeIsNoDisconnect) {
+  const std::uint32_t listener = a.create(RDMA_PS_UDP, 10);
+  ASSERT_EQ(a.bind(listener, 0, 7174), 0);
+  ASSERT_EQ(a.listen(listener), 0);
+  (void)ask(b, RDMA_PS_UDP, 7174);
+  carry();
+  ASSERT_EQ(a.accept(a.event().id, 11), 0);
+  carry();
+  ASSERT_EQ(b.event().event, kEstablished);
+  Node again{network, 0, kLater};
+  nodes[0] = &again;
+  const std::uint32_t other = again.create(RDMA_PS_TCP, 31);
+  ASSERT_EQ(again.resolve(other, kFirst + 1, 7471), 0);
+  ASSERT_EQ(again.connect(other), 0);
+  carry();
+  EXPECT_EQ(b.event().event, ~0u);
+}
+
 }  // namespace

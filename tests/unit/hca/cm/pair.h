@@ -21,6 +21,8 @@ namespace cm_test {
 constexpr std::uint32_t kFirst = 0x7f010001;
 constexpr std::uint32_t kLifeOfA = 0x10a0a0a0;
 constexpr std::uint32_t kLifeOfB = 0x10b0b0b0;
+constexpr std::uint32_t kProgram = 4711;
+constexpr std::uint32_t kAddressError = 1;
 constexpr std::uint32_t kConnectRequest = 4;
 constexpr std::uint32_t kConnectResponse = 5;
 constexpr std::uint32_t kUnreachable = 7;
@@ -47,7 +49,7 @@ struct Node : hca::CmOut {
       : network(net),
         self(node),
         cm({.seed = node + 1u, .life = life}, {node, {kFirst, kFirst + 1}}, *this) {
-    file = cm.open();
+    file = cm.open(kProgram);
   }
   void send(emu::NodeId dest, const hca::Mad& mad) override {
     network.flying.push_back({self, dest, mad});

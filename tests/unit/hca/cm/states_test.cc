@@ -206,7 +206,7 @@ TEST_F(CmStates, AnEventThatMovesMakesTheOtherFileReadable) {
   carry();
   EXPECT_TRUE(a.readable[a.file]);
   const hca::CmFileId old = a.file;
-  a.file = a.cm.open();
+  a.file = a.cm.open(kProgram);
   ASSERT_EQ(a.migrate(j.server, old), 0);
   EXPECT_FALSE(a.readable[old]);
   EXPECT_TRUE(a.readable[a.file]);
@@ -236,6 +236,66 @@ TEST_F(CmStates, AnIdMovesToWhereItIs) {
   EXPECT_TRUE(a.readable[a.file]);
   EXPECT_EQ(a.event().event, kDisconnected);
   EXPECT_EQ(a.event().event, ~0u);
+}
+
+// Only the program that it belongs to may move an id, whoever guesses the number of its file.
+TEST_F(CmStates, AnIdDoesNotMoveToAnotherProgram) {
+  const std::uint32_t id = a.create(RDMA_PS_TCP, 10);
+  const hca::CmFileId old = a.file;
+  a.file = a.cm.open(kProgram + 1);
+  EXPECT_EQ(a.migrate(id, old), ENOENT);
+  EXPECT_EQ(a.migrate(id, old + 100), ENOENT);
+  a.file = a.cm.open(kProgram);
+  EXPECT_EQ(a.migrate(id, old), 0);
+}
+
+// A program that reads no events cannot fill the node with them.
+TEST_F(CmStates, AnAddressIsAskedForOnceAtATime) {
+  const std::uint32_t id = a.create(RDMA_PS_TCP, 10);
+  rdma_ucm_resolve_ip command{};
+  command.id = id;
+  Node::put(command.dst_addr, 0x0a000001, 1);  // nobody's
+  EXPECT_EQ(a.run(RDMA_USER_CM_CMD_RESOLVE_IP, command), 0);
+  EXPECT_EQ(a.run(RDMA_USER_CM_CMD_RESOLVE_IP, command), EINVAL);
+  EXPECT_EQ(a.event().event, kAddressError);
+  EXPECT_EQ(a.event().event, ~0u);
+  EXPECT_EQ(a.run(RDMA_USER_CM_CMD_RESOLVE_IP, command), 0);
+}
+
+TEST_F(CmStates, ARequestOfAnotherTransportIsRefused) {
+  const std::uint32_t listener = a.create(RDMA_PS_TCP, 10);
+  ASSERT_EQ(a.bind(listener, 0, 7471), 0);
+  ASSERT_EQ(a.listen(listener), 0);
+  const std::uint32_t client = b.create(RDMA_PS_TCP, 20);
+  ASSERT_EQ(b.resolve(client, kFirst, 7471), 0);
+  ASSERT_EQ(b.connect(client), 0);
+  auto m = hca::parse(network.flying.front().mad);
+  ASSERT_TRUE(m);
+  m->transport = 1;  // UC
+  network.flying.front().mad = hca::to_mad(*m);
+  carry();
+  EXPECT_EQ(a.event().event, ~0u);
+  const auto event = b.event();
+  EXPECT_EQ(event.event, kRejected);
+  EXPECT_EQ(event.status, 9u);  // invalid transport service type
+}
+
+// Who has learned a service's QP is not connected with it: there is nothing to end.
+TEST_F(CmStates, AServiceIsNoConnection) {
+  const Joined j = question();
+  ASSERT_EQ(a.accept(j.server, 11), 0);
+  carry();
+  ASSERT_EQ(b.event().event, kEstablished);
+  EXPECT_EQ(b.disconnect(j.client), EINVAL);
+  hca::CmMessage m;
+  m.kind = hca::CmKind::dreq;
+  m.life = kLifeOfA;
+  m.remote_id = j.client ^ kLifeOfB;
+  b.cm.receive(0, hca::to_mad(m), b.now);
+  EXPECT_EQ(b.event().event, ~0u);
+  network.flying.clear();
+  EXPECT_EQ(b.destroy(j.client), 0);
+  EXPECT_TRUE(network.flying.empty());
 }
 
 }  // namespace
