@@ -52,7 +52,8 @@ struct Response {
   std::uint32_t packets = 1;
   ResponseKind kind = ResponseKind::ack;
   std::uint8_t syndrome = 0;
-  bool fatal = false;  // the QP goes to ERR when this has been sent
+  bool fatal = false;     // the QP goes to ERR when this has been sent
+  bool repeated = false;  // read: its request had been served before
 };
 // What an atomic found, kept for its repetition: executing it twice would be wrong (IBA 9.4.5).
 struct AtomicResult {

@@ -91,11 +91,12 @@ void serve_read(HostState& s, Qp& qp, const emu::PacketHeaders& headers, bool re
   for (std::uint32_t i = qp.responses_first; i != qp.responses_last; ++i) {
     const Response& waiting = qp.response(i);
     if (waiting.kind != ResponseKind::read) continue;
-    ++reads;
+    reads += waiting.repeated ? 0 : 1;
     const auto into = static_cast<std::uint32_t>(emu::psn_diff(psn, waiting.psn));
     if (repeated && into >= waiting.sent && into < waiting.packets) return;  // will come anyway
   }
-  // What a peer may have outstanding was agreed at connection; this is the limit of the table.
+  // What a peer may have outstanding was agreed at connection; this is the limit of the table. What
+  // it has asked for again is none of it: the first answer may be there before this one has gone.
   if (!repeated && reads >= kMaxRdAtomic) {
     refuse(s, qp, psn, NakCode::invalid_request, AsyncEvent::qp_req_err);
     return;
@@ -110,6 +111,7 @@ void serve_read(HostState& s, Qp& qp, const emu::PacketHeaders& headers, bool re
   Response& response = qp.response(qp.responses_last++);
   response = {};
   response.kind = ResponseKind::read;
+  response.repeated = repeated;
   response.address = reth.address;
   response.rkey = reth.rkey;
   response.pd = pd;
