@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+import tempfile
 from pathlib import Path
 
 import pytest
 
+from tests.apps.interrupts import SIGNALS, interrupted, processes_below
 from tools.flitnet import paths
 from tools.flitnet.lab import live
 from tools.flitnet.lab.catalog import ALL
@@ -51,3 +53,14 @@ def test_a_cluster_of_processes_agrees(monkeypatch: pytest.MonkeyPatch, simulato
     # Two runs of the same law, not of the same arrivals: 12 000 packets.
     assert load.difference < 0.05, load.text()
     assert latency.difference < 0.25, latency.text()
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_an_interrupted_live_run_leaves_nothing(simulator, number: int) -> None:
+    """Nobody but the run knows where its cluster is."""
+    # A path that leaves room for the names of sockets.
+    with tempfile.TemporaryDirectory(prefix="lab-live-") as folder:
+        done = interrupted("hcad", number, "lab", "live", "mw.t5", "--seeds", "1", TMPDIR=folder)
+        assert done.returncode == 130, done.stderr
+        assert processes_below(Path(folder)) == []
+        assert list(Path(folder).iterdir()) == []

@@ -10,7 +10,7 @@ from typing import List, Optional
 import click
 import typer
 
-from tools.flitnet import build, paths
+from tools.flitnet import build, paths, process
 from tools.flitnet.errors import EXIT_ERROR, EXIT_OK, EXIT_USAGE, FlitnetError, UsageError
 from tools.flitnet.lab.commands import app as lab_app
 
@@ -382,6 +382,7 @@ def soak(
 
 def run(argv: list[str]) -> int:
     """Runs a command line; returns the exit code. Every error is one line on stderr."""
+    process.end_as_interrupted()
     try:
         code = typer.main.get_command(app).main(_with_json(argv), "flitnet", standalone_mode=False)
         return code if isinstance(code, int) else EXIT_OK

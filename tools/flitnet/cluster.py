@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import json
 import os
 import shutil
 import signal
@@ -23,13 +22,13 @@ import tempfile
 import time
 import tomllib
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tools.flitnet import config, ctl, paths
+from tools.flitnet import config, ctl, paths, record
 from tools.flitnet.errors import FlitnetError, UsageError
-from tools.flitnet.process import ProcessId, spawn, stop_all
+from tools.flitnet.process import ProcessId, spawn, stop_all, uninterrupted
+from tools.flitnet.record import Record
 
 ATTACH_TIMEOUT_S = 20.0
 SOCKET_PATH_BYTES_MAX = 107  # sockaddr_un
@@ -40,27 +39,6 @@ RUN_ENTRIES = (
     "fabric.state", "nodes", "metrics", "sys", "log", "plans", "fabric.udp", "state",
     "capture.ring",
 )  # fmt: skip
-
-
-@dataclass
-class Record:
-    """processes.json: whom we started, and who answers for them (a demo) or None (`up`)."""
-
-    owner: ProcessId | None = None
-    processes: dict[str, ProcessId] = field(default_factory=dict)
-
-    def to_json(self) -> str:
-        def pair(p: ProcessId | None) -> list[int] | None:
-            return None if p is None else [p.pid, p.start_ticks]
-
-        processes = {role: pair(p) for role, p in self.processes.items()}
-        return json.dumps({"owner": pair(self.owner), "processes": processes})
-
-    @staticmethod
-    def from_json(text: str) -> Record:
-        value = json.loads(text)
-        owner = ProcessId(*value["owner"]) if value["owner"] else None
-        return Record(owner, {r: ProcessId(*p) for r, p in value["processes"].items()})
 
 
 class Cluster:
@@ -90,6 +68,7 @@ class Cluster:
         self.nodes = self.file.node_names
         self._owned = owned
         self._exporter = exporter
+        self._mine = False  # whether this object started what is in the run directory
 
     @staticmethod
     def open(run: Path) -> Cluster:
@@ -101,8 +80,12 @@ class Cluster:
     # Start and stop.
 
     def __enter__(self) -> Cluster:
-        self.up()
-        return self
+        try:
+            self.up()
+            return self
+        except BaseException:
+            self.undo()
+            raise
 
     def __exit__(self, *_: object) -> None:
         self.down()
@@ -111,38 +94,50 @@ class Cluster:
         """Starts everything and returns when all nodes are attached; clears crashed leftovers."""
         config.check(self.file)
         self._check_socket_paths()
-        self.run.mkdir(mode=0o700, parents=True, exist_ok=True)
-        mine = False  # until then it is somebody else's
-        try:
-            with self._lock():
-                self._take_over()
-                mine = True
-                self._prepare()
-                self.start_fabricd(wait=False)
-                for node in self.nodes:
-                    self.start_node(node, wait=False)
-                if self._exporter:
-                    self.start_exporter(self._exporter)
-                self.wait_attached()
-                if self._exporter and not self.alive("exporter"):
-                    raise FlitnetError("exporter stopped at its start")
-        except BaseException as failure:
-            if mine:
-                # The daemons' last words are worth more than our timeout: read before they go.
-                if isinstance(failure, FlitnetError) and (words := self.last_words()):
-                    failure.args = (f"{failure.args[0]}; {words}",)
-                self.down()
-            raise
+        with self._lock(make=True):
+            try:
+                with uninterrupted():
+                    self._take_over()
+                    self._mine = True
+                self._start_all()
+            except BaseException as failure:
+                if self._mine:
+                    # The daemons' last words are worth more than our timeout: read before they go.
+                    if isinstance(failure, FlitnetError) and (words := self.last_words()):
+                        failure.args = (f"{failure.args[0]}; {words}",)
+                    self._clear()  # still under the lock: whoever waits for it finds nothing
+                raise
+
+    def _start_all(self) -> None:
+        self._prepare()
+        self.start_fabricd(wait=False)
+        for node in self.nodes:
+            self.start_node(node, wait=False)
+        if self._exporter:
+            self.start_exporter(self._exporter)
+        self.wait_attached()
+        if self._exporter and not self.alive("exporter"):
+            raise FlitnetError("exporter stopped at its start")
 
     def down(self) -> list[str]:
         """Stops what is recorded and removes the run directory; names who needed SIGKILL."""
         if not self.run.exists():
             return []
-        with self._lock():
+        with self._lock() as there:
+            return self._clear() if there else []
+
+    def undo(self) -> None:
+        """After a failure: takes down what this object started, and nobody else's cluster."""
+        if self._mine:
+            self.down()
+
+    def _clear(self) -> list[str]:
+        with uninterrupted():
             killed = self._stop_recorded()
             self._remove_entries()
-        with contextlib.suppress(OSError):  # somebody else's files may be in it
-            self.run.rmdir()
+            self._mine = False
+            with contextlib.suppress(OSError):  # somebody else's files may be in it
+                self.run.rmdir()
         return killed
 
     def start_fabricd(self, wait: bool = True) -> None:
@@ -162,14 +157,14 @@ class Cluster:
 
     def start(self, role: str, argv: list[str], env: dict[str, str] | None = None) -> ProcessId:
         """Starts a program of ours, records it and returns its identity."""
-        with self._changed_record() as record:
-            old = record.processes.get(role)
+        with uninterrupted(), record.changed(self.run) as found:
+            old = found.processes.get(role)
             if old and old.alive():
                 raise FlitnetError(f"{role} runs already (pid {old.pid})")
             popen = spawn(argv, self._log(role), env)
             process = ProcessId.of(popen.pid) or ProcessId(popen.pid, 0)
             _children[process] = popen  # reaped by poll() in exit_code
-            record.processes[role] = process
+            found.processes[role] = process
         if role != "fabricd" and not self.file.pass_through:
             yield_to_fabricd(popen.pid)
         return process
@@ -183,8 +178,8 @@ class Cluster:
 
     def forget(self, role: str) -> None:
         """Takes a program that ended off the record."""
-        with self._changed_record() as record:
-            _children.pop(record.processes.pop(role), None)
+        with record.changed(self.run) as found:
+            _children.pop(found.processes.pop(role), None)
 
     # Questions.
 
@@ -248,10 +243,7 @@ class Cluster:
         return self.run / "log" / f"{role.replace(':', '-')}.log"
 
     def record(self) -> Record:
-        try:
-            return Record.from_json((self.run / "processes.json").read_text())
-        except (OSError, ValueError, KeyError, TypeError):
-            return Record()
+        return record.read(self.run)
 
     # Programs on nodes.
 
@@ -328,28 +320,36 @@ class Cluster:
             raise UsageError(f"run directory {self.run}: longer than {limit} bytes (socket paths)")
 
     @contextlib.contextmanager
-    def _lock(self) -> Iterator[None]:
-        """One command at a time starts or stops in a run directory; the directory is the lock."""
-        fd = os.open(self.run, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            if os.fstat(fd).st_uid != os.getuid():
-                raise FlitnetError(f"run directory {self.run} belongs to another user")
-            fcntl.flock(fd, fcntl.LOCK_EX)
-            yield
-        finally:
-            os.close(fd)
+    def _lock(self, make: bool = False) -> Iterator[bool]:
+        """One command at a time starts or stops in a run directory; the directory is the lock. It
+        is made if asked; else the value says whether it is still there."""
+        while True:
+            if make:
+                self.run.mkdir(mode=0o700, parents=True, exist_ok=True)
+            fd = os.open(self.run, os.O_RDONLY | os.O_DIRECTORY)
+            try:
+                if os.fstat(fd).st_uid != os.getuid():
+                    raise FlitnetError(f"run directory {self.run} belongs to another user")
+                fcntl.flock(fd, fcntl.LOCK_EX)
+                # Whoever had the lock may have removed the directory that we waited for.
+                there = self.run.exists() and os.path.samestat(os.fstat(fd), self.run.stat())
+                if there or not make:
+                    yield there
+                    return
+            finally:
+                os.close(fd)
 
     def _take_over(self) -> None:
         """Clears what a crash left; refuses when somebody who lives answers for the cluster."""
         self._refuse_strangers()
-        record = self.record()
-        alive = [role for role, process in record.processes.items() if process.alive()]
+        found = self.record()
+        alive = [role for role, process in found.processes.items() if process.alive()]
         ranks = (("hcad",), ("fabricd",))
-        daemons = [role for role in record.processes if _stop_rank(role) in ranks]
-        if record.owner is not None and record.owner.alive() and alive:
-            raise RunningError(f"a demo runs in {self.run} (pid {record.owner.pid})")
+        daemons = [role for role in found.processes if _stop_rank(role) in ranks]
+        if found.owner is not None and found.owner.alive() and alive:
+            raise RunningError(f"a demo runs in {self.run} (pid {found.owner.pid})")
         # A cluster without owner (`up`, `demo --keep`) is somebody's as long as it is whole.
-        if record.owner is None and daemons and set(daemons) <= set(alive):
+        if found.owner is None and daemons and set(daemons) <= set(alive):
             raise RunningError(f"a cluster runs in {self.run}; stop it with: flitnet down")
         self._stop_recorded()
         self._remove_entries()
@@ -365,53 +365,36 @@ class Cluster:
             )
 
     def _prepare(self) -> None:
-        self._write_record(Record(ProcessId.of(os.getpid()) if self._owned else None))
+        record.write(self.run, Record(ProcessId.of(os.getpid()) if self._owned else None))
         for name in ("log", "metrics", "nodes", "sys", "plans"):
             (self.run / name).mkdir(mode=0o700, exist_ok=True)
         (self.run / "cluster.toml").write_text(self.file.text)
 
     def release(self) -> None:
         """The cluster stays when this process ends (demo --keep)."""
-        with self._changed_record() as record:
-            record.owner = None
-
-    @contextlib.contextmanager
-    def _changed_record(self) -> Iterator[Record]:
-        """The record, written back at the end: one command at a time, none forgets another's."""
-        fd = os.open(self.run / "processes.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX)
-            record = self.record()
-            yield record
-            self._write_record(record)
-        finally:
-            os.close(fd)
-
-    def _write_record(self, record: Record) -> None:
-        path = self.run / "processes.json"
-        fresh = path.with_suffix(".json.new")
-        fresh.write_text(record.to_json())
-        fresh.rename(path)
+        with record.changed(self.run) as found:
+            found.owner = None
+        self._mine = False
 
     def _stop_recorded(self) -> list[str]:
         """Programs first, then nodes, then the fabric: each sees its peers end in order."""
-        record = self.record()
+        found = self.record()
         killed: list[str] = []
         for rank in ((), ("exporter",), ("hcad",), ("fabricd",)):
             wave = {
                 role: process
-                for role, process in record.processes.items()
+                for role, process in found.processes.items()
                 if _stop_rank(role) == rank
             }
             stubborn = stop_all(list(wave.values()))
             killed += [role for role, process in wave.items() if process in stubborn]
-        for process in record.processes.values():
+        for process in found.processes.values():
             if popen := _children.pop(process, None):
                 popen.wait()
         return killed
 
     def _remove_entries(self) -> None:
-        for name in (*RUN_ENTRIES, "processes.lock", "processes.json.new", "processes.json"):
+        for name in (*RUN_ENTRIES, *record.FILES):
             path = self.run / name
             if path.is_dir() and not path.is_symlink():
                 shutil.rmtree(path, ignore_errors=True)

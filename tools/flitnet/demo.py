@@ -6,11 +6,8 @@ In: a Request. Out: exit code 0 when everything that was admitted arrived whole,
 from __future__ import annotations
 
 import json
-import signal
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from rich.console import Console
@@ -75,27 +72,26 @@ def _live(scenario: Scenario, keep: bool) -> tuple[Report, list[str]]:
     request = scenario.request
     tables = cluster_tables(request)
     cluster = Cluster(config.to_toml(tables), run=paths.default_run_dir())
-    with _sigterm_as_interrupt():
-        cluster.up()  # cleans up behind itself, and leaves somebody else's cluster alone
-        try:
-            programs.start(cluster, scenario)
-            run = Run(cluster, scenario)
-            problems = run.watch()
-            final = run.now()
-            if scenario.streams:
-                final.streams = programs.results(cluster, "streams", scenario.nodes)
-            loads = programs.load_results(cluster, "load")
-            final.lost = sum(one.lost for one in [*final.streams, *loads])
-            final.duplicated = sum(one.duplicated for one in [*final.streams, *loads])
-        except BaseException:
+    try:
+        cluster.up()
+        programs.start(cluster, scenario)
+        run = Run(cluster, scenario)
+        problems = run.watch()
+        final = run.now()
+        if scenario.streams:
+            final.streams = programs.results(cluster, "streams", scenario.nodes)
+        loads = programs.load_results(cluster, "load")
+        final.lost = sum(one.lost for one in [*final.streams, *loads])
+        final.duplicated = sum(one.duplicated for one in [*final.streams, *loads])
+        final.seconds = request.seconds
+        if keep and not problems:
+            cluster.release()
+            print(f"the cluster stays in {cluster.run}; stop it with: flitnet down")
+        else:
             cluster.down()
-            raise
-    final.seconds = request.seconds
-    if keep and not problems:
-        cluster.release()
-        print(f"the cluster stays in {cluster.run}; stop it with: flitnet down")
-    else:
-        cluster.down()
+    except BaseException:
+        cluster.undo()
+        raise
     return final, problems
 
 
@@ -167,19 +163,3 @@ class Run:
             if code := self.cluster.exit_code(role):
                 found.append(f"{role} ended with {code}: {self.cluster.last_line(role)}")
         return found
-
-
-@contextmanager
-def _sigterm_as_interrupt() -> Iterator[None]:
-    """SIGTERM stops the demo as Ctrl-C does: what was started is stopped."""
-
-    def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
-
-

@@ -193,15 +193,14 @@ def replay(
     if source == target:
         raise UsageError(f"--from {source} --to {target}: a stream needs two nodes")
     name = f"r{os.getpid()}"
-    plan, link = programs.write_replay_plan(cluster, file, source, target, copies, name)
     pair = (source, target)
-    started = programs.start_replay(cluster, plan, pair, seconds, name)
     try:
+        plan, link = programs.write_replay_plan(cluster, file, source, target, copies, name)
+        started = programs.start_replay(cluster, plan, pair, seconds, name)
         failed = programs.wait(cluster, started)
         streams = programs.results(cluster, name, pair)
     finally:
-        programs.end(cluster, started)
-        programs.clean(cluster, name)
+        programs.end(cluster, name)
     if failed:
         raise _failure(cluster, *failed, (link.name, file.name))
     if as_json:
@@ -244,17 +243,12 @@ def _generate(
 ) -> int:
     cluster = Cluster.open(run)
     name = f"l{os.getpid()}"
-    started = []
     try:
-        for one in wanted:
-            argv = programs.workload_argv(cluster, one, seconds, seed, name)
-            cluster.start(f"{name}:{one.node}", argv, cluster.env(one.node))
-            started.append(f"{name}:{one.node}")
+        started = programs.start_generators(cluster, wanted, seconds, seed, name)
         failed = programs.wait(cluster, started)
         loads = programs.load_results(cluster, name)
     finally:
-        programs.end(cluster, started)
-        programs.clean(cluster, name)
+        programs.end(cluster, name)
     if failed:
         raise _failure(cluster, *failed, ("", ""))
     if as_json:

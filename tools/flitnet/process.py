@@ -11,6 +11,8 @@ import signal
 import socket
 import subprocess
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -89,6 +91,47 @@ def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("", 0))
         return probe.getsockname()[1]
+
+
+# What asks a command to end: Ctrl-C, a service manager, the terminal that closes.
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+@dataclass
+class _Held:
+    depth: int = 0  # of uninterrupted()
+    came: bool = False
+
+
+_held = _Held()
+
+
+def end_as_interrupted() -> None:
+    """From now on SIGTERM and SIGHUP end this command as Ctrl-C does: it stops what it started."""
+
+    def interrupt(*_: object) -> None:
+        if _held.depth == 0:
+            raise KeyboardInterrupt
+        _held.came = True
+
+    for number in ENDING:
+        # Ignored by who started us (nohup, a shell's background): it stays so.
+        if signal.getsignal(number) != signal.SIG_IGN:
+            signal.signal(number, interrupt)
+
+
+@contextmanager
+def uninterrupted() -> Iterator[None]:
+    """What is begun in here is finished first: a process that is started gets into the record, and
+    a second Ctrl-C does not end the cleaning up after the first. For what ends soon by itself."""
+    _held.depth += 1
+    try:
+        yield
+    finally:
+        _held.depth -= 1
+    if _held.came and _held.depth == 0:
+        _held.came = False
+        raise KeyboardInterrupt
 
 
 def spawn(argv: list[str], log: Path, env: dict[str, str] | None = None) -> subprocess.Popen:

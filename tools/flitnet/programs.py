@@ -17,7 +17,7 @@ from typing import Any
 from tools.flitnet import config, paths
 from tools.flitnet.cluster import Cluster
 from tools.flitnet.errors import FlitnetError, UsageError
-from tools.flitnet.process import stop_all
+from tools.flitnet.process import stop_all, uninterrupted
 from tools.flitnet.report import LoadReport, Report, StreamReport
 from tools.flitnet.scenario import FRAME_US, Scenario, cluster_tables
 from tools.flitnet.workload import Generator
@@ -90,13 +90,20 @@ def start_replay(
     cluster: Cluster, plan: Path, pair: tuple[str, str], seconds: float, name: str
 ) -> list[str]:
     """A replayer on both nodes of a plan; they meet in a folder of their own."""
-    started = []
     for node in pair:
         argv = replay_argv(cluster, node, plan, seconds, name)
-        role = f"{name}:{node}"
-        cluster.start(role, argv, cluster.env(node))
-        started.append(role)
-    return started
+        cluster.start(f"{name}:{node}", argv, cluster.env(node))
+    return [f"{name}:{node}" for node in pair]
+
+
+def start_generators(
+    cluster: Cluster, wanted: list[Generator], seconds: float, seed: int, name: str
+) -> list[str]:
+    """The generators of a workload."""
+    for one in wanted:
+        argv = workload_argv(cluster, one, seconds, seed, name)
+        cluster.start(f"{name}:{one.node}", argv, cluster.env(one.node))
+    return [f"{name}:{one.node}" for one in wanted]
 
 
 def wait(cluster: Cluster, started: list[str]) -> tuple[str, int] | None:
@@ -113,17 +120,20 @@ def wait(cluster: Cluster, started: list[str]) -> tuple[str, int] | None:
         time.sleep(0.05)
 
 
-def end(cluster: Cluster, started: list[str]) -> None:
-    """Stops what still runs and forgets the programs."""
-    stop_all([cluster.process(role) for role in started])
-    for role in started:
-        cluster.exit_code(role)  # reaped
-        cluster.forget(role)
+def end(cluster: Cluster, name: str) -> None:
+    """Stops what still runs of a plan, also if not all of it was started; removes what it left."""
+    with uninterrupted():
+        found = cluster.record().processes
+        started = [role for role in found if role.startswith(f"{name}:")]
+        stop_all([found[role] for role in started])
+        for role in started:
+            cluster.exit_code(role)  # reaped
+            cluster.forget(role)
+        _clean(cluster, name)
 
 
-def clean(cluster: Cluster, name: str) -> None:
-    """Removes what the programs of a plan left."""
-    for path in (cluster.run / "plans").glob(f"{name}*"):
+def _clean(cluster: Cluster, name: str) -> None:
+    for path in (cluster.run / "plans").glob(f"{name}[-.]*"):
         shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
 
 

@@ -97,19 +97,14 @@ def play(
     name = "live"
     (cluster.run / "plans").mkdir(exist_ok=True)
     wanted = workload.generators(cluster.nodes, LINK_MBPS, seed, seconds)
-    started = []
     try:
-        for generator in wanted:
-            argv = programs.workload_argv(cluster, generator, seconds, seed, name)
-            cluster.start(f"{name}:{generator.node}", argv, cluster.env(generator.node))
-            started.append(f"{name}:{generator.node}")
+        started = programs.start_generators(cluster, wanted, seconds, seed, name)
         failed = programs.wait(cluster, started)
         if failed:
             raise FlitnetError(f"{failed[0]}: {cluster.last_line(failed[0])}")
         return programs.load_results(cluster, name)
     finally:
-        programs.end(cluster, started)
-        programs.clean(cluster, name)
+        programs.end(cluster, name)
 
 
 @dataclass(frozen=True)

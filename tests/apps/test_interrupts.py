@@ -1,0 +1,61 @@
+"""Whatever ends a command, no process is left that its record does not know."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.apps.interrupts import SIGNALS, interrupted, processes_below
+from tools.flitnet import operate, paths
+from tools.flitnet.cluster import Cluster
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+@pytest.mark.parametrize("role", ["fabricd", "--node n1"])
+def test_an_interrupted_up_leaves_nothing(tmp_path: Path, role: str, number: int) -> None:
+    run = tmp_path / "r"
+    done = interrupted(role, number, "--run", str(run), "up", "--topology", "single:2")
+    assert (done.returncode, done.stderr.strip()) == (130, "flitnet: interrupted"), done.stdout
+    assert processes_below(tmp_path) == []
+    assert not run.exists()
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_an_interrupted_demo_leaves_nothing(tmp_path: Path, number: int) -> None:
+    run = tmp_path / "r"
+    argv = ("demo", "--nodes", "2", "--seconds", "60", "--load", "0.2")
+    done = interrupted("flitnet-replay", number, "--run", str(run), *argv)
+    assert done.returncode == 130, done.stderr
+    assert processes_below(tmp_path) == []
+    assert not run.exists()
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [("load", "control", "--rate", "1M"),
+     ("replay", str(paths.ROOT / "traces/t2_city.ts"), "--from", "n0", "--to", "n1")],
+    ids=["load", "replay"],
+)  # fmt: skip
+def test_interrupted_programs_are_stopped(cluster2: Cluster, argv: tuple[str, ...]) -> None:
+    before = cluster2.record().processes
+    role, run = f"flitnet-{argv[0]}", str(cluster2.run)
+    done = interrupted(role, signal.SIGTERM, *argv, "--seconds", "60", FLITNET_RUN=run)
+    assert done.returncode == 130, done.stderr
+    assert cluster2.record().processes == before
+    assert not [p for p in processes_below(cluster2.run) if role in p]
+    assert not list((cluster2.run / "plans").iterdir()), "nor do their plans stay"
+    assert operate.status(cluster2.run, as_json=True) == 0, "the cluster is as it was"
+
+
+def test_a_command_ends_and_leaves_the_files_of_another(cluster2: Cluster) -> None:
+    """Names of plans begin with a process number, which may begin with another's."""
+    from tools.flitnet import programs
+
+    other = cluster2.run / "plans" / "l123-n0.json"
+    other.write_text("{}")
+    (cluster2.run / "plans" / "l12-n0.json").write_text("{}")
+    programs.end(cluster2, "l12")
+    assert [path.name for path in (cluster2.run / "plans").iterdir()] == ["l123-n0.json"]
+    other.unlink()

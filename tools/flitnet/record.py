@@ -1,0 +1,70 @@
+"""processes.json of a run directory: whom we started there, and who answers for them.
+
+Whatever is stopped is stopped by this record, so a process is in it before anything else happens.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tools.flitnet.process import ProcessId
+
+NAME = "processes.json"
+FILES = ("processes.lock", "processes.json.new", NAME)  # in the order in which they are removed
+
+
+@dataclass
+class Record:
+    """Processes by role; the owner is a demo or None (`up`)."""
+
+    owner: ProcessId | None = None
+    processes: dict[str, ProcessId] = field(default_factory=dict)
+
+    def to_json(self) -> str:
+        def pair(p: ProcessId | None) -> list[int] | None:
+            return None if p is None else [p.pid, p.start_ticks]
+
+        processes = {role: pair(p) for role, p in self.processes.items()}
+        return json.dumps({"owner": pair(self.owner), "processes": processes})
+
+    @staticmethod
+    def from_json(text: str) -> Record:
+        def process(pair: list[int]) -> ProcessId:
+            pid, start_ticks = pair
+            return ProcessId(int(pid), int(start_ticks))
+
+        value = json.loads(text)
+        owner = process(value["owner"]) if value["owner"] else None
+        return Record(owner, {role: process(p) for role, p in value["processes"].items()})
+
+
+def read(run: Path) -> Record:
+    try:
+        return Record.from_json((run / NAME).read_text())
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return Record()
+
+
+def write(run: Path, record: Record) -> None:
+    fresh = run / f"{NAME}.new"
+    fresh.write_text(record.to_json())
+    fresh.rename(run / NAME)
+
+
+@contextmanager
+def changed(run: Path) -> Iterator[Record]:
+    """The record, written back at the end: one command at a time, none forgets another's."""
+    fd = os.open(run / "processes.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        record = read(run)
+        yield record
+        write(run, record)
+    finally:
+        os.close(fd)
