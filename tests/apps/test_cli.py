@@ -60,6 +60,21 @@ def test_help_lists_every_command_and_the_exit_codes(run: Path) -> None:
         (["up", "/nonexistent/cluster.toml"], "/nonexistent/cluster.toml: No such file"),
         (["up", "--metrics", "nonsense"], "--metrics nonsense: must be an address and a port"),
         (["up", "--topology", "tree:9999999x9999999"], "network.topology"),
+        (["demo", "--seconds", "nan"], "'--seconds': nan is no number"),
+        (["demo", "--load", "nan"], "'--load': nan is no number"),
+        (["demo", "--seconds", "inf"], "'--seconds': inf is not in the range"),
+        (["load", "control", "--rate", "1M", "--seconds", "nan"], "'--seconds': nan is no"),
+        (["load", "control", "--rate", "nan"], "--rate 'nan': bits per second"),
+        (["replay", "x", "--from", "n0", "--to", "n1", "--seconds", "nan"], "'--seconds': nan"),
+        (["capture", "-w", "x", "--seconds", "nan"], "'--seconds': nan is no number"),
+        (["soak", "verbs", "--minutes", "nan"], "'--minutes': nan is no number"),
+        (["demo", "--json", "/nonexistent/x"], "--json /nonexistent/x: No such file or directory"),
+        (["demo", "--json", "/"], "--json /: Is a directory"),
+        (["lab", "run", "mw", "--json", "/nonexistent/x"], "--json /nonexistent/x: No such file"),
+        (["bench", "verbs", "--json", "/nonexistent/x"], "--json /nonexistent/x: No such file"),
+        (["bench", "engine", "--plot", "/nonexistent/x.svg"], "--plot /nonexistent/x.svg: No such"),
+        (["bench", "engine", "--plot", "x.txt"], "--plot x.txt: a name that ends in .svg or .png"),
+        (["bench", "booksim", "--plot", "/dev/null"], "--plot /dev/null: File exists"),
     ],
 )
 def test_usage_errors_are_one_line_and_exit_2(argv: list[str], says: str, run: Path) -> None:
@@ -68,6 +83,16 @@ def test_usage_errors_are_one_line_and_exit_2(argv: list[str], says: str, run: P
     assert done.stderr.count("\n") == 1 and done.stderr.startswith("flitnet: ")
     assert says in done.stderr
     assert not run.exists(), "a usage error leaves nothing"
+
+
+def test_the_check_of_an_output_leaves_what_is_there(run: Path, tmp_path: Path) -> None:
+    kept, absent, link = tmp_path / "kept", tmp_path / "absent", tmp_path / "link"
+    kept.write_text("kept")
+    link.symlink_to(absent)
+    for path in (kept, absent, link):
+        done = flitnet("demo", "--json", str(path), "--clock", "warped", run=run)
+        assert done.returncode == 2 and "--clock 'warped'" in done.stderr
+    assert kept.read_text() == "kept" and not absent.exists() and link.is_symlink()
 
 
 @pytest.mark.parametrize("argv", ["status", "exec n0 -- true", "shell n0", "top"])

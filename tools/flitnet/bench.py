@@ -14,7 +14,9 @@ from typing import Any
 from tools.flitnet import bench_scale, bench_verbs, booksim, build, paths
 from tools.flitnet.errors import FlitnetError, UsageError
 from tools.flitnet.lab import environment
+from tools.flitnet.options import check_writable
 
+PICTURES = (".svg", ".png")
 BENCHMARKS = ("engine", "verbs", "scale", "attach", "booksim")
 
 
@@ -44,6 +46,7 @@ def run(what: str, options: Options) -> int:
     if options.reference and not options.reference.is_file():
         raise UsageError(f"--reference {options.reference}: no such file")
     if options.plot:
+        _check_picture(options.plot)
         environment.enter()  # has matplotlib
     name = f"{what}_bench"
     build.ready((*build.RUNTIME, name) if what in ("verbs", "scale") else (name,))
@@ -67,9 +70,20 @@ def run(what: str, options: Options) -> int:
     return code
 
 
+def _check_picture(path: Path) -> None:
+    if path.suffix not in PICTURES:
+        raise UsageError(f"--plot {path}: a name that ends in {' or '.join(PICTURES)}")
+    check_writable("--plot", path)
+
+
 def curves(options: Options) -> int:
     """Latency and throughput beside BookSim2's; --plot and --reference are directories."""
     if options.plot:
+        try:
+            options.plot.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UsageError(f"--plot {options.plot}: {error.strerror}; name a directory") from None
+        check_writable("--plot", options.plot / booksim.PICTURE)
         environment.enter()
     build.ready(("engine_curve",))
     prints = options.json_file == "-"

@@ -181,6 +181,9 @@ def compare(reference: Reference, quick: bool) -> Comparison:
     )
 
 
+PICTURE = "curves.svg"
+
+
 def run(reference: Path, quick: bool, plot: Path | None, say: Callable[[str], None]) -> str:
     """Measures, prints the table by `say`, draws into the directory `plot`; returns JSON."""
     found = []
@@ -189,8 +192,7 @@ def run(reference: Path, quick: bool, plot: Path | None, say: Callable[[str], No
         for line in table(found[-1]):
             say(line)
     if plot:
-        plot.mkdir(parents=True, exist_ok=True)
-        draw(found, plot / "curves.svg")
+        draw(found, plot / PICTURE)
     return json.dumps({"results": [one.as_dict() for one in found]}, indent=1) + "\n"
 
 

@@ -10,7 +10,7 @@ from typing import List, Optional
 import click
 import typer
 
-from tools.flitnet import build, paths, process
+from tools.flitnet import build, options, paths, process
 from tools.flitnet.errors import EXIT_ERROR, EXIT_OK, EXIT_USAGE, FlitnetError, UsageError
 from tools.flitnet.lab.commands import app as lab_app
 
@@ -67,8 +67,8 @@ def common(
 
 @app.command()
 def demo(
-    seconds: float = typer.Option(20.0, min=1, max=86400, help="Emulated seconds to run."),
-    load: float = typer.Option(0.6, min=0.01, max=0.95, help="Load as a fraction of a link."),
+    seconds: float = options.number(20.0, 1, 86400, "Emulated seconds to run."),
+    load: float = options.number(0.6, 0.01, 0.95, "Load as a fraction of a link."),
     mix: str = typer.Option("80:20", help="Real-time to best-effort share of the load."),
     nodes: int = typer.Option(8, min=2, max=64, help="Nodes on the switch."),
     topology: Optional[str] = TOPOLOGY,
@@ -88,9 +88,7 @@ def demo(
         False, "--no-power-control", help="No cap on the power of the fabric."
     ),
     keep: bool = typer.Option(False, "--keep", help="Leave the cluster up at the end."),
-    json_file: Optional[Path] = typer.Option(
-        None, "--json", metavar="FILE", help="Write the result here as JSON."
-    ),
+    json_file: Optional[Path] = options.json_file("Write the result here as JSON."),
 ) -> None:
     """Real MPEG-2 streams between 8 nodes under admission, congestion and power control."""
     from tools.flitnet import demo as demo_module
@@ -197,8 +195,8 @@ def capture(
         "", metavar="NODE[,NODE]", help="Only packets to these nodes or from them."
     ),
     count: int = typer.Option(0, min=0, help="Packets; 0: until Ctrl-C."),
-    seconds: float = typer.Option(
-        0.0, min=0, max=86400, help="Emulated, from the first packet on; 0: until Ctrl-C."
+    seconds: float = options.number(
+        0.0, 0, 86400, "Emulated, from the first packet on; 0: until Ctrl-C."
     ),
 ) -> None:
     """Packets that cross the fabric, for Wireshark: capture -w - | wireshark -k -i -"""
@@ -263,7 +261,7 @@ def replay(
     file: Path = typer.Argument(..., metavar="FILE"),
     source: str = typer.Option(..., "--from", metavar="NODE", help="The node that sends."),
     target: str = typer.Option(..., "--to", metavar="NODE", help="The node that receives."),
-    seconds: float = typer.Option(10.0, min=0.1, max=86400, help="Emulated seconds."),
+    seconds: float = options.number(10.0, 0.1, 86400, "Emulated seconds."),
     copies: int = typer.Option(1, min=1, max=64, help="Streams, each with its own phase."),
     as_json: bool = typer.Option(False, "--json", help="Print JSON."),
 ) -> None:
@@ -286,7 +284,7 @@ def load(
     workload: Optional[Path] = typer.Option(
         None, "--workload", metavar="FILE", help="TOML with a table [workload], as the lab's."
     ),
-    seconds: float = typer.Option(10.0, min=0.1, max=86400, help="Emulated seconds."),
+    seconds: float = options.number(10.0, 0.1, 86400, "Emulated seconds."),
     seed: int = typer.Option(1, min=0, help="Of the arrivals."),
     as_json: bool = typer.Option(False, "--json", help="Print JSON."),
 ) -> None:
@@ -322,8 +320,8 @@ def doctor() -> None:
 @app.command()
 def bench(
     what: str = typer.Argument(..., metavar="engine|verbs|scale|attach|booksim"),
-    json_file: str = typer.Option(
-        "", "--json", metavar="[FILE]", help="Write JSON to FILE; without FILE print it."
+    json_file: str = options.json_file(
+        "Write JSON to FILE; without FILE print it.", "", "[FILE]"
     ),
     quick: bool = typer.Option(False, "--quick", help="Fewer repetitions."),
     sweep: bool = typer.Option(
@@ -347,10 +345,10 @@ def bench(
     curves by BookSim2's."""
     from tools.flitnet import bench as bench_module
 
-    options = bench_module.Options(
+    chosen = bench_module.Options(
         json_file, quick, sweep or (what == "engine" and plot is not None), threads, plot, reference
     )
-    raise typer.Exit(bench_module.run(what, options))
+    raise typer.Exit(bench_module.run(what, chosen))
 
 
 @app.command()
@@ -368,7 +366,7 @@ def conformance(
 @app.command()
 def soak(
     what: str = typer.Argument(..., metavar="model|verbs|hostile|kill"),
-    minutes: float = typer.Option(10.0, min=0.01, max=100_000, help="For so long."),
+    minutes: float = options.number(10.0, 0.01, 100_000, "For so long."),
     seed: int = typer.Option(1, min=1, help="First seed; a failing one is printed."),
     count: int = typer.Option(1000, min=1, help="kill: so many programs."),
 ) -> None:

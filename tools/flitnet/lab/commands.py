@@ -10,7 +10,7 @@ from typing import List, Optional
 
 import typer
 
-from tools.flitnet import build, paths
+from tools.flitnet import build, options, paths
 
 app = typer.Typer(
     help="Reproduces the papers: every table and figure is one named experiment.",
@@ -43,7 +43,7 @@ def run(
     scheduler: Optional[str] = typer.Option(
         None, metavar="ADDRESS", help="An existing Dask scheduler, tcp://host:port."
     ),
-    json_file: Optional[Path] = typer.Option(None, "--json", metavar="FILE"),
+    json_file: Optional[Path] = options.json_file("Write the verdicts here as JSON."),
 ) -> None:
     """Simulates what is not there yet, judges it, prints the verdicts."""
     from tools.flitnet.lab import catalog, environment

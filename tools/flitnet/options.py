@@ -1,0 +1,51 @@
+"""Options that several commands have, and what is asked of their values before any work begins."""
+
+from __future__ import annotations
+
+import math
+import os
+from pathlib import Path
+from typing import Any, Optional, Union
+
+import typer
+
+from tools.flitnet.errors import UsageError
+
+
+def number(default: float, low: float, high: float, help: str) -> Any:
+    """A number of a range; Python's "nan" lies in every range, as it is not less than its ends."""
+    return typer.Option(default, min=low, max=high, callback=_number, help=help)
+
+
+def json_file(help: str, default: Optional[str] = None, metavar: str = "FILE") -> Any:
+    """--json: where the result goes."""
+    return typer.Option(default, "--json", metavar=metavar, callback=_json_file,
+                        show_default=False, help=help)  # fmt: skip
+
+
+def _number(value: float) -> float:
+    if not math.isfinite(value):
+        raise typer.BadParameter(f"{value} is no number to count with.")
+    return value
+
+
+def _json_file(value: Union[Path, str, None]) -> Union[Path, str, None]:
+    if value and str(value) != "-":
+        check_writable("--json", Path(value))
+    return value
+
+
+def check_writable(option: str, path: Path) -> None:
+    """Before the run whose result it is to hold; what is there stays."""
+    try:
+        real = Path(os.path.realpath(path))  # of a link to nothing the file is made, not the link
+        there = real.exists()
+        if there and not real.is_dir() and not real.is_file():
+            if not os.access(real, os.W_OK):  # a pipe would wait for its reader
+                raise PermissionError(0, "not writable")
+            return
+        real.open("ab").close()
+        if not there:
+            real.unlink()
+    except OSError as error:
+        raise UsageError(f"{option} {path}: {error.strerror}; name a file to write") from None
