@@ -10,7 +10,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from tools.flitnet import paths
+from tools.flitnet import config, paths
 
 SCHEMA = json.loads((paths.ROOT / "emu/config/schema.json").read_text())
 
@@ -86,3 +86,35 @@ def test_files_that_are_none(tmp_path: Path) -> None:
     for path in (tmp_path / "missing.toml", tmp_path / "empty", tmp_path / "binary.toml"):
         code, error = check(path)
         assert code == 2 and error.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "network = 3\n", "qos = 3\n", "a = 3\n", "[[network]]\nk = 4\n", "node = [3]\n",
+        "[network.k]\nx = 3\n", "[network]\nk = 2020-01-01\n", "[network]\nlink_mbps = nan\n",
+        "[network]\nnodes = -1\n[[node]]\n[[node]]\n", "[network]\nk = 1e300\ntopology = 'mesh'\n",
+        "[network]\nnodes = 100\n" + "[[node]]\n" * 100, "[network]\nk = [[1]]\n",
+    ],
+)  # fmt: skip
+def test_a_malformed_file_is_named_also_beside_flags(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "bad.toml"
+    file.write_text(text)
+    for flags in ([], ["--topology", "mesh:2x2"], ["--scheduler", "rr"]):
+        done = subprocess.run(
+            [paths.ROOT / "flitnet", "--run", tmp_path / "r", "up", file, *flags],
+            capture_output=True, text=True, timeout=60,
+        )  # fmt: skip
+        if flags and done.returncode == 0:  # the flag mends the file
+            subprocess.run([paths.ROOT / "flitnet", "--run", tmp_path / "r", "down"], timeout=60)
+            continue
+        assert done.returncode == 2 and done.stderr.count("\n") == 1, done.stderr[-500:]
+
+
+def test_what_flags_leave_of_a_file_stays(tmp_path: Path) -> None:
+    file = tmp_path / "cluster.toml"
+    file.write_text('[[node]]\nname = "ä😀"\n[network]\nlink_mbps = 100\n', encoding="utf-8")
+    tables = tomllib.loads(config.with_network(file, {"qos.scheduler": "rr"}))
+    assert tables == {
+        "node": [{"name": "ä😀"}], "network": {"link_mbps": 100}, "qos": {"scheduler": "rr"},
+    }  # fmt: skip

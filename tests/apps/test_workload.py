@@ -36,3 +36,41 @@ def test_phases_bursts_and_a_hot_spot(cluster2: Cluster, tmp_path: Path) -> None
     for one in loads.values():
         assert 0.3 < one["sent"] / (0.1 * 2 * 400e6 * 2 / 8 / 640) < 3, loads
         assert one["received"] == one["sent"]
+
+
+def load(run: object, file: Path, *more: str) -> subprocess.CompletedProcess[str]:
+    argv = [str(paths.ROOT / "flitnet"), "--run", str(run), "load", "--workload", str(file), *more]
+    return subprocess.run(argv, capture_output=True, text=True, timeout=90)
+
+
+def test_what_is_no_workload_is_one_line(cluster2: Cluster, tmp_path: Path) -> None:
+    file = tmp_path / "mix.toml"
+    for content, says in (
+        (b'[workload]\nload = "much"\n', "mix.toml: workload.load = 'much': a number from 0 to 2"),
+        (b"[workload]\nphases = 3\n", "mix.toml: workload.phases = 3: a list"),
+        (b"\xff\xfe[", "not a text file"),
+        (b"a = " + b"[" * 5000, "nested too deeply"),
+    ):
+        file.write_bytes(content)
+        done = load(cluster2.run, file)
+        assert done.returncode == 2 and done.stderr.count("\n") == 1, done.stderr
+        assert says in done.stderr
+    for path, says in ((tmp_path, "Is a directory"), (tmp_path / "none", "No such file")):
+        done = load(cluster2.run, path)
+        assert done.returncode == 2 and done.stderr.count("\n") == 1, done.stderr
+        assert f"{path}: {says}" in done.stderr
+
+
+def test_a_workload_without_a_cluster_says_how_to_start_one(tmp_path: Path) -> None:
+    file = tmp_path / "mix.toml"
+    file.write_text(WORKLOAD)
+    done = load(tmp_path / "run", file)
+    assert done.returncode == 1 and done.stderr.count("\n") == 1 and "flitnet up" in done.stderr
+
+
+def test_a_cluster_file_need_not_name_the_rate(make_cluster, tmp_path: Path) -> None:
+    file = tmp_path / "mix.toml"
+    file.write_text('[workload]\nload = 0.1\nstreams = "none"\n')
+    cluster = make_cluster({"qos": {"scheduler": "rr"}, "node": [{"name": "a"}, {"name": "b"}]})
+    done = load(cluster.run, file, "--seconds", "0.2")
+    assert done.returncode == 0, done.stderr

@@ -294,6 +294,29 @@ def test_a_suspended_sweep_goes_on(simulator, tmp_path: Path) -> None:
     assert len(list(tmp_path.glob("runs/*.json"))) == 4 * len(SEEDS)
 
 
+@pytest.mark.parametrize("damage", ["", "{", "[]", "{}", '{"frames": [1]}', "NaN", "\ufffd"])
+def test_a_damaged_run_is_computed_again(simulator, tmp_path: Path, damage: str) -> None:
+    calls: list[str] = []
+    first = swept(experiment(), tmp_path, calls)
+    key = Run(experiment().points[0], 2, 4).key
+    (tmp_path / "runs" / f"{key}.json").write_text(damage)
+    assert swept(experiment(), tmp_path, calls) == first
+    assert len(calls) == 2 * len(SEEDS) + 1, "that run and no other"
+
+
+def test_damaged_results_are_one_line(tmp_path: Path) -> None:
+    for name in ("t.one.quick.parquet", "t.one.live.json"):
+        store = Store(tmp_path / name)
+        (tmp_path / name / name).write_text("PAR1 cut off")
+        with pytest.raises(FlitnetError, match=f"{name}: damaged") as failed:
+            write([experiment()], store, True, tmp_path / "report", False)
+        assert "\n" not in str(failed.value)
+    for name in ("summary.json", "README.md", "index.html"):
+        (tmp_path / name).write_text('{"results": [{"id": "t.one", "verdict": "differs"}]}')
+    with pytest.raises(FlitnetError, match="has no whole report"):
+        write([experiment()], Store(tmp_path / "empty"), True, tmp_path, True)
+
+
 def test_a_scheduler_elsewhere_is_used(simulator, tmp_path: Path) -> None:
     """As over several hosts: scheduler and worker are processes of their own."""
     from distributed import LocalCluster

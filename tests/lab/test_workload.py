@@ -33,7 +33,20 @@ def test_toml() -> None:
     for wrong, says in (
         ("[workload]\nlaod = 1\n", "laod: unknown key"),
         ('[workload]\npattern = "film"\n', "one of uniform"),
-        ("[workload]\nload = 3\n", "load is 0 to 2"),
+        ("[workload]\nload = 3\n", "x.toml: workload.load = 3: a number from 0 to 2"),
+        ('[workload]\nload = "much"\n', "workload.load = 'much': a number"),
+        ("[workload]\nload = nan\n", "workload.load = nan: a number"),
+        ("[workload]\nload = true\n", "workload.load = True: a number"),
+        ("[workload]\non_ms = 0\n", "workload.on_ms = 0: a number from 0.001"),
+        ("[workload]\nframe_ms = inf\n", "workload.frame_ms = inf: a number"),
+        ("[workload]\nmessage_flits = 4.5\n", "workload.message_flits = 4.5: a whole number"),
+        ("[workload]\nphases = 0.5\n", "workload.phases = 0.5: a list of numbers"),
+        ('[workload]\nphases = [0.5, "x"]\n', "workload.phases = .*: a list of numbers"),
+        ("[workload]\nflows = [3]\n", "workload.flows = .3,.: a list of texts"),
+        ("[workload]\nstreams = 3\n", "workload.streams = 3: one of none"),
+        ("[workload]\nplacement = []\n", "workload.placement = .*: one of balanced"),
+        ("[workload]\nload = " + "9" * 5000, "x.toml: "),
+        ("a = " + "[" * 5000, "x.toml: "),
         ("load = 1\n", "no table"),
         ("[workload", "x.toml"),
     ):
@@ -69,6 +82,12 @@ def test_rates_of_a_mix() -> None:
     kinds = workload.generators(NAMES[:2], 100, seed=1, seconds=1)[0].kinds
     # 40 Mb/s of ON/OFF are 160 while it is ON.
     assert kinds == ("best-effort=10000000", "on-off=160000000", "control=384000")
+
+
+@pytest.mark.parametrize("pattern", PATTERNS)
+def test_one_node_sends_to_nobody(pattern: str) -> None:
+    workload = Workload(load=0.5, streams="none", pattern=pattern)
+    assert workload.generators(("n0",), 400, seed=3, seconds=1) == []
 
 
 def words_after(options: tuple[str, ...], name: str) -> list[str]:

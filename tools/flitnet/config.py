@@ -7,6 +7,7 @@ of the nodes. `fabricd --check` says whether a file is right.
 from __future__ import annotations
 
 import json
+import math
 import subprocess
 import tempfile
 import tomllib
@@ -18,6 +19,7 @@ from tools.flitnet import paths, topology
 from tools.flitnet.errors import UsageError
 
 NODES_DEFAULT = 8
+LINK_MBPS_DEFAULT = 400
 NODES_MAX = 64  # emu::kNodesMax; fabricd --check refuses more
 
 
@@ -35,13 +37,13 @@ def parse(text: str, where: str = "cluster.toml") -> ClusterFile:
     """Reads the node names; everything else is for fabricd to judge."""
     try:
         table = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except ValueError as error:  # TOMLDecodeError, a number of thousands of digits
         raise UsageError(f"{where}: {error}") from None
     except RecursionError:
         raise UsageError(f"{where}: nested too deeply") from None
     try:
         names = _node_names(table)
-    except (TypeError, AttributeError, ValueError):
+    except (TypeError, AttributeError, ValueError, LookupError, ArithmeticError):
         names = []  # fabricd --check names the fault with its range
     network = table.get("network")
     passes = isinstance(network, dict) and network.get("pass_through") is True
@@ -61,13 +63,17 @@ def _node_names(table: dict[str, Any]) -> list[str]:
 
 
 def read(path: Path) -> ClusterFile:
+    return parse(read_text(path), str(path))
+
+
+def read_text(path: Path) -> str:
+    """Of a file that the user named."""
     try:
-        text = path.read_text()
+        return path.read_text()
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}") from None
     except UnicodeDecodeError as error:
         raise UsageError(f"{path}: not a text file ({error.reason})") from None
-    return parse(text, str(path))
 
 
 def with_network(file: Path | None, choices: dict[str, str | bool | None]) -> str:
@@ -78,6 +84,8 @@ def with_network(file: Path | None, choices: dict[str, str | bool | None]) -> st
     if not chosen:
         return text
     tables: dict[str, Any] = tomllib.loads(text)
+    if not _plain(tables):
+        return text  # fabricd --check names the fault
     network = tables.setdefault("network", {})
     if "topology" in chosen and "node" not in tables:
         network.pop("nodes", None)  # as many as the topology asked for has
@@ -89,6 +97,23 @@ def with_network(file: Path | None, choices: dict[str, str | bool | None]) -> st
         table, _, name = key.rpartition(".")
         tables.setdefault(table or "network", {})[name] = value
     return to_toml(tables)
+
+
+def _plain(tables: dict[str, Any]) -> bool:
+    """Whether to_toml can write it: what a cluster file may hold."""
+
+    def scalar(value: Any) -> bool:
+        return isinstance(value, (str, int)) or isinstance(value, float) and math.isfinite(value)
+
+    def table(value: Any) -> bool:
+        return isinstance(value, dict) and all(
+            all(map(scalar, item)) if isinstance(item, list) else scalar(item)
+            for item in value.values()
+        )
+
+    several = tables.get("node", [])
+    rest = [value for name, value in tables.items() if name != "node"]
+    return isinstance(several, list) and all(map(table, [*several, *rest]))
 
 
 def check(file: ClusterFile) -> None:
@@ -110,6 +135,6 @@ def to_toml(tables: dict[str, Any]) -> str:
         for table in value if isinstance(value, list) else [value]:
             lines.append(f"[[{name}]]" if isinstance(value, list) else f"[{name}]")
             # JSON's spelling of strings, numbers, booleans and lists is TOML's too.
-            lines += [f"{key} = {json.dumps(item)}" for key, item in table.items()]
+            lines += [f"{key} = {json.dumps(item, ensure_ascii=False)}" for key, item in table.items()]
             lines.append("")
     return "\n".join(lines)

@@ -230,18 +230,22 @@ def load(run: Path, kind: str, rate: str, *, seconds: float, seed: int, as_json:
 
 def load_workload(run: Path, file: Path, *, seconds: float, seed: int, as_json: bool) -> int:
     """The [workload] of a file, as the laboratory simulates it."""
-    if not file.exists():
-        raise UsageError(f"{file}: No such file or directory")
-    workload = Workload.from_toml(file.read_text(), file.name)
-    link_mbps = tables_of(run)["network"]["link_mbps"]
-    wanted = workload.generators(Cluster.open(run).nodes, link_mbps, seed, seconds)
+    workload = Workload.from_toml(config.read_text(file), file.name)
+    nodes = Cluster.open(run).nodes
+    wanted = workload.generators(nodes, _link_mbps(run), seed, seconds)
     return _generate(run, wanted, seconds=seconds, seed=seed, as_json=as_json)
+
+
+def _link_mbps(run: Path) -> float:
+    return tables_of(run).get("network", {}).get("link_mbps", config.LINK_MBPS_DEFAULT)
 
 
 def _generate(
     run: Path, wanted: list[Generator], *, seconds: float, seed: int, as_json: bool
 ) -> int:
     cluster = Cluster.open(run)
+    if not wanted:
+        raise UsageError("load: nobody has anybody to send to")
     name = f"l{os.getpid()}"
     try:
         started = programs.start_generators(cluster, wanted, seconds, seed, name)

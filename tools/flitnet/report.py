@@ -9,6 +9,7 @@ import re
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
+from tools.flitnet.config import LINK_MBPS_DEFAULT
 from tools.flitnet.pages import Snapshot
 
 CLASSES = ("control", "real_time", "best_effort")
@@ -177,7 +178,7 @@ def report(snapshot: Snapshot, tables: dict[str, Any]) -> Report:
     loads_lost = snapshot.total("flitnet_load_lost_messages_total")
     return Report(
         nodes=len(nodes),
-        link_mbps=network.get("link_mbps", 400),
+        link_mbps=network.get("link_mbps", LINK_MBPS_DEFAULT),
         flit_bits=network.get("flit_bits", 128),
         seconds=snapshot.one("flitnet_clock_emulated_seconds_total"),
         clock=clock_of(snapshot),

@@ -15,10 +15,19 @@ from tools.flitnet.errors import UsageError
 
 STREAMS = ("none", "vbr", "cbr", "mpeg2", "on_off")
 ARRIVALS = ("poisson", "on_off", "self_similar")
+PLACEMENTS = ("balanced", "uniform")
 PATTERNS = ("uniform", "bit_reversal", "shuffle", "hot_spot", "permutation", "pairs")
 FRAME_MS = 1000 / 30
 FLIT_BITS = 128
 STREAM_KBPS = 4000  # of the generators' CBR and VBR streams
+NAMES = {"streams": STREAMS, "arrivals": ARRIVALS, "pattern": PATTERNS, "placement": PLACEMENTS}
+# As tools/sim/point.cc has them; phases: each of them.
+RANGES = {
+    "load": (0, 2), "real_time_share": (0, 1), "phases": (0, 1), "stream_kbps": (1, 1e6),
+    "message_flits": (1, 2048), "frame_ms": (0.01, 1000), "on_ms": (0.001, 1000),
+    "off_ms": (0, 1000), "hot_share": (0, 1), "pareto_shape": (1.01, 3), "pulse_load": (0, 2),
+    "pulse_cycles": (0, 1e12), "control_per_frame": (0, 1e6), "control_flits": (1, 2048),
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -47,13 +56,18 @@ class Workload:
     other: dict[str, Any] = field(default_factory=dict)  # that only a simulation knows
 
     def __post_init__(self) -> None:
-        for name, known in (("streams", STREAMS), ("arrivals", ARRIVALS), ("pattern", PATTERNS)):
-            if getattr(self, name) not in known:
-                raise UsageError(
-                    f"workload.{name} = {getattr(self, name)!r}: one of {', '.join(known)}"
-                )
-        if not 0 <= self.load <= 2 or not 0 <= self.real_time_share <= 1:
-            raise UsageError("workload: load is 0 to 2, real_time_share 0 to 1")
+        for key, known in NAMES.items():
+            if (value := getattr(self, key)) not in known:
+                raise UsageError(f"workload.{key} = {value!r}: one of {', '.join(known)}")
+        for key, (low, high) in RANGES.items():
+            value = getattr(self, key)
+            several, whole = key == "phases", isinstance(getattr(Workload, key), int)
+            some = value if several else (value,)
+            if not isinstance(some, tuple) or not all(_fits(x, low, high, whole) for x in some):
+                what = "a list of numbers" if several else "a whole number" if whole else "a number"
+                raise UsageError(f"workload.{key} = {value!r}: {what} from {low:g} to {high:g}")
+        if not isinstance(self.flows, tuple) or not all(isinstance(f, str) for f in self.flows):
+            raise UsageError(f"workload.flows = {self.flows!r}: a list of texts")
 
     @staticmethod
     def of(table: dict[str, Any]) -> Workload:
@@ -67,11 +81,16 @@ class Workload:
         """A file with a table [workload]."""
         try:
             table = tomllib.loads(text).get("workload")
-        except tomllib.TOMLDecodeError as error:
+        except ValueError as error:  # TOMLDecodeError, a number of thousands of digits
             raise UsageError(f"{where}: {error}") from None
+        except RecursionError:
+            raise UsageError(f"{where}: nested too deeply") from None
         if not isinstance(table, dict):
             raise UsageError(f"{where}: no table [workload]")
-        found = Workload.of(table)
+        try:
+            found = Workload.of(table)
+        except UsageError as error:
+            raise UsageError(f"{where}: {error}") from None
         if found.other:
             raise UsageError(f"{where}: workload.{min(found.other)}: unknown key")
         return found
@@ -159,7 +178,9 @@ class Workload:
             bits = count.bit_length() - 1
             if count != 1 << bits:
                 raise UsageError(f"workload.pattern = {self.pattern}: does not fit {count} nodes")
-            if self.pattern == "shuffle":
+            if count == 1:
+                goals = [0]
+            elif self.pattern == "shuffle":
                 goals = [(i << 1 | i >> (bits - 1)) & (count - 1) for i in everyone]
             else:
                 goals = [int(f"{i:0{bits}b}"[::-1], 2) for i in everyone]
@@ -171,6 +192,12 @@ class Workload:
                 pair = place if place + 1 == count and place % 2 == 0 else place ^ 1
                 goals[node] = order[pair if self.pattern == "pairs" else (place + 1) % count]
         return [(goal,) if goal != i else () for i, goal in enumerate(goals)]
+
+
+def _fits(value: Any, low: float, high: float, whole: bool) -> bool:
+    """A number of a range; true and nan are none."""
+    kinds = int if whole else (int, float)
+    return isinstance(value, kinds) and not isinstance(value, bool) and low <= value <= high
 
 
 @dataclass(frozen=True)

@@ -165,10 +165,13 @@ def read(path: Path) -> list[Pair]:
         half = row["half"]
         return Estimate(row["mean"], float("inf") if half is None else half, row["count"])
 
-    return [
-        Pair(row["series"], row["x"], row["measure"], value(row["virtual"]), value(row["live"]))
-        for row in json.loads(path.read_text())
-    ]
+    try:
+        return [
+            Pair(row["series"], row["x"], row["measure"], value(row["virtual"]), value(row["live"]))
+            for row in json.loads(path.read_text())
+        ]
+    except (OSError, ValueError, TypeError, LookupError):
+        raise FlitnetError(f"{path}: damaged; flitnet lab live makes it anew") from None
 
 
 def curves(experiment: Experiment, pairs: Sequence[Pair]) -> tuple[Experiment, dict]:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tools.flitnet.errors import UsageError
 from tools.flitnet.lab.claims import NOTHING, shown
 from tools.flitnet.lab.experiment import SEEDS, Experiment, Verdict, judge, ratios
 from tools.flitnet.lab.figures import draw
@@ -73,15 +74,18 @@ def kept(directory: Path) -> dict[str, Kept]:
     pages = [directory / name for name in ("summary.json", "README.md", "index.html")]
     if not all(page.exists() for page in pages):
         return {}
-    summary, text, page = (page.read_text() for page in pages)
-    sections = {part.split("\n", 1)[0]: part for part in text.split("\n## ")[1:]}
-    chapters = {part.split("'", 1)[0]: part for part in page.split("<h2 id='")[1:]}
-    return {
-        one["id"]: Kept(f"## {sections[one['id']].rstrip()}\n\n",
-                        f"<h2 id='{chapters[one['id']]}", one)
-        for one in json.loads(summary)["results"]
-        if one["verdict"] in ("reproduced", "differs")
-    }  # fmt: skip
+    try:
+        summary, text, page = (page.read_text() for page in pages)
+        sections = {part.split("\n", 1)[0]: part for part in text.split("\n## ")[1:]}
+        chapters = {part.split("'", 1)[0]: part for part in page.split("<h2 id='")[1:]}
+        return {
+            one["id"]: Kept(f"## {sections[one['id']].rstrip()}\n\n",
+                            f"<h2 id='{chapters[one['id']]}", one)
+            for one in json.loads(summary)["results"]
+            if one["verdict"] in ("reproduced", "differs")
+        }  # fmt: skip
+    except (ValueError, TypeError, LookupError):
+        raise UsageError(f"--keep: {directory} has no whole report; leave --keep out") from None
 
 
 def entry(

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tools.flitnet.errors import FlitnetError
 from tools.flitnet.lab.experiment import Experiment, Point
 from tools.flitnet.lab.measures import measures
 from tools.flitnet.lab.simulator import complete, key_of, key_of_text, to_toml, version
@@ -44,8 +45,13 @@ class Store:
         self.runs.mkdir(parents=True, exist_ok=True)
 
     def get(self, key: str) -> dict[str, Any] | None:
-        path = self.runs / f"{key}.json"
-        return json.loads(path.read_text()) if path.exists() else None
+        """What is damaged (a full disk, an editor) is not there: it is computed again."""
+        try:
+            output = json.loads((self.runs / f"{key}.json").read_text())
+            measures(output)
+        except (OSError, ValueError, TypeError, LookupError, ArithmeticError, AttributeError):
+            return None
+        return output
 
     def put(self, key: str, output: dict[str, Any]) -> None:
         """All or nothing: a kill leaves no half-written result."""
@@ -103,7 +109,11 @@ def write_parquet(path: Path, table_rows: list[dict]) -> None:
 def read_parquet(path: Path) -> list[dict]:
     import pyarrow.parquet
 
-    return pyarrow.parquet.read_table(path).to_pylist()
+    try:
+        return pyarrow.parquet.read_table(path).to_pylist()
+    except (OSError, ValueError) as error:
+        why = str(error).splitlines()[0]
+        raise FlitnetError(f"{path}: damaged ({why}); flitnet lab run makes it anew") from None
 
 
 def estimates(table_rows: Sequence[dict]) -> dict[tuple[str, float, str], Estimate]:
