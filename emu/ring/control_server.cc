@@ -1,6 +1,7 @@
 #include "emu/ring/control_server.h"
 
 #include <sys/epoll.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -30,11 +31,20 @@ ControlServer::ControlServer(std::string path, Answer answer)
 
 ControlServer::~ControlServer() { ::unlink(path_.c_str()); }
 
+bool ControlServer::removed() const {
+  struct stat info {};
+  if (::stat(path_.c_str(), &info) == 0) return info.st_ino != inode_;
+  return errno == ENOENT || errno == ENOTDIR;
+}
+
 Result<std::unique_ptr<ControlServer>> ControlServer::open(const std::string& path, Answer answer) {
   auto listener = listen_unix(path);
   if (!listener) return std::unexpected(listener.error());
   std::unique_ptr<ControlServer> server(new ControlServer(path, std::move(answer)));
   server->listener_ = std::move(*listener);
+  struct stat info {};
+  if (::stat(path.c_str(), &info) != 0) return fail("{}: {}", path, std::strerror(errno));
+  server->inode_ = info.st_ino;
   server->epoll_ = UniqueFd(::epoll_create1(EPOLL_CLOEXEC));
   if (!server->epoll_ || !watch(server->epoll_.get(), server->listener_.get())) {
     return fail("{}: epoll: {}", path, std::strerror(errno));

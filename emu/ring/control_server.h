@@ -23,6 +23,8 @@ class ControlServer {
 
   void service();
   int fd() const { return epoll_.get(); }  // readable when there is something to service
+  // The socket is gone from its folder, or another daemon's is there: nobody can ask us any more.
+  bool removed() const;
 
  private:
   ControlServer(std::string path, Answer answer);
@@ -35,6 +37,7 @@ class ControlServer {
   bool send(Client& client);   // what the socket takes; false: it has gone
 
   std::string path_;
+  std::uint64_t inode_ = 0;
   Answer answer_;
   std::vector<Client> clients_;
   UniqueFd listener_;

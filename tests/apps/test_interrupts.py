@@ -59,3 +59,15 @@ def test_a_command_ends_and_leaves_the_files_of_another(cluster2: Cluster) -> No
     programs.end(cluster2, "l12")
     assert [path.name for path in (cluster2.run / "plans").iterdir()] == ["l123-n0.json"]
     other.unlink()
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["gone", "another's"])
+def test_daemons_without_a_run_directory_end(make_cluster, tmp_path: Path, again: bool) -> None:
+    """As after a SIGKILL between a daemon's start and its entry in the record."""
+    cluster = make_cluster(run=tmp_path / "r")
+    lost = list(cluster.record().processes.values())
+    cluster.run.rename(tmp_path / "moved")
+    if again:
+        Cluster({"network": {"nodes": 2}}, run=cluster.run).up()
+    assert all(process.wait(10) for process in lost)
+    assert not again or operate.status(cluster.run, as_json=True) == 0, "theirs are another's"
