@@ -96,6 +96,7 @@ def test_files_that_are_none(tmp_path: Path) -> None:
         "[network]\nnodes = -1\n[[node]]\n[[node]]\n", "[network]\nk = 1e300\ntopology = 'mesh'\n",
         "[network]\nnodes = 100\n" + "[[node]]\n" * 100, "[network]\nk = [[1]]\n",
     ],
+    ids=range(12),
 )  # fmt: skip
 def test_a_malformed_file_is_named_also_beside_flags(tmp_path: Path, text: str) -> None:
     file = tmp_path / "bad.toml"

@@ -137,6 +137,18 @@ def test_overload_is_refused_by_name_of_the_router(demo: Demo) -> None:
     assert "refused by r0" in done.stdout
 
 
+def test_best_effort_alone(demo: Demo) -> None:
+    alone = ("demo", "--nodes", "2", "--seconds", "1", "--mix", "0:100")
+    done = demo(*alone)
+    assert done.returncode == 0, done.stdout + done.stderr
+    value = demo.result()
+    assert value["problems"] == [] and value["streams"] == []
+    assert value["classes"]["best_effort"]["packets"] > 100
+    done = demo(*alone, "--clock", "virtual")
+    assert done.returncode == 2 and done.stderr.count("\n") == 1
+    assert "virtual time needs streams" in done.stderr
+
+
 def test_kept_demo_answers_status_until_down(demo: Demo) -> None:
     done = demo(*SMALL[:-1], "2", "--keep")
     assert done.returncode == 0, done.stdout + done.stderr

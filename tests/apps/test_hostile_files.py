@@ -139,6 +139,13 @@ def test_wrong_rates_are_usage_errors(run: Path, rate: str) -> None:
     assert done.returncode == 2 and f"--rate '{rate}'" in done.stderr
 
 
+def test_no_more_than_a_link_carries(run: Path) -> None:
+    for kind in ("best-effort", "control", "on-off"):
+        done = flitnet(run, "load", kind, "--rate", "400.1M", "--seconds", "1")
+        assert done.returncode == 2 and "at most what a link carries, 400M" in done.stderr
+    assert flitnet(run, "load", "best-effort", "--rate", "400M", "--seconds", "0.1").returncode == 0
+
+
 @pytest.mark.parametrize("kind", ["best-effort", "control"])
 def test_load_prints_what_arrived(run: Path, kind: str) -> None:
     done = flitnet(run, "load", kind, "--rate", "8M", "--seconds", "1")

@@ -204,6 +204,30 @@ class Cluster:
     def node_status(self, node: str) -> dict[str, Any]:
         return ctl.ask(self.node_dir(node) / "hcad.ctl", {"cmd": "status"})
 
+    def dead(self) -> list[str]:
+        """Daemons that should run and do not: of the record, or that never came into it."""
+        found = self.record().processes
+        wanted = ["fabricd", *(f"hcad:{node}" for node in self.nodes)]
+        wanted += [role for role in found if _stop_rank(role) and role not in wanted]
+        return [role for role in wanted if role not in found or not found[role].alive()]
+
+    def absent(self) -> list[str]:
+        """Nodes that the fabric does not hear or that do not answer, their daemon alive or not."""
+
+        def state(node: str) -> str:
+            try:
+                return str(self.node_status(node).get("state"))
+            except FlitnetError:
+                return "silent"
+
+        try:
+            heard = attached_nodes(self.status())
+        except FlitnetError:
+            return list(self.nodes)
+        # "down": its cable was pulled by `flitnet link`, which is no fault.
+        return [node for node in self.nodes
+                if state(node) != ("attached" if node in heard else "down")]  # fmt: skip
+
     def wait_attached(
         self, nodes: list[str] | None = None, timeout_s: float = ATTACH_TIMEOUT_S
     ) -> None:

@@ -135,6 +135,8 @@ def to_toml(tables: dict[str, Any]) -> str:
         for table in value if isinstance(value, list) else [value]:
             lines.append(f"[[{name}]]" if isinstance(value, list) else f"[{name}]")
             # JSON's spelling of strings, numbers, booleans and lists is TOML's too.
-            lines += [f"{key} = {json.dumps(item, ensure_ascii=False)}" for key, item in table.items()]
+            lines += [
+                f"{key} = {json.dumps(item, ensure_ascii=False)}" for key, item in table.items()
+            ]
             lines.append("")
     return "\n".join(lines)

@@ -15,7 +15,7 @@ from rich.live import Live
 
 from tools.flitnet import build, config, pages, paths, programs, screen
 from tools.flitnet.cluster import Cluster
-from tools.flitnet.errors import EXIT_ERROR, EXIT_OK
+from tools.flitnet.errors import EXIT_ERROR, EXIT_OK, UsageError
 from tools.flitnet.report import Report, report
 from tools.flitnet.scenario import Request, Scenario, cluster_tables, plan
 
@@ -30,12 +30,16 @@ ENDING_S = 30.0
 
 def demo(request: Request, *, keep: bool, json_file: Path | None) -> int:
     scenario = plan(request)
+    if request.clock == "virtual" and not scenario.streams:
+        raise UsageError(
+            f"--mix {request.mix} --clock virtual: virtual time needs streams; use --clock elastic"
+        )
     build.ready((*build.RUNTIME, *(["flitnet-sim"] if request.clock == "virtual" else [])))
     if request.clock == "virtual":
         final, problems = programs.simulate(scenario), []
     else:
         final, problems = _live(scenario, keep)
-    problems += shortfalls(final, request)
+    problems += shortfalls(final, scenario)
     # On a terminal the live screen is gone by now; in a log there was none.
     Console(width=None if sys.stdout.isatty() else PLAIN_WIDTH).print(
         screen.screen(screen.View(f"flitnet demo: {len(scenario.streams)} streams asked", final))
@@ -49,8 +53,9 @@ def demo(request: Request, *, keep: bool, json_file: Path | None) -> int:
     return EXIT_ERROR if problems else EXIT_OK
 
 
-def shortfalls(final: Report, request: Request) -> list[str]:
+def shortfalls(final: Report, scenario: Scenario) -> list[str]:
     """What must not be, in words; empty after a good run."""
+    request = scenario.request
     found = []
     # Without admission more may be on its way at the end than the links can carry: that is shown
     # by the deadlines and is no fault.
@@ -62,8 +67,11 @@ def shortfalls(final: Report, request: Request) -> list[str]:
         found.append(f"{final.duplicated} messages arrived twice")
     if final.corrupt:
         found.append(f"{final.corrupt} bytes arrived corrupt")
-    if not any(stream.admitted and stream.frames_delivered for stream in final.streams):
+    delivered = any(stream.admitted and stream.frames_delivered for stream in final.streams)
+    if scenario.streams and not delivered:
         found.append("no stream delivered a frame")
+    if scenario.best_effort_bps and not final.classes["best_effort"].packets:
+        found.append("no packet of best effort arrived")
     return found
 
 

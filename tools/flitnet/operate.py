@@ -73,28 +73,43 @@ def current(run: Path) -> Report:
 
 
 def status(run: Path, as_json: bool) -> int:
-    """0 when every recorded process lives and every node is attached."""
+    """0 when every daemon lives, and every node answers and is attached."""
     cluster = Cluster.open(run)
-    dead = [role for role, process in cluster.record().processes.items()
-            if is_daemon(role) and not process.alive()]  # fmt: skip
+    dead, absent = cluster.dead(), cluster.absent()
     value = current(run)
     if as_json:
-        print(json.dumps(value.to_dict() | {"dead": dead, "run": str(run)}, indent=1))
+        more = {"dead": dead, "absent": absent, "run": str(run)}
+        print(json.dumps(value.to_dict() | more, indent=1))
     else:
         power = pages.read(run).one("flitnet_power_last_watts")
         Console().print(screen.screen(screen.View("flitnet", value, None, power)))
         for role in dead:
             print(f"{role} is dead; see {run}/log, then: flitnet down")
-    return EXIT_ERROR if dead else EXIT_OK
+        for node in absent:
+            print(f"{node} does not answer, or the fabric does not hear it; see {run}/log")
+    return EXIT_ERROR if dead or absent else EXIT_OK
 
 
 def set_control(run: Path, key: str, value: str) -> None:
     """Changes a control of the running cluster; every daemon that has it must agree."""
     cluster = Cluster.open(run)
-    if key in ("admission", "congestion"):
-        _agreed(ctl.ask(run / "fabricd.ctl", {"cmd": "set", key: value}))
-    for name in cluster.nodes:
-        _agreed(ctl.ask(cluster.node_dir(name) / "hcad.ctl", {"cmd": "set", key: value}))
+    asked = {"fabricd": run / "fabricd.ctl"} if key in ("admission", "congestion") else {}
+    asked |= {name: cluster.node_dir(name) / "hcad.ctl" for name in cluster.nodes}
+    for name, path in asked.items():
+        try:
+            ctl.ask(path, {"cmd": "status"})
+        except FlitnetError as error:
+            raise FlitnetError(f"{name}: {error}; nothing was changed") from None
+    changed: list[str] = []
+    for name, path in asked.items():
+        try:
+            _agreed(ctl.ask(path, {"cmd": "set", key: value}))
+        except FlitnetError as error:
+            if not changed:
+                raise
+            done = ", ".join(changed)
+            raise FlitnetError(f"{name}: {error}; changed before that: {done}") from None
+        changed.append(name)
 
 
 def links(run: Path, as_json: bool) -> None:
@@ -136,11 +151,6 @@ def _agreed(reply: dict[str, Any]) -> dict[str, Any]:
     if not reply.get("ok"):
         raise UsageError(str(reply.get("error", "no answer")))
     return reply
-
-
-def is_daemon(role: str) -> bool:
-    """Programs end by themselves, daemons do not."""
-    return role.partition(":")[0] in ("fabricd", "hcad", "exporter")
 
 
 def top(run: Path) -> None:
@@ -218,12 +228,16 @@ def load(run: Path, kind: str, rate: str, *, seconds: float, seed: int, as_json:
     """A generator on every node, each sending to all others."""
     if kind not in LOAD_KINDS:
         raise UsageError(f"load {kind!r}: one of {', '.join(LOAD_KINDS)}")
-    word = f"{kind}={parse_rate(rate)}"
-    nodes = Cluster.open(run).nodes
+    bps = parse_rate(rate)
+    cluster = Cluster.open(run)
+    link_mbps = _link_mbps(run)
+    if bps > link_mbps * 1e6 and not cluster.file.pass_through:
+        raise UsageError(f"--rate {rate}: at most what a link carries, {link_mbps:g}M")
+    word, nodes = f"{kind}={bps}", cluster.nodes
     wanted = [
         Generator(node, others, others, (word,))
         for node in nodes
-        for others in [tuple(other for other in nodes if other != node)]
+        if (others := tuple(other for other in nodes if other != node))
     ]
     return _generate(run, wanted, seconds=seconds, seed=seed, as_json=as_json)
 

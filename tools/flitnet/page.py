@@ -133,7 +133,11 @@ def _state(
     _bend(between)
     qps = _by(snapshot, "flitnet_device_queue_pairs", "node")
     programs = _by(snapshot, "flitnet_device_clients", "node")
-    up = _by(snapshot, "flitnet_device_port_up", "node")
+    # A node that died leaves its page behind, where its port is up: the fabric knows better.
+    attached = snapshot.series("flitnet_attach_up")
+    alive = {labels["node"] for labels, on in attached if on and labels.get("side") == "fabric"}
+    up = {name: on for name, on in _by(snapshot, "flitnet_device_port_up", "node").items()
+          if name in alive}  # fmt: skip
     scheme = {
         labels["node"]: labels["scheme"]
         for labels, on in snapshot.series("flitnet_congestion_scheme") if on

@@ -1,0 +1,101 @@
+"""A cluster of which a part is dead or deaf: what status, page and set say of it."""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tools.flitnet import ctl, operate, page
+from tools.flitnet.cluster import Cluster
+from tools.flitnet.errors import EXIT_ERROR, EXIT_OK, FlitnetError
+
+
+@pytest.fixture
+def cluster3(make_cluster: Callable[..., Cluster]) -> Cluster:
+    return make_cluster({"network": {"nodes": 3}})
+
+
+def until(holds: Callable[[], bool]) -> None:
+    for _ in range(1000):
+        if holds():
+            return
+        time.sleep(0.02)
+    raise AssertionError("it never came to be")
+
+
+def said(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> tuple[int, dict]:
+    code = operate.status(cluster.run, as_json=True)
+    return code, json.loads(capsys.readouterr().out)
+
+
+def test_status_names_a_node_that_hangs(cluster3: Cluster, capsys) -> None:
+    assert operate.status(cluster3.run, as_json=False) == EXIT_OK
+    cluster3.process("hcad:n1").signal(signal.SIGSTOP)
+    until(lambda: cluster3.absent() == ["n1"])
+    assert operate.status(cluster3.run, as_json=False) == EXIT_ERROR
+    assert "n1 does not answer" in capsys.readouterr().out
+    code, value = said(cluster3, capsys)
+    assert (code, value["dead"], value["absent"]) == (EXIT_ERROR, [], ["n1"])
+    cluster3.process("hcad:n1").signal(signal.SIGCONT)
+    until(lambda: cluster3.absent() == [])
+    assert operate.status(cluster3.run, as_json=True) == EXIT_OK
+
+
+def test_status_names_what_was_never_started(cluster3: Cluster, capsys) -> None:
+    cluster3.kill("hcad:n2")
+    cluster3.forget("hcad:n2")
+    until(lambda: cluster3.absent() == ["n2"])
+    code, value = said(cluster3, capsys)
+    assert (code, value["dead"], value["absent"]) == (EXIT_ERROR, ["hcad:n2"], ["n2"])
+    cluster3.kill("fabricd")
+    code, value = said(cluster3, capsys)
+    assert (code, value["dead"]) == (EXIT_ERROR, ["fabricd", "hcad:n2"])
+    assert value["absent"] == ["n0", "n1", "n2"]
+
+
+def test_a_cable_that_was_pulled_is_no_death(cluster3: Cluster) -> None:
+    operate.set_link(cluster3.run, "n1", "down")
+    until(lambda: cluster3.node_status("n1")["state"] == "down")
+    assert operate.status(cluster3.run, as_json=True) == EXIT_OK
+
+
+def test_the_page_shows_a_dead_node_as_down(cluster3: Cluster) -> None:
+    def up() -> list[str]:
+        return [name for name, node in page.look(cluster3.run)["nodes"].items() if node["up"]]
+
+    until(lambda: up() == ["n0", "n1", "n2"])
+    cluster3.kill("hcad:n1")
+    until(lambda: up() == ["n0", "n2"])
+    cluster3.start_node("n1")
+    until(lambda: up() == ["n0", "n1", "n2"])
+
+
+def test_set_changes_nothing_where_a_node_is_dead(cluster3: Cluster) -> None:
+    cluster3.kill("hcad:n1")
+    with pytest.raises(FlitnetError, match="^n1: .*; nothing was changed$") as failed:
+        operate.set_control(cluster3.run, "congestion", "none")
+    assert failed.value.exit_code == EXIT_ERROR
+    for node in ("n0", "n2"):
+        assert cluster3.node_status(node)["congestion"] == "credit"
+
+
+def test_set_says_what_was_changed_before_one_refused(
+    cluster3: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = ctl.ask
+
+    def ask(path: Path, request: dict) -> dict:
+        if request["cmd"] == "set" and path.parent.name == "n1":
+            raise FlitnetError("it died meanwhile")
+        return real(path, request)
+
+    monkeypatch.setattr(ctl, "ask", ask)
+    with pytest.raises(FlitnetError) as failed:
+        operate.set_control(cluster3.run, "congestion", "none")
+    assert str(failed.value) == "n1: it died meanwhile; changed before that: fabricd, n0"
+    assert failed.value.exit_code == EXIT_ERROR
