@@ -23,6 +23,7 @@ from tools.flitnet.lab.report import write
 from tools.flitnet.lab.simulator import complete, to_toml
 from tools.flitnet.lab.store import Run, Store, read_parquet, rows, write_parquet
 from tools.flitnet.lab.sweep import cluster, longer_by, sweep
+from tools.flitnet.process import ProcessId
 
 pytest.importorskip("distributed")
 pytest.importorskip("pyarrow")
@@ -271,6 +272,31 @@ def test_a_killed_sweep_goes_on(simulator, tmp_path: Path) -> None:
     assert len(after) == 4 * len(SEEDS)
     assert before.items() <= after.items(), "what was there was left alone"
     assert not [p for p in tmp_path.glob("runs/*.part") if str(running.pid) not in p.name]
+
+
+def children(pid: int) -> list[ProcessId]:
+    found = []
+    for task in Path(f"/proc/{pid}/task").glob("*/children"):
+        found += [ProcessId.of(int(child)) for child in task.read_text().split()]
+    return [child for child in found if child]
+
+
+def test_a_killed_sweep_leaves_no_simulation(simulator, tmp_path: Path) -> None:
+    """Only the command is killed: by its user, or because memory ran out."""
+    script = SWEEP.format(root=str(paths.ROOT)).replace("300_000", "30_000_000")  # minutes each
+    argv = [sys.executable, "-c", script, str(tmp_path)]
+    with subprocess.Popen(argv, stdout=subprocess.DEVNULL) as running:
+        try:
+            deadline = time.monotonic() + 60
+            while not (found := children(running.pid)) and time.monotonic() < deadline:
+                time.sleep(0.02)
+            # It has become the simulation, which reads its point from us.
+            program = Path(f"/proc/{found[0].pid}/comm")
+            while program.read_text() != "flitnet-point\n" and time.monotonic() < deadline:
+                time.sleep(0.02)
+        finally:
+            running.kill()
+    assert found and all(child.wait(10) for child in found)
 
 
 def test_a_suspended_sweep_goes_on(simulator, tmp_path: Path) -> None:

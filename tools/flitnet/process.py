@@ -134,6 +134,12 @@ def uninterrupted() -> Iterator[None]:
         raise KeyboardInterrupt
 
 
+def dies_with_us(argv: list[str]) -> list[str]:
+    """A command line whose process the kernel kills when the thread that started it ends, also by
+    SIGKILL. By a program in between: code between fork and exec is none for a process of threads."""
+    return ["/usr/bin/setpriv", "--pdeathsig", "KILL", "--", *argv]
+
+
 def spawn(argv: list[str], log: Path, env: dict[str, str] | None = None) -> subprocess.Popen:
     """Starts a program in its own session, output appended to a log file."""
     with open(log, "ab") as out:

@@ -17,7 +17,7 @@ from typing import Any
 from tools.flitnet import config, paths
 from tools.flitnet.cluster import Cluster
 from tools.flitnet.errors import FlitnetError, UsageError
-from tools.flitnet.process import stop_all, uninterrupted
+from tools.flitnet.process import dies_with_us, stop_all, uninterrupted
 from tools.flitnet.report import LoadReport, Report, StreamReport
 from tools.flitnet.scenario import FRAME_US, Scenario, cluster_tables
 from tools.flitnet.workload import Generator
@@ -238,7 +238,9 @@ def simulate(scenario: Scenario) -> Report:
             "--best-effort-bps", str(scenario.best_effort_bps),
             "--seed", str(scenario.request.seed), "--json", str(folder / "out.json"),
         ]  # fmt: skip
-        done = subprocess.run(argv, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        done = subprocess.run(
+            dies_with_us(argv), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+        )
         try:
             return Report.from_dict(json.loads((folder / "out.json").read_text()))
         except (OSError, ValueError, KeyError, TypeError):

@@ -15,6 +15,7 @@ from typing import Any
 
 from tools.flitnet import paths
 from tools.flitnet.errors import FlitnetError
+from tools.flitnet.process import dies_with_us
 
 CPU_LIMIT_S = 3600  # of one simulation; a machine may be suspended for longer
 
@@ -45,8 +46,9 @@ def _run(toml: str) -> tuple[dict[str, Any], resource.struct_rusage]:
         given.write(toml)
         given.seek(0)
         with subprocess.Popen(
-            [str(program)], stdin=given, stdout=subprocess.PIPE, stderr=said, text=True
-        ) as process:
+            dies_with_us([str(program)]), stdin=given, stdout=subprocess.PIPE, stderr=said,
+            text=True,
+        ) as process:  # fmt: skip
             try:
                 resource.prlimit(process.pid, resource.RLIMIT_CPU, (CPU_LIMIT_S, CPU_LIMIT_S))
                 output = process.stdout.read()
