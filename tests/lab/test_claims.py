@@ -45,7 +45,11 @@ TABLE = {
         (AtMost("us", (0.7,), "c", 1), True),  # 0.05 ± 0.1 of something that is never negative
         (Above("us", (0.9,), "a", 2.8), True),
         (Above("us", (0.9,), "a", 2.95), False),
-        (Alike("us", (0.9,), "a", "b", 0.05), True),
+        (Alike("us", (0.9,), "a", "b", 0.1), True),  # 3.0 and 3.1, each ±0.1: 0.3 at most
+        (Alike("us", (0.9,), "a", "b", 0.09), False),  # 0.279
+        (Alike("us", (0.9,), "a", "a", 0.06), False),  # itself as wide as it is
+        (Alike("us", (0.9,), "a", "b", 0.0, absolute=0.31), True),
+        (Alike("us", (0.9,), "a", "b", 0.0, absolute=0.29), False),
         (Alike("us", (0.5,), "a", "b", 0.05), False),
         (Alike("us", (0.7,), "a", "b", 0.5), False),
         (Rising("us", (0.5, 0.9), "a"), True),
@@ -54,11 +58,13 @@ TABLE = {
         (Collapses("us", (0.9, 0.5), "a", 2.9), False),  # the intervals overlap
         (Collapses("us", (0.5, 0.9), "a", 1.0), False),
         (Collapses("us", (0.9, 0.7, 0.5), "a", 2.0), False),  # no results at 0.7
-        (Proportional("us", (0.5, 0.9), "a", 0.7), True),
-        (Proportional("us", (0.5, 0.9), "a", 0.5), False),
+        # 2.0±0.2 and 3.33±0.11 a unit: 3.44 is 1.92 times 1.8.
+        (Proportional("us", (0.5, 0.9), "a", 0.95), True),
+        (Proportional("us", (0.5, 0.9), "a", 0.9), False),
         (Proportional("us", (0.5, 0.7), "a", 0.5), False),
-        (Slope("us", (0.5, 0.9), "a", 0, 100), True),
-        (Slope("us", (0.5, 0.9), "a", 100, 200), False),
+        (Slope("us", (0.5, 0.9), "a", 4.4, 5.6), True),  # (2±0.2) / 0.4
+        (Slope("us", (0.5, 0.9), "a", 4.6, 100), False),
+        (Slope("us", (0.5, 0.9), "a", 0, 5.4), False),
         (Slope("us", (0.5, 0.7), "a", 0, 100), False),
     ],
 )
@@ -114,6 +120,26 @@ def test_numbers_are_compared_point_by_point() -> None:
     verdict = judge(one, TABLE)
     assert verdict.word == "differs"
     assert "a at 0.5: 0.50×" in verdict.note
+
+
+def test_a_number_without_a_result_is_not_within() -> None:
+    """What was to run and has no value fails; what --quick leaves out is not asked for."""
+    numbers = {("b", 0.5, "us"): 2.0, ("b", 0.7, "us"): 2.0, ("b", 0.5, "lost"): 1.0}
+    points = (Point("b", 0.5, {}), Point("b", 0.7, {}, quick=False))
+    one = Experiment(id="t", title="t", paper="p", points=points, ratio_most=1.5, numbers=numbers)
+    verdict = judge(one, TABLE)
+    assert verdict.word == "differs" and "1 of 2 numbers within 1.5×" in verdict.note
+    assert "b at 0.5: no value" in verdict.note
+    here = Experiment(**{**vars(one), "points": (points[0], Point("b", 0.7, {}))})
+    assert "1 of 3 numbers" in judge(here, TABLE).note
+
+
+def test_a_zero_of_the_paper_is_compared() -> None:
+    table = {("a", 0.5, "dmp"): estimate([0.0] * 5), ("b", 0.5, "dmp"): estimate([0.1] * 5)}
+    one = experiment(numbers={("a", 0.5, "dmp"): 0.0}, ratio_most=1.5)
+    assert judge(one, table).word == "reproduced"
+    one = experiment(numbers={("b", 0.5, "dmp"): 0.0}, ratio_most=1.5)
+    assert "b at 0.5: inf×" in judge(one, table).note
 
 
 def test_a_network_that_stood_still_reproduces_nothing() -> None:

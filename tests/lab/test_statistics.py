@@ -40,6 +40,7 @@ def test_excess_is_the_width_over_the_wanted_one() -> None:
     assert Estimate(10, 3, 5).excess(0.1, 6) == pytest.approx(0.5)
     assert Estimate(0, 0, 5).excess(0.1, 0) == 0
     assert Estimate(0, 1, 5).excess(0.1, 0) == math.inf
+    assert estimate([1, math.nan]).excess(0.1, 6) == math.inf
 
 
 def test_only_separate_intervals_are_below() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import shutil
 import signal
@@ -17,6 +18,7 @@ import pytest
 from tools.flitnet import paths
 from tools.flitnet.errors import FlitnetError
 from tools.flitnet.lab import simulator as simulator_module
+from tools.flitnet.lab import sweep as sweep_module
 from tools.flitnet.lab.claims import Below
 from tools.flitnet.lab.experiment import SEEDS, Experiment, Length, Plot, Point
 from tools.flitnet.lab.report import write
@@ -110,6 +112,21 @@ def test_what_length_does_not_make_precise_gets_more_seeds(simulator, tmp_path: 
     precise = experiment(seeds_most=9, precision={"best_effort_network_us": 1e6})
     swept(precise, tmp_path)
     assert len(read_parquet(tmp_path / "t.one.quick.parquet")) == 2 * len(SEEDS)
+
+
+def test_a_seed_without_a_value_is_not_precise(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A longer run may have one; more seeds do not give it one. Without any there is no traffic."""
+    monkeypatch.setattr(sweep_module, "measures", lambda output, _: output)
+    one = experiment(most=16, seeds_most=9, precision={"dmp": 1.0})
+    place = sweep_module.Place(one, one.points[0], one.quick, 4, 5)
+    place.outputs = {seed: {"dmp": 0.5} for seed in SEEDS}
+    assert not place.grow()
+    place.outputs[3] = {"dmp": math.nan}
+    assert place.grow() and (place.batches, place.seeds) == (16, 5)
+    assert not place.grow() and place.seeds == 5
+    place.outputs = {seed: {"dmp": math.nan} for seed in SEEDS}
+    place.batches = 4
+    assert not place.grow()
 
 
 def test_runs_grow_by_what_their_intervals_lack() -> None:

@@ -1,7 +1,8 @@
 """What a paper says of a figure, as a value that can be checked against results.
 
-A claim holds when the confidence intervals say so at every place it names; a place without results
-makes it fail, never pass.
+A claim holds when the 95 % confidence intervals say so at every place it names: what is to be below
+has its whole interval below, what is to be alike is so wherever in their intervals the means are. A
+place without results makes it fail, never pass.
 """
 
 from __future__ import annotations
@@ -131,7 +132,8 @@ class Above(Claim):
 
 @dataclass(frozen=True)
 class Alike(Claim):
-    """Two series differ by no more than a part of the larger one, or than `absolute`."""
+    """Two series differ by no more than a part of the larger one, or than `absolute`, wherever in
+    their intervals the two true means are."""
 
     a: str
     b: str
@@ -143,7 +145,7 @@ class Alike(Claim):
 
     def place(self, table: Table, x: float) -> tuple[bool, str]:
         a, b = self.value(table, self.a, x), self.value(table, self.b, x)
-        gap = abs(a.mean - b.mean)
+        gap = abs(a.mean - b.mean) + a.half + b.half
         most = max(self.part * max(abs(a.mean), abs(b.mean)), self.absolute)
         return gap <= most, f"{shown(a)} and {shown(b)}"
 
@@ -188,7 +190,8 @@ class Collapses(Claim):
 
 @dataclass(frozen=True)
 class Proportional(Claim):
-    """A series divided by its place is the same everywhere, within a part of it."""
+    """A series divided by its place is the same everywhere, within a part of it: the high end of any
+    interval lies within that part of the low end of any other."""
 
     places_least: ClassVar[int] = 2
     series: str
@@ -198,16 +201,20 @@ class Proportional(Claim):
         return f"{self.measure} of {self.series} is proportional (within {self.part:.0%})"
 
     def check(self, table: Table) -> Check:
-        slopes = [self.value(table, self.series, x).mean / x for x in self.at]
+        values = [(x, self.value(table, self.series, x)) for x in self.at]
+        slopes = [Estimate(v.mean / x, v.half / x, v.count) for x, v in values]
         # A place without a value compares false.
-        holds = all(a <= b * (1 + self.part) for a in slopes for b in slopes)
-        text = ", ".join(f"{slope:.4g}" for slope in slopes)
+        holds = all(
+            a.high <= b.low * (1 + self.part) for a in slopes for b in slopes if a is not b
+        )
+        text = ", ".join(shown(slope) for slope in slopes)
         return Check(holds, f"{self.sentence()}: {'yes' if holds else 'no'}, {text}")
 
 
 @dataclass(frozen=True)
 class Slope(Claim):
-    """A series grows by so much for each step of one: between any two neighbours of its places."""
+    """A series grows by so much for each step of one between any two neighbours of its places,
+    wherever in their intervals the true means are."""
 
     places_least: ClassVar[int] = 2
     series: str
@@ -218,11 +225,11 @@ class Slope(Claim):
         return f"{self.measure} of {self.series} grows by {self.low:g} … {self.high:g} a step"
 
     def check(self, table: Table) -> Check:
+        values = [(x, self.value(table, self.series, x)) for x in self.at]
         slopes = [
-            (self.value(table, self.series, b).mean - self.value(table, self.series, a).mean)
-            / (b - a)
-            for a, b in zip(self.at, self.at[1:])
+            Estimate((v.mean - u.mean) / (b - a), (v.half + u.half) / abs(b - a), v.count)
+            for (a, u), (b, v) in zip(values, values[1:])
         ]
-        holds = all(self.low <= slope <= self.high for slope in slopes)
-        text = ", ".join(f"{slope:.3g}" for slope in slopes)
+        holds = all(self.low <= slope.low and slope.high <= self.high for slope in slopes)
+        text = ", ".join(shown(slope) for slope in slopes)
         return Check(holds, f"{self.sentence()}: {'yes' if holds else 'no'}, {text}")

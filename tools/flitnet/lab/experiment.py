@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tools.flitnet.lab.claims import Check, Claim, Table
+from tools.flitnet.lab.claims import NOTHING, Check, Claim, Table
 
 Tables = Mapping[str, Mapping[str, Any]]  # sections of a point: network, qos, workload, run ...
 SEEDS = (1, 2, 3, 4, 5)
@@ -103,8 +104,7 @@ def judge(experiment: Experiment, table: Table, quick: bool = False) -> Verdict:
 
 def _asked(experiment: Experiment, table: Table) -> list[Claim]:
     """Claims at the places that were run: what --quick leaves out is not asked for."""
-    ran = {(series, x) for series, x, _ in table}
-    left_out = {(p.series, p.x) for p in experiment.points if not p.quick} - ran
+    left_out = _left_out(experiment, table)
     asked = []
     for claim in experiment.claims:
         names = claim.series_names()
@@ -112,6 +112,12 @@ def _asked(experiment: Experiment, table: Table) -> list[Claim]:
         if len(places) >= claim.places_least:
             asked.append(type(claim)(**{**vars(claim), "at": places}))
     return asked
+
+
+def _left_out(experiment: Experiment, table: Table) -> set[tuple[str, float]]:
+    """Places that --quick does not run, where nothing was."""
+    ran = {(series, x) for series, x, _ in table}
+    return {(p.series, p.x) for p in experiment.points if not p.quick} - ran
 
 
 def stuck_check(table: Table) -> list[Check]:
@@ -124,11 +130,16 @@ def stuck_check(table: Table) -> list[Check]:
 
 
 def ratios(experiment: Experiment, table: Table) -> dict[tuple[str, float, str], float]:
-    """Ours over the paper's, where both are."""
+    """Ours over the paper's; nan where a run that was asked for has none. Of a 0 in the paper 0 is
+    the same and all else infinitely more."""
+    left_out = _left_out(experiment, table)
     found = {}
     for key, theirs in experiment.numbers.items():
-        if key in table and theirs:
-            found[key] = table[key].mean / theirs
+        if key[:2] in left_out:
+            continue
+        mine = table.get(key, NOTHING).mean
+        same = 1.0 if mine == 0 else math.copysign(math.inf, mine)
+        found[key] = mine / theirs if theirs or math.isnan(mine) else same
     return found
 
 
@@ -136,6 +147,9 @@ def ratio_check(experiment: Experiment, table: Table) -> Check:
     found = ratios(experiment, table)
     most = experiment.ratio_most
     outside = {k: r for k, r in found.items() if not 1 / most <= r <= most}
-    worst = ", ".join(f"{s} at {x:g}: {r:.2f}×" for (s, x, _), r in sorted(outside.items()))
+    worst = ", ".join(
+        f"{s} at {x:g}: {'no value' if math.isnan(r) else f'{r:.2f}×'}"
+        for (s, x, _), r in sorted(outside.items())
+    )
     text = f"{len(found) - len(outside)} of {len(found)} numbers within {most:g}×"
     return Check(bool(found) and not outside, f"{text}{'; outside: ' + worst if worst else ''}")

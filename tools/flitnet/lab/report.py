@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import json
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -176,8 +177,9 @@ def number_rows(one: Entry) -> list[tuple[str, ...]]:
     for (series, x, measure), theirs in one.experiment.numbers.items():
         key = (series, x, measure)
         if key in found:
-            rows.append((series, f"{x:g}", measure, f"{theirs:g}", shown(one.table[key]),
-                         f"{found[key]:.2f}"))  # fmt: skip
+            mine = one.table.get(key, NOTHING)
+            ratio = "" if math.isnan(found[key]) else f"{found[key]:.2f}"
+            rows.append((series, f"{x:g}", measure, f"{theirs:g}", shown(mine), ratio))
     return rows
 
 

@@ -41,6 +41,8 @@ class Estimate:
 
     def excess(self, relative: float, absolute: float) -> float:
         """Half width over the wanted one, of which the larger counts; at most 1: precise."""
+        if math.isnan(self.mean):
+            return math.inf
         wanted = max(relative * abs(self.mean), absolute)
         if self.half == 0:
             return 0.0

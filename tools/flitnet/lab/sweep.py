@@ -79,7 +79,8 @@ class Place:
         if self.batches < self.length.most:
             self.batches = min(longer_by(self.batches, excess**2), self.length.most)
             return True
-        if self.seeds < self.length.seeds_most:
+        # More seeds give no value to one that has none.
+        if self.seeds < self.length.seeds_most and not math.isinf(excess):
             needed = math.ceil(min(self.seeds * excess**2, self.length.seeds_most))
             self.seeds = max(needed, self.seeds + 1)
             return True
@@ -91,10 +92,12 @@ class Place:
         found = [measures(out, frame_ms(runs[seed])) for seed, out in self.outputs.items()]
         widest = 0.0
         for name, absolute in self.experiment.precision.items():
-            value = estimate([one[name] for one in found])
-            # What never came (a class without traffic) asks for nothing.
-            if value.mean == value.mean:
-                widest = max(widest, value.excess(self.experiment.relative, absolute))
+            values = [one[name] for one in found]
+            # What never came (a class without traffic) asks for nothing; what came to some seeds
+            # only is not precise: a longer run may have it at all of them.
+            if all(math.isnan(value) for value in values):
+                continue
+            widest = max(widest, estimate(values).excess(self.experiment.relative, absolute))
         return widest
 
 
