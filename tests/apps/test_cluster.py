@@ -67,6 +67,8 @@ def test_up_exec_status_down(flitnet: Flitnet, run: Path, tmp_path: Path) -> Non
     assert flitnet("exec", "n0", "--", "sh", "-c", "exit 37").returncode == 37
     done = flitnet("exec", "n7", "--", "true")
     assert done.returncode == 2 and "no node 'n7'; this cluster has 2" in done.stderr
+    done = flitnet("exec", "n0", "--", "")
+    assert done.returncode == 2 and done.stderr == "flitnet: exec: no program after '--'\n"
     done = flitnet("exec", "n0", "--", "no-such-program")
     assert done.returncode == 1
     assert done.stderr == "flitnet: no-such-program: No such file or directory\n"
@@ -286,8 +288,14 @@ def test_several_nodes_by_the_command_line(flitnet: Flitnet, run: Path, tmp_path
     assert "flitnet1" in done.stdout
 
 
-def test_down_needs_only_the_record(flitnet: Flitnet, run: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("text", [None, "garbage"])
+def test_down_needs_only_the_record(
+    flitnet: Flitnet, run: Path, tmp_path: Path, text: str | None
+) -> None:
     assert flitnet("up", two_nodes(tmp_path)).returncode == 0
     (run / "cluster.toml").unlink()
-    assert flitnet("down").returncode == 0
+    if text:
+        (run / "cluster.toml").write_text(text)
+    done = flitnet("down")
+    assert done.returncode == 0, done.stderr
     assert not open_files_below(run)

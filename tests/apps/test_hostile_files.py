@@ -139,6 +139,11 @@ def test_wrong_rates_are_usage_errors(run: Path, rate: str) -> None:
     assert done.returncode == 2 and f"--rate '{rate}'" in done.stderr
 
 
+def test_a_refused_clip_has_the_users_name(run: Path, tmp_path: Path) -> None:
+    done = flitnet(run, "replay", tmp_path, "--from", "n0", "--to", "n1", "--seconds", "1")
+    assert (done.returncode, done.stderr) == (2, f"flitnet: {tmp_path}: not a regular file\n")
+
+
 def test_no_more_than_a_link_carries(run: Path) -> None:
     for kind in ("best-effort", "control", "on-off"):
         done = flitnet(run, "load", kind, "--rate", "400.1M", "--seconds", "1")

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from tools.flitnet import paths
-from tools.flitnet.errors import FlitnetError
+from tools.flitnet.errors import FlitnetError, UsageError
 from tools.flitnet.lab import simulator as simulator_module
 from tools.flitnet.lab import sweep as sweep_module
 from tools.flitnet.lab.claims import Below
@@ -370,6 +370,12 @@ def test_a_scheduler_elsewhere_is_used(simulator, tmp_path: Path) -> None:
         with cluster(1, elsewhere.scheduler_address) as client:
             outputs = sweep([experiment()], True, Store(tmp_path), client)
     assert len(outputs["t.one"]) == 2 * len(SEEDS)
+
+
+def test_an_address_that_is_none_is_one_line() -> None:
+    with pytest.raises(UsageError, match="--scheduler nonsense: "):
+        with cluster(1, "nonsense"):
+            pass
 
 
 def test_a_bad_point_says_why(simulator) -> None:

@@ -77,7 +77,7 @@ def demo(
     crossbar: Optional[str] = CROSSBAR,
     scheduler: Optional[str] = SCHEDULER,
     link_mbps: int = typer.Option(400, min=10, max=100_000, help="Speed of a link."),
-    seed: int = typer.Option(1, min=0, help="Chooses streams, phases and arrivals."),
+    seed: int = options.seed(0, "Chooses streams, phases and arrivals."),
     clock: str = typer.Option("elastic", help="elastic, real or virtual."),
     overload: bool = typer.Option(False, "--overload", help="Ask for more streams than fit."),
     no_admission: bool = typer.Option(False, "--no-admission", help="Admit every stream."),
@@ -240,7 +240,7 @@ def exec_(
 
     # "--" before the program is for people; click leaves it where it stands.
     command = command[1:] if command[0] == "--" else command
-    if not command:
+    if not command or not command[0]:
         raise UsageError("exec: no program after '--'")
     operate.execute(paths.default_run_dir(), node, command, dropin)
 
@@ -285,7 +285,7 @@ def load(
         None, "--workload", metavar="FILE", help="TOML with a table [workload], as the lab's."
     ),
     seconds: float = options.number(10.0, 0.1, 86400, "Emulated seconds."),
-    seed: int = typer.Option(1, min=0, help="Of the arrivals."),
+    seed: int = options.seed(0, "Of the arrivals."),
     as_json: bool = typer.Option(False, "--json", help="Print JSON."),
 ) -> None:
     """Poisson (on-off: bursty) traffic from every node of the running cluster to all others."""
@@ -367,7 +367,7 @@ def conformance(
 def soak(
     what: str = typer.Argument(..., metavar="model|verbs|hostile|kill"),
     minutes: float = options.number(10.0, 0.01, 100_000, "For so long."),
-    seed: int = typer.Option(1, min=1, help="First seed; a failing one is printed."),
+    seed: int = options.seed(1, "First seed; a failing one is printed."),
     count: int = typer.Option(1000, min=1, help="kill: so many programs."),
 ) -> None:
     """Random tests for hours if asked: `model` the engine against the plain model; `verbs` call

@@ -54,8 +54,7 @@ def down(run: Path) -> None:
     if not (run / "processes.json").exists():
         print(f"no cluster in {run}")
         return
-    file = run / "cluster.toml"
-    cluster = Cluster(file if file.exists() else None, run=run, owned=False)
+    cluster = Cluster(run=run, owned=False)  # the record says all that is needed
     count = sum(process.alive() for process in cluster.record().processes.values())
     killed = cluster.down()
     print(f"stopped {count} processes" + (f" (by SIGKILL: {', '.join(killed)})" if killed else ""))
@@ -212,7 +211,7 @@ def replay(
     finally:
         programs.end(cluster, name)
     if failed:
-        raise _failure(cluster, *failed, (link.name, file.name))
+        raise _failure(cluster, *failed, {str(link): str(file), link.name: file.name})
     if as_json:
         print(json.dumps([stream.to_dict() for stream in streams], indent=1))
     else:
@@ -268,7 +267,7 @@ def _generate(
     finally:
         programs.end(cluster, name)
     if failed:
-        raise _failure(cluster, *failed, ("", ""))
+        raise _failure(cluster, *failed, {})
     if as_json:
         print(json.dumps([one.to_dict() for one in loads], indent=1))
     for one in [] if as_json else loads:
@@ -281,10 +280,10 @@ def _generate(
     return EXIT_OK if loads and whole else EXIT_ERROR
 
 
-def _failure(cluster: Cluster, role: str, code: int, renamed: tuple[str, str]) -> FlitnetError:
-    """A program's last line as our error; the user's name for a file instead of the plan's."""
+def _failure(cluster: Cluster, role: str, code: int, renamed: dict[str, str]) -> FlitnetError:
+    """A program's last line as our error; the user's names for files instead of the plan's."""
     words = cluster.last_line(role).removeprefix("flitnet-replay: ").removeprefix("flitnet-load: ")
-    if renamed[0]:
-        words = words.replace(*renamed)
+    for plans, users in renamed.items():
+        words = words.replace(plans, users)
     words = words or f"{role} ended with {code}"
     return UsageError(words) if code == EXIT_USAGE else FlitnetError(words)

@@ -12,9 +12,17 @@ import typer
 from tools.flitnet.errors import UsageError
 
 
+SEED_MAX = 2**63 - 1
+
+
 def number(default: float, low: float, high: float, help: str) -> Any:
     """A number of a range; Python's "nan" lies in every range, as it is not less than its ends."""
     return typer.Option(default, min=low, max=high, callback=_number, help=help)
+
+
+def seed(low: int, help: str) -> Any:
+    """As the programs take it, which cut larger ones off."""
+    return typer.Option(1, min=low, max=SEED_MAX, help=help)
 
 
 def json_file(help: str, default: Optional[str] = None, metavar: str = "FILE") -> Any:

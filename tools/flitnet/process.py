@@ -136,7 +136,7 @@ def uninterrupted() -> Iterator[None]:
 
 def dies_with_us(argv: list[str]) -> list[str]:
     """A command line whose process the kernel kills when the thread that started it ends, also by
-    SIGKILL. By a program in between: code between fork and exec is none for a process of threads."""
+    SIGKILL. By a program in between: threads and code between fork and exec do not go together."""
     return ["/usr/bin/setpriv", "--pdeathsig", "KILL", "--", *argv]
 
 

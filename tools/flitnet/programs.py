@@ -16,7 +16,7 @@ from typing import Any
 
 from tools.flitnet import config, paths
 from tools.flitnet.cluster import Cluster
-from tools.flitnet.errors import FlitnetError, UsageError
+from tools.flitnet.errors import EXIT_USAGE, FlitnetError, UsageError
 from tools.flitnet.process import dies_with_us, stop_all, uninterrupted
 from tools.flitnet.report import LoadReport, Report, StreamReport
 from tools.flitnet.scenario import FRAME_US, Scenario, cluster_tables
@@ -245,4 +245,5 @@ def simulate(scenario: Scenario) -> Report:
             return Report.from_dict(json.loads((folder / "out.json").read_text()))
         except (OSError, ValueError, KeyError, TypeError):
             words = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
-            raise FlitnetError(f"flitnet-sim: {words[-1]}") from None
+            kind = UsageError if done.returncode == EXIT_USAGE else FlitnetError
+            raise kind(words[-1].removeprefix("flitnet-sim: ")) from None

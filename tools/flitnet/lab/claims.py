@@ -190,8 +190,8 @@ class Collapses(Claim):
 
 @dataclass(frozen=True)
 class Proportional(Claim):
-    """A series divided by its place is the same everywhere, within a part of it: the high end of any
-    interval lies within that part of the low end of any other."""
+    """A series divided by its place is the same everywhere, within a part of it: the high end of
+    any interval lies within that part of the low end of any other."""
 
     places_least: ClassVar[int] = 2
     series: str

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from tools.flitnet.errors import UsageError
 from tools.flitnet.lab.experiment import Experiment, Length, Point
 from tools.flitnet.lab.measures import measures
 from tools.flitnet.lab.simulator import run_timed
@@ -31,7 +32,11 @@ def cluster(workers: int, scheduler: str | None) -> Iterator[Any]:
     from distributed import Client, LocalCluster
 
     if scheduler:
-        with Client(scheduler, timeout="10s") as client:
+        try:
+            elsewhere = Client(scheduler, timeout="10s")
+        except (ValueError, OSError) as error:
+            raise UsageError(f"--scheduler {scheduler}: {error}") from None
+        with elsewhere as client:
             yield client
         return
     # A worker in this process is not lost when the machine was suspended for long.
