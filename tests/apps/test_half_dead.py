@@ -99,3 +99,13 @@ def test_set_says_what_was_changed_before_one_refused(
         operate.set_control(cluster3.run, "congestion", "none")
     assert str(failed.value) == "n1: it died meanwhile; changed before that: fabricd, n0"
     assert failed.value.exit_code == EXIT_ERROR
+
+
+def test_a_run_directory_that_cannot_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As of another user; root may read it, so the refusal is made here."""
+
+    def refuse(path: Path) -> bool:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "exists", refuse)
+    assert "cannot be read: Permission denied" in page.look(Path("/somewhere"))["away"]

@@ -107,15 +107,15 @@ class Watch:
 
 def look(run: Path) -> dict[str, Any]:
     """What the page draws; or, as `away`, why there is nothing."""
-    if not (run / "processes.json").exists():
-        return {"away": f"No cluster runs in {run}. Start one: flitnet up, or flitnet demo"}
     try:
+        if not (run / "processes.json").exists():
+            return {"away": f"No cluster runs in {run}. Start one: flitnet up, or flitnet demo"}
         links = ctl.ask(run / "fabricd.ctl", {"cmd": "links"})["links"]
         return _state(pages.read(run), operate.tables_of(run), links)
     except FlitnetError as error:
         return {"away": f"The fabric does not answer: {error}"}
-    except OSError as error:  # it went while we looked
-        return {"away": f"The cluster in {run} is going: {error.strerror}"}
+    except OSError as error:  # it went while we looked, or is another user's
+        return {"away": f"The cluster in {run} cannot be read: {error.strerror}"}
 
 
 def _state(

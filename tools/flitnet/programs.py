@@ -67,8 +67,10 @@ def write_replay_plan(
     cluster: Cluster, file: Path, source: str, target: str, copies: int, name: str
 ) -> tuple[Path, Path]:
     """A plan of one file, and the link by which it names the file."""
-    if not file.exists():
-        raise UsageError(f"{file}: No such file or directory")
+    try:
+        file.stat()
+    except OSError as error:
+        raise UsageError(f"{file}: {error.strerror}") from None
     plans = cluster.run / "plans"
     # A link, because a line of a plan cannot hold every file name; the suffix still tells the kind.
     suffix = file.suffix if re.fullmatch(r"\.[A-Za-z0-9]{1,8}", file.suffix) else ""
