@@ -15,8 +15,8 @@ from tools.flitnet import paths
 SCRIPT = """
 import os, signal, sys
 sys.path.insert(0, {root!r})
-from tools.flitnet import cli, cluster
-real_spawn, real_stop = cluster.spawn, cluster.stop_all
+from tools.flitnet import cli, cluster, record
+real_spawn, real_stop = record.spawn, cluster.stop_all
 
 def spawn(argv, *rest):
     made = real_spawn(argv, *rest)
@@ -28,7 +28,7 @@ def stop_all(*rest):
     os.kill(os.getpid(), signal.SIGINT)
     return real_stop(*rest)
 
-cluster.spawn, cluster.stop_all = spawn, stop_all
+record.spawn, cluster.stop_all = spawn, stop_all
 sys.exit(cli.run(sys.argv[1:]))
 """
 

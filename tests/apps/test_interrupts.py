@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.apps.interrupts import SIGNALS, interrupted, processes_below
-from tools.flitnet import operate, paths
+from tools.flitnet import operate, paths, record
 from tools.flitnet.cluster import Cluster
 
 
@@ -47,6 +47,23 @@ def test_interrupted_programs_are_stopped(cluster2: Cluster, argv: tuple[str, ..
     assert not [p for p in processes_below(cluster2.run) if role in p]
     assert not list((cluster2.run / "plans").iterdir()), "nor do their plans stay"
     assert operate.status(cluster2.run, as_json=True) == 0, "the cluster is as it was"
+
+
+def test_what_cannot_be_recorded_does_not_stay(
+    cluster2: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    before = cluster2.record().processes
+    program = cluster2.run / "plans" / "sleeper"
+    program.symlink_to("/bin/sleep")
+    with monkeypatch.context() as patched, pytest.raises(OSError, match="No space left"):
+        patched.setattr(record, "write", full)
+        cluster2.start("l1:n0", [str(program), "60"])
+    assert cluster2.record().processes == before
+    assert not [p for p in processes_below(cluster2.run) if "sleeper" in p]
+    program.unlink()
 
 
 def test_a_command_ends_and_leaves_the_files_of_another(cluster2: Cluster) -> None:

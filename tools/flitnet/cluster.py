@@ -27,7 +27,7 @@ from typing import Any
 
 from tools.flitnet import config, ctl, paths, record
 from tools.flitnet.errors import FlitnetError, UsageError
-from tools.flitnet.process import ProcessId, spawn, stop_all, uninterrupted
+from tools.flitnet.process import ProcessId, stop_all, uninterrupted
 from tools.flitnet.record import Record
 
 ATTACH_TIMEOUT_S = 20.0
@@ -157,14 +157,9 @@ class Cluster:
 
     def start(self, role: str, argv: list[str], env: dict[str, str] | None = None) -> ProcessId:
         """Starts a program of ours, records it and returns its identity."""
-        with uninterrupted(), record.changed(self.run) as found:
-            old = found.processes.get(role)
-            if old and old.alive():
-                raise FlitnetError(f"{role} runs already (pid {old.pid})")
-            popen = spawn(argv, self._log(role), env)
-            process = ProcessId.of(popen.pid) or ProcessId(popen.pid, 0)
+        with uninterrupted():
+            process, popen = record.start(self.run, role, argv, self._log(role), env)
             _children[process] = popen  # reaped by poll() in exit_code
-            found.processes[role] = process
         if role != "fabricd" and not self.file.pass_through:
             yield_to_fabricd(popen.pid)
         return process

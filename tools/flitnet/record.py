@@ -8,12 +8,14 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tools.flitnet.process import ProcessId
+from tools.flitnet.errors import FlitnetError
+from tools.flitnet.process import ProcessId, spawn
 
 NAME = "processes.json"
 FILES = ("processes.lock", "processes.json.new", NAME)  # in the order in which they are removed
@@ -68,3 +70,24 @@ def changed(run: Path) -> Iterator[Record]:
         write(run, record)
     finally:
         os.close(fd)
+
+
+def start(
+    run: Path, role: str, argv: list[str], log: Path, env: dict[str, str] | None
+) -> tuple[ProcessId, subprocess.Popen]:
+    """Starts a program under a role that nobody has; what cannot be recorded does not stay."""
+    popen = None
+    try:
+        with changed(run) as record:
+            old = record.processes.get(role)
+            if old and old.alive():
+                raise FlitnetError(f"{role} runs already (pid {old.pid})")
+            popen = spawn(argv, log, env)
+            process = ProcessId.of(popen.pid) or ProcessId(popen.pid, 0)
+            record.processes[role] = process
+        return process, popen
+    except BaseException:
+        if popen:
+            popen.kill()
+            popen.wait()
+        raise
