@@ -275,7 +275,8 @@ def clock_against_queueing(id_: str) -> Experiment:
         },
         claims=(
             Alike("interval_ms", T2_LOADS, "FGVC", "FGFQ", 0.01),
-            Alike("sd_ms", T2_LOADS, "FGVC", "FGFQ", 0.10, 0.01),
+            # A hundredth of a millisecond: quick runs do not tell so little apart.
+            Alike("sd_ms", T2_LOADS, "FGVC", "FGFQ", 0.10, 0.01, full=True),
         ),
     )  # fmt: skip
 
