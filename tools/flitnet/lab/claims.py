@@ -1,8 +1,8 @@
 """What a paper says of a figure, as a value that can be checked against results.
 
 A claim holds when the 95 % confidence intervals say so at every place it names: what is to be below
-has its whole interval below, what is to be alike is so wherever in their intervals the means are. A
-place without results makes it fail, never pass.
+has its whole interval below; what is to be alike has the whole interval of its difference within
+what counts as alike. A place without results makes it fail, never pass.
 """
 
 from __future__ import annotations
@@ -132,8 +132,8 @@ class Above(Claim):
 
 @dataclass(frozen=True)
 class Alike(Claim):
-    """Two series differ by no more than a part of the larger one, or than `absolute`, wherever in
-    their intervals the two true means are."""
+    """Two series differ by no more than a part of the larger one, or than `absolute`: the whole 95 %
+    interval of their difference does."""
 
     a: str
     b: str
@@ -145,7 +145,7 @@ class Alike(Claim):
 
     def place(self, table: Table, x: float) -> tuple[bool, str]:
         a, b = self.value(table, self.a, x), self.value(table, self.b, x)
-        gap = abs(a.mean - b.mean) + a.half + b.half
+        gap = abs(a.mean - b.mean) + math.hypot(a.half, b.half)
         most = max(self.part * max(abs(a.mean), abs(b.mean)), self.absolute)
         return gap <= most, f"{shown(a)} and {shown(b)}"
 
@@ -213,8 +213,8 @@ class Proportional(Claim):
 
 @dataclass(frozen=True)
 class Slope(Claim):
-    """A series grows by so much for each step of one between any two neighbours of its places,
-    wherever in their intervals the true means are."""
+    """A series grows by so much for each step of one between any two neighbours of its places: the
+    whole 95 % interval of the growth does."""
 
     places_least: ClassVar[int] = 2
     series: str
@@ -227,7 +227,7 @@ class Slope(Claim):
     def check(self, table: Table) -> Check:
         values = [(x, self.value(table, self.series, x)) for x in self.at]
         slopes = [
-            Estimate((v.mean - u.mean) / (b - a), (v.half + u.half) / abs(b - a), v.count)
+            Estimate((v.mean - u.mean) / (b - a), math.hypot(u.half, v.half) / abs(b - a), v.count)
             for (a, u), (b, v) in zip(values, values[1:])
         ]
         holds = all(self.low <= slope.low and slope.high <= self.high for slope in slopes)
