@@ -62,6 +62,7 @@ void Flow::drop_destination(const std::string& node) {
   for (Destination& to : destinations_) {
     if (to.node == node) to.alive = false;
   }
+  if (next_to_ && !destinations_[*next_to_].alive) next_to_.reset();
 }
 
 std::uint64_t Flow::sent_to(const std::string& node) const {
@@ -117,8 +118,8 @@ emu::Result<void> Flow::tick(const Device& device, emu::EmuNs now_ns) {
       arrivals_.catch_up(now_ns);
     }
     const emu::EmuNs launch_ns = arrivals_.next_ns();
-    Destination* to = launch_ns < until_ns_ ? pick() : nullptr;
-    if (to == nullptr) {
+    if (!next_to_) next_to_ = pick();
+    if (launch_ns >= until_ns_ || !next_to_) {
       finished_ = true;
       break;
     }
@@ -126,13 +127,15 @@ emu::Result<void> Flow::tick(const Device& device, emu::EmuNs now_ns) {
       queue_was_full_ = false;
       break;
     }
-    const int error = posted_ - completed_ < kSends ? post(device, *to, launch_ns) : ENOMEM;
+    const bool room = posted_ - completed_ < kSends;
+    const int error = room ? post(device, destinations_[*next_to_], launch_ns) : ENOMEM;
     if (error == ENOMEM) {
       ++counts_.refused;
       queue_was_full_ = true;
       break;
     }
     if (error != 0) return emu::fail("{}: cannot post: {}", options_.kind, std::strerror(error));
+    next_to_.reset();
     arrivals_.advance();
   }
   return {};
@@ -144,20 +147,20 @@ bool Flow::is_last() const {
   return after.next_ns() >= until_ns_;
 }
 
-Flow::Destination* Flow::pick() {
+std::optional<std::size_t> Flow::pick() {
   const auto alive = static_cast<std::uint32_t>(
       std::ranges::count_if(destinations_, [](const Destination& to) { return to.alive; }));
-  if (alive == 0) return nullptr;
+  if (alive == 0) return std::nullopt;
   if (options_.hot_share > 0 && prng_.uniform() < options_.hot_share) {
-    for (Destination& to : destinations_) {
-      if (to.alive && to.node == options_.hot_node) return &to;
+    for (std::size_t i = 0; i < destinations_.size(); ++i) {
+      if (destinations_[i].alive && destinations_[i].node == options_.hot_node) return i;
     }
   }
-  std::uint32_t index = prng_.below(alive);
-  for (Destination& to : destinations_) {
-    if (to.alive && index-- == 0) return &to;
+  std::uint32_t left = prng_.below(alive);
+  for (std::size_t i = 0; i < destinations_.size(); ++i) {
+    if (destinations_[i].alive && left-- == 0) return i;
   }
-  return nullptr;
+  return std::nullopt;
 }
 
 int Flow::post(const Device& device, Destination& to, emu::EmuNs launch_ns) {

@@ -106,7 +106,7 @@ class Flow {
   bool is_last() const;
   emu::Result<void> post_receive(std::uint32_t buffer);
   void receive(const Completion& done);
-  Destination* pick();
+  std::optional<std::size_t> pick();
 
   FlowOptions options_;
   std::uint64_t token_;
@@ -120,6 +120,8 @@ class Flow {
   std::size_t receive_stride_ = 0;
   std::vector<Destination> destinations_;
   std::deque<Source> sources_;
+  // Of the next message, drawn once: how often it is looked at must not change what a seed draws.
+  std::optional<std::size_t> next_to_;
   std::uint64_t posted_ = 0;
   std::uint64_t completed_ = 0;
   emu::EmuNs until_ns_ = 0;

@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <utility>
+
+#include <fmt/format.h>
 
 #include "tools/load/message.h"
 #include "tools/replay/frame_header.h"
@@ -11,6 +14,7 @@ namespace tools {
 namespace {
 
 constexpr double kControlGapNs = 33.3e6 / 10;  // ten packets per 33.3 ms
+constexpr std::uint32_t kUdHeaders = 8 + 12 + 8 + 4 + 2;
 
 }  // namespace
 
@@ -32,13 +36,38 @@ emu::Result<double> parse_rate(std::string_view text) {
 }
 
 std::uint32_t ud_payload(std::uint32_t flits, std::uint32_t flit_bytes) {
-  constexpr std::uint32_t kHeaders = 8 + 12 + 8 + 4 + 2;
   const std::uint32_t bytes = flits * flit_bytes;
-  const std::uint32_t left = bytes > kHeaders ? bytes - kHeaders : 0;
+  const std::uint32_t left = bytes > kUdHeaders ? bytes - kUdHeaders : 0;
   return std::max(left / 4 * 4, static_cast<std::uint32_t>(kLoadStampBytes));
 }
 
 bool is_stream_kind(std::string_view kind) { return kind == "cbr" || kind == "vbr"; }
+
+emu::Result<std::vector<StreamPlan>> synthetic_streams(const std::string& kind,
+                                                       const std::string& node,
+                                                       const std::vector<std::string>& to,
+                                                       double bps, std::uint64_t seed) {
+  constexpr double kStreamBps = 4e6;
+  constexpr long kCountMax = 1000;
+  const long count = bps > 0 ? std::lround(bps / kStreamBps) : 1;
+  if (count < 1 || count > kCountMax) {
+    return emu::fail("{} of {:g} b/s: streams have 4 Mb/s each, 1 to {} go", kind, bps, kCountMax);
+  }
+  std::vector<StreamPlan> streams;
+  for (std::size_t i = 0; i < static_cast<std::size_t>(count) && !to.empty(); ++i) {
+    StreamPlan stream{.from = node, .to = to[i % to.size()], .rate = {}};
+    stream.name = fmt::format("{}-{}-{}-{}", kind, node, stream.to, i);
+    // Metrics cut longer labels: streams between nodes of long names would count as one.
+    constexpr std::size_t kNameMax = 48;
+    if (stream.name.size() > kNameMax) {
+      stream.name = fmt::format("{}-{:016x}-{}", kind, stream_hash(stream.name), i);
+    }
+    stream.clip = kind == "cbr" ? kind : fmt::format("vbr:{}", seed ^ stream_hash(stream.name));
+    stream.phase_us = static_cast<std::uint32_t>(i * 33'333 / static_cast<std::size_t>(count));
+    streams.push_back(std::move(stream));
+  }
+  return streams;
+}
 
 emu::Result<Profile> parse_profile(std::string_view word) {
   const std::size_t equals = word.find('=');
@@ -72,9 +101,17 @@ emu::Result<FlowOptions> parse_kind(std::string_view word, const KindOptions& op
   }
   FlowOptions flow{.kind = std::string(kind), .seed = options.seed ^ stream_hash(kind)};
   const bool control = kind == "control";
-  const std::uint32_t flits = control ? options.control_flits : options.packet_flits;
-  const double flit_bits = options.flit_bytes * 8.0;
-  flow.payload_bytes = ud_payload(flits, options.flit_bytes);
+  flow.payload_bytes =
+      ud_payload(control ? options.control_flits : options.packet_flits, options.flit_bytes);
+  constexpr std::uint32_t kMtu = 4096;  // a UD message is one packet
+  if (flow.payload_bytes > kMtu) {
+    return emu::fail("{}: packets with {} bytes of payload, the most is {}", kind,
+                     flow.payload_bytes, kMtu);
+  }
+  // As many as were asked for, or as the stamp needs: the rate counts what is really sent.
+  const std::uint32_t flits =
+      (flow.payload_bytes + kUdHeaders + options.flit_bytes - 1) / options.flit_bytes;
+  const double packet_bits = flits * options.flit_bytes * 8.0;
   if (control) {
     flow.traffic_class = "control";
     flow.sl = 15;
@@ -86,7 +123,7 @@ emu::Result<FlowOptions> parse_kind(std::string_view word, const KindOptions& op
     flow.arrivals.kind = ArrivalKind::drawn;
     flow.arrivals.law = options.law;
     flow.arrivals.shape = options.pareto_shape;
-    flow.arrivals.message_ns = flits * flit_bits * 1e9 / options.link_bps;
+    flow.arrivals.message_ns = packet_bits * 1e9 / options.link_bps;
   } else if (kind == "on-off") {
     flow.traffic_class = "real_time";
     flow.sl = 1;
@@ -96,7 +133,10 @@ emu::Result<FlowOptions> parse_kind(std::string_view word, const KindOptions& op
   }
   if (bps <= 0) return emu::fail("{}: needs a rate, as {}=48M or --rate 48M", kind, kind);
   // The rate of on-off is that while ON: its mean is half of it when ON and OFF are as long.
-  flow.arrivals.gap_ns = flits * flit_bits * 1e9 / bps;
+  flow.arrivals.gap_ns = packet_bits * 1e9 / bps;
+  if (flow.arrivals.gap_ns < 1) {
+    return emu::fail("{}: more than a packet of {} bits a nanosecond", word, packet_bits);
+  }
   return flow;
 }
 

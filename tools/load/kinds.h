@@ -8,6 +8,7 @@
 
 #include "emu/base/result.h"
 #include "tools/load/flow.h"
+#include "tools/replay/plan.h"
 
 namespace tools {
 
@@ -35,6 +36,14 @@ emu::Result<double> parse_rate(std::string_view text);
 std::uint32_t ud_payload(std::uint32_t flits, std::uint32_t flit_bytes);
 // Whether a kind is made of video-like frames and belongs to the replayer.
 bool is_stream_kind(std::string_view kind);
+
+// As many streams of 4 Mb/s from `node` as the rate needs (0: one), to the destinations in turn,
+// their frames spread over a frame time. Each VBR stream draws frame sizes of its own, also where
+// nodes share a seed.
+emu::Result<std::vector<StreamPlan>> synthetic_streams(const std::string& kind,
+                                                       const std::string& node,
+                                                       const std::vector<std::string>& to,
+                                                       double bps, std::uint64_t seed);
 
 // "best-effort=1,0.5,0": factors of 0 or more, not all 0.
 emu::Result<Profile> parse_profile(std::string_view word);

@@ -156,14 +156,13 @@ emu::Result<void> read_kinds(Arguments& arguments) {
   return {};
 }
 
-// CBR and VBR are streams of frames with deadlines, 4 Mb/s each: as many as the rate needs.
+// CBR and VBR are streams of frames with deadlines.
 emu::Result<tools::ReplayOptions> replay_of(const Arguments& arguments) {
   const std::string& word = arguments.words.front();
   if (arguments.words.size() != 1) return emu::fail("cbr and vbr go alone, one kind a process");
   const std::size_t equals = word.find('=');
   const std::string kind = word.substr(0, equals);
-  constexpr double kStreamBps = 4e6;
-  double bps = kStreamBps;
+  double bps = 0;
   const std::string text = equals == std::string::npos ? arguments.rate : word.substr(equals + 1);
   if (!text.empty()) {
     const auto rate = tools::parse_rate(text);
@@ -178,17 +177,9 @@ emu::Result<tools::ReplayOptions> replay_of(const Arguments& arguments) {
                               .sink = true,
                               .seconds = load.seconds,
                               .wait_seconds = load.wait_seconds};
-  const auto count = static_cast<std::size_t>(std::clamp(bps / kStreamBps, 1.0, 1000.0));
-  for (std::size_t i = 0; i < count && !load.to.empty(); ++i) {
-    const std::string& to = load.to[i % load.to.size()];
-    replay.streams.push_back(
-        {.name = fmt::format("{}-{}-{}-{}", kind, load.node, to, i),
-         .clip = kind == "cbr" ? kind : fmt::format("vbr:{}", arguments.kinds.seed + i),
-         .from = load.node,
-         .to = to,
-         .phase_us = static_cast<std::uint32_t>(i * 33'333 / count),
-         .rate = {}});
-  }
+  auto streams = tools::synthetic_streams(kind, load.node, load.to, bps, arguments.kinds.seed);
+  if (!streams) return std::unexpected(streams.error());
+  replay.streams = *std::move(streams);
   return replay;
 }
 
@@ -211,8 +202,11 @@ int run_replay(const Arguments& arguments) {
     return 2;
   }
   tools::Replayer replayer(*std::move(options));
-  auto ran = replayer.open();
-  if (ran) ran = replayer.run(&stop_asked);
+  if (auto opened = replayer.open(); !opened) {
+    tools::say_load(opened.error().message);
+    return replayer.bad_input() ? 2 : 1;
+  }
+  const auto ran = replayer.run(&stop_asked);
   if (!ran) tools::say_load(ran.error().message);
   return finish(ran && replayer.all_well(), arguments.json, tools::report_json(replayer),
                 tools::report_text(replayer));

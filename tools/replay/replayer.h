@@ -44,7 +44,7 @@ class Replayer {
   const std::deque<Sender>& senders() const { return senders_; }
   const std::deque<Sink>& sinks() const { return sinks_; }
   const ReplayOptions& options() const { return options_; }
-  bool has_launch() const { return device_->has_launch(); }
+  bool has_launch() const { return device_ && device_->has_launch(); }
   // Something went wrong that is not a matter of the fabric's policy: a dead peer, a broken queue
   // pair.
   bool all_well() const;

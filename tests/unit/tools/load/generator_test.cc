@@ -121,6 +121,35 @@ TEST_F(GeneratorTest, LostDoubledAndCorruptAreSeen) {
   EXPECT_NEAR(static_cast<double>(sum(0).corrupt_bytes + sum(1).corrupt_bytes), sent / 109, 3);
 }
 
+// What a seed draws does not depend on how often the generator looks at its queues.
+TEST_F(GeneratorTest, ASeedDrawsTheSameDestinationsWhateverTheTicks) {
+  const auto device = Device::open();
+  ASSERT_TRUE(device);
+  const auto cq = CompletionQueue::create(*device, 4096);
+  ASSERT_TRUE(cq);
+  const auto sent_by_ticks_of = [&](emu::EmuNs tick_ns) {
+    FlowOptions options = parse_kind("best-effort=2.56M", {.seed = 9}).value();
+    options.hot_node = "n1";
+    options.hot_share = 0.5;
+    Flow flow(options, 1);
+    EXPECT_TRUE(flow.open(*device, *cq, 0));
+    const std::vector<std::string> nodes = {"n1", "n2", "n3"};
+    for (const std::string& node : nodes) {
+      EXPECT_TRUE(flow.add_destination(*device, node, {.lid = 999, .qpn = 5}, 0, 1));
+    }
+    flow.start(1, 1'000'000'000);
+    for (emu::EmuNs now = 0; now < 1'100'000'000; now += tick_ns) {
+      EXPECT_TRUE(flow.tick(*device, now));
+    }
+    std::vector<std::uint64_t> sent;
+    for (const std::string& node : nodes) sent.push_back(flow.sent_to(node));
+    return sent;
+  };
+  const auto seldom = sent_by_ticks_of(20'000'000);
+  EXPECT_GT(seldom[0], seldom[1]);
+  EXPECT_EQ(seldom, sent_by_ticks_of(1'000'000));
+}
+
 TEST_F(GeneratorTest, PeerThatNeverComesIsGivenUp) {
   LoadOptions alone = options("n0", {"n1"});
   alone.wait_seconds = 0;
