@@ -97,7 +97,9 @@ emu::Result<std::uint64_t> drain(emu::CaptureReader& ring, const DrainOptions& o
     while (!enough && ring.next(*packet)) {
       const std::uint64_t at_ns = ring.cycle_time().ns(packet->arrival_cycle);
       if (count == 0) first_ns = at_ns;
-      enough = most_ns != 0 && at_ns - first_ns > most_ns;
+      // Not every packet is later than the first: a fabric that passes them whole hands those with
+      // a launch time out after those without.
+      enough = most_ns != 0 && at_ns > first_ns && at_ns - first_ns > most_ns;
       if (enough) break;
       file->write(*packet, at_ns);
       enough = ++count == options.count;
