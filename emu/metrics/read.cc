@@ -49,6 +49,11 @@ bool parse_labels(std::string_view text, std::vector<std::pair<std::string, std:
         !is_printable(pair.substr(equals + 1))) {
       return false;
     }
+    // Prometheus refuses all of a text in which one series has a label twice; "le" is a histogram's
+    // own.
+    const std::string_view key = pair.substr(0, equals);
+    const auto same = [key](const auto& label) { return label.first == key; };
+    if (key == "le" || std::ranges::any_of(labels, same)) return false;
     labels.emplace_back(pair.substr(0, equals), pair.substr(equals + 1));
     text.remove_prefix(std::min(end + 1, text.size()));
   }
@@ -99,6 +104,7 @@ Result<PageContent> parse_page(std::span<const std::byte> bytes) {
   PageContent page;
   page.process = *process;
   page.pid = header.pid;
+  page.start_unix_ns = header.start_unix_ns;
   page.finished = header.finished == 1;
   // A truncated file has fewer entries than its header says.
   const std::span<const std::byte> body = bytes.subspan(sizeof header);
@@ -106,10 +112,15 @@ Result<PageContent> parse_page(std::span<const std::byte> bytes) {
   const std::size_t count = std::min<std::size_t>(
       {header.series_count, header.series_max, body.size() / sizeof(PageSeries)});
   const auto values = table <= body.size() ? body.subspan(table) : std::span<const std::byte>();
+  // Each word belongs to one series: entries that share words could ask for far more memory than
+  // the file has.
+  std::size_t words_left = values.size() / sizeof(std::uint64_t);
   for (std::size_t i = 0; i < count; ++i) {
     PageSeries entry;
     std::memcpy(&entry, body.data() + i * sizeof entry, sizeof entry);
-    if (auto series = parse_series(entry, values)) {
+    auto series = entry.words <= words_left ? parse_series(entry, values) : std::nullopt;
+    if (series) {
+      words_left -= entry.words;
       page.series.push_back(std::move(*series));
     } else {
       ++page.skipped;

@@ -29,6 +29,7 @@ struct PageContent {
   std::string path;
   std::string process;
   std::uint32_t pid = 0;
+  std::uint64_t start_unix_ns = 0;
   bool alive = false;     // its writer still holds it
   bool finished = false;  // its writer ended well and left it
   std::vector<SeriesValue> series;

@@ -10,7 +10,7 @@ namespace {
 using emu::MetricKind;
 using emu::SeriesValue;
 
-// Exported bucket bounds: whole powers of two from 2^kFirst to 2^kLast of the stored unit (256 ns
+// Exported buckets end below whole powers of two, 2^kFirst to 2^kLast of the stored unit (256 ns
 // to 69 s), where the fine buckets have a border too.
 inline constexpr int kFirstOctave = 8;
 inline constexpr int kLastOctave = 36;
@@ -25,7 +25,9 @@ prometheus::ClientMetric::Histogram histogram_of(const SeriesValue& series) {
          ++bucket) {
       below += series.words[2 + bucket];
     }
-    out.bucket.push_back({below, static_cast<double>(bound) * series.scale});
+    // "le" includes its bound, and a value of 2^k stands above it (8 cycles of 128 ns): the last
+    // that is below.
+    out.bucket.push_back({below, static_cast<double>(bound - 1) * series.scale});
   }
   for (; bucket < emu::kHistogramBuckets; ++bucket) below += series.words[2 + bucket];
   out.sample_count = below;
@@ -62,14 +64,26 @@ prometheus::ClientMetric metric_of(const SeriesValue& series) {
   return metric;
 }
 
+// Those that may be exported, in the order in which they are believed.
+std::vector<const emu::PageContent*> believed(const std::vector<emu::PageContent>& pages) {
+  std::vector<const emu::PageContent*> order;
+  for (const emu::PageContent& page : pages) {
+    if (page.alive || page.finished) order.push_back(&page);
+  }
+  std::ranges::stable_sort(order, [](const emu::PageContent* a, const emu::PageContent* b) {
+    if (a->alive || b->alive) return a->alive && !b->alive;
+    return a->start_unix_ns > b->start_unix_ns;
+  });
+  return order;
+}
+
 }  // namespace
 
 std::vector<prometheus::MetricFamily> families_of(const std::vector<emu::PageContent>& pages) {
   std::map<std::string, prometheus::MetricFamily> families;
   std::map<std::string, std::set<std::vector<std::pair<std::string, std::string>>>> seen;
-  for (const emu::PageContent& page : pages) {
-    if (!page.alive && !page.finished) continue;
-    for (const SeriesValue& series : page.series) {
+  for (const emu::PageContent* page : believed(pages)) {
+    for (const SeriesValue& series : page->series) {
       auto& family = families[series.name];
       if (family.name.empty()) {
         family.name = series.name;

@@ -14,8 +14,8 @@
 namespace tools {
 
 // The families of these pages. Pages of processes that were killed are left out, those of
-// processes that live or ended well are in; a series that two pages hold counts once, the first
-// page's.
+// processes that live or ended well are in; a series that two pages hold counts once, that of a
+// process that lives before the last words of one that does not, the newest of those.
 std::vector<prometheus::MetricFamily> families_of(const std::vector<emu::PageContent>& pages);
 
 class PageCollector final : public prometheus::Collectable {

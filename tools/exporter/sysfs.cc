@@ -2,6 +2,7 @@
 
 #include <arpa/inet.h>
 #include <fmt/core.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 
 #include <array>
@@ -145,6 +146,20 @@ emu::Result<void> SysfsTree::put(const std::string& path, std::string_view text)
   return {};
 }
 
+emu::Result<void> SysfsTree::take_device(std::size_t node) {
+  const std::string device = device_dir(node);
+  std::error_code error;
+  std::filesystem::create_directories(device, error);
+  if (error) return emu::fail("cannot make {}: {}", device, error.message());
+  std::unique_ptr<DIR, Close> folder(::opendir(device.c_str()));
+  if (!folder) return emu::fail("cannot open {}: {}", device, std::strerror(errno));
+  if (::flock(::dirfd(folder.get()), LOCK_EX | LOCK_NB) != 0) {
+    return emu::fail("{} is kept by another exporter", device);
+  }
+  held_.push_back(std::move(folder));
+  return {};
+}
+
 emu::Result<void> SysfsTree::make_device(std::size_t node) {
   const std::string device = device_dir(node);
   const std::string port = device + "/ports/1";
@@ -197,6 +212,9 @@ emu::Result<void> SysfsTree::make_device(std::size_t node) {
 
 emu::Result<SysfsTree> SysfsTree::make(const std::string& dir, const emu::Config& config) {
   SysfsTree tree(dir, config);
+  for (std::size_t node = 0; node < config.nodes.size(); ++node) {
+    if (auto taken = tree.take_device(node); !taken) return std::unexpected(taken.error());
+  }
   for (std::size_t node = 0; node < config.nodes.size(); ++node) {
     if (auto made = tree.make_device(node); !made) return std::unexpected(made.error());
   }

@@ -6,8 +6,11 @@
 //   <dir>/nodes/<node>/class/infiniband/<device> -> the same device   what one node would see
 #pragma once
 
+#include <dirent.h>
+
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -20,7 +23,8 @@ namespace tools {
 
 class SysfsTree {
  public:
-  // Makes the folders and the files that do not change.
+  // Makes the folders and the files that do not change. A device that another living process keeps
+  // is an error: whoever of the two ended first would take it away from the other.
   static emu::Result<SysfsTree> make(const std::string& dir, const emu::Config& config);
   SysfsTree(SysfsTree&&) = default;
   SysfsTree& operator=(SysfsTree&&) = default;
@@ -32,14 +36,19 @@ class SysfsTree {
   void remove();
 
  private:
+  struct Close {
+    void operator()(DIR* folder) const { ::closedir(folder); }
+  };
   SysfsTree(std::string dir, const emu::Config& config);
+  emu::Result<void> take_device(std::size_t node);
   emu::Result<void> make_device(std::size_t node);
   emu::Result<void> put(const std::string& path, std::string_view text);
   std::string device_dir(std::size_t node) const;
 
   std::string dir_;
   emu::Config config_;
-  std::map<std::string, std::string> written_;  // path -> text that stands there
+  std::vector<std::unique_ptr<DIR, Close>> held_;  // each device's folder, locked
+  std::map<std::string, std::string> written_;     // path -> text that stands there
 };
 
 }  // namespace tools

@@ -12,6 +12,7 @@ emu::Result<void> Sink::open(const Device& device, const CompletionQueue& cq, st
                              std::uint32_t message_bytes_max) {
   wr_base_ = wr_base;
   counts_ = {};  // a sender that was started again counts from 0
+  meter_ = DeadlineMeter();
   meter_set_ = false;
   assembly_ = {};
   frames_sent_.reset();

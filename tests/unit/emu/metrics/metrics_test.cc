@@ -13,6 +13,7 @@
 #include <random>
 #include <set>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -218,6 +219,38 @@ TEST(Read, DamagedPagesAreToleratedAtEveryByte) {
         EXPECT_EQ(value.find('"'), std::string::npos);
       }
     }
+  }
+}
+
+emu::PageSeries& entry_of(std::vector<std::byte>& page, std::size_t i) {
+  return reinterpret_cast<emu::PageSeries*>(page.data() + sizeof(emu::PageHeader))[i];
+}
+
+// Thousands of entries that say they have the same histogram would be gigabytes in memory.
+TEST(Read, SeriesThatShareWordsTakeNoMoreThanThePageHas) {
+  auto page = MetricsPage::in_memory("p", {.series_max = 1000, .words_max = 2000});
+  page.histogram(Metric::clock_lag).add(5);
+  std::vector<std::byte> bytes(page.bytes().begin(), page.bytes().end());
+  for (std::size_t i = 1; i < 1000; ++i) entry_of(bytes, i) = entry_of(bytes, 0);
+  reinterpret_cast<emu::PageHeader*>(bytes.data())->series_count = 1000;
+  const auto parsed = emu::parse_page(bytes);
+  ASSERT_TRUE(parsed);
+  EXPECT_EQ(parsed->series.size(), 2000 / emu::kHistogramWords);
+  EXPECT_EQ(parsed->skipped, 1000 - 2000 / emu::kHistogramWords);
+}
+
+// One series with a label twice, or with one that is Prometheus's own, would cost all the others.
+TEST(Read, LabelsThatPrometheusRefusesAreSkipped) {
+  for (const char* labels : {"switch=0,switch=1", "le=1"}) {
+    auto page = MetricsPage::in_memory("p", {.series_max = 4, .words_max = 8});
+    page.gauge(Metric::power_cap).set(2);
+    page.gauge(Metric::power_last).set(1);
+    std::vector<std::byte> bytes(page.bytes().begin(), page.bytes().end());
+    std::string_view(labels).copy(entry_of(bytes, 0).labels, 100);
+    const auto parsed = emu::parse_page(bytes);
+    ASSERT_TRUE(parsed);
+    EXPECT_EQ(parsed->series.size(), 1u) << labels;
+    EXPECT_EQ(parsed->skipped, 1u) << labels;
   }
 }
 

@@ -85,6 +85,36 @@ TEST_F(Exporter, ASeriesOfTwoPagesIsExportedOnce) {
   EXPECT_FALSE(has(text, "flitnet_power_cap_watts 2\n"));
 }
 
+// The last words of a replayer that ended must not hide what the next one of the stream counts.
+TEST_F(Exporter, ALivingPageGoesBeforeOneThatEnded) {
+  for (const char* name : {"replay-n0-77", "replay-n0-88"}) {
+    auto ended = *MetricsPage::create(dir_, name);
+    ended.counter(Metric::stream_frames_sent, {"s1", "n0", "n1"}).add(name[10] == '7' ? 600 : 700);
+    ended.keep_file();
+  }
+  const std::string series =
+      "flitnet_stream_transmitted_frames_total{stream=\"s1\",from=\"n0\",to=\"n1\"} ";
+  EXPECT_TRUE(has(exposed(), series + "700\n")) << exposed();  // the newer of two
+  auto page = *MetricsPage::create(dir_, "replay-n0");
+  page.counter(Metric::stream_frames_sent, {"s1", "n0", "n1"}).add(5);
+  EXPECT_TRUE(has(exposed(), series + "5\n")) << exposed();
+}
+
+// Prometheus's "le" includes its bound: what lies above a bound must not be one that equals it.
+TEST_F(Exporter, ValuesThatAreABoundAreBelowTheNext) {
+  auto page = *MetricsPage::create(dir_, "fabricd");
+  page.histogram(Metric::clock_lag).add(1024, 10);
+  for (const auto& family : tools::families_of(emu::read_pages(dir_))) {
+    if (family.name != "flitnet_clock_lag_seconds") continue;
+    for (const auto& bucket : family.metric[0].histogram.bucket) {
+      EXPECT_EQ(bucket.cumulative_count, bucket.upper_bound >= 1.024e-6 ? 10u : 0u)
+          << bucket.upper_bound;
+    }
+    return;
+  }
+  FAIL() << "no such family";
+}
+
 TEST_F(Exporter, JsonHasEverySeries) {
   auto page = *MetricsPage::create(dir_, "hcad-n0");
   page.histogram(Metric::class_latency, {"n0", "flitnet0", "control"}).add(1'000'000, 5);
@@ -140,6 +170,21 @@ TEST_F(Exporter, SysfsTreeOfRoce) {
   EXPECT_EQ(read(port + "gid_attrs/types/0"), "RoCE v2\n");
   EXPECT_EQ(read(dir_ + "/sys/class/infiniband/n0-flitnet0/ports/1/gids/1"),
             "0000:0000:0000:0000:0000:ffff:7f01:0001\n");
+}
+
+// Two exporters of one cluster: the tree is the first one's as long as it lives.
+TEST_F(Exporter, SysfsTreeHasOneKeeper) {
+  const std::string state = dir_ + "/sys/class/infiniband/n1-flitnet0/ports/1/state";
+  {
+    auto tree = tools::SysfsTree::make(dir_ + "/sys", emu::Config());
+    ASSERT_TRUE(tree);
+    const auto second = tools::SysfsTree::make(dir_ + "/sys", emu::Config());
+    ASSERT_FALSE(second);
+    EXPECT_TRUE(has(second.error().message, "another exporter")) << second.error().message;
+    EXPECT_EQ(read(state), "1: DOWN\n");
+  }
+  // One that was killed leaves its tree to the next.
+  EXPECT_TRUE(tools::SysfsTree::make(dir_ + "/sys", emu::Config()));
 }
 
 TEST_F(Exporter, SysfsTreeThatCannotBeMade) {
