@@ -7,7 +7,10 @@ import json
 import os
 import re
 import signal
+import socket
+import struct
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,7 +19,7 @@ from typing import Any
 import pytest
 
 from tests.apps.fabric_run import Run
-from tests.apps.test_verbs import assert_done, pingpong
+from tests.apps.test_verbs import assert_done, pingpong, start_server
 from tools.flitnet import addresses, operate, page, pages, paths
 from tools.flitnet.cluster import Cluster
 from tools.flitnet.errors import UsageError
@@ -92,6 +95,66 @@ def test_it_follows_a_cluster(browse, make_cluster: Callable[..., Cluster], tmp_
     assert "does not answer" in browser.until(lambda s: "away" in s)["away"]
     cluster.down()
     assert "flitnet up" in browser.until(lambda s: "No cluster" in s.get("away", ""))["away"]
+
+
+def test_an_hca_that_was_killed_is_down(
+    browse, make_cluster: Callable[..., Cluster], tmp_path: Path
+) -> None:
+    """Its page stays behind and says that it is up."""
+    run = tmp_path / "run"
+    cluster = make_cluster(run=run)
+    browser = browse(run)
+    browser.until(lambda s: all(node["up"] for node in s.get("nodes", {"": {"up": 0}}).values()))
+    server = start_server(cluster, ["ibv_rc_pingpong"], 19206)
+    try:
+        browser.until(lambda s: s["nodes"]["n0"]["programs"] == 1)
+        cluster.kill("hcad:n0")
+        nodes = browser.until(lambda s: not s["nodes"]["n0"]["up"])["nodes"]
+    finally:
+        server.kill()
+        server.communicate()
+    assert nodes["n1"]["up"]
+    assert (nodes["n0"]["qps"], nodes["n0"]["programs"]) == (0, 0)
+
+
+def test_it_listens_by_ipv6() -> None:
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError:
+        pytest.skip("no IPv6 here")
+    with page.Server(Path("/nowhere"), addresses.parse("--listen", "[::1]:0")) as server:
+        assert server.server_address[0] == "::1"
+
+
+def test_browsers_that_go_say_nothing(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    with page.Server(tmp_path, ("127.0.0.1", 0)) as server:
+        server.daemon_threads = False  # closing waits for all answers
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        for _ in range(5):
+            with socket.create_connection(server.server_address) as browser:
+                browser.sendall(b"GET /live.js HTTP/1.1\r\nHost: x\r\n\r\n" * 200)
+                reset = struct.pack("ii", 1, 0)
+                browser.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, reset)
+        server.shutdown()
+        thread.join()
+    assert capfd.readouterr().err == ""
+
+
+def test_garbage_in_a_page_is_no_garbage_in_the_browser(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = {"power_now_w": float("nan"), "streams": [{"dmp": float("inf"), "sent": 3}]}
+    monkeypatch.setattr(page, "look", lambda _: found)
+    state = json.loads(page.Watch(tmp_path).state(), parse_constant=pytest.fail)
+    assert state == {"power_now_w": 0.0, "streams": [{"dmp": 0.0, "sent": 3}]}
+    monkeypatch.undo()
+    (tmp_path / "processes.json").write_text("{}")
+    (tmp_path / "cluster.toml").write_text("")
+    monkeypatch.setattr(page.ctl, "ask", lambda *_: {"links": []})
+    garbage = pages.Snapshot({"flitnet_links_down": {(): float("nan")}})
+    monkeypatch.setattr(page.pages, "read", lambda _: garbage)
+    assert "makes no sense" in page.look(tmp_path)["away"]
 
 
 def test_what_it_serves_and_what_not(browse, tmp_path: Path) -> None:

@@ -5,6 +5,9 @@ the counter pages and fabricd say. It only reads; it finds clusters that come an
 from __future__ import annotations
 
 import json
+import math
+import socket
+import sys
 import threading
 import time
 from collections import defaultdict
@@ -54,10 +57,18 @@ class Server(ThreadingHTTPServer):
 
     def __init__(self, run: Path, listen: tuple[str, int]) -> None:
         self.watch = Watch(run)
+        if ":" in listen[0]:
+            self.address_family = socket.AF_INET6
         try:
             super().__init__(listen, Handler)
         except OSError as error:
             raise FlitnetError(f"--listen {listen[0]}:{listen[1]}: {error.strerror}") from None
+
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A browser that went in the middle of an answer is no error of ours."""
+        if not isinstance(sys.exc_info()[1], (ConnectionError, TimeoutError)):
+            super().handle_error(request, client_address)
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -100,7 +111,7 @@ class Watch:
     def state(self) -> bytes:
         with self.lock:
             if time.monotonic() - self.made_at > FRESH_S:
-                self.made = json.dumps(look(self.run)).encode()
+                self.made = json.dumps(_finite(look(self.run)), allow_nan=False).encode()
                 self.made_at = time.monotonic()
             return self.made
 
@@ -114,6 +125,8 @@ def look(run: Path) -> dict[str, Any]:
         return _state(pages.read(run), operate.tables_of(run), links)
     except FlitnetError as error:
         return {"away": f"The fabric does not answer: {error}"}
+    except (ValueError, OverflowError) as error:  # of a page that is garbage
+        return {"away": f"What {run / 'metrics'} holds makes no sense: {error}"}
     except OSError as error:  # it went while we looked, or is another user's
         return {"away": f"The cluster in {run} cannot be read: {error.strerror}"}
 
@@ -133,20 +146,24 @@ def _state(
     _bend(between)
     qps = _by(snapshot, "flitnet_device_queue_pairs", "node")
     programs = _by(snapshot, "flitnet_device_clients", "node")
-    # A node that died leaves its page behind, where its port is up: the fabric knows better.
-    attached = snapshot.series("flitnet_attach_up")
-    alive = {labels["node"] for labels, on in attached if on and labels.get("side") == "fabric"}
-    up = {name: on for name, on in _by(snapshot, "flitnet_device_port_up", "node").items()
-          if name in alive}  # fmt: skip
+    up = _by(snapshot, "flitnet_device_port_up", "node")
+    # The page of an HCA that was killed says what was so when it died; the fabric knows better.
+    there = {
+        labels.get("node")
+        for labels, on in snapshot.series("flitnet_attach_up")
+        if on and labels.get("side") == "fabric"
+    }
     scheme = {
-        labels["node"]: labels["scheme"]
+        labels.get("node"): labels.get("scheme")
         for labels, on in snapshot.series("flitnet_congestion_scheme") if on
     }  # fmt: skip
     return value | {
         "nodes": {
             name: {
-                "x": drawn.nodes[name].x, "y": drawn.nodes[name].y, "up": bool(up.get(name, 0)),
-                "qps": round(qps.get(name, 0)), "programs": round(programs.get(name, 0)),
+                "x": drawn.nodes[name].x, "y": drawn.nodes[name].y,
+                "up": name in there and bool(up.get(name, 0)),
+                "qps": round(qps.get(name, 0)) if name in there else 0,
+                "programs": round(programs.get(name, 0)) if name in there else 0,
                 "scheme": scheme.get(name, "none"),
             }
             for name in nodes
@@ -163,17 +180,29 @@ def _state(
     }  # fmt: skip
 
 
+def _finite(value: Any) -> Any:
+    """JSON has no infinity, and a browser refuses all of a text that has one: 0 instead."""
+    match value:
+        case dict():
+            return {key: _finite(one) for key, one in value.items()}
+        case list():
+            return [_finite(one) for one in value]
+        case float():
+            return value if math.isfinite(value) else 0.0
+    return value
+
+
 def _by(snapshot: Snapshot, name: str, label: str) -> dict[str, float]:
     sums: dict[str, float] = defaultdict(float)
     for labels, value in snapshot.series(name):
-        sums[labels[label]] += value
+        sums[labels.get(label, "")] += value
     return dict(sums)
 
 
 def _port_flits(snapshot: Snapshot) -> dict[str, float]:
     sums: dict[str, float] = defaultdict(float)
     for labels, flits in snapshot.series("flitnet_switch_transmitted_flits_total"):
-        sums[f"{labels['switch']}:{labels['port']}"] += flits
+        sums[f"{labels.get('switch')}:{labels.get('port')}"] += flits
     return dict(sums)
 
 
