@@ -293,6 +293,81 @@ def test_prometheus_configuration_is_valid() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+def alerts_at(tmp_path: Path, alert: str, series: dict[str, str], labels: str | None) -> None:
+    """After 8 s of these series the alert fires with these labels, or, for None, it does not."""
+    expected = [] if labels is None else [{"exp_labels": json.loads(labels)}]
+    rules = (DASHBOARDS / "rules/flitnet.yml").read_text()
+    # Its texts are not compared: promtool would want each as it reads with its values.
+    (tmp_path / "rules.yml").write_text(re.sub(r"\n +annotations: .*", "", rules))
+    (tmp_path / "test.yml").write_text(json.dumps({
+        "rule_files": ["rules.yml"], "evaluation_interval": "1s",
+        "tests": [{
+            "interval": "1s",
+            "input_series": [{"series": name, "values": v} for name, v in series.items()],
+            "alert_rule_test": [{"eval_time": "8s", "alertname": alert, "exp_alerts": expected}],
+        }],
+    }))  # fmt: skip
+    done = subprocess.run(
+        [need("promtool"), "test", "rules", tmp_path / "test.yml"],
+        capture_output=True, text=True, timeout=30,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("port", "fabric", "fires"),
+    [
+        ("1+0x8", "1+0x8", False),
+        ("0+0x8", "1+0x8", True),  # flitnet link n1 down
+        ("1 1 1 stale", "1 1 1 0 0 0 0 0 0", True),  # killed: its own series end
+        ("stale", "0 0 1 1 1 1 1 1 1", False),  # it comes up
+    ],
+)
+def test_a_node_that_is_down_raises_an_alert(
+    tmp_path: Path, port: str, fabric: str, fires: bool
+) -> None:
+    series = {
+        'flitnet_device_port_up{node="n1",device="flitnet0",port="1"}': port,
+        'flitnet_attach_up{node="n1",side="fabric",kind="shm"}': fabric,
+        'flitnet_attach_up{node="n0",side="fabric",kind="shm"}': "1+0x8",
+    }
+    labels = json.dumps({"node": "n1", "severity": "critical"}) if fires else None
+    alerts_at(tmp_path, "FlitnetNodeDown", series, labels)
+
+
+@pytest.mark.parametrize(
+    ("clock", "fires"), [("1+1x8", False), ("1 2 3 stale", True)]
+)  # fmt: skip
+def test_a_fabric_that_is_down_raises_an_alert(tmp_path: Path, clock: str, fires: bool) -> None:
+    series = {"flitnet_clock_emulated_seconds_total": clock, 'up{job="flitnet"}': "1+0x8"}
+    labels = json.dumps({"severity": "critical"}) if fires else None
+    alerts_at(tmp_path, "FlitnetFabricDown", series, labels)
+
+
+def test_the_readme_serves_where_prometheus_scrapes() -> None:
+    served = re.findall(r"up --metrics ([\d.:]+)", (paths.ROOT / "README.md").read_text())
+    assert served
+    scraped = (DASHBOARDS / "prometheus.yml").read_text()
+    assert all(f'"{address}"' in scraped for address in served)
+
+
+@pytest.mark.parametrize(
+    ("program", "options"),
+    [("flitnet-exporter", ["--catalog"]), ("flitnet-trace", ["{}/long.trace", "--json"])],
+)
+def test_a_full_disk_is_an_error(program: str, options: list[str], tmp_path: Path) -> None:
+    """Not only where the last bytes do not fit."""
+    (tmp_path / "long.trace").write_text("".join(f"{i} P 0.1 {i}\n" for i in range(9000)))
+    options = [option.format(tmp_path) for option in options]
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [paths.program(program), *options], stdout=full, stderr=subprocess.PIPE, text=True,
+            timeout=30,
+        )  # fmt: skip
+    assert done.returncode == 1
+    assert done.stderr == f"{program}: cannot write\n"
+
+
 def test_a_real_cluster_is_exported(cluster2: Cluster) -> None:
     """Every node is up, the clock runs, and the lane counters of the router are there."""
 

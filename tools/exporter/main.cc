@@ -5,6 +5,7 @@
 #include <prometheus/exposer.h>
 
 #include <csignal>
+#include <cstdio>
 #include <ctime>
 #include <exception>
 #include <memory>
@@ -67,6 +68,14 @@ std::optional<tools::SysfsTree> make_tree(const Arguments& arguments) {
   return std::nullopt;
 }
 
+// 1 where the output cannot be written: a full disk must not look like an empty cluster.
+int write_out(const std::string& text) {
+  const bool whole = std::fwrite(text.data(), 1, text.size(), stdout) == text.size();
+  if (std::fflush(stdout) == 0 && whole) return 0;
+  fmt::print(stderr, "flitnet-exporter: cannot write\n");
+  return 1;
+}
+
 int serve(const Arguments& arguments) {
   const sigset_t stop = stop_signals();
   pthread_sigmask(SIG_BLOCK, &stop, nullptr);
@@ -107,18 +116,12 @@ int main(int argc, char** argv) {
   line.flag("--json", arguments.json, "print every series once and exit");
   line.flag("--catalog", arguments.catalog, "print the catalogue and exit");
   if (const auto code = line.parse(argc, argv)) return *code;
-  if (arguments.catalog) {
-    fmt::print("{}", tools::catalog_json());
-    return 0;
-  }
+  if (arguments.catalog) return write_out(tools::catalog_json());
   if (arguments.run.empty()) {
     fmt::print(stderr, "flitnet-exporter: --run is missing: the run directory of a cluster\n");
     return 2;
   }
-  if (arguments.json) {
-    fmt::print("{}", tools::pages_json(emu::read_pages(arguments.run)));
-    return 0;
-  }
+  if (arguments.json) return write_out(tools::pages_json(emu::read_pages(arguments.run)));
   if (!is_address(arguments.listen)) {
     fmt::print(stderr, "flitnet-exporter: --listen {}: must be IPv4:port\n", arguments.listen);
     return 2;

@@ -124,6 +124,8 @@ int main(int argc, char** argv) {
   if (!ran) tools::say(ran.error().message);
   bool well = ran && replayer.all_well();
   if (!arguments.json.empty()) well = write_json(arguments.json, report_json(replayer)) && well;
-  fmt::print("{}", report_text(replayer));
+  // Not by fmt, which throws when nobody reads any more.
+  (void)std::fputs(report_text(replayer).c_str(), stdout);
+  well = std::fflush(stdout) == 0 && std::ferror(stdout) == 0 && well;
   return well ? 0 : 1;
 }

@@ -21,8 +21,10 @@ struct Options {
 
 int write_out(const std::string& path, const std::string& text) {
   if (path.empty()) {
-    std::fwrite(text.data(), 1, text.size(), stdout);
-    return std::fflush(stdout) == 0 ? 0 : 1;
+    const bool whole = std::fwrite(text.data(), 1, text.size(), stdout) == text.size();
+    if (std::fflush(stdout) == 0 && whole) return 0;
+    fmt::print(stderr, "flitnet-trace: cannot write\n");
+    return 1;
   }
   std::ofstream file(path, std::ios::binary | std::ios::trunc);
   file << text;
