@@ -10,8 +10,10 @@ namespace tools {
 namespace {
 
 constexpr std::uint64_t kSinkBit = std::uint64_t{1} << 63;
-constexpr int kIndexShift = 8;  // below it the number of a receive buffer
-constexpr int kPollMax = 4096;  // completions of one turn
+constexpr int kIndexShift = 8;              // below it the number of a receive buffer
+constexpr int kPollMax = 4096;              // completions of one turn
+constexpr std::size_t kCqPerStream = 64;    // every buffer of a sink, every piece of a sender
+constexpr std::size_t kUnplannedMax = 512;  // streams of a bare sink, 1.2 MB each
 
 std::uint64_t wr_base(std::size_t index, bool sink) {
   return (sink ? kSinkBit : 0) | static_cast<std::uint64_t>(index) << kIndexShift;
@@ -41,7 +43,7 @@ emu::Result<void> Replayer::open() {
   auto device = Device::open(options_.device);
   if (!device) return std::unexpected(device.error());
   device_.emplace(*std::move(device));
-  auto cq = CompletionQueue::create(*device_, cq_entries());
+  auto cq = CompletionQueue::create(*device_, static_cast<int>(streams_max() * kCqPerStream));
   if (!cq) return std::unexpected(cq.error());
   cq_.emplace(*std::move(cq));
   clips_ = std::make_unique<ClipStore>(*device_);
@@ -57,14 +59,14 @@ emu::Result<void> Replayer::open() {
   return {};
 }
 
-// Every piece outstanding and every receive buffer may complete between two looks.
-int Replayer::cq_entries() const {
-  std::size_t streams = options_.sink ? 64 : 1;
+// Every piece outstanding and every receive buffer may complete between two looks, however far
+// apart those are: a queue that overruns takes all streams with it.
+std::size_t Replayer::streams_max() const {
+  std::size_t streams = options_.sink ? kUnplannedMax : 1;
   for (const StreamPlan& plan : options_.streams) {
     if (plan.from == options_.node || plan.to == options_.node) ++streams;
   }
-  constexpr std::size_t kPerStream = 64;
-  return static_cast<int>(streams * kPerStream);
+  return streams;
 }
 
 emu::Result<void> Replayer::open_streams() {
@@ -143,7 +145,8 @@ void Replayer::on_offer(Rendezvous::PeerIndex peer, const Words& words) {
   constexpr std::uint32_t kMessageMax = 1U << 20;
   const auto message_max = words.number("message_max", kMessageMax);
   Sink* sink = sink_of(name);
-  if (sink == nullptr && options_.sink && sinks_.size() < kStreamsMax && remote && message_max) {
+  const bool room = senders_.size() + sinks_.size() < streams_max();
+  if (sink == nullptr && options_.sink && room && remote && message_max) {
     StreamPlan plan{.name = name,
                     .from = rendezvous_->name(peer),
                     .to = options_.node,
@@ -154,7 +157,7 @@ void Replayer::on_offer(Rendezvous::PeerIndex peer, const Words& words) {
   }
   std::string why;
   if (sink == nullptr || !remote || !message_max) {
-    why = sink == nullptr ? "unknown_stream" : "bad_offer";
+    why = !room ? "no_room" : sink == nullptr ? "unknown_stream" : "bad_offer";
   } else if (sink->state() == SinkState::open || sink->state() == SinkState::ending) {
     why = "stream_is_running";
   } else {

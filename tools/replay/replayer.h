@@ -60,7 +60,7 @@ class Replayer {
     emu::Gauge dmp, dmt, interval, deviation;
   };
 
-  int cq_entries() const;
+  std::size_t streams_max() const;
   emu::Result<void> open_streams();
   void offer(std::size_t index);
   void on_line(Rendezvous::PeerIndex peer, const Words& words);

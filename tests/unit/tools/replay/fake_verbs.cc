@@ -185,8 +185,9 @@ void end_poll(ibv_cq_ex* ex) {
   cq->shows = false;
 }
 
-ibv_cq_ex* create_cq_ex(ibv_context* context, ibv_cq_init_attr_ex*) {
+ibv_cq_ex* create_cq_ex(ibv_context* context, ibv_cq_init_attr_ex* wanted) {
   auto* cq = new FakeCq{};
+  faults().cqe = wanted->cqe;
   cq->ex.context = context;
   cq->ex.start_poll = start_poll;
   cq->ex.next_poll = next_poll;

@@ -185,6 +185,24 @@ TEST_F(ReplayerTest, PeerThatNeverComesIsGivenUp) {
   EXPECT_EQ(n0.sinks()[0].state(), SinkState::absent);
 }
 
+// A sink that was held up finds all buffers of all its streams in the queue: 85 streams to a bare
+// sink overran one of 64 streams, and all of them died.
+TEST_F(ReplayerTest, TheQueueHoldsWhatAllStreamsCanHave) {
+  constexpr std::uint32_t kBuffers = 64;
+  ReplayOptions bare = options("n1", {});
+  bare.sink = true;
+  Replayer sink(std::move(bare));
+  ASSERT_TRUE(sink.open());
+  EXPECT_GE(fake::faults().cqe, 500 * kBuffers);
+  std::vector<StreamPlan> streams;
+  for (int i = 0; i < 100; ++i) {
+    streams.push_back({.name = std::to_string(i), .clip = "cbr", .from = "n9", .to = "n2"});
+  }
+  Replayer planned(options("n2", streams));
+  ASSERT_TRUE(planned.open());
+  EXPECT_GE(fake::faults().cqe, 100 * kBuffers);
+}
+
 TEST_F(ReplayerTest, DeadSenderIsTold) {
   ReplayOptions patient = options("n1", {both_ways()[0]});
   Replayer n1(std::move(patient));
