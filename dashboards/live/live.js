@@ -4,6 +4,7 @@
 
 const PERIOD_MS = 500;
 const RATES_OVER_S = 1; // emulated
+const FORGET_S = 10; // emulated: a rate over a longer gap is not the last second's
 const HISTORY = 240; // points of a chart: two minutes
 const CLASSES = ["control", "real_time", "best_effort"];
 const SVG = "http://www.w3.org/2000/svg";
@@ -45,6 +46,7 @@ function remember(state) {
     history.power = [];
     for (const name of CLASSES) history.latency[name] = [];
   }
+  if (last && state.seconds - last.seconds > FORGET_S) states.length = 0; // we were away
   states.push(state);
   while (states.length > 2 && state.seconds - states[1].seconds >= RATES_OVER_S) states.shift();
 }
@@ -245,14 +247,18 @@ function updateNodes(state) {
 function updateStreams(state) {
   const streams = state.streams;
   const admitted = streams.filter((s) => s.admitted).length;
+  const refused = streams.filter((s) => !s.admitted && s.rejected_by !== null).length;
+  const waiting = streams.length - admitted - refused; // for their peers
   find("streams-note").textContent = streams.length
-    ? `${admitted} admitted, ${streams.length - admitted} refused; the ten that are worst`
+    ? `${admitted} admitted, ${refused} refused, ${waiting} waiting; the ten that are worst`
     : "none now; flitnet replay and flitnet demo send video";
   const worst = [...streams].sort((a, b) => b.dmp - a.dmp || b.interval_ms_sd - a.interval_ms_sd);
   fill(find("streams"), ["stream", "from", "to", "sent", "delivered", "DMP", "DMT ms", "interval ms", "sd ms"],
        worst.slice(0, 10).map((s) => [
          s.name, s.from, s.to,
-         s.admitted ? String(s.frames_sent) : { text: "refused", bad: true }, String(s.frames_delivered),
+         s.admitted ? String(s.frames_sent)
+           : s.rejected_by === null ? "waits" : { text: `refused by ${s.rejected_by}`, bad: true },
+         String(s.frames_delivered),
          s.dmp > 0.01 ? { text: number(s.dmp, 4), bad: true } : number(s.dmp, 4),
          number(s.dmt_ms, 3), number(s.interval_ms_mean, 2), number(s.interval_ms_sd, 3),
        ]));

@@ -6,6 +6,7 @@ import http.client
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import struct
@@ -24,6 +25,7 @@ from tools.flitnet import addresses, operate, page, pages, paths
 from tools.flitnet.cluster import Cluster
 from tools.flitnet.errors import UsageError
 from tools.flitnet.layout import HEIGHT, WIDTH, layout
+from tools.flitnet.report import StreamReport
 
 LIVE = paths.ROOT / "dashboards" / "live"
 
@@ -174,6 +176,82 @@ def test_the_script_finds_what_the_page_has() -> None:
     there = set(re.findall(r'id="([\w-]+)"', (LIVE / "index.html").read_text()))
     assert asked <= there and len(asked) > 10
     assert not re.search("innerHTML|document.write|eval", (LIVE / "live.js").read_text())
+
+
+# As much of a browser as live.js asks for; says what stands in each element after each state.
+DOCUMENT = """
+const blank = (tag) => ({
+  tag, children: [], style: {}, viewBox: { baseVal: { height: 100 } }, textContent: "",
+  classList: { toggle() {} }, setAttribute() {},
+  append(...those) { this.children.push(...those); },
+  replaceChildren() { this.children = []; this.textContent = ""; },
+  get text() {
+    const words = this.children.map((c) => typeof c === "string" ? c : c.text);
+    return this.textContent + words.join("|");
+  },
+});
+const elements = {};
+globalThis.document = {
+  getElementById: (id) => elements[id] ??= blank(id), createElement: blank,
+  createElementNS: (space, tag) => blank(tag),
+};
+globalThis.getComputedStyle = () => ({ getPropertyValue: () => "" });
+const coming = JSON.parse(require("fs").readFileSync(0, "utf8"));
+globalThis.setTimeout = (look) => {
+  const words = Object.entries(elements).map(([id, element]) => [id, element.text]);
+  console.log(JSON.stringify(Object.fromEntries(words)));
+  if (coming.length) look();
+};
+globalThis.fetch = async () => ({ json: async () => coming.shift() });
+"""
+
+
+def shown(states: list[dict[str, Any]]) -> list[dict[str, str]]:
+    """What the page shows after each state."""
+    if (node := shutil.which("node")) is None:
+        pytest.skip("no node here")
+    done = subprocess.run(
+        [node, "-e", DOCUMENT + (LIVE / "live.js").read_text()], input=json.dumps(states),
+        capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def state_at(seconds: float, sent_bytes: float, streams: list[dict[str, Any]]) -> dict[str, Any]:
+    none = {"packets": 0, "latency_us_mean": 0.0, "latency_us_p99": 0.0}
+    place = {"x": 1.0, "y": 1.0}
+    idle = {"up": True, "qps": 0, "programs": 0, "scheme": "none"}
+    return {
+        "seconds": seconds, "started": 1.0, "link_mbps": 400, "flit_bits": 128,
+        "topology": "single", "clock": {"mode": "elastic", "dilation_window": 1.0},
+        "nodes": {"n0": place | idle}, "routers": {"0": place}, "streams": streams,
+        "links": [{"link": "n0", "to": "0:0", "up": True}], "used_links": 1,
+        "classes": dict.fromkeys(("control", "real_time", "best_effort"), none),
+        "power": {"cap_w": 1.0, "mean_w": 0.0, "max_w": 0.0}, "power_now_w": 0.0,
+        "lane_flits": [0] * 16, "port_flits": {}, "sent_bytes": {"n0": sent_bytes},
+        "received_bytes": {}, "links_down": 0, "lost": 0,
+    }  # fmt: skip
+
+
+def test_a_stream_that_waits_is_not_refused() -> None:
+    def stream(name: str, admitted: bool, by: str | None) -> dict[str, Any]:
+        return StreamReport(name, "n0", "n1", admitted=admitted, rejected_by=by).to_dict()
+
+    streams = [stream("a", True, None), stream("b", False, None), stream("c", False, "r3")]
+    page_shows = shown([state_at(5.0, 0, streams)])[0]
+    assert page_shows["away"] == ""
+    assert page_shows["streams-note"].startswith("1 admitted, 1 refused, 1 waiting;")
+    assert "waits" in page_shows["streams"] and "refused by r3" in page_shows["streams"]
+
+
+def test_rates_are_those_of_the_last_second() -> None:
+    """Also when the page had not looked for a while: not the mean of all that time."""
+    states = [state_at(t, 1e6 * t, []) for t in (1.0, 1.5, 2.0, 2.5)]
+    # Silence while nobody looks, then 2 MB a second; the HCA began anew and counts from 0.
+    states += [state_at(t, 2e6 * (t - 100), []) for t in (100.0, 100.5, 101.0)]
+    sends = [page_shows["nodes"].split("n0")[1].split("|")[2] for page_shows in shown(states)]
+    assert sends == ["0.0", "8.0", "8.0", "8.0", "0.0", "16.0", "16.0"]
 
 
 @pytest.mark.parametrize("listen", ["nowhere", "127.0.0.1", "example.org:80", ":9713", "::1:x",
