@@ -235,6 +235,7 @@ emu::Result<void> Replayer::poll() {
       if (!was_over && sender.over()) say(fmt::format("{}: {}", sender.plan().name, sender.why()));
     }
   });
+  all_polled_ = polled < kPollMax;
   if (polled < 0 || device_->lost()) return emu::fail("{}: the device is gone", device_->name());
   return {};
 }
@@ -260,6 +261,23 @@ void Replayer::say_ends() {
     } else if (sender.state() == SendState::failed) {
       rendezvous_->send(sender_peers_[i], fmt::format("fail stream={}", name));
     }
+  }
+}
+
+// A sender says the end when all it sent is in our queue. What is not whole then never will be:
+// without an end to the wait, one damaged header would keep the sink for ever.
+void Replayer::settle_sinks() {
+  const auto now = std::chrono::steady_clock::now();
+  sinks_ending_.resize(sinks_.size());
+  for (std::size_t i = 0; i < sinks_.size(); ++i) {
+    Sink& sink = sinks_[i];
+    if (sink.state() != SinkState::ending) sinks_ending_[i] = {};
+    if (sink.state() != SinkState::ending || sink.settle()) continue;
+    if (sinks_ending_[i] == WallTime{}) sinks_ending_[i] = now;
+    const auto waited = now - sinks_ending_[i];
+    if (!all_polled_ || waited < std::chrono::milliseconds(options_.grace_ms)) continue;
+    sink.give_up();
+    say(fmt::format("{}: {} frames did not arrive whole", sink.plan().name, sink.counts().lost));
   }
 }
 
@@ -306,7 +324,7 @@ emu::Result<void> Replayer::tick() {
   if (auto polled = poll(); !polled) return polled;
   post_all();
   say_ends();
-  for (Sink& sink : sinks_) sink.settle();
+  settle_sinks();
   give_up_waiting();
   if (page_) publish();
   return {};

@@ -29,6 +29,7 @@ struct ReplayOptions {
   double seconds = 20;              // emulated
   std::uint32_t tick_ms = 10;       // between looks at the queues
   std::uint32_t wait_seconds = 60;  // host time, for peers to come
+  std::uint32_t grace_ms = 2000;    // host time, for what a sender says that it has sent
   TextOptions text;                 // for clips that are text traces
   SendOptions send;
 };
@@ -71,6 +72,7 @@ class Replayer {
   emu::Result<void> tick();
   void post_all();
   void say_ends();
+  void settle_sinks();
   bool over() const;
   std::chrono::nanoseconds nap() const;
   void give_up_waiting();
@@ -92,6 +94,8 @@ class Replayer {
   std::vector<Rendezvous::PeerIndex> sender_peers_;
   std::vector<Rendezvous::PeerIndex> sink_peers_;
   std::vector<bool> end_said_;
+  std::vector<WallTime> sinks_ending_;  // since when; none: not yet
+  bool all_polled_ = true;              // the completion queue was empty after the last look
   WallTime started_{};
   bool waiting_over_ = false;
   bool bad_input_ = false;

@@ -125,6 +125,7 @@ int post_send(ibv_qp* qp, ibv_send_wr* wr, ibv_send_wr** bad) {
   ++messages;
   if (messages == the_faults.at_message.first) the_faults.at_message.second();
   if (every(the_faults.corrupt_every)) message.bytes.back() ^= 1;
+  if (every(the_faults.behead_every)) message.bytes[9] ^= 1;
   // Packet i of n leaves at launch + i * span / n; the last one's arrival is the message's.
   const std::uint64_t packets = (message.bytes.size() + 611) / 612;
   std::uint64_t at = std::max(emulated_ns, self.launch_ns) +
@@ -235,7 +236,7 @@ int query_device(ibv_context*, const ibv_query_device_ex_input*, ibv_device_attr
 }  // namespace
 
 void Faults::clear() {
-  corrupt_every = lose_every = double_every = outstanding_max = late_every = 0;
+  corrupt_every = behead_every = lose_every = double_every = outstanding_max = late_every = 0;
   admit_kbps = 0;
   delay_ns = 20'000;
   dead = false;

@@ -13,6 +13,7 @@ namespace tools::fake {
 // Set before the devices are used; 0 = never.
 struct Faults {
   std::atomic<std::uint32_t> corrupt_every{0};    // message: one byte of it is changed
+  std::atomic<std::uint32_t> behead_every{0};     // message: one byte of its head is changed
   std::atomic<std::uint32_t> lose_every{0};       // UD message: it does not arrive
   std::atomic<std::uint32_t> double_every{0};     // UD message: it arrives twice
   std::atomic<std::uint32_t> outstanding_max{0};  // of a QP: beyond it ENOMEM, as without credit

@@ -88,6 +88,20 @@ TEST_F(ReplayerTest, CorruptBytesAreCounted) {
   EXPECT_EQ(n1.sinks()[0].counts().bytes_corrupt, 3U);
 }
 
+// Frames that cannot be told are lost, and the sink does not wait for them without end.
+TEST_F(ReplayerTest, FramesWithoutAHeadAreLost) {
+  fake::faults().behead_every = 5;
+  ReplayOptions hasty = options("n1", {both_ways()[0]});
+  hasty.grace_ms = 20;
+  Replayer n0(options("n0", {both_ways()[0]}));
+  Replayer n1(std::move(hasty));
+  run(n0, n1);
+  EXPECT_EQ(n1.sinks()[0].state(), SinkState::done);
+  EXPECT_EQ(n1.sinks()[0].counts().frames, 12U);
+  EXPECT_EQ(n1.sinks()[0].counts().lost, 3U);
+  EXPECT_EQ(n1.sinks()[0].counts().headers_corrupt, 3U);
+}
+
 TEST_F(ReplayerTest, SinkWithoutTheClipGoesByTheChecksum) {
   fake::faults().corrupt_every = 5;
   Replayer n0(options("n0", {both_ways()[0]}));
