@@ -344,6 +344,20 @@ def test_a_fabric_that_is_down_raises_an_alert(tmp_path: Path, clock: str, fires
     alerts_at(tmp_path, "FlitnetFabricDown", series, labels)
 
 
+@pytest.mark.parametrize(("delivered", "fires"), [("30+30x8", True), ("600+0x8", False)])
+def test_a_late_stream_raises_an_alert_while_it_runs(
+    tmp_path: Path, delivered: str, fires: bool
+) -> None:
+    who = {"stream": "s0", "from": "n0", "to": "n1"}
+    labels = "{" + ",".join(f'{key}="{value}"' for key, value in who.items()) + "}"
+    series = {
+        "flitnet_stream_deadline_missing_ratio" + labels: "0.05+0x8",
+        "flitnet_stream_delivered_frames_total" + labels: delivered,
+    }
+    expected = json.dumps(who | {"severity": "warning"}) if fires else None
+    alerts_at(tmp_path, "FlitnetStreamLate", series, expected)
+
+
 def test_the_readme_serves_where_prometheus_scrapes() -> None:
     served = re.findall(r"up --metrics ([\d.:]+)", (paths.ROOT / "README.md").read_text())
     assert served
