@@ -94,7 +94,11 @@ emu::Result<std::uint64_t> drain(emu::CaptureReader& ring, const DrainOptions& o
   bool enough = false;
   while (!enough) {
     const bool last_look = stop.load(std::memory_order_relaxed) || ring.ended();
-    while (!enough && ring.next(*packet)) {
+    // No more than the ring holds: where more comes than the disk takes it is never empty, and who
+    // says stop would not be heard.
+    std::size_t taken = 0;
+    while (!enough && taken < emu::kCaptureSlots && ring.next(*packet)) {
+      ++taken;
       const std::uint64_t at_ns = ring.cycle_time().ns(packet->arrival_cycle);
       if (count == 0) first_ns = at_ns;
       // Not every packet is later than the first: a fabric that passes them whole hands those with
@@ -106,6 +110,7 @@ emu::Result<std::uint64_t> drain(emu::CaptureReader& ring, const DrainOptions& o
     }
     if (!file->flush()) return emu::fail("{} cannot be written any more", options.write);
     if (last_look || enough) break;
+    if (taken == emu::kCaptureSlots) continue;
     const timespec nap{0, kNapNs};
     (void)::clock_nanosleep(CLOCK_MONOTONIC, 0, &nap, nullptr);
   }

@@ -11,6 +11,7 @@
 #include <iterator>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 namespace tools {
@@ -61,6 +62,32 @@ TEST_F(DrainTest, EndsByCountAndByEmulatedTime) {
 // A packet that arrived before the first one is no end.
 TEST_F(DrainTest, TimesThatRunBackEndNothing) {
   EXPECT_EQ(captured({100, 90, 110, 300}, {.seconds = 10e-6}), 3U);
+}
+
+// Where packets come faster than they are written the ring is never empty: a signal ends it yet.
+TEST_F(DrainTest, StopsWhileMoreComesThanItCanWrite) {
+  auto writer = emu::CaptureWriter::open(folder_ + "/ring", {80'000}, ~std::uint64_t{0});
+  ASSERT_TRUE(writer);
+  auto reader = emu::CaptureReader::open(folder_ + "/ring");
+  ASSERT_TRUE(reader);
+  std::atomic<bool> over = false;
+  std::thread fabric([&] {
+    const std::vector<std::uint8_t> bytes(4096, 7);
+    emu::RxDesc desc{};
+    desc.length = 4096;
+    while (!over.load(std::memory_order_relaxed)) {
+      ++desc.arrival_cycle;
+      writer->packet(desc, 1, bytes.data());
+    }
+  });
+  while (reader->left_out() == 0) std::this_thread::yield();
+  DrainOptions options{.write = folder_ + "/out.pcap"};
+  std::atomic<bool> stop = true;
+  const auto count = drain(*reader, options, stop);
+  over = true;
+  fabric.join();
+  ASSERT_TRUE(count);
+  EXPECT_LE(*count, emu::kCaptureSlots);
 }
 
 TEST_F(DrainTest, RecordsAreErfInNanoseconds) {
