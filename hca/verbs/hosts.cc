@@ -15,7 +15,7 @@ namespace hca {
 
 namespace {
 
-constexpr std::size_t kLineMax = 128;  // an address and a name of 31 characters
+constexpr int kLineMax = 128;  // an address and a name of 31 characters
 
 // Of the node that this program is on, or of the first of several; empty: it is on none.
 std::string hosts_path() {
@@ -32,7 +32,7 @@ const char* address_of(const char* name, std::array<char, kLineMax>& room) {
   std::FILE* file = path.empty() ? nullptr : std::fopen(path.c_str(), "re");
   if (file == nullptr) return name;
   const char* found = name;
-  while (found == name && std::fgets(room.data(), room.size(), file) != nullptr) {
+  while (found == name && std::fgets(room.data(), kLineMax, file) != nullptr) {
     char* const tab = std::strchr(room.data(), '\t');
     if (tab == nullptr) continue;
     tab[1 + std::strcspn(tab + 1, "\n")] = '\0';
