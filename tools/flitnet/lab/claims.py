@@ -132,8 +132,8 @@ class Above(Claim):
 
 @dataclass(frozen=True)
 class Alike(Claim):
-    """Two series differ by no more than a part of the larger one, or than `absolute`: the whole 95 %
-    interval of their difference does."""
+    """Two series differ by no more than a part of the larger one, or than `absolute`: the whole
+    95 % interval of their difference does."""
 
     a: str
     b: str

@@ -156,8 +156,8 @@ FIG3 = figure(
     tuple(Alike("best_effort_load", ALL_PATTERNS, "4 headers", name, BY_EYE)
           for name in HISTORIES if name != "4 headers"),
     "under shuffle seeds differ by a third, sizes by an eighth at most: from five seeds nobody can "
-    "tell whether sizes differ by less than a fifth, and a hundred would take hours. Under the other "
-    "two distributions no size differs by more than 2 % from another",
+    "tell whether sizes differ by less than a fifth, and a hundred would take hours. Under the "
+    "other two distributions no size differs by more than 2 % from another",
 )  # fmt: skip
 TIMEOUTS = {f"{n} cycles": first(vct_timeout=n) for n in (8, 16, 32, 64, 128)}
 FIG4 = figure(
