@@ -119,7 +119,7 @@ FIG5 = fifo_against_fgvc(
     "FIFO jitters beyond 0.8 load; FGVC is jitter-free to 0.96.",
 )  # fmt: skip
 FIG6 = Experiment(
-    id="mw.fig6", title="CBR against VBR, all real time",
+    id="mw.fig6", title="CBR against VBR, all real time", **VIDEO,
     paper="CBR is slightly better than VBR, otherwise alike.",
     points=tuple(
         Point(name, load, router(1.0, load, streams=name.lower()), quick=load in (0.6, 0.9))
@@ -133,8 +133,8 @@ FIG6 = Experiment(
         Alike("interval_ms", (0.6, 0.7, 0.8), "CBR", "VBR", 0.01),
         Alike("interval_ms", (0.9,), "CBR", "VBR", 0.01, full=True),
     ),
-    # Alike is a third of a millisecond.
-    **VIDEO | {"precision": {"interval_ms": 0.02, "sd_ms": 0.02}, "relative": 0.0005},
+    reason="at 0.9, where both have jitter, frames of VBR are 1.0 % further apart: 34.70±0.02 and "
+    "34.37±0.02 ms in runs of 48 frames and 20 seeds",
 )  # fmt: skip
 FIG7 = Experiment(
     id="mw.fig7", title="Mixed traffic: frame intervals", points=mixed(), **VIDEO,
