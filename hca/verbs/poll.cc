@@ -164,8 +164,13 @@ int req_notify_cq(ibv_cq* base_cq, int solicited_only) {
   std::unique_lock lock(cq.lock, std::defer_lock);
   if (!polled_here(cq)) lock.lock();
   CqPage& page = cq.page();
-  page.armed.store(solicited_only != 0 ? kCqArmedSolicited : kCqArmedNext,
-                   std::memory_order_seq_cst);
+  // IBA 11.4.2.2: who waits for any completion goes on to, whatever is asked for beside it.
+  std::uint32_t disarmed = kCqDisarmed;
+  if (solicited_only == 0) {
+    page.armed.store(kCqArmedNext, std::memory_order_seq_cst);
+  } else {
+    page.armed.compare_exchange_strong(disarmed, kCqArmedSolicited, std::memory_order_seq_cst);
+  }
   // What came before we armed fires too, or a program that sleeps now would miss it; but not what
   // an event told of already: programs arm anew before they poll (perftest). Either we see the tail
   // or hcad sees that we armed (both seq_cst); whoever disarms, fires.
@@ -176,8 +181,9 @@ int req_notify_cq(ibv_cq* base_cq, int solicited_only) {
   // How far the last one that asks for an event is from the tail.
   const std::uint32_t age =
       solicited_only != 0 ? tail - page.solicited.load(std::memory_order_relaxed) : 0;
-  const bool asked = age<tail - cq.consumed&& static_cast<std::int32_t>(tail - told - age)> 0;
-  if (asked && cq.channel != nullptr &&
+  const bool unpolled = tail - cq.consumed > age;
+  const bool untold = static_cast<std::int32_t>(tail - told - age) > 0;
+  if (unpolled && untold && cq.channel != nullptr &&
       page.armed.exchange(kCqDisarmed, std::memory_order_seq_cst) != kCqDisarmed) {
     cq.told = tail;
     fire(cq);

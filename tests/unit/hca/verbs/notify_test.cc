@@ -54,6 +54,13 @@ TEST_F(Notify, SolicitedOnlyIsNotFiredByWhatWaitsUnsolicited) {
   EXPECT_TRUE(fired());
 }
 
+TEST_F(Notify, SolicitedOnlyLeavesWhoWaitsForAnyOne) {
+  ASSERT_EQ(ibv_req_notify_cq(program.cq, 0), 0);
+  ASSERT_EQ(ibv_req_notify_cq(program.cq, 1), 0);
+  message(0);
+  EXPECT_TRUE(fired());
+}
+
 TEST_F(Notify, SolicitedOnlyIsFiredByASolicitedOneThatWaits) {
   message(IBV_SEND_SOLICITED);
   message(0);
