@@ -42,15 +42,7 @@ from __future__ import annotations
 from typing import Any
 
 from tools.flitnet.lab.claims import Alike, Below, Claim, Collapses
-from tools.flitnet.lab.experiment import (
-    SEEDS,
-    Experiment,
-    Length,
-    Plot,
-    Point,
-    Tables,
-    quick_length,
-)
+from tools.flitnet.lab.experiment import Experiment, Length, Plot, Point, Tables, quick_length
 
 OPEN = " ".join(line.strip("- ") for line in (__doc__ or "").split(":\n", 1)[1].split("\n"))
 HIGH, LOW, PULSE_CYCLES = 0.8, 0.05, 1000
@@ -114,10 +106,10 @@ def holds(name: str) -> tuple[Claim, ...]:
 
 def figure(number: int, title: str, paper: str, kinds: dict[str, dict[str, Any]],
            quick: tuple[str, ...], plots: tuple[Plot, ...], claims: tuple,
-           reason: str = "", seeds: int = len(SEEDS)) -> Experiment:
+           reason: str = "") -> Experiment:
     return Experiment(
         id=f"vct.fig{number}", title=title, paper=paper, plots=plots, claims=claims,
-        reason=reason, seeds=seeds,
+        reason=reason,
         x_label="distribution (1 uniform, 2 bit reversal, 3 perfect shuffle)",
         points=pulses({"no control": NONE} | kinds, ("no control", *quick)), **COMMON,
     )  # fmt: skip
@@ -171,12 +163,13 @@ FIG5 = figure(
     "With a low timeout latency behaves as without control under bit reversal and shuffle; "
     "uniform traffic has almost always good behaviour.",
     TIMEOUTS, ("8 cycles", "64 cycles"), (LATENCY, TOTAL),
-    seeds=9,  # of five the intervals are as wide as what counts as alike
-    claims=(
+    (
         Alike("best_effort_network_us", (2, 3), "8 cycles", "no control", BY_EYE, full=True),
         Below("best_effort_network_us", (1,), "8 cycles", "no control"),
         Below("best_effort_network_us", ALL_PATTERNS, "64 cycles", "no control"),
     ),
+    "under bit reversal the two are 16 % apart, 69.0±2.3 and 82.7±2.6 µs: five seeds, each of a "
+    "minute, cannot tell that from a fifth",
 )  # fmt: skip
 STEPS = {"every message": second(), **{f"every {n} messages": second(n) for n in (2, 4, 8)}}
 FIG6 = figure(
