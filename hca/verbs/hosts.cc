@@ -5,28 +5,27 @@
 
 #include <array>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <string>
 
 #include "hca/verbs/next.h"
+#include "hca/verbs/nodes.h"
 
 namespace hca {
 
 namespace {
 
 constexpr int kLineMax = 128;  // an address and a name of 31 characters
+using AddressRoom = std::array<char, kLineMax>;
 
 // Of the node that this program is on, or of the first of several; empty: it is on none.
 std::string hosts_path() {
-  const char* run = std::getenv("FLITNET_RUN");
-  const char* node = std::getenv("FLITNET_NODE");
-  if (run == nullptr || node == nullptr) return {};
-  return std::string(run) + "/nodes/" + std::string(node, std::strcspn(node, ",")) + "/hosts";
+  const std::string folder = run_folder("nodes");
+  return folder.empty() ? folder : folder.substr(0, folder.find(',', folder.rfind('/'))) + "/hosts";
 }
 
 // The address of the node of that name, in `room`, or the name itself.
-const char* address_of(const char* name, std::array<char, kLineMax>& room) {
+const char* address_of(const char* name, AddressRoom& room) {
   if (name == nullptr) return name;
   const std::string path = hosts_path();
   std::FILE* file = path.empty() ? nullptr : std::fopen(path.c_str(), "re");
@@ -49,14 +48,9 @@ const char* address_of(const char* name, std::array<char, kLineMax>& room) {
 
 using namespace hca;
 
-#define FLITNET_BY_HOST(result, name, parameters, arguments)    \
-  extern "C" result flitnet_##name parameters __asm__(#name);   \
-  extern "C" result flitnet_##name parameters {                 \
-    static const auto real = next<result(*) parameters>(#name); \
-    std::array<char, kLineMax> room;                            \
-    host = address_of(host, room);                              \
-    return real arguments;                                      \
-  }
+#define FLITNET_BY_HOST(result, name, parameters, arguments)              \
+  FLITNET_IN_FRONT(result, name, parameters, arguments, AddressRoom room; \
+                   host = address_of(host, room))
 
 FLITNET_BY_HOST(int, getaddrinfo,
                 (const char* host, const char* service, const addrinfo* hints, addrinfo** found),

@@ -11,3 +11,13 @@ Function next(const char* name) {
 }
 
 }  // namespace hca
+
+// Defines the function `name` in front of the next one, which gets `arguments` after `first` was
+// done. By its name for the linker: headers rename some where files may be large.
+#define FLITNET_IN_FRONT(result, name, parameters, arguments, first)   \
+  extern "C" result flitnet_##name parameters __asm__(#name);          \
+  extern "C" result flitnet_##name parameters {                        \
+    static const auto real = ::hca::next<result(*) parameters>(#name); \
+    first;                                                             \
+    return real arguments;                                             \
+  }

@@ -19,4 +19,11 @@ std::vector<std::string> node_sockets() {
   return sockets;
 }
 
+std::string run_folder(const char* folder) {
+  const char* run = std::getenv("FLITNET_RUN");
+  const char* names = std::getenv("FLITNET_NODE");
+  if (run == nullptr || names == nullptr) return {};
+  return std::string(run) + "/" + folder + "/" + names;
+}
+
 }  // namespace hca

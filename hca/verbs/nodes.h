@@ -8,5 +8,7 @@ namespace hca {
 
 // The sockets of their hcads: kNodeSocketVariable, separated by ':'. Empty: on no node.
 std::vector<std::string> node_sockets();
+// What a folder of the run directory has for them: <run>/<folder>/<names>. Empty: on no node.
+std::string run_folder(const char* folder);
 
 }  // namespace hca

@@ -165,10 +165,10 @@ int req_notify_cq(ibv_cq* base_cq, int solicited_only) {
   if (!polled_here(cq)) lock.lock();
   CqPage& page = cq.page();
   // IBA 11.4.2.2: who waits for any completion goes on to, whatever is asked for beside it.
-  std::uint32_t disarmed = kCqDisarmed;
   if (solicited_only == 0) {
     page.armed.store(kCqArmedNext, std::memory_order_seq_cst);
   } else {
+    std::uint32_t disarmed = kCqDisarmed;
     page.armed.compare_exchange_strong(disarmed, kCqArmedSolicited, std::memory_order_seq_cst);
   }
   // What came before we armed fires too, or a program that sleeps now would miss it; but not what

@@ -9,12 +9,12 @@
 #include <unistd.h>
 
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <string>
 #include <string_view>
 
 #include "hca/verbs/next.h"
+#include "hca/verbs/nodes.h"
 
 namespace hca {
 
@@ -32,13 +32,8 @@ bool names_devices(const char* path) {
 
 // The folder that stands for /sys on this node; empty: this program is on none.
 const std::string& node_sysfs() {
-  static const std::string* const folder = [] {
-    const char* run = std::getenv("FLITNET_RUN");
-    const char* node = std::getenv("FLITNET_NODE");
-    return run == nullptr || node == nullptr
-               ? new std::string
-               : new std::string(std::string(run) + "/sys/nodes/" + node);
-  }();  // never destroyed: programs open files while they exit
+  // Never destroyed: programs open files while they exit.
+  static const auto* const folder = new std::string(run_folder("sys/nodes"));
   return *folder;
 }
 
@@ -58,15 +53,9 @@ const char* redirected(const char* path, PathRoom& room) {
 
 using namespace hca;
 
-// By their names for the linker: the headers rename some where files may be large.
-#define FLITNET_BY_PATH(result, name, parameters, arguments)    \
-  extern "C" result flitnet_##name parameters __asm__(#name);   \
-  extern "C" result flitnet_##name parameters {                 \
-    static const auto real = next<result(*) parameters>(#name); \
-    PathRoom room;                                              \
-    path = redirected(path, room);                              \
-    return real arguments;                                      \
-  }
+#define FLITNET_BY_PATH(result, name, parameters, arguments)           \
+  FLITNET_IN_FRONT(result, name, parameters, arguments, PathRoom room; \
+                   path = redirected(path, room))
 
 FLITNET_BY_PATH(std::FILE*, fopen, (const char* path, const char* mode), (path, mode))
 FLITNET_BY_PATH(std::FILE*, fopen64, (const char* path, const char* mode), (path, mode))

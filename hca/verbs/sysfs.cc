@@ -2,19 +2,19 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include <cstdlib>
 #include <string>
 
+#include "hca/verbs/nodes.h"
 #include "hca/verbs/objects.h"
+
+using namespace hca;
 
 extern "C" {
 
 const char* ibv_get_sysfs_path() {
   static const std::string path = [] {
-    const char* run = std::getenv("FLITNET_RUN");
-    const char* node = std::getenv("FLITNET_NODE");
-    return run != nullptr && node != nullptr ? std::string(run) + "/sys/nodes/" + node
-                                             : std::string("/sys");
+    const std::string folder = run_folder("sys/nodes");
+    return folder.empty() ? std::string("/sys") : folder;
   }();
   return path.c_str();
 }

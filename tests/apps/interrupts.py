@@ -47,13 +47,18 @@ def interrupted(
 
 def processes_below(folder: Path) -> list[str]:
     """Processes whose command line names something in a folder."""
+    return processes_that_name(f"{folder}/")
+
+
+def processes_that_name(text: str) -> list[str]:
+    """Processes that have it in their command line, but for the tests themselves."""
     found = []
     for process in Path("/proc").glob("[0-9]*"):
         try:
             command = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode()
         except OSError:
             continue
-        if f"{folder}/" in command and "pytest" not in command:
+        if text in command and "pytest" not in command:
             found.append(f"{process.name}: {command}")
     return found
 

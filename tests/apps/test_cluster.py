@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.apps.interrupts import processes_that_name
 from tools.flitnet.cluster import Cluster, attached_nodes
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -41,19 +42,6 @@ def two_nodes(folder: Path, more: str = "") -> Path:
     path = folder / "cluster.toml"
     path.write_text("[network]\nnodes = 2\n" + more)
     return path
-
-
-def open_files_below(folder: Path) -> list[str]:
-    """Processes that still hold something of a run directory, or a shared memory of ours."""
-    found = []
-    for process in Path("/proc").glob("[0-9]*"):
-        try:
-            command = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode()
-        except OSError:
-            continue
-        if str(folder) in command and "pytest" not in command:
-            found.append(f"{process.name}: {command}")
-    return found
 
 
 def test_up_exec_status_down(flitnet: Flitnet, run: Path, tmp_path: Path) -> None:
@@ -89,7 +77,7 @@ def test_up_exec_status_down(flitnet: Flitnet, run: Path, tmp_path: Path) -> Non
     assert done.returncode == 0 and "stopped 3 processes" in done.stdout, done.stdout
     assert "SIGKILL" not in done.stdout, "daemons end by SIGTERM"
     assert not run.exists()
-    assert open_files_below(run) == []
+    assert processes_that_name(str(run)) == []
     assert set(os.listdir("/dev/shm")) <= shm_before
 
 
@@ -298,4 +286,4 @@ def test_down_needs_only_the_record(
         (run / "cluster.toml").write_text(text)
     done = flitnet("down")
     assert done.returncode == 0, done.stderr
-    assert not open_files_below(run)
+    assert not processes_that_name(str(run))

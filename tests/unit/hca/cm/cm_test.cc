@@ -266,16 +266,11 @@ TEST_F(CmTest, AnIdMovesWithItsEvents) {
 }
 
 TEST_F(CmTest, AListenerMovesWithTheRequestsThatWait) {
-  const std::uint32_t listener = a.create(RDMA_PS_TCP, 10);
-  ASSERT_EQ(a.bind(listener, 0, 7471), 0);
-  ASSERT_EQ(a.listen(listener), 0);
-  const std::uint32_t client = b.create(RDMA_PS_TCP, 20);
-  ASSERT_EQ(b.resolve(client, kFirst, 7471), 0);
-  ASSERT_EQ(b.connect(client), 0);
+  const Joined j = asked();
   carry();
   const hca::CmFileId old = a.file;
   a.file = a.cm.open(kProgram);
-  ASSERT_EQ(a.migrate(listener, old), 0);
+  ASSERT_EQ(a.migrate(j.listener, old), 0);
   const auto event = a.event();
   ASSERT_EQ(event.event, kConnectRequest);
   EXPECT_EQ(a.accept(event.id, 11), 0);

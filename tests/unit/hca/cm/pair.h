@@ -218,18 +218,25 @@ class CmTest : public testing::Test {
       node->cm.advance(node->now);
     }
   }
-  // a listens at 7471; b has connected, a has seen the request: (listener, a's id, b's id).
+  // Of a connection: a's listener, a's id, b's id.
   struct Joined {
     std::uint32_t listener, server, client;
   };
-  Joined request() {
+  // a listens, b has asked: the request is on its way.
+  Joined asked(std::uint16_t port_space = RDMA_PS_TCP, std::uint16_t port = 7471,
+               std::uint8_t private_byte = 0) {
     Joined j{};
-    j.listener = a.create(RDMA_PS_TCP, 10);
-    EXPECT_EQ(a.bind(j.listener, 0, 7471), 0);
+    j.listener = a.create(port_space, 10);
+    EXPECT_EQ(a.bind(j.listener, 0, port), 0);
     EXPECT_EQ(a.listen(j.listener), 0);
-    j.client = b.create(RDMA_PS_TCP, 20);
-    EXPECT_EQ(b.resolve(j.client, kFirst, 7471), 0);
-    EXPECT_EQ(b.connect(j.client, 0x77), 0);
+    j.client = b.create(port_space, 20);
+    EXPECT_EQ(b.resolve(j.client, kFirst, port), 0);
+    EXPECT_EQ(b.connect(j.client, private_byte), 0);
+    return j;
+  }
+  // The same at 7471, and a has seen the request.
+  Joined request() {
+    Joined j = asked(RDMA_PS_TCP, 7471, 0x77);
     carry();
     const auto event = a.event();
     EXPECT_EQ(event.event, kConnectRequest);

@@ -16,13 +16,7 @@ class CmStates : public CmTest {
  protected:
   // a serves UD at 7174 and has seen b's question: (listener, a's id, b's id).
   Joined question() {
-    Joined j{};
-    j.listener = a.create(RDMA_PS_UDP, 10);
-    EXPECT_EQ(a.bind(j.listener, 0, 7174), 0);
-    EXPECT_EQ(a.listen(j.listener), 0);
-    j.client = b.create(RDMA_PS_UDP, 20);
-    EXPECT_EQ(b.resolve(j.client, kFirst, 7174), 0);
-    EXPECT_EQ(b.connect(j.client, 0x33), 0);
+    Joined j = asked(RDMA_PS_UDP, 7174, 0x33);
     carry();
     const auto event = a.event();
     EXPECT_EQ(event.event, kConnectRequest);
@@ -73,12 +67,7 @@ TEST_F(CmStates, AnAnswerThatComesAgainAfterItsRefusalIsRefusedAgain) {
 }
 
 TEST_F(CmStates, ARequestThatComesAgainAfterItsRefusalIsRefusedAgain) {
-  const std::uint32_t listener = a.create(RDMA_PS_TCP, 10);
-  ASSERT_EQ(a.bind(listener, 0, 7471), 0);
-  ASSERT_EQ(a.listen(listener), 0);
-  const std::uint32_t client = b.create(RDMA_PS_TCP, 20);
-  ASSERT_EQ(b.resolve(client, kFirst, 7471), 0);
-  ASSERT_EQ(b.connect(client), 0);
+  (void)asked();
   const Flying first = network.flying.front();
   network.flying.pop_front();
   a.cm.receive(first.from, first.mad, a.now);
@@ -263,12 +252,7 @@ TEST_F(CmStates, AnAddressIsAskedForOnceAtATime) {
 }
 
 TEST_F(CmStates, ARequestOfAnotherTransportIsRefused) {
-  const std::uint32_t listener = a.create(RDMA_PS_TCP, 10);
-  ASSERT_EQ(a.bind(listener, 0, 7471), 0);
-  ASSERT_EQ(a.listen(listener), 0);
-  const std::uint32_t client = b.create(RDMA_PS_TCP, 20);
-  ASSERT_EQ(b.resolve(client, kFirst, 7471), 0);
-  ASSERT_EQ(b.connect(client), 0);
+  (void)asked();
   auto m = hca::parse(network.flying.front().mad);
   ASSERT_TRUE(m);
   m->transport = 1;  // UC

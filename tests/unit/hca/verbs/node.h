@@ -14,6 +14,8 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "emu/ring/region.h"
@@ -183,6 +185,14 @@ class Program {
     ASSERT_EQ(ibv_modify_qp(qp, &a, mask), 0);
   }
 
+  // Two of them, connected to each other.
+  std::pair<ibv_qp*, ibv_qp*> make_pair() {
+    ibv_qp* const from = make_qp();
+    ibv_qp* const to = make_qp();
+    connect(from, to);
+    connect(to, from);
+    return {from, to};
+  }
   ibv_sge sge(std::size_t offset, std::uint32_t length) const {
     return {reinterpret_cast<std::uint64_t>(bytes.data()) + offset, length, mr->lkey};
   }

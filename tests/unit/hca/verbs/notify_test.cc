@@ -15,12 +15,7 @@ using test::Program;
 
 class Notify : public testing::Test {
  protected:
-  Notify() {
-    from = program.make_qp();
-    to = program.make_qp();
-    Program::connect(from, to);
-    Program::connect(to, from);
-  }
+  Notify() { std::tie(from, to) = program.make_pair(); }
   // A message, received: its completion waits in the CQ.
   void message(unsigned flags) {
     ASSERT_EQ(program.receive(to, 1), 0);
