@@ -22,6 +22,10 @@ class Notify : public testing::Test {
     ASSERT_EQ(program.send(from, 2, 8, flags), 0);
     ++completions;
     while (hca::to_cq(program.cq)->page().tail.load() != completions) ::sched_yield();
+    // The event follows the completion; when hcad has answered this, it has told of both.
+    ibv_qp_attr attributes{};
+    ibv_qp_init_attr init{};
+    ASSERT_EQ(ibv_query_qp(to, &attributes, IBV_QP_STATE, &init), 0);
   }
   bool fired() {
     pollfd wanted{program.channel->fd, POLLIN, 0};
