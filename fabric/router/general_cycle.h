@@ -33,6 +33,7 @@ inline void disown(Router& router, QueueAt me) {
   Port& out = router.ports[q.out_port];
   out.out[q.out_lane].owner = kNoQueue;
   out.owned &= ~lane_bit(q.out_lane);
+  router.freed |= port_bit(q.out_port);
   clear_bit(port.active, me.queue, router.active, me.port);
   port.outranked &= ~queue_bit(me.queue);
   router.leads_to(me.port, q.out_port) &= ~queue_bit(me.queue);
@@ -81,6 +82,8 @@ class RouterCycle {
   void own(QueueAt me, unsigned p, unsigned lane);
   void reserve(unsigned p, unsigned queue);
   bool find_output(QueueAt me, std::array<LaneBits, kPortsMax>& claimed);
+  void fall_asleep(QueueAt me, const hca::Message& message);
+  void recover(std::array<LaneBits, kPortsMax>& claimed);
   emu::Cycle timeout() const { return static_cast<emu::Cycle>(w_.spec.recovery_cycles); }
   void ask_admission(unsigned p, unsigned out_port, hca::Message& message);
   void wake(unsigned p, unsigned lane);

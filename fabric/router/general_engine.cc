@@ -4,6 +4,7 @@
 #include <bit>
 
 #include "emu/lane/stamp.h"
+#include "fabric/router/general_choose.h"
 #include "fabric/router/general_hca_step.h"
 #include "fabric/router/general_stages.h"
 
@@ -36,6 +37,7 @@ void Engine::set_up_router(std::size_t index) {
   router.id = static_cast<emu::RouterId>(index);
   router.ports.resize(graph.routers[index].size());
   router.leads.resize(router.ports.size() * router.ports.size());
+  router.seeks.resize(router.ports.size() * router.ports.size());
   const std::uint32_t room = ring_room(spec);
   const auto take = [&](FlitRing& ring) {
     ring.use(&memory_[used_], room);
@@ -319,6 +321,38 @@ std::string Engine::audit_owners(const Router& router) const {
   return {};
 }
 
+// Whoever sleeps has no lane, unless one of its ports was freed: it looks again in the next cycle.
+std::string Engine::audit_sleepers(const Router& router) const {
+  std::array<LaneBits, kPortsMax> claimed{};
+  for (const Port& port : router.ports)
+    for (QueueBits bits = port.arbitrating; bits != 0; bits &= bits - 1) {
+      const InputQueue& queue = port.in[static_cast<unsigned>(std::countr_zero(bits))];
+      claimed[queue.out_port] |= lane_bit(queue.out_lane);
+    }
+  for (unsigned p = 0; p < router.ports.size(); ++p) {
+    const Port& port = router.ports[p];
+    for (QueueBits bits = port.asleep; bits != 0; bits &= bits - 1) {
+      const auto queue = static_cast<unsigned>(std::countr_zero(bits));
+      const auto wrong = [&](const char* how) {
+        return fmt::format("router {}: port {} queue {} sleeps {}", router.id, p, queue, how);
+      };
+      if (((port.routing >> queue) & 1U) == 0) return wrong("without a head to route");
+      const hca::Message& message = messages[port.in[queue].flits.front().message];
+      bool wakes = false;
+      for (PortBits outs = router.freed; outs != 0; outs &= outs - 1)
+        wakes |=
+            ((router
+                  .seeks[p * router.ports.size() + static_cast<unsigned>(std::countr_zero(outs))] >>
+              queue) &
+             1U) != 0;
+      std::array<LaneBits, kPortsMax> others = claimed;
+      if (!wakes && choose_free(router, world_, message, others))
+        return wrong("beside a free lane");
+    }
+  }
+  return {};
+}
+
 std::string Engine::audit() const {
   for (unsigned unit = 0; unit < routers_.size() + hcas_.size(); ++unit) {
     const std::size_t ports = unit < routers_.size() ? routers_[unit].ports.size() : 1;
@@ -327,8 +361,10 @@ std::string Engine::audit() const {
       if (std::string wrong = audit_link(unit, port); !wrong.empty()) return wrong;
     }
   }
-  for (const Router& router : routers_)
+  for (const Router& router : routers_) {
     if (std::string wrong = audit_owners(router); !wrong.empty()) return wrong;
+    if (std::string wrong = audit_sleepers(router); !wrong.empty()) return wrong;
+  }
   return {};
 }
 

@@ -42,6 +42,7 @@ class Engine final : public Network::Impl {
   std::string audit_link(unsigned unit, unsigned port) const;
   bool is_noted(const Router& router, unsigned p, unsigned queue) const;
   std::string audit_owners(const Router& router) const;
+  std::string audit_sleepers(const Router& router) const;
 
   World world_;
   std::vector<Flit, emu::HugePages<Flit>> memory_;  // of all rings

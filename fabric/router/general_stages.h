@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <utility>
 
 #include "fabric/router/ask_admission.h"
 #include "fabric/router/general_choose.h"
@@ -30,8 +31,13 @@ void RouterCycle<Design>::output() {
 template <class Design>
 void RouterCycle<Design>::take_credits(unsigned p, const Inbox& box) {
   Port& port = r_.ports[p];
-  for (QueueBits bits = box.credits; bits != 0; bits &= bits - 1)
-    ++port.out[d_.lane_of(first_of(bits))].credits[d_.level_of(first_of(bits))];
+  LaneBits lanes = 0;
+  for (QueueBits bits = box.credits; bits != 0; bits &= bits - 1) {
+    const unsigned lane = d_.lane_of(first_of(bits));
+    ++port.out[lane].credits[d_.level_of(first_of(bits))];
+    lanes |= lane_bit(lane);
+  }
+  if ((lanes & ~port.owned) != 0) r_.freed |= port_bit(p);
 }
 
 template <class Design>
@@ -192,25 +198,57 @@ void RouterCycle<Design>::own(QueueAt me, unsigned p, unsigned l) {
 }
 
 // Stage 2: a head at the front of its queue learns its output; probes and releases ask admission.
-// With recovery some wait here, and of those the one that has waited longest may take the token.
+// With recovery some find no lane free and sleep: they look again when a lane may have become so.
 template <class Design>
 void RouterCycle<Design>::route() {
+  const PortBits freed = std::exchange(r_.freed, 0);
   if (r_.routing == 0) return;
   std::array<LaneBits, kPortsMax> claimed{};
+  for (PortBits ports = r_.routing; ports != 0; ports &= ports - 1) {
+    const unsigned p = first_of(ports);
+    const QueueBits asleep = r_.ports[p].asleep;
+    QueueBits bits = r_.ports[p].routing & ~asleep;
+    if (asleep != 0)
+      for (PortBits outs = freed; outs != 0; outs &= outs - 1)
+        bits |= asleep & r_.seeks_to(p, first_of(outs));
+    for (; bits != 0; bits &= bits - 1)
+      find_output({static_cast<std::uint8_t>(p), static_cast<std::uint8_t>(first_of(bits))},
+                  claimed);
+  }
+  if (r_.routing != 0 && w_.token.is_at(r_.id, now_)) recover(claimed);
+}
+
+// Of those that found no output the one that has waited longest may take the token.
+template <class Design>
+void RouterCycle<Design>::recover(std::array<LaneBits, kPortsMax>& claimed) {
   QueueAt lost = kNoQueue;
   for (PortBits ports = r_.routing; ports != 0; ports &= ports - 1) {
     const unsigned p = first_of(ports);
     for (QueueBits bits = r_.ports[p].routing; bits != 0; bits &= bits - 1) {
       const QueueAt me = {static_cast<std::uint8_t>(p), static_cast<std::uint8_t>(first_of(bits))};
-      if (find_output(me, claimed)) continue;
       if (lost == kNoQueue || at(me).waits_since < at(lost).waits_since) lost = me;
     }
   }
-  if (lost == kNoQueue || now_ - at(lost).waits_since < timeout() || !w_.token.is_at(r_.id, now_))
-    return;
+  if (now_ - at(lost).waits_since < timeout()) return;
   w_.token.capture(at(lost).flits.front().message);
   ++w_.design.recoveries;
   find_output(lost, claimed);
+}
+
+// A lane that a head found taken gets an owner or has one, and one without room gets credits: both
+// show in Router::freed. Only an interrupted worm gives up a lane before it has it.
+template <class Design>
+void RouterCycle<Design>::fall_asleep(QueueAt me, const hca::Message& message) {
+  InputQueue& q = at(me);
+  q.waits_since = std::min(q.waits_since, now_);
+  if (d_.preemptive() || d_.circuits()) return;
+  Port& port = r_.ports[me.port];
+  const QueueBits bit = queue_bit(me.queue);
+  if ((port.asleep & bit) != 0) return;
+  port.asleep |= bit;
+  for (unsigned out = 0; out < r_.ports.size(); ++out) r_.seeks_to(me.port, out) &= ~bit;
+  for (const Choice& choice : w_.routes.table.choices(r_.id, message.way).subspan(1))
+    r_.seeks_to(me.port, choice.port) |= bit;
 }
 
 // False: no lane is free for it.
@@ -223,7 +261,7 @@ bool RouterCycle<Design>::find_output(QueueAt me, std::array<LaneBits, kPortsMax
   if (may_wait_unrouted(r_, w_, message) && !w_.token.has(id)) {
     const std::optional<LaneAt> free = choose_free(r_, w_, message, claimed);
     if (!free) {
-      q.waits_since = std::min(q.waits_since, now_);
+      fall_asleep(me, message);
       return false;
     }
     out = *free;
@@ -237,6 +275,7 @@ bool RouterCycle<Design>::find_output(QueueAt me, std::array<LaneBits, kPortsMax
   q.front = Front::arbitrating;
   Port& port = r_.ports[me.port];
   clear_bit(port.routing, me.queue, r_.routing, me.port);
+  port.asleep &= ~queue_bit(me.queue);
   set_bit(port.arbitrating, me.queue, r_.arbitrating, me.port);
   // What was cut off a probe upstream and comes behind a dummy head has been asked about.
   if (asks_admission(w_.hook, message) && !q.flits.front().is(Flit::dummy))

@@ -64,6 +64,8 @@ struct Port {
   std::vector<OutputLane> out;  // [lane]
   // One bit a queue.
   QueueBits routing = 0;
+  // Of the routing ones: no lane was free for it, and none has become so since (Router::freed).
+  QueueBits asleep = 0;
   QueueBits arbitrating = 0;
   QueueBits active = 0;
   QueueBits filled = 0;   // has a flit, or a dummy flit is due
@@ -109,9 +111,15 @@ struct Router {
   PortBits active = 0;
   PortBits out_filled = 0;
   PortBits to_grant = 0;
+  // Output ports of which, since stage 2 looked last, a lane lost its owner or one without an owner
+  // got a credit: where heads that sleep may find room.
+  PortBits freed = 0;
   // The active queues of an input port that lead to an output port.
   std::vector<QueueBits> leads;  // [input port * ports + output port]
   QueueBits& leads_to(unsigned in, unsigned out) { return leads[in * ports.size() + out]; }
+  // Those that sleep until this output port is freed; of others the bits mean nothing.
+  std::vector<QueueBits> seeks;  // [input port * ports + output port]
+  QueueBits& seeks_to(unsigned in, unsigned out) { return seeks[in * ports.size() + out]; }
   std::uint32_t held = 0;     // flits in its buffers
   std::uint32_t dummies = 0;  // queues with a dummy flit due
   // Of the running energy window.
