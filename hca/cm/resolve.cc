@@ -37,6 +37,13 @@ void hold_port(CmState& s, Id& id) {
   s.ports.emplace(port_key(id.port_space, id.local.port), id.number);
 }
 
+// Any loopback address is this node; the name that others know it by is what programs pass on to
+// them (libfabric).
+IpAddress named(const CmState& s, IpAddress address) {
+  if (!address.any()) address.v4 = s.addresses.own();
+  return address;
+}
+
 }  // namespace
 
 emu::Gid path_gid(const CmState& s, emu::NodeId node) {
@@ -69,7 +76,7 @@ int bind_ip(CmState& s, Id& id, const sockaddr_in6& from) {
   if (!address) return from.sin6_family == AF_INET6 ? EADDRNOTAVAIL : EAFNOSUPPORT;
   if (!address->given) return EAFNOSUPPORT;
   if (!s.addresses.is_own(address->v4)) return EADDRNOTAVAIL;
-  id.local = *address;
+  id.local = named(s, *address);
   if (const int error = take_port(s, id)) {
     id.local = {};
     return error;
@@ -85,7 +92,7 @@ int resolve_ip(CmState& s, Id& id, const rdma_ucm_resolve_ip& command) {
   const auto remote = from_sockaddr(command.dst_addr);
   if (!source || !remote || !remote->given) return EINVAL;
   if (id.state == IdState::idle) {
-    id.local = *source;
+    id.local = named(s, *source);
     if (source->given && !s.addresses.is_own(source->v4)) return EADDRNOTAVAIL;
     if (!source->given) id.local = {true, remote->six, 0, 0};
     if (const int error = take_port(s, id)) return error;
@@ -99,7 +106,7 @@ int resolve_ip(CmState& s, Id& id, const rdma_ucm_resolve_ip& command) {
     return 0;
   }
   id.remote = *remote;
-  if (id.remote.any()) id.remote.v4 = s.addresses.own();
+  if (!group && *node == s.addresses.self()) id.remote.v4 = s.addresses.own();
   if (id.local.any()) id.local.v4 = s.addresses.own();
   id.peer = *node;
   id.has_peer = true;

@@ -3,11 +3,13 @@
 // the C library's business. What the nodes are called hcad has written down, as /etc/hosts would.
 #include <netdb.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <cstring>
 #include <string>
 
+#include "hca/verbs/hosts.h"
 #include "hca/verbs/next.h"
 #include "hca/verbs/nodes.h"
 
@@ -43,6 +45,20 @@ const char* address_of(const char* name, AddressRoom& room) {
 }
 
 }  // namespace
+
+std::vector<std::string> own_addresses() {
+  const std::string folder = run_folder("nodes");
+  std::vector<std::string> addresses;
+  for (std::size_t begin = folder.rfind('/') + 1; begin != 0 && begin < folder.size();) {
+    const std::size_t end = std::min(folder.find(',', begin), folder.size());
+    const std::string name = folder.substr(begin, end - begin);
+    AddressRoom room;
+    const char* const address = address_of(name.c_str(), room);
+    if (address != name.c_str()) addresses.emplace_back(address);
+    begin = end + 1;
+  }
+  return addresses;
+}
 
 }  // namespace hca
 

@@ -1,6 +1,7 @@
 // Programs that look into /sys/class/infiniband by themselves (perftest's -W, rdma-core's tests)
-// find there what the cluster says of this node: the calls that take a path, in front of the C
-// library's. Every other path costs a comparison of its beginning.
+// find there what the cluster says of this node, and those that ask whether there is a device file
+// before they use a device (UCX) find one: the calls that take a path, in front of the C library's.
+// Every other path costs a comparison of its beginning.
 #include "hca/verbs/redirect.h"
 
 #include <dirent.h>
@@ -22,6 +23,7 @@ namespace {
 
 constexpr std::string_view kSysfs = "/sys";
 constexpr std::string_view kDevices = "/sys/class/infiniband";
+constexpr std::string_view kDeviceFiles = "/dev/infiniband/";
 
 bool names_devices(const char* path) {
   if (path == nullptr || path[0] != '/' || path[1] != 's') return false;
@@ -30,11 +32,29 @@ bool names_devices(const char* path) {
   return after == '/' || after == '\0';
 }
 
+// Files that the kernel's devices have; here they are sockets of hcad. Of opening only rdma_cm is
+// served (cm_file.cc).
+bool is_device_file(const char* path) {
+  if (path == nullptr || std::strncmp(path, kDeviceFiles.data(), kDeviceFiles.size()) != 0)
+    return false;
+  const char* name = path + kDeviceFiles.size();
+  if (std::strcmp(name, "rdma_cm") == 0) return !node_sockets().empty();
+  const std::size_t devices = node_sockets().size();
+  for (std::size_t i = 0; i < devices; ++i)
+    if (name == "uverbs" + std::to_string(i)) return true;
+  return false;
+}
+
 // The folder that stands for /sys on this node; empty: this program is on none.
 const std::string& node_sysfs() {
   // Never destroyed: programs open files while they exit.
   static const auto* const folder = new std::string(run_folder("sys/nodes"));
   return *folder;
+}
+
+// What shows the same to whoever only looks: a character device that all may read and write.
+const char* seen_at(const char* path, PathRoom& room) {
+  return is_device_file(path) ? "/dev/null" : redirected(path, room);
 }
 
 }  // namespace
@@ -56,6 +76,8 @@ using namespace hca;
 #define FLITNET_BY_PATH(result, name, parameters, arguments)           \
   FLITNET_IN_FRONT(result, name, parameters, arguments, PathRoom room; \
                    path = redirected(path, room))
+#define FLITNET_LOOKED_AT(result, name, parameters, arguments) \
+  FLITNET_IN_FRONT(result, name, parameters, arguments, PathRoom room; path = seen_at(path, room))
 
 FLITNET_BY_PATH(std::FILE*, fopen, (const char* path, const char* mode), (path, mode))
 FLITNET_BY_PATH(std::FILE*, fopen64, (const char* path, const char* mode), (path, mode))
@@ -63,17 +85,17 @@ FLITNET_BY_PATH(int, openat, (int folder, const char* path, int flags, mode_t mo
                 (folder, path, flags, mode))
 FLITNET_BY_PATH(int, openat64, (int folder, const char* path, int flags, mode_t mode),
                 (folder, path, flags, mode))
-FLITNET_BY_PATH(int, stat, (const char* path, void* info), (path, info))
-FLITNET_BY_PATH(int, stat64, (const char* path, void* info), (path, info))
-FLITNET_BY_PATH(int, lstat, (const char* path, void* info), (path, info))
-FLITNET_BY_PATH(int, lstat64, (const char* path, void* info), (path, info))
-FLITNET_BY_PATH(int, fstatat, (int folder, const char* path, void* info, int flags),
-                (folder, path, info, flags))
-FLITNET_BY_PATH(int, fstatat64, (int folder, const char* path, void* info, int flags),
-                (folder, path, info, flags))
-FLITNET_BY_PATH(int, statx, (int folder, const char* path, int flags, unsigned mask, void* info),
-                (folder, path, flags, mask, info))
-FLITNET_BY_PATH(int, access, (const char* path, int mode), (path, mode))
+FLITNET_LOOKED_AT(int, stat, (const char* path, void* info), (path, info))
+FLITNET_LOOKED_AT(int, stat64, (const char* path, void* info), (path, info))
+FLITNET_LOOKED_AT(int, lstat, (const char* path, void* info), (path, info))
+FLITNET_LOOKED_AT(int, lstat64, (const char* path, void* info), (path, info))
+FLITNET_LOOKED_AT(int, fstatat, (int folder, const char* path, void* info, int flags),
+                  (folder, path, info, flags))
+FLITNET_LOOKED_AT(int, fstatat64, (int folder, const char* path, void* info, int flags),
+                  (folder, path, info, flags))
+FLITNET_LOOKED_AT(int, statx, (int folder, const char* path, int flags, unsigned mask, void* info),
+                  (folder, path, flags, mask, info))
+FLITNET_LOOKED_AT(int, access, (const char* path, int mode), (path, mode))
 FLITNET_BY_PATH(DIR*, opendir, (const char* path), (path))
 FLITNET_BY_PATH(ssize_t, readlink, (const char* path, char* to, std::size_t size), (path, to, size))
 FLITNET_BY_PATH(char*, realpath, (const char* path, char* to), (path, to))

@@ -13,12 +13,13 @@ EXTENSIONS = {"flitnet_now", "flitnet_rejected_by", "flitnet_set_launch"}
 # Linked into the preloaded flavour never: the real library behind it serves these.
 NOT_PRELOADED = ("_kern", "ibv_register_driver")
 # In front of the C library's, for /dev/infiniband/rdma_cm (hca/verbs/cm_file.cc),
-# /sys/class/infiniband (hca/verbs/redirect.cc) and names of nodes (hca/verbs/hosts.cc).
+# /sys/class/infiniband (hca/verbs/redirect.cc), names of nodes (hca/verbs/hosts.cc) and their
+# interfaces (hca/verbs/interfaces.cc).
 FILES = {
     "open", "open64", "write", "close", "close_range", "closefrom", "dup2", "dup3", "fstat",
     "fopen", "fopen64", "openat", "openat64", "stat", "stat64", "lstat", "lstat64", "fstatat",
     "fstatat64", "statx", "access", "opendir", "readlink", "realpath",
-    "getaddrinfo", "gethostbyname", "gethostbyname2",
+    "getaddrinfo", "gethostbyname", "gethostbyname2", "getifaddrs", "freeifaddrs",
 }  # fmt: skip
 SKIPPED = 77
 

@@ -278,8 +278,7 @@ class Cluster:
         if len(set(nodes)) != len(nodes):
             raise UsageError(f"{node!r} names a node twice")
         sockets = [str(self.node_dir(name) / "hcad.sock") for name in nodes]
-        if len(nodes) > 1:
-            self._host_of(nodes)
+        self._host_of(nodes)
         env = dict(os.environ)
         env["FLITNET_RUN"] = str(self.run)
         env["FLITNET_NODE"] = node
@@ -319,12 +318,14 @@ class Cluster:
     # Below: how it is done.
 
     def _host_of(self, nodes: list[str]) -> None:
-        """Where /sys/class/infiniband of a host with several HCAs lies: links to the nodes' own."""
+        """Where /sys/class/infiniband of a program lies: links to what the exporter, if one runs,
+        writes of its nodes. Programs see by the links alone that there are devices."""
         device = tomllib.loads(self.file.text).get("hca", {}).get("device", "flitnet0")
         devices = self.run / "sys" / "nodes" / ",".join(nodes) / "class" / "infiniband"
         devices.mkdir(parents=True, exist_ok=True)
         for place, node in enumerate(nodes):
-            link = devices / f"{device.rstrip('0123456789')}{place}"
+            several = f"{device.rstrip('0123456789')}{place}"
+            link = devices / (several if len(nodes) > 1 else device)
             with contextlib.suppress(FileExistsError):
                 link.symlink_to(f"../../../../class/infiniband/{node}-{device}")
 

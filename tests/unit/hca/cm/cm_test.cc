@@ -296,6 +296,29 @@ TEST_F(CmTest, AddressesOfTheOldAndTheNewKind) {
   EXPECT_EQ(a.resolve(id, 0x0a000001, 1), EHOSTUNREACH);
 }
 
+// What is bound to 127.0.0.1 has the node's address: told to another node, that one must lead here.
+TEST_F(CmTest, LoopbackIsTheNodeAsOthersKnowIt) {
+  constexpr std::uint32_t kLoopback = 0x7f000001;
+  const auto addresses = [&](std::uint32_t id) {
+    rdma_ucm_query_route_resp route{};
+    EXPECT_EQ(b.run(RDMA_USER_CM_CMD_QUERY_ROUTE, rdma_ucm_query{0, id, 0}, &route, sizeof route),
+              0);
+    sockaddr_in both[2];
+    std::memcpy(&both[0], &route.src_addr, sizeof both[0]);
+    std::memcpy(&both[1], &route.dst_addr, sizeof both[1]);
+    return std::pair(ntohl(both[0].sin_addr.s_addr), ntohl(both[1].sin_addr.s_addr));
+  };
+  const std::uint32_t bound = b.create(RDMA_PS_TCP, 10);
+  ASSERT_EQ(b.bind(bound, kLoopback, 7000), 0);
+  EXPECT_EQ(addresses(bound).first, kFirst + 1);
+  const std::uint32_t resolved = b.create(RDMA_PS_TCP, 11);
+  ASSERT_EQ(b.resolve(resolved, kLoopback, 7000), 0);
+  EXPECT_EQ(addresses(resolved), std::pair(kFirst + 1, kFirst + 1));
+  const std::uint32_t any = b.create(RDMA_PS_TCP, 12);
+  ASSERT_EQ(b.bind(any, 0, 7001), 0);
+  EXPECT_EQ(addresses(any).first, 0U);
+}
+
 // Whatever programs and nodes say: nothing but errnos, and all is given back in the end.
 TEST_F(CmTest, RandomCommandsAndDatagrams) {
   const unsigned seed = 12345;

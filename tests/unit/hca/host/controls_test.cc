@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cerrno>
+#include <set>
 
 #include "emu/base/prng.h"
 #include "hca/host/admit.h"
@@ -87,6 +88,40 @@ TEST(Lanes, FollowTheServiceLevel) {
     EXPECT_EQ(desc.vl_in, 2);
     EXPECT_EQ(desc.vl_out, 2);
   }
+}
+
+// Datagrams of one QP to one node never overtake one another: programs find them in order, as
+// behind hardware. Timed ones are generated load, which takes lanes evenly as the papers' does.
+TEST(Lanes, OfDatagrams) {
+  PairOptions options;
+  options.host.lanes_of_sl[0] = 0x00f0;
+  Pair pair(options);
+  std::vector<sim::Queue> queues;
+  for (int i = 0; i < 16; ++i) {
+    queues.push_back(pair.a.app->make_qp(hca::QpType::ud, pair.a.cq, pair.a.cq, {64, 1, 1, 1, 0}));
+    ASSERT_EQ(pair.a.app->ready_ud(queues.back(), 0x1234, pair.cluster.now()), 0);
+  }
+  const hca::Sge bytes = pair.a.sge(0, 64);
+  const auto lanes_of = [&](sim::Queue& qp, std::uint64_t launch_ns) {
+    pair.cluster.sent().clear();
+    for (int i = 0; i < 40; ++i) {
+      const sim::Send send{.sges = {&bytes, 1}, .remote_qpn = 9, .dlid = 2, .launch_ns = launch_ns};
+      EXPECT_EQ(pair.a.app->post(qp, send), 0);
+    }
+    pair.a.app->ring(pair.cluster.now());
+    pair.run();
+    std::set<std::pair<int, int>> lanes;
+    for (const emu::TxDesc& desc : pair.cluster.sent()) lanes.emplace(desc.vl_in, desc.vl_out);
+    return lanes;
+  };
+  std::set<std::pair<int, int>> of_all;
+  for (sim::Queue& qp : queues) {
+    const auto of_one = lanes_of(qp, 0);
+    EXPECT_EQ(of_one.size(), 1U);
+    of_all.insert(of_one.begin(), of_one.end());
+  }
+  EXPECT_GE(of_all.size(), 3U) << "queue pairs spread over the lanes";
+  EXPECT_GE(lanes_of(queues[0], 1).size(), 10U) << "of 16 pairs of lanes";
 }
 
 // NACK names the router, the own booking goes back and a release follows the probe.

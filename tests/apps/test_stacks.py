@@ -1,0 +1,149 @@
+"""What stands between programs and verbs elsewhere, unmodified from Debian's packages: UCX,
+libfabric, Open MPI over either, and qperf. Each moves its bytes through the fabric: the hosts'
+shared memory and TCP are left out of its choice."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from tests.apps.test_verbs import PORTS, listens
+from tools.flitnet import ctl, paths
+from tools.flitnet.cluster import Cluster
+
+ROOT = paths.ROOT
+MESSAGES = 100
+
+
+@pytest.fixture(scope="module")
+def cluster3() -> Iterator[Cluster]:
+    with Cluster({"network": {"nodes": 3}}) as cluster:
+        yield cluster
+
+
+def packets(cluster: Cluster) -> int:
+    """That the fabric has delivered so far."""
+    status = ctl.ask(cluster.run / "fabricd.ctl", {"cmd": "status"})
+    return sum(one["packets"] for one in status["classes"].values())
+
+
+def between(cluster: Cluster, server: list[str], client: list[str], port: int, **env: str) -> str:
+    """A server on n1, and a client on n0 that is told of it by its name."""
+    before = packets(cluster)
+    serving = cluster.popen("n1", server, env=env)
+    try:
+        for _ in range(500):
+            if listens(port) or serving.poll() is not None:
+                break
+            time.sleep(0.02)
+        done = cluster.exec("n0", client, env=env)
+    finally:
+        serving.kill()
+        said, _ = serving.communicate()
+    assert done.returncode == 0, done.stdout + done.stderr + said
+    assert packets(cluster) > before + MESSAGES, "it went another way"
+    return done.stdout
+
+
+@pytest.mark.parametrize("dropin", [False, True], ids=["preload", "dropin"])
+def test_what_they_look_for_first(cluster3: Cluster, dropin: bool) -> None:
+    """Character devices that they may use, a device in sysfs, and the HCAs' IP interfaces."""
+    done = cluster3.exec("n2,n1", ["/usr/bin/python3", "-c", LOOK], dropin=dropin)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split("\n") == [
+        "uverbs0 uverbs1 rdma_cm", "flitnet0 flitnet1", "ib0 127.1.0.3", "ib1 127.1.0.2", "",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("transport", ["rc_verbs", "ud_verbs"])
+def test_ucx_finds_the_device(cluster3: Cluster, transport: str) -> None:
+    said = cluster3.exec("n0,n2", ["ucx_info", "-d"]).stdout
+    of_transport = said.split(f"Transport: {transport}")
+    assert len(of_transport) == 3, "one a device"
+    for part, device in zip(of_transport[1:], ("flitnet0", "flitnet1")):
+        assert f"Device: {device}:1" in part
+
+
+@pytest.mark.parametrize("transport", ["rc_v", "ud_v"])
+@pytest.mark.parametrize("test", ["tag_lat", "tag_bw", "ucp_put_lat", "ucp_get", "stream_bw"])
+@pytest.mark.parametrize("size", ["8", "10000"])
+def test_ucx(cluster3: Cluster, transport: str, test: str, size: str) -> None:
+    port = next(PORTS)
+    ucx = ["ucx_perftest", "-p", str(port)]
+    client = [*ucx, "n1", "-t", test, "-s", size, "-n", str(2 * MESSAGES), "-w", "10"]
+    said = between(cluster3, ucx, client, port, UCX_TLS=transport)
+    assert "Final:" in said
+
+
+@pytest.mark.parametrize("provider, kind", [
+    ("verbs", "msg"), ("verbs;ofi_rxm", "rdm"), ("verbs", "dgram"),
+])  # fmt: skip
+def test_libfabric(cluster3: Cluster, provider: str, kind: str) -> None:
+    port = next(PORTS)
+    fabric = ["fi_pingpong", "-p", provider, "-e", kind, "-I", str(MESSAGES), "-S", "1024", "-c"]
+    said = between(cluster3, [*fabric, "-B", str(port)], [*fabric, "-P", str(port), "n1"], port)
+    assert f"={MESSAGES}" in said
+
+
+@pytest.mark.parametrize("test", [
+    "rc_lat", "rc_bw", "uc_lat", "ud_lat", "rc_rdma_read_lat", "rc_rdma_write_bw",
+    "ver_rc_compare_swap", "ver_rc_fetch_add",
+])  # fmt: skip
+def test_qperf(cluster3: Cluster, test: str) -> None:
+    port = str(next(PORTS))
+    client = ["qperf", "-lp", port, "-t", "1", "n1", test]
+    said = between(cluster3, ["qperf", "-lp", port], client, int(port))
+    assert said.startswith(f"{test}:") and "=" in said
+
+
+@pytest.mark.parametrize("choice", [
+    "--mca pml ucx -x UCX_TLS=rc_v,self",
+    "--mca pml ucx -x UCX_TLS=ud_v,self",
+    "--mca pml cm --mca mtl ofi --mca mtl_ofi_provider_include verbs;ofi_rxm",
+    "--mca pml ob1 --mca btl openib,self --mca btl_openib_allow_ib 1",
+], ids=["ucx-rc", "ucx-ud", "libfabric", "openib"])  # fmt: skip
+def test_open_mpi(cluster3: Cluster, choice: str) -> None:
+    """A rank on each node, as `flitnet exec` starts them."""
+    ring = ["/usr/bin/python3", "-m", "mpi4py.bench", "ringtest", "-l", str(MESSAGES), "-n", "5000"]
+    argv = ["mpirun.openmpi", "--oversubscribe", *choice.split()]
+    for n in range(3):
+        argv += [":"] if n > 0 else []
+        argv += ["-np", "1", str(ROOT / "flitnet"), "exec", f"n{n}", "--", *ring]
+    as_root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    before = packets(cluster3)
+    done = subprocess.run(
+        argv, env=os.environ | as_root | {"FLITNET_RUN": str(cluster3.run)}, timeout=90,
+        capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"{MESSAGES} loops" in done.stdout and "3 processes" in done.stdout
+    assert packets(cluster3) > before + 3 * MESSAGES, "it went another way"
+
+
+LOOK = """
+import ctypes as c, os, socket, stat
+names = ["uverbs0", "uverbs1", "uverbs2", "rdma_cm", "umad0"]
+files = [name for name in names if os.access("/dev/infiniband/" + name, os.R_OK | os.W_OK)]
+assert all(stat.S_ISCHR(os.stat("/dev/infiniband/" + name).st_mode) for name in files)
+print(*files)
+print(*sorted(os.listdir("/sys/class/infiniband")))
+class Entry(c.Structure):
+    pass
+Entry._fields_ = [("next", c.POINTER(Entry)), ("name", c.c_char_p), ("flags", c.c_uint),
+                  ("address", c.POINTER(c.c_ubyte * 16)), ("rest", c.c_void_p * 3)]
+libc = c.CDLL(None)
+for turn in range(3):
+    first = c.POINTER(Entry)()
+    assert libc.getifaddrs(c.byref(first)) == 0
+    entry = first
+    while entry:
+        one = entry.contents
+        if turn == 2 and one.name.startswith(b"ib"):
+            print(one.name.decode(), socket.inet_ntoa(bytes(one.address.contents[4:8])))
+        entry = one.next
+    libc.freeifaddrs(first)
+"""
