@@ -73,3 +73,11 @@ FLITNET_BY_HOST(int, getaddrinfo,
                 (host, service, hints, found))
 FLITNET_BY_HOST(hostent*, gethostbyname, (const char* host), (host))
 FLITNET_BY_HOST(hostent*, gethostbyname2, (const char* host, int family), (host, family))
+FLITNET_BY_HOST(int, gethostbyname_r,
+                (const char* host, hostent* found, char* text, std::size_t size, hostent** result,
+                 int* error),
+                (host, found, text, size, result, error))
+FLITNET_BY_HOST(int, gethostbyname2_r,
+                (const char* host, int family, hostent* found, char* text, std::size_t size,
+                 hostent** result, int* error),
+                (host, family, found, text, size, result, error))

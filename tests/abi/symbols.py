@@ -19,7 +19,8 @@ FILES = {
     "open", "open64", "write", "close", "close_range", "closefrom", "dup2", "dup3", "fstat",
     "fopen", "fopen64", "openat", "openat64", "stat", "stat64", "lstat", "lstat64", "fstatat",
     "fstatat64", "statx", "access", "opendir", "readlink", "realpath",
-    "getaddrinfo", "gethostbyname", "gethostbyname2", "getifaddrs", "freeifaddrs",
+    "getaddrinfo", "gethostbyname", "gethostbyname2", "gethostbyname_r", "gethostbyname2_r",
+    "getifaddrs", "freeifaddrs",
 }  # fmt: skip
 SKIPPED = 77
 

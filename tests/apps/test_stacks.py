@@ -1,5 +1,5 @@
 """What stands between programs and verbs elsewhere, unmodified from Debian's packages: UCX,
-libfabric, Open MPI over either, and qperf. Each moves its bytes through the fabric: the hosts'
+libfabric, Open MPI over either, rsockets under a program of TCP, and qperf. Each moves its bytes through the fabric: the hosts'
 shared memory and TCP are left out of its choice."""
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ import os
 import subprocess
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -98,6 +99,26 @@ def test_qperf(cluster3: Cluster, test: str) -> None:
     client = ["qperf", "-lp", port, "-t", "1", "n1", test]
     said = between(cluster3, ["qperf", "-lp", port], client, int(port))
     assert said.startswith(f"{test}:") and "=" in said
+
+
+def test_a_program_of_tcp_over_rsockets(cluster3: Cluster) -> None:
+    port = str(next(PORTS))
+    (library,) = Path("/usr/lib").glob("*/rsocket/librspreload.so")
+    preload = f"{cluster3.env('n0')['LD_PRELOAD']}:{library}"
+    before = packets(cluster3)
+    server = cluster3.popen("n1", ["iperf", "-s", "-p", port], env={"LD_PRELOAD": preload})
+    try:
+        for _ in range(50):  # it listens on the HCA, where nobody can see
+            client = ["iperf", "-c", "127.1.0.2", "-p", port, "-n", "1M"]
+            done = cluster3.exec("n0", client, env={"LD_PRELOAD": preload})
+            if "connected with 127.1.0.2" in done.stdout:
+                break
+            time.sleep(0.1)
+    finally:
+        server.kill()
+        said, _ = server.communicate()
+    assert "1.00 MBytes" in done.stdout, done.stdout + done.stderr + said
+    assert packets(cluster3) > before + (1 << 20) // 4096
 
 
 @pytest.mark.parametrize("choice", [

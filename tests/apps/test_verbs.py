@@ -75,6 +75,8 @@ def test_nodes_are_found_by_their_names(cluster2: Cluster, dropin: bool) -> None
         for name, address in (("n0", "127.1.0.1"), ("n1", "127.1.0.2")):
             found = cluster2.exec("n1", ["getent", call, name], dropin=dropin)
             assert found.stdout.split()[:1] == [address], found.stderr
+    again = "import socket; print(socket.gethostbyname_ex('n0')[2])"  # gethostbyname_r
+    assert cluster2.exec("n1", ["python3", "-c", again], dropin=dropin).stdout == "['127.1.0.1']\n"
     other = cluster2.exec("n1", ["getent", "ahostsv4", "localhost"], dropin=dropin)
     assert other.stdout.startswith("127.0.0.1"), "names of others are as before"
     argv = ["ibv_rc_pingpong", "-n", "50"]
