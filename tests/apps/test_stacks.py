@@ -1,6 +1,6 @@
 """What stands between programs and verbs elsewhere, unmodified from Debian's packages: UCX,
-libfabric, Open MPI over either, rsockets under a program of TCP, and qperf. Each moves its bytes through the fabric: the hosts'
-shared memory and TCP are left out of its choice."""
+libfabric, Open MPI over either, rsockets under a program of TCP, and qperf. Each moves its bytes
+through the fabric: the host's shared memory and TCP are left out of its choice."""
 
 from __future__ import annotations
 
@@ -128,21 +128,29 @@ def test_a_program_of_tcp_over_rsockets(cluster3: Cluster) -> None:
     "--mca pml ob1 --mca btl openib,self --mca btl_openib_allow_ib 1",
 ], ids=["ucx-rc", "ucx-ud", "libfabric", "openib"])  # fmt: skip
 def test_open_mpi(cluster3: Cluster, choice: str) -> None:
-    """A rank on each node, as `flitnet exec` starts them."""
-    ring = ["/usr/bin/python3", "-m", "mpi4py.bench", "ringtest", "-l", str(MESSAGES), "-n", "5000"]
+    """A rank on each node, as `flitnet exec` starts them: a ring, and then most of what MPI has."""
+    before = packets(cluster3)
+    ring = ["-m", "mpi4py.bench", "ringtest", "-l", str(MESSAGES), "-n", "5000"]
+    said = mpirun(cluster3, choice, ring)
+    assert f"{MESSAGES} loops" in said and "3 processes" in said
+    assert packets(cluster3) > before + 3 * MESSAGES, "it went another way"
+    exchange = [str(ROOT / "tests/apps/mpi_exchange.py")]
+    assert mpirun(cluster3, choice, exchange) == "all as it was sent\n"
+
+
+def mpirun(cluster: Cluster, choice: str, program: list[str]) -> str:
     argv = ["mpirun.openmpi", "--oversubscribe", *choice.split()]
     for n in range(3):
         argv += [":"] if n > 0 else []
-        argv += ["-np", "1", str(ROOT / "flitnet"), "exec", f"n{n}", "--", *ring]
+        argv += ["-np", "1", str(ROOT / "flitnet"), "exec", f"n{n}", "--", "/usr/bin/python3"]
+        argv += program
     as_root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-    before = packets(cluster3)
     done = subprocess.run(
-        argv, env=os.environ | as_root | {"FLITNET_RUN": str(cluster3.run)}, timeout=90,
+        argv, env=os.environ | as_root | {"FLITNET_RUN": str(cluster.run)}, timeout=90,
         capture_output=True, text=True,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
-    assert f"{MESSAGES} loops" in done.stdout and "3 processes" in done.stdout
-    assert packets(cluster3) > before + 3 * MESSAGES, "it went another way"
+    return done.stdout
 
 
 LOOK = """
