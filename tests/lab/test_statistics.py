@@ -132,6 +132,9 @@ def test_frames_wait_for_a_frame_of_every_stream() -> None:
     )  # fmt: skip
     assert cut_of(one)[0] == 2
     found = measures(one)
+    assert found["warm_up_batches"] == 2
+    # Load in pulses: what follows the start is what is measured.
+    assert measures(one, transient=True)["warm_up_batches"] == 0
     assert found["interval_ms"] == pytest.approx(1000 / 30)
     assert found["sd_ms"] == pytest.approx(math.sqrt(0.2))
     assert found["dmp"] == pytest.approx(0.1)

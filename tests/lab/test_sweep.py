@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import contextlib
 import math
 import os
 import shutil
@@ -116,7 +117,7 @@ def test_what_length_does_not_make_precise_gets_more_seeds(simulator, tmp_path: 
 
 def test_a_seed_without_a_value_is_not_precise(monkeypatch: pytest.MonkeyPatch) -> None:
     """A longer run may have one; more seeds do not give it one. Without any there is no traffic."""
-    monkeypatch.setattr(sweep_module, "measures", lambda output, _: output)
+    monkeypatch.setattr(sweep_module, "measured", lambda _, output: output)
     one = experiment(most=16, seeds_most=9, precision={"dmp": 1.0})
     place = sweep_module.Place(one, one.points[0], one.quick, 4, 5)
     place.outputs = {seed: {"dmp": 0.5} for seed in SEEDS}
@@ -291,10 +292,14 @@ def test_a_killed_sweep_goes_on(simulator, tmp_path: Path) -> None:
     assert not [p for p in tmp_path.glob("runs/*.part") if str(running.pid) not in p.name]
 
 
-def children(pid: int) -> list[ProcessId]:
+def simulations(pid: int) -> list[ProcessId]:
+    """Children of the process that have become one; it has others, which soon end."""
     found = []
     for task in Path(f"/proc/{pid}/task").glob("*/children"):
-        found += [ProcessId.of(int(child)) for child in task.read_text().split()]
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            for child in task.read_text().split():
+                if Path(f"/proc/{child}/comm").read_text() == "flitnet-point\n":
+                    found.append(ProcessId.of(int(child)))
     return [child for child in found if child]
 
 
@@ -305,11 +310,7 @@ def test_a_killed_sweep_leaves_no_simulation(simulator, tmp_path: Path) -> None:
     with subprocess.Popen(argv, stdout=subprocess.DEVNULL) as running:
         try:
             deadline = time.monotonic() + 60
-            while not (found := children(running.pid)) and time.monotonic() < deadline:
-                time.sleep(0.02)
-            # It has become the simulation, which reads its point from us.
-            program = Path(f"/proc/{found[0].pid}/comm")
-            while program.read_text() != "flitnet-point\n" and time.monotonic() < deadline:
+            while not (found := simulations(running.pid)) and time.monotonic() < deadline:
                 time.sleep(0.02)
         finally:
             running.kill()

@@ -45,8 +45,12 @@ def cut_of(output: dict[str, Any]) -> tuple[int, bool]:
     return cut, steady
 
 
-def measures(output: dict[str, Any], frame_ms: float = 1000 / 30) -> dict[str, float]:
+def measures(
+    output: dict[str, Any], frame_ms: float = 1000 / 30, *, transient: bool = False
+) -> dict[str, float]:
+    """`transient`: what follows an empty network is what is measured, and no warm-up."""
     cut, steady = cut_of(output)
+    cut = 0 if transient else cut
     batches = len(output["frames"]) - cut
     cycles = batches * output["batch_cycles"]
     node_cycles = cycles * output["nodes"]

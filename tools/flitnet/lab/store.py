@@ -74,8 +74,11 @@ class Store:
         return self.directory / f"{experiment_id}{'.quick' if quick else ''}.parquet"
 
 
-def frame_ms(run: Run) -> float:
-    return run.tables.get("workload", {}).get("frame_ms", 1000 / 30)
+def measured(run: Run, output: dict[str, Any]) -> dict[str, float]:
+    """Load in pulses is followed from an empty network on, as VCT figures 2 to 8 are."""
+    workload = run.tables.get("workload", {})
+    frame_ms = workload.get("frame_ms", 1000 / 30)
+    return measures(output, frame_ms, transient="pulse_cycles" in workload)
 
 
 def rows(experiment: Experiment, done: Sequence[tuple[Run, dict[str, Any]]]) -> list[dict]:
@@ -86,7 +89,7 @@ def rows(experiment: Experiment, done: Sequence[tuple[Run, dict[str, Any]]]) -> 
             "id": experiment.id, "series": run.point.series, "x": float(run.point.x),
             "seed": run.seed, "batches": run.batches, "version": version(), "point": run.toml,
         }  # fmt: skip
-        found.append(row | measures(output, frame_ms(run)))
+        found.append(row | measured(run, output))
     return sorted(found, key=lambda row: (row["series"], row["x"], row["seed"]))
 
 

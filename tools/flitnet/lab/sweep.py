@@ -17,10 +17,9 @@ from typing import Any
 
 from tools.flitnet.errors import UsageError
 from tools.flitnet.lab.experiment import Experiment, Length, Point
-from tools.flitnet.lab.measures import measures
 from tools.flitnet.lab.simulator import run_timed
 from tools.flitnet.lab.statistics import estimate
-from tools.flitnet.lab.store import Run, Store, frame_ms
+from tools.flitnet.lab.store import Run, Store, measured
 
 Outputs = list[tuple[Run, dict[str, Any]]]
 
@@ -94,7 +93,7 @@ class Place:
     def excess(self) -> float:
         """The widest interval over the width that it may have."""
         runs = {run.seed: run for run in self.runs()}
-        found = [measures(out, frame_ms(runs[seed])) for seed, out in self.outputs.items()]
+        found = [measured(runs[seed], out) for seed, out in self.outputs.items()]
         widest = 0.0
         for name, absolute in self.experiment.precision.items():
             values = [one[name] for one in found]
