@@ -96,6 +96,8 @@ FLITNET_LOOKED_AT(int, fstatat64, (int folder, const char* path, void* info, int
 FLITNET_LOOKED_AT(int, statx, (int folder, const char* path, int flags, unsigned mask, void* info),
                   (folder, path, flags, mask, info))
 FLITNET_LOOKED_AT(int, access, (const char* path, int mode), (path, mode))
+FLITNET_LOOKED_AT(int, faccessat, (int folder, const char* path, int mode, int flags),
+                  (folder, path, mode, flags))
 FLITNET_BY_PATH(DIR*, opendir, (const char* path), (path))
 FLITNET_BY_PATH(ssize_t, readlink, (const char* path, char* to, std::size_t size), (path, to, size))
 FLITNET_BY_PATH(char*, realpath, (const char* path, char* to), (path, to))

@@ -158,6 +158,7 @@ import ctypes as c, os, socket, stat
 names = ["uverbs0", "uverbs1", "uverbs2", "rdma_cm", "umad0"]
 files = [name for name in names if os.access("/dev/infiniband/" + name, os.R_OK | os.W_OK)]
 assert all(stat.S_ISCHR(os.stat("/dev/infiniband/" + name).st_mode) for name in files)
+assert all(os.access("/dev/infiniband/" + name, os.R_OK, effective_ids=True) for name in files)
 print(*files)
 print(*sorted(os.listdir("/sys/class/infiniband")))
 class Entry(c.Structure):
