@@ -331,6 +331,7 @@ std::string Engine::audit_sleepers(const Router& router) const {
     }
   for (unsigned p = 0; p < router.ports.size(); ++p) {
     const Port& port = router.ports[p];
+    const QueueBits* const seeks = &router.seeks[p * router.ports.size()];  // [output port]
     for (QueueBits bits = port.asleep; bits != 0; bits &= bits - 1) {
       const auto queue = static_cast<unsigned>(std::countr_zero(bits));
       const auto wrong = [&](const char* how) {
@@ -340,11 +341,7 @@ std::string Engine::audit_sleepers(const Router& router) const {
       const hca::Message& message = messages[port.in[queue].flits.front().message];
       bool wakes = false;
       for (PortBits outs = router.freed; outs != 0; outs &= outs - 1)
-        wakes |=
-            ((router
-                  .seeks[p * router.ports.size() + static_cast<unsigned>(std::countr_zero(outs))] >>
-              queue) &
-             1U) != 0;
+        wakes |= ((seeks[std::countr_zero(outs)] >> queue) & 1U) != 0;
       std::array<LaneBits, kPortsMax> others = claimed;
       if (!wakes && choose_free(router, world_, message, others))
         return wrong("beside a free lane");

@@ -10,10 +10,16 @@ from typing import Any
 from tools.flitnet.errors import FlitnetError
 
 MESSAGE_BYTES_MAX = 1 << 16
+# A daemon answers within a millisecond of its core. Who asks may ask again; who changes something
+# wants to know whether it was done, however many others use the cores.
+ANSWER_S = 2.0
+CHANGE_S = 20.0
 
 
-def ask(path: Path, request: dict[str, Any], timeout_s: float = 2.0) -> dict[str, Any]:
+def ask(path: Path, request: dict[str, Any], timeout_s: float | None = None) -> dict[str, Any]:
     """Sends one request and returns the reply; FlitnetError when the daemon does not answer."""
+    if timeout_s is None:
+        timeout_s = CHANGE_S if request.get("cmd") == "set" else ANSWER_S
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as sock:
             sock.settimeout(timeout_s)
