@@ -38,8 +38,8 @@ bool is_device_file(const char* path) {
   if (path == nullptr || std::strncmp(path, kDeviceFiles.data(), kDeviceFiles.size()) != 0)
     return false;
   const char* name = path + kDeviceFiles.size();
-  if (std::strcmp(name, "rdma_cm") == 0) return !node_sockets().empty();
   const std::size_t devices = node_sockets().size();
+  if (std::strcmp(name, "rdma_cm") == 0) return devices != 0;
   for (std::size_t i = 0; i < devices; ++i)
     if (name == "uverbs" + std::to_string(i)) return true;
   return false;

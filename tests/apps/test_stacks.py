@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.apps.test_verbs import PORTS, listens
-from tools.flitnet import ctl, paths
+from tools.flitnet import paths
 from tools.flitnet.cluster import Cluster
 
 ROOT = paths.ROOT
@@ -28,8 +28,7 @@ def cluster3() -> Iterator[Cluster]:
 
 def packets(cluster: Cluster) -> int:
     """That the fabric has delivered so far."""
-    status = ctl.ask(cluster.run / "fabricd.ctl", {"cmd": "status"})
-    return sum(one["packets"] for one in status["classes"].values())
+    return sum(one["packets"] for one in cluster.status()["classes"].values())
 
 
 def between(cluster: Cluster, server: list[str], client: list[str], port: int, **env: str) -> str:
