@@ -22,13 +22,18 @@ void put_gid(const CmState& s, emu::NodeId node, std::uint8_t (&to)[16]) {
   std::copy(gid.begin(), gid.end(), to);
 }
 
+// Two families may share a port if the one in IPv6 clothes takes no IPv4.
+bool separate(const Id& a, const Id& b) {
+  return a.local.six != b.local.six && (a.local.six ? a.only_six : b.only_six);
+}
+
 bool port_taken(const CmState& s, const Id& mine, std::uint16_t port) {
   const auto [first, last] = s.ports.equal_range(port_key(mine.port_space, port));
   return std::any_of(first, last, [&](const auto& entry) {
     const Id& other = s.ids.at(entry.second);
     const bool shared =
         mine.reuse_address && other.reuse_address && other.state != IdState::listening;
-    return &other != &mine && !shared;
+    return &other != &mine && !shared && !separate(mine, other);
   });
 }
 
@@ -142,7 +147,8 @@ Id* listener_for(CmState& s, std::uint16_t port_space, std::uint16_t port, std::
   const auto [first, last] = s.ports.equal_range(port_key(port_space, port));
   for (auto holder = first; holder != last; ++holder) {
     Id& id = s.ids.at(holder->second);
-    if (id.state == IdState::listening &&
+    const bool only_six = id.local.six && id.only_six && id.local.any();  // no node has IPv6
+    if (id.state == IdState::listening && !only_six &&
         (id.local.any() || id.local.v4 == v4 || s.addresses.is_own(v4))) {
       return &id;
     }
@@ -266,7 +272,10 @@ int set_option(Id& id, const rdma_ucm_set_option& command, std::span<const std::
     id.reuse_address = number != 0;
     return 0;
   }
-  return command.optname == RDMA_OPTION_ID_AFONLY ? 0 : ENOSYS;
+  if (command.optname != RDMA_OPTION_ID_AFONLY) return ENOSYS;
+  if (id.state != IdState::idle && id.state != IdState::bound) return EINVAL;
+  id.only_six = number != 0;  // of an id bound to IPv4 it says nothing
+  return 0;
 }
 
 }  // namespace hca

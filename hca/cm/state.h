@@ -77,6 +77,7 @@ struct Id {
   IdState state = IdState::idle;
   bool passive = false;
   bool reuse_address = false;
+  bool only_six = false;  // bound to IPv6 it takes no IPv4 (RDMA_OPTION_ID_AFONLY)
   bool has_port = false;  // it holds local.port in its port space
   bool refused = false;   // by its program: `unanswered` is the REJ, said again if asked again
   std::uint8_t tos = 0;

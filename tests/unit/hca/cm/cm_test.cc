@@ -189,6 +189,35 @@ TEST_F(CmTest, PortsBelongToOneListener) {
   EXPECT_EQ(a.bind(second, 0, 7471), 0);
 }
 
+// Servers that listen in both families bind 0.0.0.0, and :: for IPv6 only, to one port (tgt).
+TEST_F(CmTest, FamiliesShareAPortIfTheyAreKeptApart) {
+  const auto bind_any_six = [&](std::uint32_t id) {
+    rdma_ucm_bind_ip command{};
+    command.id = id;
+    command.addr.sin6_family = AF_INET6;
+    command.addr.sin6_port = htons(3260);
+    return a.run(RDMA_USER_CM_CMD_BIND_IP, command);
+  };
+  const std::uint32_t four = a.create(RDMA_PS_TCP, 10);
+  const std::uint32_t six = a.create(RDMA_PS_TCP, 11);
+  EXPECT_EQ(a.only_family(six), 0);
+  EXPECT_EQ(bind_any_six(six), 0);
+  EXPECT_EQ(a.listen(six), 0);
+  EXPECT_EQ(a.only_family(six), EINVAL);  // too late
+  EXPECT_EQ(a.bind(four, 0, 3260), 0);
+  EXPECT_EQ(a.listen(four), 0);
+  const std::uint32_t both = a.create(RDMA_PS_TCP, 12);
+  EXPECT_EQ(bind_any_six(both), EADDRINUSE);
+
+  const std::uint32_t client = b.create(RDMA_PS_TCP, 20);
+  ASSERT_EQ(b.resolve(client, kFirst, 3260), 0);
+  ASSERT_EQ(b.connect(client, 0x77), 0);
+  carry();
+  const auto request = a.event();
+  EXPECT_EQ(request.event, kConnectRequest);
+  EXPECT_EQ(request.uid, 10U) << "the listener for IPv4";
+}
+
 // Ports are held by name: whatever other ids there are, the right one is found and given back.
 TEST_F(CmTest, ManyIdsHoldPorts) {
   std::vector<std::uint32_t> ids;

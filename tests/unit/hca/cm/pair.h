@@ -90,6 +90,15 @@ struct Node : hca::CmOut {
     put(command.addr, v4, port);
     return run(RDMA_USER_CM_CMD_BIND_IP, command);
   }
+  int only_family(std::uint32_t id) {
+    const std::array<std::uint8_t, sizeof(int)> yes{1};
+    rdma_ucm_set_option command{};
+    command.id = id;
+    command.level = RDMA_OPTION_ID;
+    command.optname = RDMA_OPTION_ID_AFONLY;
+    command.optlen = sizeof yes;
+    return run(RDMA_USER_CM_CMD_SET_OPTION, command, nullptr, 0, yes);
+  }
   int listen(std::uint32_t id, std::uint32_t backlog = 8) {
     return run(RDMA_USER_CM_CMD_LISTEN, rdma_ucm_listen{id, backlog});
   }
