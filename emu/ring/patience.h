@@ -23,8 +23,9 @@ class Patience {
   // About what waking the parties of one message's way costs, there and back: longer waits are the
   // world's, not ours.
   static constexpr std::uint64_t kMostNs = 200'000;
-  // Longer than all parties of a connection need the core in turn, shorter than a time slice.
-  static constexpr std::uint64_t kCrowdedNs = 700'000;
+  // Longer than all parties of a connection need the core in turn, shorter than what others who
+  // look or work keep it for.
+  static constexpr std::uint64_t kCrowdedNs = 200'000;
   static constexpr std::uint64_t kAvoidNsMin = 2'000'000;  // one such turn may be chance
   static constexpr std::uint64_t kAvoidNsMax = 1'000'000'000;
 

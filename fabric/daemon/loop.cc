@@ -24,8 +24,9 @@ constexpr std::uint64_t kPublishNs = 100'000'000;    // metrics
 constexpr std::uint64_t kClockStateNs = 10'000'000;  // lag and dilation on the clock page
 // After the last packet the loop keeps polling this long: an answer usually follows.
 constexpr std::uint64_t kLingerNs = 300'000;
-// Naps ahead of time: short while a few packets are under way, because somebody waits for each of
-// them; half a quantum under load, because turns cost more than they bring then.
+// Ahead of time: while a few packets are under way somebody waits for each of them, so the loop
+// looks for a while, then naps shortly; half a quantum under load, because turns cost more than they
+// bring then.
 constexpr std::uint64_t kShortNapNs = 20'000;
 constexpr std::uint64_t kFewPackets = 8;
 
@@ -169,18 +170,16 @@ void Fabric::tell_notices() {
 }
 
 void Fabric::rest(std::uint64_t host_ns) {
-  if (config_.network.pass_through && network_->idle()) {
-    // Nothing is under way between two turns where packets pass at once.
-    looking_ = patience_.look_again(host_ns);
-    if (!looking_) return sleep_until_woken(host_ns);
+  const bool few = network_->idle() || edge_->in_flight() <= kFewPackets;
+  looking_ = few && patience_.look_again(host_ns);
+  if (looking_) {
     (void)::sched_yield();
     return;
   }
-  if (network_->idle() && host_ns - active_ns_ >= kLingerNs) return sleep_until_woken(host_ns);
-  const std::uint64_t nap_ns = edge_->in_flight() <= kFewPackets
-                                   ? kShortNapNs
-                                   : std::max(kShortNapNs, pace_->options().quantum_ns / 2);
-  nap_until(host_ns + nap_ns);
+  // Nothing is under way between two turns where packets pass at once.
+  const bool lingers = !config_.network.pass_through && host_ns - active_ns_ < kLingerNs;
+  if (network_->idle() && !lingers) return sleep_until_woken(host_ns);
+  nap_until(host_ns + (few ? kShortNapNs : std::max(kShortNapNs, pace_->options().quantum_ns / 2)));
 }
 
 void Fabric::sleep_until_woken(std::uint64_t host_ns) {

@@ -140,17 +140,15 @@ std::size_t Node::transmit() {
 
 void Node::rest(std::size_t work, std::uint64_t host_ns) {
   looking_ = false;
-  if (config_.network.pass_through) {
-    if (work != 0) patience_.found(host_ns);
-    looking_ = work != 0 || patience_.look_again(host_ns);
-    if (work == 0 && looking_) (void)::sched_yield();
-    if (looking_) return;
-  } else if (naps_.nap(host_ns)) {
+  if (!config_.network.pass_through && naps_.nap(host_ns)) {
     const timespec nap{0, kNapNs};
     (void)::clock_nanosleep(CLOCK_MONOTONIC, 0, &nap, nullptr);
     return;
   }
-  if (work == 0) sleep(host_ns);
+  if (work != 0) patience_.found(host_ns);
+  looking_ = work != 0 || patience_.look_again(host_ns);
+  if (!looking_) return sleep(host_ns);
+  if (work == 0) (void)::sched_yield();
 }
 
 void Node::sleep(std::uint64_t host_ns) {

@@ -83,7 +83,7 @@ class Node {
   std::uint64_t started_ns_ = 0;
   std::uint64_t active_ns_ = 0;  // there was work
   Naps naps_;
-  emu::Patience patience_;     // where packets pass at once
+  emu::Patience patience_;
   bool looking_ = false;       // the last turn ended without rest
   std::uint64_t idle_ns_ = 0;  // host time of the last turn that had no work and expected none
   bool left_over_ = false;     // more came in than one turn takes
