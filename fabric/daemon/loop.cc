@@ -25,8 +25,8 @@ constexpr std::uint64_t kClockStateNs = 10'000'000;  // lag and dilation on the 
 // After the last packet the loop keeps polling this long: an answer usually follows.
 constexpr std::uint64_t kLingerNs = 300'000;
 // Ahead of time: while a few packets are under way somebody waits for each of them, so the loop
-// looks for a while, then naps shortly; half a quantum under load, because turns cost more than they
-// bring then.
+// looks for a while, then naps shortly; half a quantum under load, because turns cost more than
+// they bring then.
 constexpr std::uint64_t kShortNapNs = 20'000;
 constexpr std::uint64_t kFewPackets = 8;
 

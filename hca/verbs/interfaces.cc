@@ -1,17 +1,23 @@
-// A host with an InfiniBand HCA has an IP interface on it, and programs look for its address among
-// those of the host before they listen (libfabric). The calls that list them, in front of the C
-// library's: behind its interfaces stand ib0, ib1 ... with the addresses of this program's nodes,
-// but for those that it has already, as in a network namespace.
+// A host with an InfiniBand HCA has an IP interface on it, and programs look for its address before
+// they listen: among those of the host (libfabric), or by the interface's name (uDAPL). The calls
+// that tell, in front of the C library's: behind its interfaces stand ib0, ib1 ... with the
+// addresses of this program's nodes, but for those that it has already, as in a network namespace.
 #include <arpa/inet.h>
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <netinet/in.h>
+#include <sys/ioctl.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstdarg>
 #include <cstdio>
+#include <cstring>
 #include <new>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "hca/verbs/hosts.h"
 #include "hca/verbs/next.h"
@@ -21,7 +27,9 @@ namespace hca {
 namespace {
 
 constexpr in_addr_t kNetmask = 0xffff0000;  // the nodes of a cluster are one subnet
-constexpr char kMark[] = "flitnet";         // ifa_data of ours
+constexpr short kFlags = IFF_UP | IFF_RUNNING | IFF_MULTICAST;
+constexpr unsigned kFirstIndex = 0x10000;  // above those that a kernel counts to
+constexpr char kMark[] = "flitnet";        // ifa_data of ours
 
 struct Interface {
   ifaddrs entry{};  // first: a list of entries is a list of these
@@ -41,15 +49,57 @@ bool has_address(const ifaddrs* list, const in_addr& address) {
   return false;
 }
 
+std::string name_of(std::size_t number) { return "ib" + std::to_string(number); }
+
+struct Named {
+  std::size_t number = 0;
+  in_addr address{};
+};
+
+// The interface of this name, which nobody knows but this program; false: none.
+bool find_interface(std::string_view name, Named& found) {
+  const std::vector<std::string> addresses = own_addresses();
+  for (found.number = 0; found.number < addresses.size(); ++found.number) {
+    if (name != name_of(found.number)) continue;
+    return ::inet_pton(AF_INET, addresses[found.number].c_str(), &found.address) == 1;
+  }
+  return false;
+}
+
+bool is_answered(unsigned long request) {
+  return request == SIOCGIFADDR || request == SIOCGIFNETMASK || request == SIOCGIFFLAGS ||
+         request == SIOCGIFINDEX;
+}
+
+// What the kernel would say of an interface; false: there is none of this name.
+bool answer(unsigned long request, ifreq& asked) {
+  Named found;
+  const char* const name = asked.ifr_name;
+  if (!find_interface({name, ::strnlen(name, sizeof asked.ifr_name)}, found)) return false;
+  if (request == SIOCGIFFLAGS) {
+    asked.ifr_flags = kFlags;
+  } else if (request == SIOCGIFINDEX) {
+    asked.ifr_ifindex = static_cast<int>(kFirstIndex + found.number);
+  } else {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr = found.address;
+    if (request == SIOCGIFNETMASK) address.sin_addr.s_addr = htonl(kNetmask);
+    std::memcpy(&asked.ifr_addr, &address, sizeof address);
+  }
+  return true;
+}
+
 Interface* make_interface(std::size_t number, const in_addr& address) {
   auto* const made = new (std::nothrow) Interface;
   if (made == nullptr) return nullptr;
-  std::snprintf(made->name.data(), made->name.size(), "ib%zu", number);
+  const std::string name = name_of(number);
+  std::copy(name.begin(), name.end(), made->name.begin());
   made->address.sin_family = made->netmask.sin_family = AF_INET;
   made->address.sin_addr = address;
   made->netmask.sin_addr.s_addr = htonl(kNetmask);
   made->entry.ifa_name = made->name.data();
-  made->entry.ifa_flags = IFF_UP | IFF_RUNNING | IFF_MULTICAST;
+  made->entry.ifa_flags = kFlags;
   made->entry.ifa_addr = reinterpret_cast<sockaddr*>(&made->address);
   made->entry.ifa_netmask = reinterpret_cast<sockaddr*>(&made->netmask);
   made->entry.ifa_data = const_cast<char*>(kMark);
@@ -108,6 +158,41 @@ int getifaddrs(ifaddrs** list) noexcept {
   freeifaddrs(*list);
   errno = ENOMEM;
   return -1;
+}
+
+int ioctl(int fd, unsigned long request, ...) noexcept {
+  static const auto real = next<int (*)(int, unsigned long, void*)>("ioctl");
+  va_list more;
+  va_start(more, request);
+  void* const argument = va_arg(more, void*);
+  va_end(more);
+  const int result = real(fd, request, argument);
+  if (result == 0 || errno != ENODEV || !is_answered(request)) return result;
+  if (answer(request, *static_cast<ifreq*>(argument))) return 0;
+  errno = ENODEV;
+  return -1;
+}
+
+unsigned if_nametoindex(const char* name) noexcept {
+  static const auto real = next<unsigned (*)(const char*)>("if_nametoindex");
+  if (const unsigned index = real(name); index != 0) return index;
+  if (Named found; find_interface(name, found)) {
+    return kFirstIndex + static_cast<unsigned>(found.number);
+  }
+  errno = ENODEV;
+  return 0;
+}
+
+char* if_indextoname(unsigned index, char* name) noexcept {
+  static const auto real = next<char* (*)(unsigned, char*)>("if_indextoname");
+  if (char* const known = real(index, name)) return known;
+  if (index >= kFirstIndex && index - kFirstIndex < own_addresses().size()) {
+    const std::string mine = name_of(index - kFirstIndex);
+    std::copy_n(mine.c_str(), mine.size() + 1, name);
+    return name;
+  }
+  errno = ENXIO;
+  return nullptr;
 }
 
 }  // extern "C"

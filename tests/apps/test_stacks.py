@@ -1,6 +1,6 @@
 """What stands between programs and verbs elsewhere, unmodified from Debian's packages: UCX,
-libfabric, Open MPI over either, rsockets under a program of TCP, and qperf. Each moves its bytes
-through the fabric: the host's shared memory and TCP are left out of its choice."""
+libfabric, Open MPI over either, uDAPL, rsockets under a program of TCP, and qperf. Each moves its
+bytes through the fabric: the host's shared memory and TCP are left out of its choice."""
 
 from __future__ import annotations
 
@@ -55,7 +55,11 @@ def test_what_they_look_for_first(cluster3: Cluster, dropin: bool) -> None:
     done = cluster3.exec("n2,n1", ["/usr/bin/python3", "-c", LOOK], dropin=dropin)
     assert done.returncode == 0, done.stderr
     assert done.stdout.split("\n") == [
-        "uverbs0 uverbs1 rdma_cm", "flitnet0 flitnet1", "ib0 127.1.0.3", "ib1 127.1.0.2", "",
+        "uverbs0 uverbs1 rdma_cm", "flitnet0 flitnet1", "ib0 127.1.0.3", "ib1 127.1.0.2",
+        "scandir 4",
+        "ib0 127.1.0.3 255.255.0.0 0x1041 65536 True",
+        "ib1 127.1.0.2 255.255.0.0 0x1041 65537 True",
+        "ib2: no address, no index", "65538: no name", "lo 127.0.0.1", "",
     ]  # fmt: skip
 
 
@@ -98,6 +102,39 @@ def test_qperf(cluster3: Cluster, test: str) -> None:
     client = ["qperf", "-lp", port, "-t", "1", "n1", test]
     said = between(cluster3, ["qperf", "-lp", port], client, int(port))
     assert said.startswith(f"{test}:") and "=" in said
+
+
+DAT = """
+scm u2.0 nonthreadsafe default libdaploscm.so.2 dapl.2.0 "flitnet0 1" ""
+ucm u2.0 nonthreadsafe default libdaploucm.so.2 dapl.2.0 "flitnet0 1" ""
+cma u2.0 nonthreadsafe default libdaplofa.so.2 dapl.2.0 "ib0 0" ""
+"""
+
+
+@pytest.mark.parametrize("provider, test", [
+    ("scm", "dtest -b 4096"), ("ucm", "dtest -b 4096"), ("cma", "dtest -b 4096"),
+    ("cma", "dtestx"), ("cma", "dtestsrq"),
+])  # fmt: skip
+def test_udapl(cluster3: Cluster, tmp_path: Path, provider: str, test: str) -> None:
+    """By each of its ways to connect: sockets beside, datagrams of verbs, rdma_cm."""
+    (tmp_path / "dat.conf").write_text(DAT)
+    env = {"DAT_OVERRIDE": str(tmp_path / "dat.conf")}
+    argv = [*test.split(), "-P", provider]
+    server = cluster3.popen("n1", argv, env=env)
+    before = packets(cluster3)
+    passed = False
+    try:
+        for _ in range(50):
+            done = cluster3.exec("n0", [*argv, "-h", "127.1.0.2"], env=env)
+            passed = "PASSED" in done.stdout or "Test Complete" in done.stdout
+            if passed or server.poll() is not None:
+                break
+            time.sleep(0.1)
+    finally:
+        server.kill()
+        said, _ = server.communicate()
+    assert passed, done.stdout + done.stderr + said
+    assert packets(cluster3) > before + 10, "it went another way"
 
 
 def test_a_program_of_tcp_over_rsockets(cluster3: Cluster) -> None:
@@ -153,7 +190,7 @@ def mpirun(cluster: Cluster, choice: str, program: list[str]) -> str:
 
 
 LOOK = """
-import ctypes as c, os, socket, stat
+import ctypes as c, fcntl, os, socket, stat, struct
 names = ["uverbs0", "uverbs1", "uverbs2", "rdma_cm", "umad0"]
 files = [name for name in names if os.access("/dev/infiniband/" + name, os.R_OK | os.W_OK)]
 assert all(stat.S_ISCHR(os.stat("/dev/infiniband/" + name).st_mode) for name in files)
@@ -175,4 +212,28 @@ for turn in range(3):
             print(one.name.decode(), socket.inet_ntoa(bytes(one.address.contents[4:8])))
         entry = one.next
     libc.freeifaddrs(first)
+names = c.c_void_p()
+print("scandir", libc.scandir(b"/sys/class/infiniband", c.byref(names), None, None))
+asking = socket.socket()
+def asked(name, request):
+    return fcntl.ioctl(asking, request, struct.pack("16s16x", name.encode()))
+def address(name, request=0x8915):
+    return socket.inet_ntoa(asked(name, request)[20:24])
+for name in "ib0", "ib1":
+    flags, = struct.unpack_from("H", asked(name, 0x8913), 16)
+    index, = struct.unpack_from("i", asked(name, 0x8933), 16)
+    same = socket.if_nametoindex(name) == index and socket.if_indextoname(index) == name
+    print(name, address(name), address(name, 0x891b), hex(flags), index, same)
+for wrong in lambda: address("ib2"), lambda: socket.if_nametoindex("ib2"):
+    try:
+        wrong()
+        print("ib2 is there")
+    except OSError:
+        pass
+print("ib2: no address, no index")
+try:
+    socket.if_indextoname(65538)
+except OSError:
+    print("65538: no name")
+print("lo", address("lo"))
 """
