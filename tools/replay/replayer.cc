@@ -319,8 +319,12 @@ std::chrono::nanoseconds Replayer::nap() const {
 }
 
 emu::Result<void> Replayer::tick() {
-  rendezvous_->wait(nap(), {.line = [this](auto peer, const Words& words) { on_line(peer, words); },
-                            .gone = [this](auto peer) { on_gone(peer); }});
+  // Streams that run already have frames due while others are opened and admitted.
+  const auto serve_line = [this](auto peer, const Words& words) {
+    on_line(peer, words);
+    post_all();
+  };
+  rendezvous_->wait(nap(), {.line = serve_line, .gone = [this](auto peer) { on_gone(peer); }});
   if (auto polled = poll(); !polled) return polled;
   post_all();
   say_ends();

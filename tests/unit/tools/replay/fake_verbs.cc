@@ -211,6 +211,7 @@ ibv_cq_ex* create_cq_ex(ibv_context* context, ibv_cq_init_attr_ex* wanted) {
 int limit_rate(ibv_qp* qp, ibv_qp_rate_limit_attr* wanted) {
   const std::lock_guard guard(lock);
   auto& self = *reinterpret_cast<FakeQp*>(qp);
+  emulated_ns += the_faults.admit_ns;
   const std::uint64_t limit = the_faults.admit_kbps;
   if (limit != 0 && booked_kbps + wanted->rate_limit > limit) {
     self.rejected_by = 5;
@@ -237,7 +238,7 @@ int query_device(ibv_context*, const ibv_query_device_ex_input*, ibv_device_attr
 
 void Faults::clear() {
   corrupt_every = behead_every = lose_every = double_every = outstanding_max = late_every = 0;
-  admit_kbps = 0;
+  admit_kbps = admit_ns = 0;
   delay_ns = 20'000;
   dead = false;
   at_message = {0, nullptr};

@@ -18,6 +18,7 @@ struct Faults {
   std::atomic<std::uint32_t> double_every{0};     // UD message: it arrives twice
   std::atomic<std::uint32_t> outstanding_max{0};  // of a QP: beyond it ENOMEM, as without credit
   std::atomic<std::uint64_t> admit_kbps{0};       // in all; beyond it router 5 refuses
+  std::atomic<std::uint64_t> admit_ns{0};         // that an admission takes
   std::atomic<std::uint64_t> delay_ns{20'000};    // from the last packet's launch to arrival
   std::atomic<std::uint32_t> late_every{0};       // message: it takes 50 ms more
   std::atomic<bool> dead{false};                  // the device fails at the next poll

@@ -2,6 +2,7 @@
 // lateness, deaths. What is checked is what the sink says.
 #include "tools/replay/replayer.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -151,6 +152,23 @@ TEST_F(ReplayerTest, RefusedStreamsNameTheRouter) {
   EXPECT_EQ(n1.sinks()[1].rejected_by(), 5);
   EXPECT_EQ(n1.sinks()[1].counts().frames, 0U);
   EXPECT_NE(report_json(n0).find(R"("admitted":false,"rejected_by":"r5")"), std::string::npos);
+}
+
+// Of many streams that are admitted in one turn the first have frames due before the last one runs.
+TEST_F(ReplayerTest, AdmissionOfOthersMakesNoFrameLate) {
+  fake::faults().admit_ns = 20'000'000;
+  std::vector<StreamPlan> plan;
+  for (int i = 0; i < 12; ++i) {
+    plan.push_back(
+        {.name = fmt::format("s{}", i), .clip = "cbr", .from = "n0", .to = "n1", .rate = {}});
+  }
+  Replayer n0(options("n0", plan));
+  Replayer n1(options("n1", plan));
+  run(n0, n1);
+  EXPECT_TRUE(n0.all_well() && n1.all_well()) << report_text(n0);
+  for (const Sender& sender : n0.senders()) {
+    EXPECT_EQ(sender.counts().posted_late, 0U) << sender.plan().name;
+  }
 }
 
 TEST_F(ReplayerTest, StoppedStreamsAreDrained) {
