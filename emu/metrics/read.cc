@@ -9,8 +9,10 @@
 #include <bit>
 #include <cerrno>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <memory>
 #include <optional>
 
 #include "emu/metrics/layout.h"
@@ -89,6 +91,31 @@ std::optional<SeriesValue> parse_series(const PageSeries& entry,
   return series;
 }
 
+struct Freed {
+  void operator()(std::byte* bytes) const { std::free(bytes); }
+};
+
+// A page has room for the most series there can be, and most of it was never written: holes of the
+// file are skipped, `to` has zeros already. Returns how many bytes the file has.
+std::size_t read_data(int fd, std::span<std::byte> to) {
+  std::size_t at = 0;
+  while (at < to.size()) {
+    const off_t data = lseek(fd, static_cast<off_t>(at), SEEK_DATA);
+    if (data < 0 && errno == ENXIO) return to.size();  // nothing but a hole, or it has shrunk
+    if (data > 0) at = static_cast<std::size_t>(data);
+    const off_t hole = lseek(fd, static_cast<off_t>(at), SEEK_HOLE);
+    const std::size_t end = hole < 0 ? to.size() : static_cast<std::size_t>(hole);
+    while (at < std::min(end, to.size())) {
+      const std::size_t wanted = std::min(end, to.size()) - at;
+      const ssize_t n = pread(fd, to.data() + at, wanted, static_cast<off_t>(at));
+      if (n < 0 && errno == EINTR) continue;
+      if (n <= 0) return at;
+      at += static_cast<std::size_t>(n);
+    }
+  }
+  return to.size();
+}
+
 }  // namespace
 
 Result<PageContent> parse_page(std::span<const std::byte> bytes) {
@@ -138,16 +165,13 @@ Result<PageContent> read_page(const std::string& path) {
     return fail("{} has {} bytes, more than a page can", path, info.st_size);
   }
   const bool alive = flock(fd.get(), LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
-  // Read, not mapped: a file that shrinks meanwhile is short, not a SIGBUS.
-  std::vector<std::byte> bytes(static_cast<std::size_t>(info.st_size));
-  std::size_t got = 0;
-  while (got < bytes.size()) {
-    const ssize_t n = read(fd.get(), bytes.data() + got, bytes.size() - got);
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) break;
-    got += static_cast<std::size_t>(n);
-  }
-  auto page = parse_page(std::span(bytes).first(got));
+  // Read, not mapped: a file that shrinks meanwhile is short, not a SIGBUS. Of the kernel zeroed
+  // memory costs nothing until it is touched.
+  const auto size = static_cast<std::size_t>(info.st_size);
+  const std::unique_ptr<std::byte, Freed> bytes(
+      static_cast<std::byte*>(std::calloc(std::max<std::size_t>(size, 1), 1)));
+  if (!bytes) return fail("{}: no memory for {} bytes", path, size);
+  auto page = parse_page({bytes.get(), read_data(fd.get(), {bytes.get(), size})});
   if (!page) return fail("{}: {}", path, page.error().message);
   page->path = path;
   page->alive = alive;

@@ -99,6 +99,7 @@ FLITNET_LOOKED_AT(int, access, (const char* path, int mode), (path, mode))
 FLITNET_LOOKED_AT(int, faccessat, (int folder, const char* path, int mode, int flags),
                   (folder, path, mode, flags))
 FLITNET_BY_PATH(DIR*, opendir, (const char* path), (path))
+FLITNET_BY_PATH(int, chdir, (const char* path), (path))
 FLITNET_BY_PATH(int, scandir, (const char* path, void* names, void* filter, void* compare),
                 (path, names, filter, compare))
 FLITNET_BY_PATH(int, scandir64, (const char* path, void* names, void* filter, void* compare),

@@ -18,7 +18,7 @@ NOT_PRELOADED = ("_kern", "ibv_register_driver")
 FILES = {
     "open", "open64", "write", "close", "close_range", "closefrom", "dup2", "dup3", "fstat",
     "fopen", "fopen64", "openat", "openat64", "stat", "stat64", "lstat", "lstat64", "fstatat",
-    "fstatat64", "statx", "access", "faccessat", "opendir", "scandir",
+    "fstatat64", "statx", "access", "faccessat", "opendir", "chdir", "scandir",
     "scandir64", "readlink", "realpath",
     "getaddrinfo", "gethostbyname", "gethostbyname2", "gethostbyname_r", "gethostbyname2_r",
     "getifaddrs", "freeifaddrs", "ioctl", "if_nametoindex", "if_indextoname",

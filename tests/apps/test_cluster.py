@@ -64,6 +64,9 @@ def test_up_exec_status_down(flitnet: Flitnet, run: Path, tmp_path: Path) -> Non
     done = flitnet("shell", "n0", stdin="ibv_devices; exit 5\n", SHELL="/bin/sh")
     assert done.returncode == 5 and "flitnet0" in done.stdout
 
+    done = flitnet("exec", "n1", "--", "cat", "/sys/class/infiniband/flitnet0/ports/1/lid")
+    assert done.stdout == "0x2\n", done.stderr
+
     done = flitnet("status")
     assert done.returncode == 0 and "2 nodes" in done.stdout, done.stdout
     value = json.loads(flitnet("status", "--json").stdout)
@@ -74,7 +77,7 @@ def test_up_exec_status_down(flitnet: Flitnet, run: Path, tmp_path: Path) -> Non
     assert flitnet("exec", "n0", "--", "true").returncode == 0, "the refusal disturbed nobody"
 
     done = flitnet("down")
-    assert done.returncode == 0 and "stopped 3 processes" in done.stdout, done.stdout
+    assert done.returncode == 0 and "stopped 4 processes" in done.stdout, done.stdout
     assert "SIGKILL" not in done.stdout, "daemons end by SIGTERM"
     assert not run.exists()
     assert processes_that_name(str(run)) == []

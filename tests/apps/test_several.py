@@ -69,6 +69,21 @@ def test_the_packets_leave_by_the_chosen_device(cluster3: Cluster) -> None:
     assert words and int(words[1]) > 4096 // 4 * 100, client.stdout
 
 
+def test_programs_that_read_sysfs_see_both(cluster3: Cluster) -> None:
+    """One reads it by libibumad, the other is a script that goes there by cd and *."""
+    for _ in range(100):
+        said = cluster3.exec("n1,n2", ["ibstatus"]).stdout
+        if said.count("4: ACTIVE") == 2:
+            break
+        time.sleep(0.1)
+    assert re.findall("device '(.*)' port 1", said) == ["flitnet0", "flitnet1"]
+    assert said.count("4: ACTIVE") == 2, said
+    assert re.findall("base lid:.*(0x.)", said) == ["0x2", "0x3"]
+    said = cluster3.exec("n1,n2", ["ibstat"]).stdout
+    assert re.findall("State: (.*)", said) == ["Active", "Active"], said
+    assert re.findall("Port GUID: .*(.)", said) == ["2", "3"]
+
+
 def test_one_program_uses_both_devices(cluster3: Cluster) -> None:
     """A message from each of its devices to the other, with addresses as the devices have them."""
     done = cluster3.exec("n0,n1", ["/usr/bin/python3", "-c", BOTH])

@@ -38,11 +38,18 @@ sigset_t stop_signals() {
   return set;
 }
 
+// Counters change all the time; nodes attach while we start, and programs ask for their state
+// first.
+constexpr timespec kPeriod{1, 0};
+constexpr timespec kPeriodAtFirst{0, 100'000'000};
+constexpr int kUpdatesAtFirst = 20;
+
 // false: a signal says stop.
-bool wait_second(const sigset_t& stop) {
-  const timespec second{1, 0};
-  return sigtimedwait(&stop, nullptr, &second) < 0;
+bool wait(const timespec& period, const sigset_t& stop) {
+  return sigtimedwait(&stop, nullptr, &period) < 0;
 }
+
+constexpr const char* kNobody = "off";  // --listen: no Prometheus
 
 // civetweb takes "999.1.1.1:1" for port 1 of every address: only numbers that are one pass.
 bool is_address(const std::string& text) {
@@ -76,30 +83,36 @@ int write_out(const std::string& text) {
   return 1;
 }
 
+// Null: the address cannot be had.
+std::unique_ptr<prometheus::Exposer> listen(const std::string& address) try {
+  auto exposer = std::make_unique<prometheus::Exposer>(address, 2);
+  for (const int port : exposer->GetListeningPorts()) fmt::print("listening on port {}\n", port);
+  std::fflush(stdout);
+  return exposer;
+} catch (const std::exception& error) {
+  fmt::print(stderr, "flitnet-exporter: cannot listen on {}: {}\n", address, error.what());
+  return nullptr;
+}
+
 int serve(const Arguments& arguments) {
   const sigset_t stop = stop_signals();
   pthread_sigmask(SIG_BLOCK, &stop, nullptr);
   const auto collector = std::make_shared<tools::PageCollector>(arguments.run);
   std::unique_ptr<prometheus::Exposer> exposer;
-  try {
-    exposer = std::make_unique<prometheus::Exposer>(arguments.listen, 2);
-  } catch (const std::exception& error) {
-    fmt::print(stderr, "flitnet-exporter: cannot listen on {}: {}\n", arguments.listen,
-               error.what());
-    return 1;
+  if (arguments.listen != kNobody) {
+    exposer = listen(arguments.listen);
+    if (!exposer) return 1;
+    exposer->RegisterCollectable(collector);
   }
-  exposer->RegisterCollectable(collector);
-  for (const int port : exposer->GetListeningPorts()) {
-    fmt::print("listening on port {}\n", port);
-  }
-  std::fflush(stdout);
   std::optional<tools::SysfsTree> tree = make_tree(arguments);
+  int updates = 0;
   do {
     if (!tree) continue;
+    ++updates;
     if (auto updated = tree->update(emu::read_pages(arguments.run)); !updated) {
       fmt::print(stderr, "flitnet-exporter: {}\n", updated.error().message);
     }
-  } while (wait_second(stop));
+  } while (wait(tree && updates < kUpdatesAtFirst ? kPeriodAtFirst : kPeriod, stop));
   if (tree) tree->remove();
   return 0;
 }
@@ -110,7 +123,9 @@ int main(int argc, char** argv) {
   emu::CommandLine line("Exports what a flitnet cluster counts.");
   Arguments arguments;
   line.option("--run", arguments.run, "run directory of the cluster");
-  line.option("--listen", arguments.listen, "address for Prometheus; port 0: any").show_default();
+  line.option("--listen", arguments.listen,
+              "address for Prometheus; port 0: any; off: nobody listens")
+      .show_default();
   line.option("--sysfs", arguments.sysfs,
               "folder of the sysfs-shaped tree (default: sys in the run directory)");
   line.flag("--json", arguments.json, "print every series once and exit");
@@ -122,8 +137,9 @@ int main(int argc, char** argv) {
     return 2;
   }
   if (arguments.json) return write_out(tools::pages_json(emu::read_pages(arguments.run)));
-  if (!is_address(arguments.listen)) {
-    fmt::print(stderr, "flitnet-exporter: --listen {}: must be IPv4:port\n", arguments.listen);
+  if (arguments.listen != kNobody && !is_address(arguments.listen)) {
+    fmt::print(stderr, "flitnet-exporter: --listen {}: must be IPv4:port or off\n",
+               arguments.listen);
     return 2;
   }
   if (arguments.sysfs.empty()) arguments.sysfs = arguments.run + "/sys";

@@ -55,7 +55,8 @@ class Cluster:
         """`tables`: a dict, TOML text, or a path; `run` None: a temporary run directory.
 
         `owned`: the cluster belongs to this process, so who comes after its death may clear it.
-        `exporter`: address for flitnet-exporter to listen on; None: no exporter.
+        `exporter`: address for flitnet-exporter to listen on; "off": it keeps the tree for programs
+        that read /sys/class/infiniband, no more; None: no exporter.
         """
         if isinstance(tables, Path):
             self.file = config.read(tables)

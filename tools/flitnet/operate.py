@@ -38,7 +38,7 @@ def up(
         addresses.parse("--metrics", metrics)
     chosen = any((network or {}).values())
     tables = config.with_network(file, network or {}) if chosen else file
-    cluster = Cluster(tables, run=run, owned=False, exporter=metrics)
+    cluster = Cluster(tables, run=run, owned=False, exporter=metrics or "off")
     began = time.monotonic()
     cluster.up()
     names = f"{cluster.nodes[0]} … {cluster.nodes[-1]}" if cluster.nodes else "no nodes"
