@@ -101,7 +101,7 @@ class Fabric {
   emu::Cycle limit_ = emu::kNever;  // of this turn: for whom emulated time waits
   std::uint64_t active_ns_ = 0;     // host time when a packet last came in
   emu::Patience patience_;
-  bool looking_ = false;       // there, too: the last turn ended without sleep
+  bool looking_ = false;       // the last turn ended without rest
   std::uint64_t idle_ns_ = 0;  // host time of the last turn without packets that expected none
   std::uint64_t serviced_ns_ = 0;
   std::uint64_t clock_state_ns_ = 0;
