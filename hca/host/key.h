@@ -41,6 +41,7 @@ struct Range {
 
 // slot << 8 | generation; slot 0 is never given out, so key 0 is never valid.
 constexpr std::uint32_t mr_slot(std::uint32_t key) { return key >> 8; }
+constexpr std::uint32_t kConsumersPart = 0xff;  // who binds a window chooses these bits
 
 // `qpn`: the QP that the request came by, where it is a peer's.
 inline bool resolve(const std::vector<Mr>& mrs, std::uint32_t key, std::uint32_t pd,

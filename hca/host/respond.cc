@@ -219,7 +219,7 @@ void finish_message(HostState& s, Qp& qp, const Arrival& arrival, const emu::Par
     cqe.byte_len = qp.received_bytes;
     cqe.opcode = request.kind == Receiving::send ? WcOpcode::recv : WcOpcode::recv_rdma_with_imm;
     cqe.imm = request.imm ? __builtin_bswap32(packet.headers.immediate) : 0;
-    cqe.wc_flags = (request.imm ? kWcWithImm : 0) | (packet.headers.has_grh ? kWcGrh : 0);
+    cqe.wc_flags = request.imm ? kWcWithImm : 0;  // only a datagram's receiver is told of a GRH
     if (request.invalidates) {
       invalidate(s, qp, packet.headers.invalidate_rkey);
       cqe.imm = packet.headers.invalidate_rkey;

@@ -27,17 +27,16 @@ void unbind(HostState& s, Mr& window) {
 WcStatus bind(HostState& s, const Qp& qp, const SendWqe& wqe) {
   const WqeExtension& wish = extension_of(wqe);
   Mr* window = find_window(s, wqe.rkey, qp.pd);
-  if (window == nullptr || window->key != wqe.rkey ||
-      mr_slot(wish.bind_rkey) != mr_slot(wqe.rkey)) {
-    return WcStatus::mw_bind_err;
-  }
+  if (window == nullptr || window->key != wqe.rkey) return WcStatus::mw_bind_err;
+  // Of the key that is asked for, the lowest 8 bits count: the others say which window it is.
+  const std::uint32_t new_key = (window->key & ~kConsumersPart) | (wish.bind_rkey & kConsumersPart);
   // One of type 2 is invalidated before it is bound anew, one of type 1 is simply moved.
   if (window->kind == MrKind::window2 && (window->parent != 0 || wish.bind_length == 0)) {
     return WcStatus::mw_bind_err;
   }
   if (wish.bind_length == 0) {
     unbind(s, *window);
-    window->key = wish.bind_rkey;
+    window->key = new_key;
     return WcStatus::success;
   }
   Range range;
@@ -54,7 +53,7 @@ WcStatus bind(HostState& s, const Qp& qp, const SendWqe& wqe) {
     return WcStatus::mw_bind_err;
   }
   unbind(s, *window);
-  window->key = wish.bind_rkey;
+  window->key = new_key;
   window->parent = wish.bind_lkey;
   window->iova = (wish.bind_access & kAccessZeroBased) != 0 ? 0 : wqe.remote_addr;
   window->length = wish.bind_length;

@@ -136,6 +136,17 @@ TEST_F(Window, BindsThatMayNotBe) {
             WcStatus::mw_bind_err);
 }
 
+TEST_F(Window, OfTheKeyAskedForTheLowestByteCounts) {
+  const std::uint32_t key = alloc(2);
+  const hca::WqeExtension e = binding(0xabcdef42, 50);
+  EXPECT_EQ(run(pair.b, {.opcode = WrOpcode::bind_mw,
+                         .remote_addr = pair.b.address(100),
+                         .rkey = key,
+                         .extension = &e}),
+            WcStatus::success);
+  EXPECT_EQ(write((key & ~0xffU) | 0x42, 100, 50), WcStatus::success);
+}
+
 TEST_F(Window, BeyondTheRegion) { EXPECT_EQ(bind(alloc(1), 2 << 20), WcStatus::mw_bind_err); }
 
 TEST_F(Window, ALateBindWaitsForWhatIsBeforeIt) {
