@@ -296,7 +296,8 @@ int ibv_rereg_mr(ibv_mr* mr, int flags, ibv_pd* pd, void* address, std::size_t l
   const auto mask = static_cast<std::uint32_t>(flags);
   const bool moves = (mask & IBV_REREG_MR_CHANGE_TRANSLATION) != 0;
   if (mr == nullptr || mask == 0 || (mask & ~IBV_REREG_MR_FLAGS_SUPPORTED) != 0 ||
-      ((mask & IBV_REREG_MR_CHANGE_PD) != 0 && pd == nullptr) || (moves && address == nullptr)) {
+      ((mask & IBV_REREG_MR_CHANGE_PD) != 0 && pd == nullptr) ||
+      (moves && (address == nullptr || length == 0))) {
     errno = EINVAL;
     return IBV_REREG_MR_ERR_INPUT;
   }

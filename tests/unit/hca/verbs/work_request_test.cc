@@ -370,6 +370,8 @@ TEST_F(WorkRequest, ReregisterChangesKeys) {
   EXPECT_NE(mr->lkey, key);
   EXPECT_EQ(mr->length, other.size());
   EXPECT_EQ(ibv_rereg_mr(mr, 0, nullptr, nullptr, 0, 0), IBV_REREG_MR_ERR_INPUT);
+  EXPECT_EQ(ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_TRANSLATION, nullptr, other.data(), 0, 0),
+            IBV_REREG_MR_ERR_INPUT);
   ibv_sge piece = program.sge(0, 8);
   ibv_send_wr wr{};
   wr.sg_list = &piece;
