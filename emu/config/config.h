@@ -164,7 +164,10 @@ struct ControlsConfig {
 
 // [hca]
 struct HcaConfig {
-  std::uint32_t vendor_part_id = 4099;       // that the device says it is
+  // What the device says it is. No vendor's number, as software devices have it: programs that know
+  // a vendor go on to call its own library (perftest of 2026, libmlx5).
+  std::uint32_t vendor_id = 0xffffff;
+  std::uint32_t vendor_part_id = 4099;
   std::uint32_t launch_horizon_us = 10'000;  // packets go to the wire half so far ahead at most
   std::uint32_t mtu = 2048;                  // active MTU, bytes
   std::string device = "flitnet0";

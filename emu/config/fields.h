@@ -89,6 +89,7 @@ void visit_fields(C& c, Visitor&& visit) {
   visit("qos", "vls_best_effort", c.qos.class_vls[2]);
   visit_controls(c.controls, visit);
   visit("hca", "launch_horizon_us", c.hca.launch_horizon_us);
+  visit("hca", "vendor_id", c.hca.vendor_id);
   visit("hca", "vendor_part_id", c.hca.vendor_part_id);
   visit("hca", "link_layer", c.hca.link_layer);
   visit("hca", "mtu", c.hca.mtu);

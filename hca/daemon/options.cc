@@ -113,9 +113,7 @@ void fill_node_page(const emu::Config& config, const HostOptions& options, NodeP
   page.active_mtu = mtu_enum(options.mtu_bytes);
   page.max_mtu = mtu_enum(4096);
   page.node_index = options.node;
-  // Ours by the vendor field of an experimental OUI; programs that know a vendor by its number do
-  // nothing special for it.
-  page.vendor_id = 0x02c9;
+  page.vendor_id = config.hca.vendor_id;
   page.vendor_part_id = config.hca.vendor_part_id;
   copy_name(config.hca.device, page.device_name);
   copy_name(config.nodes[options.node].name, page.node_name);

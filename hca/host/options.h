@@ -74,7 +74,7 @@ struct HostOptions {
   std::uint64_t first_connection = 1;
 
   // Sizes of tables; everything is allocated at start or at object creation.
-  std::uint32_t clients_max = 64;
+  std::uint32_t clients_max = 1024;
   std::uint32_t pds_max = 1024;
   std::uint32_t mrs_max = 16384;
   std::uint32_t cqs_max = 4096;

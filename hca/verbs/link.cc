@@ -101,6 +101,8 @@ int Link::ask(const ControlRequest& request, Answered& answered, int fd) {
   for (std::size_t i = 0; i < std::min(message->fd_count, kReplyFdsMax); ++i) {
     answered.fds[i] = std::move(message->fds[i]);
   }
+  // As behind a call of the kernel: programs print errno, whatever the call returns.
+  if (answered.reply.error != 0) errno = answered.reply.error;
   return answered.reply.error;
 }
 

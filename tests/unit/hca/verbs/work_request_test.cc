@@ -323,7 +323,9 @@ TEST_F(WorkRequest, ObjectsRefuse) {
   EXPECT_EQ(errno, EINVAL);
   EXPECT_EQ(ibv_reg_mr(program.pd, reinterpret_cast<void*>(8), 16, 0), nullptr);
   EXPECT_EQ(errno, EFAULT);
+  errno = 0;
   EXPECT_EQ(ibv_dealloc_pd(program.pd), EBUSY);
+  EXPECT_EQ(errno, EBUSY);
   make();
   EXPECT_EQ(ibv_destroy_cq(program.cq), EBUSY);
   EXPECT_EQ(ibv_destroy_comp_channel(program.channel), EBUSY);
