@@ -84,6 +84,22 @@ def test_programs_that_read_sysfs_see_both(cluster3: Cluster) -> None:
     assert re.findall("Port GUID: .*(.)", said) == ["2", "3"]
 
 
+def test_a_node_serves_hundreds_of_open_devices(cluster3: Cluster) -> None:
+    done = cluster3.exec("n0", ["/usr/bin/python3", "-c", MANY])
+    assert (done.returncode, done.stdout) == (0, "200 open\n"), done.stdout + done.stderr
+
+
+def test_a_device_is_nobodys_unless_told(
+    cluster3: Cluster, make_cluster: Callable[..., Cluster]
+) -> None:
+    """Programs that know a vendor call its own library, which knows nothing of this device."""
+    said = cluster3.exec("n0", ["ibv_devinfo"]).stdout
+    assert re.findall("vendor_.*id:\\s+(\\S+)", said) == ["0xffffff", "4099"], said
+    told = make_cluster({"network": {"nodes": 2}, "hca": {"vendor_id": 0x2C9, "vendor_part_id": 7}})
+    said = told.exec("n0", ["ibv_devinfo"]).stdout
+    assert re.findall("vendor_.*id:\\s+(\\S+)", said) == ["0x02c9", "7"], said
+
+
 def test_one_program_uses_both_devices(cluster3: Cluster) -> None:
     """A message from each of its devices to the other, with addresses as the devices have them."""
     done = cluster3.exec("n0,n1", ["/usr/bin/python3", "-c", BOTH])
@@ -154,4 +170,14 @@ for name, _, _, cq, mr, _ in ends:
         done += n
         assert all(wc.status == e.IBV_WC_SUCCESS for wc in wcs)
     print(f"{name}: {mr.read(11, 32).decode()}")
+"""
+
+MANY = """
+import ctypes as c
+verbs = c.CDLL(None)
+verbs.ibv_get_device_list.restype = c.POINTER(c.c_void_p)
+verbs.ibv_open_device.restype = c.c_void_p
+device = c.c_void_p(verbs.ibv_get_device_list(None)[0])
+opened = [verbs.ibv_open_device(device) for i in range(200)]
+print(sum(one is not None for one in opened), "open")
 """
