@@ -86,7 +86,7 @@ struct WqeExtension {
   std::uint8_t traffic_class;
   std::uint64_t bind_length;  // bytes; 0: to nothing
   std::uint32_t bind_lkey;    // of the region
-  std::uint32_t bind_rkey;    // the window's key from now on
+  std::uint32_t bind_rkey;    // its lowest byte: the window's key from now on
   std::uint32_t bind_access;  // kAccess…
   std::uint32_t reserved;     // 0
 };

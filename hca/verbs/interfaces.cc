@@ -15,6 +15,7 @@
 #include <cstdio>
 #include <cstring>
 #include <new>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -51,19 +52,27 @@ bool has_address(const ifaddrs* list, const in_addr& address) {
 
 std::string name_of(std::size_t number) { return "ib" + std::to_string(number); }
 
+sockaddr_in without_port(const in_addr& address) {
+  sockaddr_in to{};
+  to.sin_family = AF_INET;
+  to.sin_addr = address;
+  return to;
+}
+
 struct Named {
   std::size_t number = 0;
   in_addr address{};
 };
 
-// The interface of this name, which nobody knows but this program; false: none.
-bool find_interface(std::string_view name, Named& found) {
+// The interface of this name, which nobody knows but this program.
+std::optional<Named> find_interface(std::string_view name) {
   const std::vector<std::string> addresses = own_addresses();
-  for (found.number = 0; found.number < addresses.size(); ++found.number) {
+  Named found;
+  for (; found.number < addresses.size(); ++found.number) {
     if (name != name_of(found.number)) continue;
-    return ::inet_pton(AF_INET, addresses[found.number].c_str(), &found.address) == 1;
+    if (::inet_pton(AF_INET, addresses[found.number].c_str(), &found.address) == 1) return found;
   }
-  return false;
+  return std::nullopt;
 }
 
 bool is_answered(unsigned long request) {
@@ -73,18 +82,16 @@ bool is_answered(unsigned long request) {
 
 // What the kernel would say of an interface; false: there is none of this name.
 bool answer(unsigned long request, ifreq& asked) {
-  Named found;
   const char* const name = asked.ifr_name;
-  if (!find_interface({name, ::strnlen(name, sizeof asked.ifr_name)}, found)) return false;
+  const auto found = find_interface({name, ::strnlen(name, sizeof asked.ifr_name)});
+  if (!found) return false;
   if (request == SIOCGIFFLAGS) {
     asked.ifr_flags = kFlags;
   } else if (request == SIOCGIFINDEX) {
-    asked.ifr_ifindex = static_cast<int>(kFirstIndex + found.number);
+    asked.ifr_ifindex = static_cast<int>(kFirstIndex + found->number);
   } else {
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr = found.address;
-    if (request == SIOCGIFNETMASK) address.sin_addr.s_addr = htonl(kNetmask);
+    const bool mask = request == SIOCGIFNETMASK;
+    const sockaddr_in address = without_port(mask ? in_addr{htonl(kNetmask)} : found->address);
     std::memcpy(&asked.ifr_addr, &address, sizeof address);
   }
   return true;
@@ -93,11 +100,9 @@ bool answer(unsigned long request, ifreq& asked) {
 Interface* make_interface(std::size_t number, const in_addr& address) {
   auto* const made = new (std::nothrow) Interface;
   if (made == nullptr) return nullptr;
-  const std::string name = name_of(number);
-  std::copy(name.begin(), name.end(), made->name.begin());
-  made->address.sin_family = made->netmask.sin_family = AF_INET;
-  made->address.sin_addr = address;
-  made->netmask.sin_addr.s_addr = htonl(kNetmask);
+  std::snprintf(made->name.data(), made->name.size(), "%s", name_of(number).c_str());
+  made->address = without_port(address);
+  made->netmask = without_port({htonl(kNetmask)});
   made->entry.ifa_name = made->name.data();
   made->entry.ifa_flags = kFlags;
   made->entry.ifa_addr = reinterpret_cast<sockaddr*>(&made->address);
@@ -176,8 +181,8 @@ int ioctl(int fd, unsigned long request, ...) noexcept {
 unsigned if_nametoindex(const char* name) noexcept {
   static const auto real = next<unsigned (*)(const char*)>("if_nametoindex");
   if (const unsigned index = real(name); index != 0) return index;
-  if (Named found; find_interface(name, found)) {
-    return kFirstIndex + static_cast<unsigned>(found.number);
+  if (const auto found = find_interface(name)) {
+    return kFirstIndex + static_cast<unsigned>(found->number);
   }
   errno = ENODEV;
   return 0;

@@ -11,11 +11,11 @@ import socket
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from subprocess import CompletedProcess, Popen, run
+from subprocess import Popen, run
 
 import pytest
 
-from tests.apps.test_stacks import packets
+from tests.apps.test_stacks import ask_until, packets
 from tests.apps.test_verbs import PORTS
 from tools.flitnet.cluster import Cluster
 
@@ -28,17 +28,6 @@ TARGET = "iqn.2026-11.org.example:disk"
 def cluster2() -> Iterator[Cluster]:
     with Cluster({"network": {"nodes": 2}}) as cluster:
         yield cluster
-
-
-def ask_until(ask: Callable[[], CompletedProcess[str]], server: Popen[str]) -> str:
-    """Servers listen on the HCA, where nobody can see it: the client asks until it is served."""
-    for _ in range(100):
-        done = ask()
-        if done.returncode == 0 or server.poll() is not None:
-            break
-        time.sleep(0.1)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
 
 
 @pytest.mark.parametrize("verb", ["write", "read", "send"])
