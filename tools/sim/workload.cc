@@ -152,35 +152,64 @@ class MessageSources : public Source {
   std::vector<emu::Cycle> due_;  // by node: nothing comes before
 };
 
-// Chooses streams of one phase until they make `load` of every link, and where they go.
+// Chooses streams that make the load of every link, and where they go.
 class Streams {
  public:
   Streams(const Setting& setting, FrameBook& book, std::uint64_t seed)
       : setting_(setting), book_(book), prng_(seed), seed_(seed) {}
 
-  double add(Workload& workload, double load, emu::Cycle begin, emu::Cycle end) {
-    double offered = 0;
+  // Streams of the whole run; returns what they offer of a link, as a mean over it. Sources add
+  // them in rounds, as many and the same sequences at each node. `loads` is by phase: where it
+  // grows sources add streams to those that they have, which go on as films do, where it falls the
+  // newest end.
+  double add(Workload& workload, std::span<const double> loads) {
     if (setting_.spec.circuit_attempts > 0) {  // who of them gets a circuit is seen later
       while (workload.streams < setting_.spec.circuit_attempts) {
-        add_round(workload, next_sequence(), begin, end);
+        add_round(workload, next_sequence(), 0, setting_.end);
       }
-      return load;
+      return loads.front();
     }
-    // Sources add streams in rounds: as many and the same sequences at each node.
-    std::vector<int> round_sequences;
-    for (;;) {
-      const int sequence = next_sequence();
-      const double more = load_of(sequence);
-      // The last one only if it brings the load nearer.
-      if (offered + more / 2 > load) break;
-      offered += more;
-      round_sequences.push_back(sequence);
+    double offered = 0;
+    for (const Round& round : rounds_of(loads)) {
+      add_round(workload, round.sequence, start_of(round.begin, loads), start_of(round.end, loads));
+      offered += load_of(round.sequence) * static_cast<double>(round.end - round.begin);
     }
-    for (const int sequence : round_sequences) add_round(workload, sequence, begin, end);
-    return offered;
+    return offered / static_cast<double>(loads.size());
   }
 
  private:
+  // One stream of every node, from phase to phase.
+  struct Round {
+    int sequence = 0;
+    std::size_t begin = 0;
+    std::size_t end = 0;
+  };
+
+  emu::Cycle start_of(std::size_t phase, std::span<const double> loads) const {
+    return setting_.end * phase / loads.size();
+  }
+  std::vector<Round> rounds_of(std::span<const double> loads) {
+    std::vector<Round> rounds;
+    std::vector<std::size_t> going;  // into rounds, the newest last
+    double offered = 0;
+    for (std::size_t phase = 0; phase < loads.size(); ++phase) {
+      // One goes, or comes, only if that brings the load nearer.
+      while (!going.empty() &&
+             offered - load_of(rounds[going.back()].sequence) / 2 > loads[phase]) {
+        offered -= load_of(rounds[going.back()].sequence);
+        rounds[going.back()].end = phase;
+        going.pop_back();
+      }
+      for (;;) {
+        const int sequence = next_sequence();
+        if (offered + load_of(sequence) / 2 > loads[phase]) break;
+        offered += load_of(sequence);
+        going.push_back(rounds.size());
+        rounds.push_back({.sequence = sequence, .begin = phase, .end = loads.size()});
+      }
+    }
+    return rounds;
+  }
   int next_sequence() {
     if (setting_.spec.streams != StreamKind::mpeg2) return -1;
     if (bag_.empty()) {
@@ -323,13 +352,10 @@ emu::Result<Workload> make_workload(const Setting& setting, FrameBook& book, std
   }
   if (has_streams(spec)) {
     Streams streams(setting, book, seed * 2 + 1);
-    const auto phases = std::max<std::size_t>(1, spec.phases.size());
-    for (std::size_t p = 0; p < phases; ++p) {
-      const double share = spec.phases.empty() ? spec.real_time_share : spec.phases[p];
-      workload.stream_load += streams.add(workload, spec.load * share, setting.end * p / phases,
-                                          setting.end * (p + 1) / phases) /
-                              static_cast<double>(phases);
-    }
+    std::vector<double> loads{spec.load * spec.real_time_share};
+    if (!spec.phases.empty()) loads.clear();
+    for (const double share : spec.phases) loads.push_back(spec.load * share);
+    workload.stream_load = streams.add(workload, loads);
   }
   if (workload.streams >= kNoStream) {
     return emu::fail("workload: {} streams, at most {}", workload.streams, kNoStream - 1);

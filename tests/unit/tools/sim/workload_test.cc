@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <set>
@@ -210,6 +211,29 @@ TEST(Workload, PhasesChangeTheMix) {
   EXPECT_NEAR(load_of(messages, best_effort, 2'000'000, 4'000'000), 0.12, 0.01);
   EXPECT_NEAR(load_of(messages, real_time, 500'000, 2'000'000), 0.12 * 20 / 19, 0.02);
   EXPECT_NEAR(load_of(messages, real_time, 2'500'000, 4'000'000), 0.48 * 20 / 19, 0.02);
+}
+
+// More of them come where the mix asks for more, and the newest end where it asks for less.
+TEST(Workload, StreamsGoOnThroughPhases) {
+  WorkloadSpec spec;
+  spec.load = 0.6;
+  spec.phases = {0.2, 0.8, 0.4};
+  spec.message_flits = 20;
+  const Setting setting = setting_of(spec, 9'000'000);
+  Frames frames;
+  std::set<std::uint32_t> streams[3];
+  // A frame goes on to its end after its phase's.
+  for (const auto& m : all_of(setting, frames, 6)) {
+    if (m.stream == kNoStream || m.created % 3'000'000 < 1'000'000) continue;
+    streams[m.created / 3'000'000].insert(m.stream);
+  }
+  EXPECT_EQ(streams[0].size(), 96u);  // 12 of 4 Mb/s make 0.12 of a link
+  EXPECT_EQ(streams[1].size(), 384u);
+  EXPECT_EQ(streams[2].size(), 192u);
+  EXPECT_TRUE(std::ranges::includes(streams[1], streams[0]));
+  EXPECT_TRUE(std::ranges::includes(streams[1], streams[2]));
+  EXPECT_TRUE(std::ranges::includes(streams[2], streams[0]));
+  EXPECT_EQ(*streams[2].rbegin(), 191u);
 }
 
 TEST(Workload, BurstyArrivalsKeepTheMeanLoad) {
