@@ -182,6 +182,14 @@ def test_experiments_are_complete(one: Experiment) -> None:
     assert one.points and one.plots and (one.claims or one.ratio_most)
     assert len({(p.series, p.x) for p in one.points}) == len(one.points)
     places = {(p.series, p.x) for p in one.points}
+    for p in one.points:
+        if p.part is None:
+            continue
+        # A run in phases: all of them are places, each as long as the others.
+        assert p.part[1] == len(p.config["workload"]["phases"])
+        others = {q.part for q in one.points if q.config == p.config}
+        assert others == {(n, p.part[1]) for n in range(p.part[1])}
+        assert all(length.batches % p.part[1] == 0 for length in (one.quick, one.full))
     for claim in one.claims:
         assert claim.series_names()
         for name in claim.series_names():

@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from tools.flitnet.lab.measures import cut_of, jain, measures
+from tools.flitnet.lab.measures import cut_of, jain, measures, part_of
 from tools.flitnet.lab.statistics import Estimate, estimate, t_quantile, warm_up
 
 
@@ -123,6 +123,23 @@ def test_tails_fairness_and_flows() -> None:
     assert found["all_mean_mb_s"] == pytest.approx(64 / 3)
     assert found["b_mb_s"] == 0
     assert jain([1, 1, 1, 1]) == 1 and jain([1, 0, 0, 0]) == 0.25
+
+
+def test_a_phase_is_measured_as_a_run_of_its_own() -> None:
+    whole = output(
+        best_effort_messages=[10, 10, 10, 10], best_effort_network_cycles=[500, 500, 900, 900],
+        frames=[10] * 4, missed=[4, 2, 1, 3], late_ms=[4, 2, 3, 3], energy_pj=[1e8] * 4,
+        best_effort_p99_cycles=400, node_flits=[300, 100],
+    )  # fmt: skip
+    first, second = (measures(part_of(whole, n, 2), transient=True) for n in (0, 1))
+    assert [p["best_effort_network_us"] for p in (first, second)] == pytest.approx([5, 9])
+    assert [p["dmp"] for p in (first, second)] == pytest.approx([0.3, 0.2])
+    assert [p["dmt_ms"] for p in (first, second)] == pytest.approx([1, 1.5])
+    assert second["power_w"] == pytest.approx(1.0)
+    # What is known of the whole run is said of no part.
+    assert not {"jain", "best_effort_p99_us"} & set(first)
+    with pytest.raises(ValueError, match="4 batches in 3 parts"):
+        part_of(whole, 0, 3)
 
 
 def test_frames_wait_for_a_frame_of_every_stream() -> None:

@@ -22,6 +22,9 @@ class Point:
     x: float
     config: Tables
     quick: bool = True  # part of --quick
+    # Of a run in phases the one that this place is: which of how many equal parts. Points with the
+    # same configuration share their runs.
+    part: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True)

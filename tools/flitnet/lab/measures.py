@@ -26,6 +26,23 @@ def _ratio(a: float, b: float) -> float:
     return a / b if b else NAN
 
 
+# Lists that have something else than a value a batch.
+NOT_BY_BATCH = frozenset({"flow_labels", "flow_flits", "node_flits"})
+
+
+def part_of(output: dict[str, Any], number: int, count: int) -> dict[str, Any]:
+    """One of `count` equal parts of a run, from 0, as if it were a run of its own. Quantiles, shares
+    of nodes and what flows got are known of whole runs only: they are left out."""
+    batches = len(output["frames"])
+    if batches % count:
+        raise ValueError(f"{batches} batches in {count} parts")
+    chosen = slice(batches * number // count, batches * (number + 1) // count)
+    return {
+        key: value[chosen] if isinstance(value, list) and key not in NOT_BY_BATCH else value
+        for key, value in output.items()
+    } | {"part": number, "flow_labels": [], "flow_flits": []}
+
+
 def _latency_series(output: dict[str, Any]) -> list[float]:
     """Mean time in the network of all messages, a value for each batch that has any."""
     cycles = [math.fsum(c) for c in zip(*(output[f"{c}_network_cycles"] for c in CLASSES))]
@@ -77,8 +94,9 @@ def measures(
     )
     found |= _frames(output, cut, frame_ms)
     found["rejected"] = 1 - output["granted"] / output["asked"] if output["asked"] else 0.0
-    found |= _connections(output) | _tails(output, cycle_us) | _flows(output, cut)
-    found |= _failures(output)
+    found |= _connections(output) | _flows(output, cut) | _failures(output)
+    if "part" not in output:
+        found |= _tails(output, cycle_us)
     found["load"] = math.fsum(found[f"{name}_load"] for name in CLASSES)
     windows = output["window_pj"][cut:]
     found["power_max_w"] = max(windows) / (WINDOW_CYCLES * output["cycle_ps"])

@@ -14,7 +14,7 @@ from typing import Any
 
 from tools.flitnet.errors import FlitnetError
 from tools.flitnet.lab.experiment import Experiment, Point
-from tools.flitnet.lab.measures import measures
+from tools.flitnet.lab.measures import measures, part_of
 from tools.flitnet.lab.simulator import complete, key_of, key_of_text, to_toml, version
 from tools.flitnet.lab.statistics import Estimate, estimate
 
@@ -75,9 +75,12 @@ class Store:
 
 
 def measured(run: Run, output: dict[str, Any]) -> dict[str, float]:
-    """Load in pulses is followed from an empty network on, as VCT figures 2 to 8 are."""
+    """Load in pulses is followed from an empty network on, as VCT figures 2 to 8 are, and a phase
+    from the change that begins it."""
     workload = run.tables.get("workload", {})
     frame_ms = workload.get("frame_ms", 1000 / 30)
+    if run.point.part is not None:
+        return measures(part_of(output, *run.point.part), frame_ms, transient=True)
     return measures(output, frame_ms, transient="pulse_cycles" in workload)
 
 
