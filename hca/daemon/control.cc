@@ -21,6 +21,7 @@
 #include "emu/ring/doorbell.h"
 #include "emu/ring/unix_socket.h"
 #include "hca/daemon/request.h"
+#include "hca/daemon/trouble.h"
 
 namespace hca {
 
@@ -277,6 +278,18 @@ void Control::admission(ClientId id, std::uint32_t qpn, const AdmissionOutcome& 
   }
   // If it cannot be sent the program is gone or broken; its socket tells soon.
   (void)send_reply(*client, reply);
+}
+
+void Control::trouble(const Trouble& trouble) {
+  if (trouble == last_trouble_) return;
+  last_trouble_ = trouble;
+  const auto left_out = troubles_.allow(emu::host_now_ns());
+  if (!left_out) return;
+  const Client* client = trouble.there ? find(trouble.client) : nullptr;
+  const std::string owner = client == nullptr ? "" : fmt::format(" of program {}", client->pid);
+  const std::string more = *left_out == 0 ? "" : fmt::format(" ({} more left out)", *left_out);
+  emu::log_info(
+      fmt::format("QP {:#x}{}: {}{}", trouble.qpn, owner, describe(trouble, nodes_), more));
 }
 
 void Control::mad(emu::NodeId source, const Mad& bytes) {

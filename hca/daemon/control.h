@@ -6,11 +6,13 @@
 #include <cerrno>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "emu/base/log_limit.h"
 #include "emu/base/result.h"
+#include "emu/config/config.h"
 #include "emu/ring/fd.h"
 #include "emu/ring/region.h"
 #include "hca/daemon/client.h"
@@ -30,6 +32,8 @@ class Control : public HostEvents {
 
   // The host that the requests go to; before the first service().
   void set_host(Host& host) { host_ = &host; }
+  // What the log calls the nodes; stays where it is.
+  void set_nodes(std::span<const emu::NodeConfig> nodes) { nodes_ = nodes; }
   void set_cm(CmService& cm) { cm_ = &cm; }  // without one, rdma_cm is refused
 
   // Readable when there is something to service: new programs, requests, ends.
@@ -55,6 +59,7 @@ class Control : public HostEvents {
   void async(ClientId client, AsyncEvent event, std::uint32_t number) override;
   void admission(ClientId client, std::uint32_t qpn, const AdmissionOutcome& outcome) override;
   void mad(emu::NodeId source, const Mad& bytes) override;
+  void trouble(const Trouble& trouble) override;
 
  private:
   Control(std::string path, const emu::Region& node_page, ProcessMemory& memory);
@@ -111,6 +116,10 @@ class Control : public HostEvents {
   std::vector<emu::UniqueFd> reply_owned_;  // closed once the reply is out
   // Programs can be wrong as often as they like: 20 lines at once, then six a minute.
   emu::LogLimit complaints_{20, 10'000'000'000};
+  // Of requests, whose failures are told apart from these: a peer's repetitions once.
+  emu::LogLimit troubles_{100, 1'000'000'000};
+  Trouble last_trouble_;
+  std::span<const emu::NodeConfig> nodes_;
 };
 
 }  // namespace hca

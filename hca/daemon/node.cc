@@ -58,6 +58,7 @@ emu::Result<void> Node::open(const std::string& run_dir) {
   options_.first_connection = emu::host_now_ns();  // one that no former life has named
   host_ = std::make_unique<Host>(options_, memory_, *port_, *control_);
   control_->set_host(*host_);
+  control_->set_nodes(config_.nodes);
   cm_ = std::make_unique<CmService>(config_, options_);
   cm_->set_host(*host_);
   control_->set_cm(*cm_);

@@ -66,6 +66,8 @@ void receive_one(HostState& s, const Arrival& arrival, bool check_crc) {
   if (qp == nullptr || !may_receive(*qp) || !service_matches(*qp, packet.info->service) ||
       headers.lrh.dlid != emu::lid_of(s.options_.node)) {
     ++s.counters_.dropped_no_qp;
+    // Answers to a QP that has gone are the end of every other connection.
+    if (packet.info->request) blame_sender(s, qp, headers.bth.dest_qp, headers.lrh.slid);
     return;
   }
   if (headers.bth.pkey != emu::kDefaultPkey) {
@@ -74,6 +76,7 @@ void receive_one(HostState& s, const Arrival& arrival, bool check_crc) {
   }
   if (qp->type != QpType::ud && !from_peer(*qp, arrival, headers)) {
     ++s.counters_.dropped_no_qp;
+    if (packet.info->request) blame_sender(s, qp, headers.bth.dest_qp, headers.lrh.slid);
     return;
   }
   count(s, arrival, packet.payload_bytes);

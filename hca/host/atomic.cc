@@ -78,6 +78,8 @@ void serve_atomic(HostState& s, Qp& qp, const emu::PacketHeaders& headers, bool 
                        resolve(s.mrs_, atomic.rkey, qp.pd, atomic.address, kAtomicBytes,
                                kAccessRemoteAtomic, range, qp.number);
   if (!allowed) {
+    blame_key(s, qp, TroubleKind::remote_key,
+              {atomic.rkey, qp.pd, atomic.address, kAtomicBytes, kAccessRemoteAtomic});
     refuse(s, qp, psn, NakCode::remote_access_error, AsyncEvent::qp_access_err);
     return;
   }

@@ -242,6 +242,8 @@ WcStatus check_recv(HostState& s, Qp& qp) {
     Range range;
     if (sge.length != 0 && !resolve(s.mrs_, sge.lkey, recv_pd(s, qp), sge.addr, sge.length,
                                     kAccessLocalWrite, range)) {
+      blame_key(s, qp, TroubleKind::recv_key,
+                {sge.lkey, recv_pd(s, qp), sge.addr, sge.length, kAccessLocalWrite, qp.recv_wr_id});
       return WcStatus::loc_prot_err;
     }
   }

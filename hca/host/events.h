@@ -9,6 +9,7 @@
 #include "hca/abi/attributes.h"
 #include "hca/host/mad.h"
 #include "hca/host/memory.h"
+#include "hca/host/trouble.h"
 
 namespace hca {
 
@@ -38,6 +39,8 @@ class HostEvents {
   virtual void admission(ClientId client, std::uint32_t qpn, const AdmissionOutcome& outcome) = 0;
   // A management datagram for QP1 arrived from that node.
   virtual void mad(emu::NodeId /*source*/, const Mad& /*bytes*/) {}
+  // Why what a program asked for failed: for people, no program hears of it.
+  virtual void trouble(const Trouble& /*trouble*/) {}
 };
 
 }  // namespace hca

@@ -41,6 +41,7 @@ void enter_error(HostState& s, Qp& qp) {
 }
 
 void fail_send(HostState& s, Qp& qp, WcStatus status) {
+  blame_request(s, qp, status);
   complete_send(s, qp, status);
   if (!qp.is_unreliable()) {
     enter_error(s, qp);

@@ -74,6 +74,8 @@ WcStatus check_list(HostState& s, const Qp& qp, const SendWqe& wqe, std::uint32_
     total += sge.length;
     Range range;
     if (sge.length != 0 && !resolve(s.mrs_, sge.lkey, qp.pd, sge.addr, sge.length, access, range)) {
+      blame_key(s, qp, TroubleKind::send_key,
+                {sge.lkey, qp.pd, sge.addr, sge.length, access, wqe.wr_id});
       return WcStatus::loc_prot_err;
     }
   }

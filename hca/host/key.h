@@ -7,6 +7,7 @@
 
 #include "hca/abi/attributes.h"
 #include "hca/host/memory.h"
+#include "hca/host/trouble.h"
 
 namespace hca {
 
@@ -44,20 +45,31 @@ constexpr std::uint32_t mr_slot(std::uint32_t key) { return key >> 8; }
 constexpr std::uint32_t kConsumersPart = 0xff;  // who binds a window chooses these bits
 
 // `qpn`: the QP that the request came by, where it is a peer's.
-inline bool resolve(const std::vector<Mr>& mrs, std::uint32_t key, std::uint32_t pd,
-                    std::uint64_t iova, std::uint64_t length, std::uint32_t access, Range& range,
-                    std::uint32_t qpn = kAnyQp) {
+inline KeyFault key_fault(const std::vector<Mr>& mrs, std::uint32_t key, std::uint32_t pd,
+                          std::uint64_t iova, std::uint64_t length, std::uint32_t access,
+                          std::uint32_t qpn = kAnyQp) {
   const std::uint32_t slot = mr_slot(key);
-  if (slot >= mrs.size()) return false;
+  if (slot >= mrs.size()) return KeyFault::unknown;
   const Mr& mr = mrs[slot];
-  if (mr.key != key || key == 0 || mr.pd != pd || (mr.access & access) != access) return false;
+  if (mr.key != key || key == 0) return KeyFault::unknown;
+  if (mr.pd != pd) return KeyFault::domain;
+  if ((mr.access & access) != access) return KeyFault::access;
   if (mr.kind != MrKind::region) {  // for peers alone, and one of type 2 for its QP's peer alone
     const bool remote =
         (access & (kAccessRemoteRead | kAccessRemoteWrite | kAccessRemoteAtomic)) != 0;
-    if (!remote || (mr.qpn != kAnyQp && mr.qpn != qpn)) return false;
+    if (!remote || (mr.qpn != kAnyQp && mr.qpn != qpn)) return KeyFault::window;
   }
   // The subtractions cannot wrap where they are reached.
-  if (iova < mr.iova || length > mr.length || iova - mr.iova > mr.length - length) return false;
+  const bool inside =
+      iova >= mr.iova && length <= mr.length && iova - mr.iova <= mr.length - length;
+  return inside ? KeyFault::none : KeyFault::bounds;
+}
+
+inline bool resolve(const std::vector<Mr>& mrs, std::uint32_t key, std::uint32_t pd,
+                    std::uint64_t iova, std::uint64_t length, std::uint32_t access, Range& range,
+                    std::uint32_t qpn = kAnyQp) {
+  if (key_fault(mrs, key, pd, iova, length, access, qpn) != KeyFault::none) return false;
+  const Mr& mr = mrs[mr_slot(key)];
   const std::uint64_t offset = iova - mr.iova;
   range.mapped = mr.mapped == nullptr ? nullptr : mr.mapped + offset;
   range.address = mr.address + offset;

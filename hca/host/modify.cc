@@ -89,15 +89,23 @@ constexpr Transition kTransitions[] = {
          kQpPkeyIndex | kQpMinRnrTimer | kQpPathMigState},
 };
 
-bool allowed(QpState from, QpState to, QpType type, std::uint32_t mask) {
+// `found`: what is missing or too much, if that is all.
+bool allowed(QpState from, QpState to, QpType type, std::uint32_t mask, Trouble& found) {
+  found.kind = TroubleKind::transition;
+  found.from = from;
+  found.to = to;
   mask &= ~kQpState;
   // From RESET there is only INIT: nothing is there that could fail.
   if (from == reset && to == err) return false;
-  if (to == reset || to == err) return (mask & ~kQpCurState) == 0;
+  if (to == reset || to == err) {
+    found.surplus = mask & ~kQpCurState;
+    return found.surplus == 0;
+  }
   for (const Transition& transition : kTransitions) {
     if (transition.from != from || transition.to != to || transition.type != type) continue;
-    return (mask & transition.required) == transition.required &&
-           (mask & ~(transition.required | transition.optional)) == 0;
+    found.missing = transition.required & ~mask;
+    found.surplus = mask & ~(transition.required | transition.optional);
+    return found.missing == 0 && found.surplus == 0;
   }
   return false;
 }
@@ -115,23 +123,31 @@ bool path_fits(const HostState& s, const AddressVector& av) {
          node_of_gid(s.options_, dgid_of(av)).has_value();
 }
 
-bool values_fit(const HostState& s, const QpAttributes& wanted, std::uint32_t mask) {
-  const auto given = [mask](std::uint32_t bit) { return (mask & bit) != 0; };
-  if (given(kQpPort) && wanted.port_num != 1) return false;
-  if (given(kQpPkeyIndex) && wanted.pkey_index != 0) return false;
-  if (given(kQpAltPath)) return false;  // one port, one path
-  if (given(kQpPathMtu) && (wanted.path_mtu < 1 || wanted.path_mtu > 5 ||
-                            (128u << wanted.path_mtu) > s.options_.mtu_bytes)) {
-    return false;
+// The attribute whose value cannot be; 0: none.
+std::uint32_t unfit(const HostState& s, const QpAttributes& wanted, std::uint32_t mask) {
+  const bool mtu_fits = wanted.path_mtu >= 1 && wanted.path_mtu <= 5 &&
+                        (128u << wanted.path_mtu) <= s.options_.mtu_bytes;
+  const struct {
+    std::uint32_t bit;
+    bool fits;
+  } checks[] = {
+      {kQpPort, wanted.port_num == 1},
+      {kQpPkeyIndex, wanted.pkey_index == 0},
+      {kQpAltPath, false},  // one port, one path
+      {kQpPathMtu, mtu_fits},
+      {kQpAv, (mask & kQpAv) == 0 || path_fits(s, wanted.av)},
+      {kQpDestQpn, wanted.dest_qp_num <= emu::kMask24},
+      {kQpTimeout, wanted.timeout <= 31},
+      {kQpRetryCnt, wanted.retry_cnt <= 7},
+      {kQpRnrRetry, wanted.rnr_retry <= 7},
+      {kQpMinRnrTimer, wanted.min_rnr_timer <= 31},
+      {kQpMaxQpRdAtomic, wanted.max_rd_atomic <= kMaxRdAtomic},
+      {kQpMaxDestRdAtomic, wanted.max_dest_rd_atomic <= kMaxRdAtomic},
+  };
+  for (const auto& [bit, fits] : checks) {
+    if ((mask & bit) != 0 && !fits) return bit;
   }
-  if (given(kQpAv) && !path_fits(s, wanted.av)) return false;
-  if (given(kQpDestQpn) && wanted.dest_qp_num > emu::kMask24) return false;
-  if (given(kQpTimeout) && wanted.timeout > 31) return false;
-  if (given(kQpRetryCnt) && wanted.retry_cnt > 7) return false;
-  if (given(kQpRnrRetry) && wanted.rnr_retry > 7) return false;
-  if (given(kQpMinRnrTimer) && wanted.min_rnr_timer > 31) return false;
-  if (given(kQpMaxQpRdAtomic) && wanted.max_rd_atomic > kMaxRdAtomic) return false;
-  return !given(kQpMaxDestRdAtomic) || wanted.max_dest_rd_atomic <= kMaxRdAtomic;
+  return 0;
 }
 
 struct ByteField {
@@ -235,7 +251,17 @@ int modify(HostState& s, Qp& qp, const QpAttributes& wanted, std::uint32_t mask)
   if ((mask & kQpCurState) != 0 && wanted.cur_state != qp.state) return EINVAL;
   const QpState from = qp.state;
   const QpState to = (mask & kQpState) != 0 ? wanted.state : from;
-  if (!allowed(from, to, qp.type, mask) || !values_fit(s, wanted, mask)) return EINVAL;
+  Trouble found;
+  if (!allowed(from, to, qp.type, mask, found)) {
+    blame_attributes(s, qp, found);
+    return EINVAL;
+  }
+  if (const std::uint32_t bit = unfit(s, wanted, mask); bit != 0) {
+    found.kind = TroubleKind::value;
+    found.surplus = bit;
+    blame_attributes(s, qp, found);
+    return EINVAL;
+  }
   if (to == err) {
     enter_error(s, qp);
     settle(s);

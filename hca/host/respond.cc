@@ -67,6 +67,9 @@ bool store_send(HostState& s, Qp& qp, const std::uint8_t* bytes, std::uint32_t l
   const WcStatus status = scatter_payload(s, qp, recv_pd(s, qp), qp.recv_sges.data(),
                                           qp.recv_num_sge, qp.scatter, bytes, length, psn);
   if (status == WcStatus::success) return true;
+  if (status == WcStatus::loc_len_err) {
+    blame_length(s, qp, std::uint64_t{qp.received_bytes} + length);
+  }
   refuse_recv(s, qp, psn,
               status == WcStatus::loc_len_err ? NakCode::invalid_request
                                               : NakCode::remote_operational_error,
@@ -84,6 +87,8 @@ void serve_read(HostState& s, Qp& qp, const emu::PacketHeaders& headers, bool re
       (reth.length == 0 || resolve(s.mrs_, reth.rkey, pd, reth.address, reth.length,
                                    kAccessRemoteRead, range, qp.number));
   if (!allowed) {
+    blame_key(s, qp, TroubleKind::remote_key,
+              {reth.rkey, pd, reth.address, reth.length, kAccessRemoteRead});
     refuse(s, qp, psn, NakCode::remote_access_error, AsyncEvent::qp_access_err);
     return;
   }
@@ -182,11 +187,17 @@ Request request_of(Opcode opcode) {
   }
 }
 
-bool may_write(const HostState& s, const Qp& qp, const emu::Reth& reth) {
+bool may_write(HostState& s, const Qp& qp, const emu::Reth& reth) {
   Range range;
-  return (qp.attributes.access_flags & kAccessRemoteWrite) != 0 &&
-         (reth.length == 0 || resolve(s.mrs_, reth.rkey, qp.pd, reth.address, reth.length,
-                                      kAccessRemoteWrite, range, qp.number));
+  const bool allowed =
+      (qp.attributes.access_flags & kAccessRemoteWrite) != 0 &&
+      (reth.length == 0 || resolve(s.mrs_, reth.rkey, qp.pd, reth.address, reth.length,
+                                   kAccessRemoteWrite, range, qp.number));
+  if (!allowed) {
+    blame_key(s, qp, TroubleKind::remote_key,
+              {reth.rkey, qp.pd, reth.address, reth.length, kAccessRemoteWrite});
+  }
+  return allowed;
 }
 
 void start_write(Qp& qp, const emu::Reth& reth) {

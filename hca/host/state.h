@@ -184,7 +184,7 @@ struct Request {
   bool brings_data() const { return is_read || is_atomic; }
 };
 Request request_of(emu::Opcode opcode);
-bool may_write(const HostState& s, const Qp& qp, const emu::Reth& reth);
+bool may_write(HostState& s, const Qp& qp, const emu::Reth& reth);
 void start_write(Qp& qp, const emu::Reth& reth);
 // The next bytes of the RDMA WRITE under way; false: its region has gone.
 bool write_on(HostState& s, Qp& qp, const std::uint8_t* bytes, std::uint32_t length,
@@ -218,6 +218,23 @@ inline bool may_receive(const Qp& qp) {
   return qp.state == QpState::rtr || qp.state == QpState::rts || qp.state == QpState::sqd ||
          qp.state == QpState::sqe;
 }
+
+// ---- trouble.cc ----
+// Who wanted what of a key.
+struct KeyUse {
+  std::uint32_t key = 0;
+  std::uint32_t pd = 0;
+  std::uint64_t address = 0;
+  std::uint64_t length = 0;
+  std::uint32_t access = 0;
+  std::uint64_t wr_id = 0;
+};
+// Each tells HostEvents::trouble what is known of a failure.
+void blame_key(HostState& s, const Qp& qp, TroubleKind kind, const KeyUse& use);
+void blame_length(HostState& s, const Qp& qp, std::uint64_t length);  // of the message so far
+void blame_request(HostState& s, Qp& qp, WcStatus status);            // the one at sq_done
+void blame_sender(HostState& s, const Qp* qp, std::uint32_t qpn, emu::Lid sender);
+void blame_attributes(HostState& s, const Qp& qp, const Trouble& found);
 
 // ---- xrc.cc ----
 // Tells the program that owns a QP; of an XRC_RECV QP all that have it open.

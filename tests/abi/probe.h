@@ -53,7 +53,8 @@ struct Probe {
     return qp;
   }
 
-  static void connect(ibv_qp* qp, std::uint32_t peer, std::uint16_t lid) {
+  static void connect(ibv_qp* qp, std::uint32_t peer, std::uint16_t lid,
+                      std::uint8_t rnr_retry = 7) {
     ibv_qp_attr a{};
     a.qp_state = IBV_QPS_INIT;
     a.port_num = 1;
@@ -74,7 +75,8 @@ struct Probe {
     if (error != 0) fail("RTR", error);
     a.qp_state = IBV_QPS_RTS;
     a.timeout = 14;
-    a.retry_cnt = a.rnr_retry = 7;
+    a.retry_cnt = 7;
+    a.rnr_retry = rnr_retry;
     error = ibv_modify_qp(qp, &a,
                           IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
                               IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC);

@@ -39,6 +39,29 @@ def test_memory(cluster2: Cluster, kind: str) -> None:
     assert done.returncode == 0 and done.stdout == "good\n", done.stdout + done.stderr
 
 
+MISTAKES = {
+    "key": ("remote access error", "n0 asked for is refused: no memory region or window has the"),
+    "bounds": ("remote access error", "are not all in key"),
+    "access": ("remote access error", "was registered without IBV_ACCESS_REMOTE_WRITE"),
+    "short": ("remote invalid request error", "receive request 7 has 16 bytes, the message of n0"),
+    "missing": ("RNR retry counter exceeded", "request 42 failed: QP 0x"),
+    "list": ("local protection error", "send request 42: no memory region or window has the key"),
+    "order": ("Invalid argument", "from RESET to RTS: there is no such transition"),
+    "mtu": ("Invalid argument", "from INIT to RTR lacks IBV_QP_PATH_MTU"),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_the_log_says_why(cluster2: Cluster, mistake: str) -> None:
+    program = str(paths.build_dir() / "tests/abi/mistake_probe")
+    log = cluster2.run / "log" / "hcad-n0.log"
+    before = len(log.read_text())
+    done = cluster2.exec("n0", [program, mistake], timeout=30)
+    status, why = MISTAKES[mistake]
+    assert done.returncode == 0 and status in done.stdout, done.stdout + done.stderr
+    assert why in log.read_text()[before:]
+
+
 def test_a_refused_rate_says_who_refused(make_cluster: Callable[..., Cluster]) -> None:
     """n0 and n1 both want n2's link: the router refuses the second, n0's own link what it lacks."""
     cluster = make_cluster({"network": {"nodes": 3}})

@@ -1,0 +1,80 @@
+// What went wrong is put into words elsewhere; here is what is known where it goes wrong.
+#include "hca/host/trouble.h"
+
+#include "hca/host/state.h"
+
+namespace hca {
+
+namespace {
+
+Trouble trouble_of(const Qp& qp, TroubleKind kind) {
+  Trouble trouble;
+  trouble.kind = kind;
+  trouble.client = qp.client;
+  trouble.qpn = qp.number;
+  if (qp.type != QpType::ud) {
+    trouble.peer_lid = qp.attributes.av.dlid;
+    trouble.peer_qpn = qp.attributes.dest_qp_num;
+  }
+  return trouble;
+}
+
+}  // namespace
+
+void blame_key(HostState& s, const Qp& qp, TroubleKind kind, const KeyUse& use) {
+  Trouble trouble = trouble_of(qp, kind);
+  trouble.key = use.key;
+  trouble.access = use.access;
+  trouble.address = use.address;
+  trouble.length = use.length;
+  trouble.wr_id = use.wr_id;
+  const std::uint32_t qpn = kind == TroubleKind::remote_key ? qp.number : kAnyQp;
+  trouble.fault = key_fault(s.mrs_, use.key, use.pd, use.address, use.length, use.access, qpn);
+  if (trouble.fault == KeyFault::none) {  // then it was not the key
+    if (kind != TroubleKind::remote_key) return;
+    trouble.kind = TroubleKind::remote_flag;
+  }
+  if (trouble.fault == KeyFault::bounds) {
+    trouble.start = s.mrs_[mr_slot(use.key)].iova;
+    trouble.size = s.mrs_[mr_slot(use.key)].length;
+  }
+  s.events_.trouble(trouble);
+}
+
+void blame_length(HostState& s, const Qp& qp, std::uint64_t length) {
+  Trouble trouble = trouble_of(qp, TroubleKind::too_long);
+  trouble.wr_id = qp.recv_wr_id;
+  trouble.length = length;
+  for (std::uint32_t i = 0; i < qp.recv_num_sge; ++i) trouble.size += qp.recv_sges[i].length;
+  s.events_.trouble(trouble);
+}
+
+void blame_request(HostState& s, Qp& qp, WcStatus status) {
+  Trouble trouble = trouble_of(qp, TroubleKind::ended);
+  trouble.status = status;
+  trouble.wr_id = qp.wqe(qp.sq_done).wr_id;
+  trouble.length = qp.entry(qp.sq_done).length;
+  s.events_.trouble(trouble);
+}
+
+void blame_sender(HostState& s, const Qp* qp, std::uint32_t qpn, emu::Lid sender) {
+  Trouble trouble;
+  trouble.kind = qp != nullptr && may_receive(*qp) ? TroubleKind::stranger : TroubleKind::no_qp;
+  trouble.qpn = qpn;
+  trouble.peer_lid = sender;
+  trouble.there = qp != nullptr;
+  if (qp != nullptr) {
+    trouble.client = qp->client;
+    trouble.from = qp->state;
+  }
+  s.events_.trouble(trouble);
+}
+
+void blame_attributes(HostState& s, const Qp& qp, const Trouble& found) {
+  Trouble trouble = found;
+  trouble.client = qp.client;
+  trouble.qpn = qp.number;
+  s.events_.trouble(trouble);
+}
+
+}  // namespace hca
