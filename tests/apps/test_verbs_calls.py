@@ -62,6 +62,20 @@ def test_the_log_says_why(cluster2: Cluster, mistake: str) -> None:
     assert why in log.read_text()[before:]
 
 
+def test_the_command_line_shows_the_logs(cluster2: Cluster) -> None:
+    def said(*node: str) -> list[str]:
+        argv = [paths.ROOT / "flitnet", "log", *node]
+        env = dict(os.environ) | {"FLITNET_RUN": str(cluster2.run)}
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=30, env=env)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.splitlines()
+
+    assert said("n1") == (cluster2.run / "log" / "hcad-n1.log").read_text().splitlines()
+    everybody = said()
+    assert everybody == sorted(everybody)
+    assert {line.split()[2] for line in everybody} == {"fabricd", "n0", "n1"}
+
+
 def test_a_refused_rate_says_who_refused(make_cluster: Callable[..., Cluster]) -> None:
     """n0 and n1 both want n2's link: the router refuses the second, n0's own link what it lacks."""
     cluster = make_cluster({"network": {"nodes": 3}})

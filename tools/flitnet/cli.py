@@ -257,6 +257,16 @@ def shell(
 
 
 @app.command()
+def log(
+    node: Optional[str] = typer.Argument(None, metavar="[NODE]", help="None: every daemon's."),
+) -> None:
+    """What the daemons wrote: why a program's request failed, who came and went."""
+    from tools.flitnet import operate
+
+    operate.log(paths.default_run_dir(), node)
+
+
+@app.command()
 def replay(
     file: Path = typer.Argument(..., metavar="FILE"),
     source: str = typer.Option(..., "--from", metavar="NODE", help="The node that sends."),

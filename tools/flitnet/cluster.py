@@ -253,11 +253,14 @@ class Cluster:
 
     def last_line(self, role: str) -> str:
         """The last line that a program of ours wrote."""
+        return next((line for line in reversed(self.lines(role)) if line.strip()), "")
+
+    def lines(self, role: str) -> list[str]:
+        """What a program of ours wrote."""
         try:
-            lines = self._log(role).read_text(errors="replace").strip().splitlines()
+            return self._log(role).read_text(errors="replace").splitlines()
         except OSError:
-            return ""
-        return lines[-1] if lines else ""
+            return []
 
     def _log(self, role: str) -> Path:
         return self.run / "log" / f"{role.replace(':', '-')}.log"

@@ -146,6 +146,23 @@ def capture(run: Path, write: str, nodes: str, count: int, seconds: float) -> No
     os.execv(argv[0], [*argv, "--ring", reply["ring"]])
 
 
+def log(run: Path, node: str | None) -> None:
+    """The lines of one node's daemon; or of all daemons by time, each with who wrote it."""
+    cluster = Cluster.open(run)
+    if node is not None:
+        cluster.node_dir(node)  # refuses who is none
+        print(*cluster.lines(f"hcad:{node}"), sep="\n")
+        return
+    found: list[tuple[str, str, str]] = []
+    for role in ("fabricd", *(f"hcad:{name}" for name in cluster.nodes)):
+        for line in cluster.lines(role):
+            date, _, rest = line.partition(" ")
+            clock, _, rest = rest.partition(" ")
+            found.append((f"{date} {clock}", role.removeprefix("hcad:"), rest.partition(" ")[2]))
+    for when, who, words in sorted(found):
+        print(when, who, words)
+
+
 def _agreed(reply: dict[str, Any]) -> dict[str, Any]:
     if not reply.get("ok"):
         raise UsageError(str(reply.get("error", "no answer")))
