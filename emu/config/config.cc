@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <span>
 
+#include <fmt/format.h>
+
 #include "emu/config/fields.h"
 #include "emu/config/rules.h"
 
@@ -206,9 +208,12 @@ std::string_view name_of(Frame value) { return names_of(value)[static_cast<std::
 std::string_view name_of(Congestion value) {
   return names_of(value)[static_cast<std::size_t>(value)];
 }
-std::optional<Congestion> congestion_of(std::string_view name) {
+Result<Congestion> congestion_of(std::string_view name) {
   const auto found = std::ranges::find(config::kCongestionNames, name);
-  if (found == config::kCongestionNames.end()) return {};
+  if (found == config::kCongestionNames.end()) {
+    return fail("congestion: there is no scheme '{}'; one of {}", name,
+                fmt::join(config::kCongestionNames, ", "));
+  }
   return static_cast<Congestion>(found - config::kCongestionNames.begin());
 }
 std::string_view name_of(CompletionQueues value) {

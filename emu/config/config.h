@@ -261,7 +261,7 @@ std::string_view name_of(Pointer value);
 std::string_view name_of(AttachKind value);
 std::string_view name_of(LinkLayer value);
 std::string_view name_of(Congestion value);
-std::optional<Congestion> congestion_of(std::string_view name);  // none: there is no such scheme
+Result<Congestion> congestion_of(std::string_view name);
 std::string_view name_of(CompletionQueues value);
 std::string_view name_of(NoticeWay value);
 std::string_view name_of(PeakPower value);

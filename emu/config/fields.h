@@ -143,8 +143,8 @@ inline constexpr std::array<std::string_view, 2> kFrameNames = {"small", "large"
 inline constexpr std::array<std::string_view, 2> kPointerNames = {"fast", "slow"};
 inline constexpr std::array<std::string_view, 3> kAttachNames = {"shm", "udp", "ethdev"};
 
-inline constexpr std::array<std::string_view, 8> kCongestionNames = {
-    "credit", "alo", "self_tuned", "none", "vct1", "vct2", "ibcc", "dcqcn"};
+inline constexpr auto kCongestionNames = std::to_array<std::string_view>(
+    {"credit", "alo", "self_tuned", "none", "vct1", "vct2", "ibcc", "dcqcn"});
 inline constexpr std::array<std::string_view, 3> kPeakPowerNames = {"scheme", "powerherd", "none"};
 inline constexpr std::array<std::string_view, 2> kPowerBookingNames = {"links", "routers"};
 inline constexpr std::array<std::string_view, 2> kNoticeNames = {"instant", "message"};

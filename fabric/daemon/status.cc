@@ -57,8 +57,7 @@ std::string Fabric::set(const std::map<std::string, std::string>& fields) {
   }
   if (const auto scheme = fields.find("congestion"); scheme != fields.end()) {
     const auto known = emu::congestion_of(scheme->second);
-    if (!known)
-      return error_line(fmt::format("congestion: there is no scheme '{}'", scheme->second));
+    if (!known) return error_line(known.error().message);
     if (auto done = set_congestion(*known); !done) return error_line(done.error().message);
     return ok_line();
   }

@@ -190,10 +190,12 @@ def test_the_command(make_cluster: Callable[..., Cluster]) -> None:
     assert down_now == [{"link": "0:2", "to": "4:0", "up": False}]
     assert "down" in flitnet("link").stdout
     for _ in range(200):  # metrics come ten times a second
-        if "links down: 1" in flitnet("status").stdout.replace("\n", " "):
+        said = flitnet("status").stdout
+        if "links down: 1" in " ".join(said.split()):
             break
     else:
-        raise AssertionError(flitnet("status").stdout)
+        raise AssertionError(said)
+    assert "link 0:2 is down; back into service with: flitnet link 0:2 up" in said
     wrong = flitnet("link", "0:3", "down")
     assert wrong.returncode == 2 and len(wrong.stderr.splitlines()) == 1, wrong.stderr
     assert flitnet("link", "0:2").returncode == 2

@@ -10,6 +10,7 @@ import time
 
 import pytest
 
+from tests.apps.test_udp import free_port
 from tests.apps.test_verbs import assert_done, pingpong
 from tools.flitnet import ctl, operate, pages, paths
 from tools.flitnet.cluster import Cluster
@@ -62,12 +63,29 @@ def test_admission_is_told_to_the_fabric_too(cluster2: Cluster) -> None:
     operate.set_control(cluster2.run, "admission", "true")
 
 
+def test_what_the_nodes_refuse_is_not_left_with_the_fabric(make_cluster) -> None:
+    udp = {"kind": "udp", "listen": f"127.0.0.1:{free_port()}"}
+    cluster = make_cluster({"network": {"nodes": 2}, "attach": udp})
+    with pytest.raises(UsageError, match="attach.kind shm.*; nothing was changed"):
+        operate.set_control(cluster.run, "congestion", "alo")
+
+
+def test_status_names_the_scheme(cluster2: Cluster) -> None:
+    operate.set_control(cluster2.run, "congestion", "none")
+    for _ in range(200):  # each node publishes now and then
+        if (said := operate.current(cluster2.run).congestion) == ["none"]:
+            break
+        cluster2.node_status("n1")
+    operate.set_control(cluster2.run, "congestion", "credit")
+    assert said == ["none"]
+
+
 @pytest.mark.parametrize(
     ("key", "value", "says"),
     [
         ("congestion", "vct1", 'network.router = "vct"'),
         ("congestion", "dcqcn", 'network.engine = "general"'),
-        ("congestion", "hope", "no scheme"),
+        ("congestion", "hope", "no scheme 'hope'; one of credit, alo, "),
         ("completion_queues", "many", "global, separate or quad"),
         ("power_control", "maybe", "true or false"),
         ("link_mbps", "1", "cannot be set"),

@@ -84,6 +84,8 @@ def status(run: Path, as_json: bool) -> int:
         Console().print(screen.screen(screen.View("flitnet", value, None, power)))
         for role in dead:
             print(f"{role} is dead; see {run}/log, then: flitnet down")
+        for name in _links_down(run) if value.links_down else []:
+            print(f"link {name} is down; back into service with: flitnet link {name} up")
         for node in absent:
             print(f"{node} does not answer, or the fabric does not hear it; see {run}/log")
     return EXIT_ERROR if dead or absent else EXIT_OK
@@ -94,9 +96,10 @@ def set_control(run: Path, key: str, value: str) -> None:
     cluster = Cluster.open(run)
     asked = {"fabricd": run / "fabricd.ctl"} if key in ("admission", "congestion") else {}
     asked |= {name: cluster.node_dir(name) / "hcad.ctl" for name in cluster.nodes}
+    before: Any = None
     for name, path in asked.items():
         try:
-            ctl.ask(path, {"cmd": "status"})
+            before = ctl.ask(path, {"cmd": "status"}).get(key, before)
         except FlitnetError as error:
             raise FlitnetError(f"{name}: {error}; nothing was changed") from None
     changed: list[str] = []
@@ -106,6 +109,10 @@ def set_control(run: Path, key: str, value: str) -> None:
         except FlitnetError as error:
             if not changed:
                 raise
+            # The nodes refuse alike, the first of them first: then only the fabric has changed.
+            if changed == ["fabricd"] and isinstance(before, str):
+                _agreed(ctl.ask(asked["fabricd"], {"cmd": "set", key: before}))
+                raise type(error)(f"{error}; nothing was changed") from None
             done = ", ".join(changed)
             raise FlitnetError(f"{name}: {error}; changed before that: {done}") from None
         changed.append(name)
@@ -114,7 +121,7 @@ def set_control(run: Path, key: str, value: str) -> None:
 def links(run: Path, as_json: bool) -> None:
     """Every link of the running cluster and whether it is in service."""
     Cluster.open(run)
-    found = _agreed(ctl.ask(run / "fabricd.ctl", {"cmd": "links"}))["links"]
+    found = _links(run)
     if as_json:
         print(json.dumps({"links": found}, indent=1))
         return
@@ -122,6 +129,17 @@ def links(run: Path, as_json: bool) -> None:
     for link in found:
         table.add_row(link["link"], link["to"], "up" if link["up"] else "[red]down[/red]")
     Console().print(table)
+
+
+def _links(run: Path) -> list[dict[str, Any]]:
+    return _agreed(ctl.ask(run / "fabricd.ctl", {"cmd": "links"}))["links"]
+
+
+def _links_down(run: Path) -> list[str]:
+    """None, if the fabric does not answer: who asks has more to say."""
+    with contextlib.suppress(FlitnetError):
+        return [link["link"] for link in _links(run) if not link["up"]]
+    return []
 
 
 def set_link(run: Path, name: str, state: str) -> None:

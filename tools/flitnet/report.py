@@ -72,6 +72,7 @@ class Report:
     lanes: list[int] = field(default_factory=list)  # flits that left the switches, by lane
     links: int = 0  # on which they left; 0: one for each node
     links_down: int = 0
+    congestion: list[str] = field(default_factory=list)  # schemes in force; one, if all agree
 
     def to_dict(self) -> dict[str, Any]:
         value = asdict(self)
@@ -194,6 +195,10 @@ def report(snapshot: Snapshot, tables: dict[str, Any]) -> Report:
         lanes=lanes,
         links=len(links),
         links_down=round(snapshot.total("flitnet_links_down")),
+        congestion=sorted({
+            labels.get("scheme", "")
+            for labels, on in snapshot.series("flitnet_congestion_scheme") if on
+        }),
     )
 
 

@@ -50,6 +50,8 @@ def heading(view: View) -> RenderableType:
         (f"{dilation:.3f}", "green" if dilation <= 1.05 else "yellow"),
         f", lag p99 {clock['lag_us_p99']:.0f} us",
     )
+    if view.now.congestion:
+        text.append(f"   congestion {', '.join(view.now.congestion)}")
     if view.now.links_down:
         text.append(f"   links down: {view.now.links_down}", "bold red")
     return Panel(text, box=box.SIMPLE)
