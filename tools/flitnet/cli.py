@@ -133,6 +133,9 @@ def up(
     crossbar: Optional[str] = CROSSBAR,
     scheduler: Optional[str] = SCHEDULER,
     pass_through: bool = PASS_THROUGH,
+    here: Optional[str] = typer.Option(
+        None, metavar="NODE[,NODE]", help="These nodes only; those of other hosts `join`."
+    ),
 ) -> None:
     """Start a cluster; it stays until `down`."""
     from tools.flitnet import operate
@@ -142,7 +145,22 @@ def up(
         "topology": topology, "routing": routing, "router": router, "crossbar": crossbar,
         "qos.scheduler": scheduler, "pass_through": pass_through,
     }  # fmt: skip
-    operate.up(paths.default_run_dir(), file, metrics, network)
+    operate.up(paths.default_run_dir(), file, metrics, network, here)
+
+
+@app.command()
+def join(
+    file: Path = typer.Argument(..., metavar="cluster.toml", help="A copy of the fabric's."),
+    here: str = typer.Option(..., metavar="NODE[,NODE]", help="The nodes of this host."),
+    key: Optional[Path] = typer.Option(
+        None, metavar="FILE", help="A copy of cluster.key; not needed with attach.key_file."
+    ),
+) -> None:
+    """Start nodes of a cluster whose fabric runs on another host; they stay until `down`."""
+    from tools.flitnet import operate
+
+    build.ready()
+    operate.join(paths.default_run_dir(), file, key, here)
 
 
 @app.command()

@@ -26,19 +26,14 @@ from pathlib import Path
 from typing import Any
 
 from tools.flitnet import config, ctl, paths, record
-from tools.flitnet.errors import FlitnetError, UsageError
-from tools.flitnet.process import ProcessId, stop_all, uninterrupted
+from tools.flitnet.errors import FlitnetError, RunningError, UsageError
+from tools.flitnet.part import Part, span
+from tools.flitnet.process import ProcessId, stop_all, uninterrupted, yield_to_fabricd
 from tools.flitnet.record import Record
 
 ATTACH_TIMEOUT_S = 20.0
 SOCKET_PATH_BYTES_MAX = 107  # sockaddr_un
 SOCKET_NAME_BYTES = len("/plans/r1234567-meet/replay..sock")  # the longest below a run directory
-# What we and the daemons put into a run directory: `down` removes these and nothing else.
-RUN_ENTRIES = (
-    "cluster.toml", "fabricd.pid", "fabric.sock", "fabricd.ctl", "clock.page",
-    "fabric.state", "nodes", "metrics", "sys", "log", "plans", "fabric.udp", "state",
-    "capture.ring",
-)  # fmt: skip
 
 
 class Cluster:
@@ -67,16 +62,23 @@ class Cluster:
         self._temporary = run is None
         self.run = Path(tempfile.mkdtemp(prefix="flitnet-")) if run is None else run
         self.nodes = self.file.node_names
+        self.share(Part())
         self._owned = owned
         self._exporter = exporter
         self._mine = False  # whether this object started what is in the run directory
+
+    def share(self, part: Part) -> None:
+        """With other hosts; `here`: the nodes that this one runs."""
+        self.part, self.here = part, part.of(self.nodes)
 
     @staticmethod
     def open(run: Path) -> Cluster:
         """The cluster that runs in a run directory."""
         if not (run / "processes.json").exists():
             raise FlitnetError(f"no cluster in {run}; start one with: flitnet up")
-        return Cluster(run / "cluster.toml", run=run, owned=False)
+        cluster = Cluster(run / "cluster.toml", run=run, owned=False)
+        cluster.share(Part.read(run))
+        return cluster
 
     # Start and stop.
 
@@ -111,8 +113,9 @@ class Cluster:
 
     def _start_all(self) -> None:
         self._prepare()
-        self.start_fabricd(wait=False)
-        for node in self.nodes:
+        if self.part.fabric:
+            self.start_fabricd(wait=False)
+        for node in self.here:
             self.start_node(node, wait=False)
         if self._exporter:
             self.start_exporter(self._exporter)
@@ -203,7 +206,7 @@ class Cluster:
     def dead(self) -> list[str]:
         """Daemons that should run and do not: of the record, or that never came into it."""
         found = self.record().processes
-        wanted = ["fabricd", *(f"hcad:{node}" for node in self.nodes)]
+        wanted = self.part.roles(self.nodes)
         wanted += [role for role in found if _stop_rank(role) and role not in wanted]
         return [role for role in wanted if role not in found or not found[role].alive()]
 
@@ -216,20 +219,28 @@ class Cluster:
             except FlitnetError:
                 return "silent"
 
+        if not self.part.fabric:
+            return [node for node in self.here if state(node) not in ("attached", "down")]
         try:
             heard = attached_nodes(self.status())
         except FlitnetError:
             return list(self.nodes)
         # "down": its cable was pulled by `flitnet link`, which is no fault.
-        return [node for node in self.nodes
-                if state(node) != ("attached" if node in heard else "down")]  # fmt: skip
+        silent = [n for n in self.here if state(n) != ("attached" if n in heard else "down")]
+        return silent + [node for node in self.nodes if node not in {*self.here, *heard}]
+
+    def _attached(self) -> set[str]:
+        """As the fabric says, or where that is on another host, the nodes."""
+        if self.part.fabric:
+            return attached_nodes(self.status())
+        return {n for n in self.here if self.node_status(n).get("state") == "attached"}
 
     def wait_attached(
         self, nodes: list[str] | None = None, timeout_s: float = ATTACH_TIMEOUT_S
     ) -> None:
         """Returns when fabricd and the nodes (default: all) say that they are attached."""
-        wanted = set(self.nodes if nodes is None else nodes)
-        roles = ["fabricd", *(f"hcad:{node}" for node in wanted)]
+        wanted = set(self.here if nodes is None else nodes)
+        roles = Part(self.part.fabric, tuple(wanted)).roles(self.nodes)
         deadline = time.monotonic() + timeout_s
         missing = wanted
         while time.monotonic() < deadline:
@@ -237,8 +248,8 @@ class Cluster:
                 if not self.alive(role):
                     raise FlitnetError(f"{role} stopped at its start")
             with contextlib.suppress(FlitnetError):
-                missing = wanted - attached_nodes(self.status())
-            if not missing and all(self._serves(node) for node in wanted):
+                missing = wanted - self._attached()
+            if not missing and all((self.node_dir(n) / "hcad.sock").exists() for n in wanted):
                 return
             time.sleep(0.02)
         names = ", ".join(sorted(missing)) or "an hcad's control socket"
@@ -257,10 +268,9 @@ class Cluster:
 
     def lines(self, role: str) -> list[str]:
         """What a program of ours wrote."""
-        try:
+        with contextlib.suppress(OSError):
             return self._log(role).read_text(errors="replace").splitlines()
-        except OSError:
-            return []
+        return []
 
     def _log(self, role: str) -> Path:
         return self.run / "log" / f"{role.replace(':', '-')}.log"
@@ -272,8 +282,10 @@ class Cluster:
 
     def node_dir(self, node: str) -> Path:
         if node not in self.nodes:
-            names = f"{self.nodes[0]} … {self.nodes[-1]}" if self.nodes else "none"
-            raise UsageError(f"no node {node!r}; this cluster has {len(self.nodes)}: {names}")
+            there = f"{len(self.nodes)}: {span(self.nodes)}"
+            raise UsageError(f"no node {node!r}; this cluster has {there}")
+        if node not in self.here:
+            raise UsageError(f"{node} runs on another host; this one has {', '.join(self.here)}")
         return self.run / "nodes" / node
 
     def env(self, node: str, *, dropin: bool = False) -> dict[str, str]:
@@ -333,9 +345,6 @@ class Cluster:
             with contextlib.suppress(FileExistsError):
                 link.symlink_to(f"../../../../class/infiniband/{node}-{device}")
 
-    def _serves(self, node: str) -> bool:
-        return (self.run / "nodes" / node / "hcad.sock").exists()
-
     def _check_socket_paths(self) -> None:
         longest = max((len(os.fsencode(n)) for n in self.nodes), default=0)
         need = len(os.fsencode(self.run)) + SOCKET_NAME_BYTES + longest
@@ -382,7 +391,7 @@ class Cluster:
         """What we did not put there is not ours to clear: the record is there first and last."""
         if (self.run / "processes.json").exists() or self._temporary:
             return
-        if others := [name for name in RUN_ENTRIES if (self.run / name).exists()]:
+        if others := [name for name in record.ENTRIES if (self.run / name).exists()]:
             raise UsageError(
                 f"run directory {self.run} holds a {others[0]} of somebody else; "
                 "name a new or empty one"
@@ -393,6 +402,7 @@ class Cluster:
         for name in ("log", "metrics", "nodes", "sys", "plans"):
             (self.run / name).mkdir(mode=0o700, exist_ok=True)
         (self.run / "cluster.toml").write_text(self.file.text)
+        self.part.prepare(self.run)
 
     def release(self) -> None:
         """The cluster stays when this process ends (demo --keep)."""
@@ -418,16 +428,12 @@ class Cluster:
         return killed
 
     def _remove_entries(self) -> None:
-        for name in (*RUN_ENTRIES, *record.FILES):
+        for name in (*record.ENTRIES, *record.FILES):
             path = self.run / name
             if path.is_dir() and not path.is_symlink():
                 shutil.rmtree(path, ignore_errors=True)
             else:
                 path.unlink(missing_ok=True)
-
-
-class RunningError(FlitnetError):
-    """Somebody else's cluster runs in the run directory: nothing was touched."""
 
 
 def attached_nodes(status: dict[str, Any]) -> set[str]:
@@ -438,12 +444,6 @@ def attached_nodes(status: dict[str, Any]) -> set[str]:
 def _stop_rank(role: str) -> tuple[str, ...]:
     kind = role.partition(":")[0]
     return (kind,) if kind in ("exporter", "hcad", "fabricd") else ()
-
-
-def yield_to_fabricd(pid: int) -> None:
-    """Who is woken does not push fabricd off its core: everybody's emulated time waits for it."""
-    with contextlib.suppress(OSError):  # it may have ended already
-        os.sched_setscheduler(pid, os.SCHED_BATCH, os.sched_param(0))
 
 
 # Children of this process, so that they are reaped; identity -> handle.

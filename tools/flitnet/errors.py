@@ -15,3 +15,7 @@ class UsageError(FlitnetError):
     """The user's input is wrong: names the thing, its value and what is allowed."""
 
     exit_code = EXIT_USAGE
+
+
+class RunningError(FlitnetError):
+    """Somebody else's cluster runs in the run directory: nothing was touched."""

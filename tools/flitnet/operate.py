@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from tools.flitnet import addresses, config, ctl, pages, paths, programs, screen
+from tools.flitnet import addresses, config, ctl, pages, part, paths, programs, screen
 from tools.flitnet.cluster import Cluster
 from tools.flitnet.errors import EXIT_ERROR, EXIT_OK, EXIT_USAGE, FlitnetError, UsageError
 from tools.flitnet.report import Report, report
@@ -32,21 +32,37 @@ def up(
     file: Path | None,
     metrics: str | None,
     network: dict[str, str | bool | None] | None = None,
+    here: str | None = None,
 ) -> None:
-    """Starts a cluster that outlives this command; `network`: keys that flags set anew."""
+    """Starts a cluster that outlives this command; `network`: keys that flags set anew; `here`: the
+    nodes of this host, if others are elsewhere."""
     if metrics:
         addresses.parse("--metrics", metrics)
     chosen = any((network or {}).values())
     tables = config.with_network(file, network or {}) if chosen else file
     cluster = Cluster(tables, run=run, owned=False, exporter=metrics or "off")
+    if here:
+        cluster.share(part.chosen(cluster.file, here, fabric=True))
     began = time.monotonic()
     cluster.up()
-    names = f"{cluster.nodes[0]} … {cluster.nodes[-1]}" if cluster.nodes else "no nodes"
+    ours = cluster.here
     took = time.monotonic() - began
-    print(f"{len(cluster.nodes)} nodes ({names}) attached in {took:.1f} s; run directory {run}")
+    print(f"{len(ours)} nodes ({part.span(ours)}) attached in {took:.1f} s; run directory {run}")
     if metrics:
         print(f"metrics: http://{metrics}/metrics")
-    print("try: flitnet exec n0 -- ibv_devinfo")
+    if here:
+        print(f"the others: flitnet join FILE --key KEY --here NODES, with copies of {run}/cluster."
+              "{toml,key}")  # fmt: skip
+    print(f"try: flitnet exec {ours[0] if ours else 'NODE'} -- ibv_devinfo")
+
+
+def join(run: Path, file: Path, key: Path | None, here: str) -> None:
+    """Starts nodes of this host for a fabric on another."""
+    cluster = Cluster(file, run=run, owned=False, exporter="off")
+    cluster.share(part.chosen(cluster.file, here, fabric=False, key=key))
+    cluster.up()
+    print(f"{', '.join(cluster.here)} joined; run directory {run}")
+    print(f"try: flitnet exec {cluster.here[0]} -- ibv_devinfo")
 
 
 def down(run: Path) -> None:
@@ -87,15 +103,19 @@ def status(run: Path, as_json: bool) -> int:
         for name in _links_down(run) if value.links_down else []:
             print(f"link {name} is down; back into service with: flitnet link {name} up")
         for node in absent:
-            print(f"{node} does not answer, or the fabric does not hear it; see {run}/log")
+            if node in cluster.here:
+                print(f"{node} does not answer, or the fabric does not hear it; see {run}/log")
+            else:
+                print(f"{node}, of another host, is not attached; see flitnet join there")
     return EXIT_ERROR if dead or absent else EXIT_OK
 
 
 def set_control(run: Path, key: str, value: str) -> None:
     """Changes a control of the running cluster; every daemon that has it must agree."""
     cluster = Cluster.open(run)
-    asked = {"fabricd": run / "fabricd.ctl"} if key in ("admission", "congestion") else {}
-    asked |= {name: cluster.node_dir(name) / "hcad.ctl" for name in cluster.nodes}
+    to_fabric = cluster.part.fabric and key in ("admission", "congestion")
+    asked = {"fabricd": run / "fabricd.ctl"} if to_fabric else {}
+    asked |= {name: cluster.node_dir(name) / "hcad.ctl" for name in cluster.here}
     before: Any = None
     for name, path in asked.items():
         try:
@@ -120,7 +140,6 @@ def set_control(run: Path, key: str, value: str) -> None:
 
 def links(run: Path, as_json: bool) -> None:
     """Every link of the running cluster and whether it is in service."""
-    Cluster.open(run)
     found = _links(run)
     if as_json:
         print(json.dumps({"links": found}, indent=1))
@@ -132,7 +151,7 @@ def links(run: Path, as_json: bool) -> None:
 
 
 def _links(run: Path) -> list[dict[str, Any]]:
-    return _agreed(ctl.ask(run / "fabricd.ctl", {"cmd": "links"}))["links"]
+    return _ask_fabric(run, {"cmd": "links"})["links"]
 
 
 def _links_down(run: Path) -> list[str]:
@@ -144,8 +163,7 @@ def _links_down(run: Path) -> list[str]:
 
 def set_link(run: Path, name: str, state: str) -> None:
     """Takes a link out of service or puts it back."""
-    Cluster.open(run)
-    _agreed(ctl.ask(run / "fabricd.ctl", {"cmd": "set", "link": name, "state": state}))
+    _ask_fabric(run, {"cmd": "set", "link": name, "state": state})
 
 
 def capture(run: Path, write: str, nodes: str, count: int, seconds: float) -> NoReturn:
@@ -160,7 +178,7 @@ def capture(run: Path, write: str, nodes: str, count: int, seconds: float) -> No
             Path(write).open("ab").close()  # emptied by who writes it: not if that is refused
         except OSError as error:
             raise FlitnetError(f"capture --write {write}: {error.strerror}") from None
-    reply = _agreed(ctl.ask(run / "fabricd.ctl", {"cmd": "capture", "nodes": nodes}))
+    reply = _ask_fabric(run, {"cmd": "capture", "nodes": nodes})
     os.execv(argv[0], [*argv, "--ring", reply["ring"]])
 
 
@@ -172,13 +190,19 @@ def log(run: Path, node: str | None) -> None:
         print(*cluster.lines(f"hcad:{node}"), sep="\n")
         return
     found: list[tuple[str, str, str]] = []
-    for role in ("fabricd", *(f"hcad:{name}" for name in cluster.nodes)):
+    for role in cluster.part.roles(cluster.nodes):
         for line in cluster.lines(role):
             date, _, rest = line.partition(" ")
             clock, _, rest = rest.partition(" ")
             found.append((f"{date} {clock}", role.removeprefix("hcad:"), rest.partition(" ")[2]))
     for when, who, words in sorted(found):
         print(when, who, words)
+
+
+def _ask_fabric(run: Path, request: dict[str, Any]) -> dict[str, Any]:
+    if not Cluster.open(run).part.fabric:
+        raise FlitnetError("the fabric runs on another host: ask there")
+    return _agreed(ctl.ask(run / "fabricd.ctl", request))
 
 
 def _agreed(reply: dict[str, Any]) -> dict[str, Any]:

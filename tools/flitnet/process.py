@@ -5,6 +5,7 @@ Everything that stops something goes through here, so only processes we started 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import signal
@@ -151,3 +152,9 @@ def spawn(argv: list[str], log: Path, env: dict[str, str] | None = None) -> subp
             env=env,
             start_new_session=True,
         )
+
+
+def yield_to_fabricd(pid: int) -> None:
+    """Who is woken does not push fabricd off its core: everybody's emulated time waits for it."""
+    with contextlib.suppress(OSError):  # it may have ended already
+        os.sched_setscheduler(pid, os.SCHED_BATCH, os.sched_param(0))

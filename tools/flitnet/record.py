@@ -17,6 +17,12 @@ from pathlib import Path
 from tools.flitnet.errors import FlitnetError
 from tools.flitnet.process import ProcessId, spawn
 
+# What we and the daemons put into a run directory: `down` removes these and nothing else.
+ENTRIES = (
+    "cluster.toml", "fabricd.pid", "fabric.sock", "fabricd.ctl", "clock.page",
+    "fabric.state", "nodes", "metrics", "sys", "log", "plans", "fabric.udp", "state",
+    "capture.ring", "cluster.key", "part.json",
+)  # fmt: skip
 NAME = "processes.json"
 FILES = ("processes.lock", "processes.json.new", NAME)  # in the order in which they are removed
 

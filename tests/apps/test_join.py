@@ -1,0 +1,81 @@
+"""A cluster of several hosts by the command line, docs/hosts.md: here two run directories."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.apps.test_udp import free_port, pingpong, verbs_ready
+from tools.flitnet import paths
+from tools.flitnet.cluster import Cluster
+
+
+class Host:
+    """One of the hosts: its run directory and its commands."""
+
+    def __init__(self, run: Path) -> None:
+        self.run = run
+
+    def __call__(self, *argv: str | Path) -> subprocess.CompletedProcess[str]:
+        env = dict(os.environ) | {"FLITNET_RUN": str(self.run)}
+        return subprocess.run(
+            [paths.ROOT / "flitnet", *argv], env=env, capture_output=True, text=True, timeout=60,
+            stdin=subprocess.DEVNULL,
+        )  # fmt: skip
+
+    def refuses(self, code: int, says: str, *argv: str | Path) -> None:
+        done = self(*argv)
+        assert done.returncode == code and says in done.stderr, done.stdout + done.stderr
+        assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.fixture
+def hosts(tmp_path: Path) -> Iterator[tuple[Host, Host, Path]]:
+    file = tmp_path / "two.toml"
+    file.write_text(
+        "[network]\nnodes = 2\n"
+        f'[attach]\nkind = "udp"\nfabric = "127.0.0.1:{(port := free_port())}"\n'
+        f'listen = "127.0.0.1:{port}"\n'
+    )
+    a, b = Host(tmp_path / "a"), Host(tmp_path / "b")
+    yield a, b, file
+    for host in (b, a):
+        assert host("down").returncode == 0
+        assert not host.run.exists(), "nothing is left"
+
+
+def test_a_node_joins(hosts: tuple[Host, Host, Path]) -> None:
+    verbs_ready()
+    a, b, file = hosts
+    up = a("up", file, "--here", "n0")
+    assert up.returncode == 0 and "flitnet join" in up.stdout, up.stdout + up.stderr
+    status = a("status")
+    assert status.returncode == 1 and "n1, of another host, is not attached" in status.stdout
+    joined = b("join", file, "--here", "n1", "--key", a.run / "cluster.key")
+    assert joined.returncode == 0, joined.stderr
+    assert (b.run / "cluster.key").stat().st_mode & 0o777 == 0o600
+    assert a("status").returncode == 0 and b("status").returncode == 0
+    parts = {"n0": Cluster.open(a.run), "n1": Cluster.open(b.run)}
+
+    def start(node: str, argv: list[str]) -> subprocess.Popen[str]:
+        return parts[node].popen(node, argv)
+
+    pingpong(start, "n0", "n1", "127.0.0.1")
+    assert b("set", "congestion", "none").returncode == 0
+    b.refuses(2, "n0 runs on another host; this one has n1", "exec", "n0", "--", "true")
+    b.refuses(1, "the fabric runs on another host", "link")
+    a.refuses(2, "n1 runs on another host", "load", "best-effort", "--rate", "1M")
+
+
+def test_who_cannot_join(hosts: tuple[Host, Host, Path]) -> None:
+    a, b, file = hosts
+    key = file.with_name("no.key")
+    b.refuses(2, "--key FILE", "join", file, "--here", "n1")
+    b.refuses(2, "no such file", "join", file, "--here", "n1", "--key", key)
+    a.refuses(2, "'n7' is no node", "up", file, "--here", "n7")
+    file.write_text("[network]\nnodes = 2\n")
+    a.refuses(2, 'attach.kind = "udp"', "up", file, "--here", "n0")
