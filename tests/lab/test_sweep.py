@@ -18,6 +18,7 @@ import pytest
 
 from tools.flitnet import paths
 from tools.flitnet.errors import FlitnetError, UsageError
+from tools.flitnet.lab import driver
 from tools.flitnet.lab import simulator as simulator_module
 from tools.flitnet.lab import sweep as sweep_module
 from tools.flitnet.lab.claims import Below
@@ -210,6 +211,20 @@ def test_report_of_a_sweep(simulator, tmp_path: Path) -> None:
     runs = 2 * len(SEEDS)
     assert f"; {runs} simulations that no result above has, 0.".encode() in written[0]["README.md"]
     assert f"{runs} of their simulations took 0.".encode() in written[0]["index.html"]
+
+
+def test_the_values_of_a_sweep_are_shown(
+    simulator, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(FlitnetError, match="was not run here: flitnet lab run"):
+        driver.show([experiment()], True, tmp_path)
+    driver.run([experiment()], True, tmp_path, 1, None)
+    capsys.readouterr()
+    driver.show([experiment()], True, tmp_path)
+    said = capsys.readouterr().out
+    for point in experiment().points:
+        assert point.series in said, said
+    assert str(Store(tmp_path).parquet(experiment().id, True)) in said.replace("\n", "")
 
 
 def test_what_results_share_is_counted_once(simulator, tmp_path: Path) -> None:

@@ -59,6 +59,23 @@ def run(
         json_file.write_text(json.dumps({"results": verdicts}, indent=1, ensure_ascii=False))
 
 
+@app.command("show")
+def show(
+    ids: List[str] = typer.Argument(..., metavar="ID...", help="Results that were run here."),
+    quick: bool = typer.Option(
+        False, "--quick", help="Of quick runs; else of the full run where there is one."
+    ),
+) -> None:
+    """What was measured at each point: mean and half of the 95 % interval."""
+    from tools.flitnet.lab import catalog, environment
+
+    chosen = catalog.choose(ids)
+    environment.enter()
+    from tools.flitnet.lab import driver
+
+    driver.show(chosen, quick, store_dir())
+
+
 @app.command("live")
 def live(
     id_: str = typer.Argument(..., metavar="ID", help="An experiment that has a live form."),

@@ -7,11 +7,14 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from rich import box
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
 
+from tools.flitnet.errors import FlitnetError
 from tools.flitnet.lab.experiment import Experiment
-from tools.flitnet.lab.report import entry, ours
+from tools.flitnet.lab.report import entry, ours, value_rows
 from tools.flitnet.lab.store import Store, rows, write_parquet
 from tools.flitnet.lab.sweep import cluster, sweep
 
@@ -63,3 +66,20 @@ def run(
              "ours": ours(one), "note": one.verdict.note}
         )  # fmt: skip
     return verdicts
+
+
+def show(chosen: Sequence[Experiment], quick: bool, directory: Path) -> None:
+    """The values of results, a point a line, for who has a point of their own among them."""
+    store = Store(directory)
+    for experiment in chosen:
+        one = entry(experiment, store, quick)
+        if not one.table:
+            raise FlitnetError(f"{experiment.id} was not run here: flitnet lab run {experiment.id}")
+        kind = "quick" if one.quick else "full"
+        print(f"{experiment.id}  {experiment.title} ({kind})")
+        measures = [plot.measure for plot in experiment.plots]
+        table = Table("series", "at", *measures, box=box.SIMPLE_HEAD)
+        for row in value_rows(one):
+            table.add_row(*row)
+        Console().print(table)
+        print(f"every run: {store.parquet(experiment.id, one.quick)}")
