@@ -67,6 +67,7 @@ def test_help_lists_every_command_and_the_exit_codes(run: Path) -> None:
         (["demo", "--load", "nan"], "'--load': nan is no number"),
         (["demo", "--seconds", "inf"], "'--seconds': inf is not in the range"),
         (["load", "control", "--rate", "1M", "--seconds", "nan"], "'--seconds': nan is no"),
+        (["load", "control", "--rate", "1M", "--workload", "x"], "or --workload FILE"),
         (["load", "control", "--rate", "nan"], "--rate 'nan': bits per second"),
         (["replay", "x", "--from", "n0", "--to", "n1", "--seconds", "nan"], "'--seconds': nan"),
         (["capture", "-w", "x", "--seconds", "nan"], "'--seconds': nan is no number"),

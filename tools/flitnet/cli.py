@@ -320,9 +320,9 @@ def load(
     from tools.flitnet import operate
 
     run = paths.default_run_dir()
-    if workload:
+    if workload and not kind and not rate:
         code = operate.load_workload(run, workload, seconds=seconds, seed=seed, as_json=as_json)
-    elif kind and rate:
+    elif kind and rate and not workload:
         code = operate.load(run, kind, rate, seconds=seconds, seed=seed, as_json=as_json)
     else:
         raise UsageError("load: a kind with --rate, or --workload FILE")
