@@ -291,6 +291,12 @@ void flitnet_closefrom(int first) __asm__("closefrom");
 int flitnet_dup2(int from, int to) __asm__("dup2");
 int flitnet_dup3(int from, int to, int flags) __asm__("dup3");
 int flitnet_fstat(int fd, struct stat* info) __asm__("fstat");
+int flitnet_fstat64(int fd, struct stat* info) __asm__("fstat64");
+// fstat as C libraries before 2.33 had it, and open without a mode as _FORTIFY_SOURCE has it.
+int flitnet_fxstat(int version, int fd, struct stat* info) __asm__("__fxstat");
+int flitnet_fxstat64(int version, int fd, struct stat* info) __asm__("__fxstat64");
+int flitnet_open_2(const char* path, int flags) __asm__("__open_2");
+int flitnet_open64_2(const char* path, int flags) __asm__("__open64_2");
 
 int flitnet_open(const char* path, int flags, ...) {
   std::va_list rest;
@@ -350,6 +356,35 @@ int flitnet_dup3(int from, int to, int flags) {
 int flitnet_fstat(int fd, struct stat* info) {
   static const auto real = next<int (*)(int, struct stat*)>("fstat");
   return looked_at(real(fd, info), fd, info);
+}
+
+int flitnet_fstat64(int fd, struct stat* info) {
+  static const auto real = next<int (*)(int, struct stat*)>("fstat64");
+  return looked_at(real(fd, info), fd, info);
+}
+
+int flitnet_fxstat(int version, int fd, struct stat* info) {
+  static const auto real = next<int (*)(int, int, struct stat*)>("__fxstat");
+  return looked_at(real(version, fd, info), fd, info);
+}
+
+int flitnet_fxstat64(int version, int fd, struct stat* info) {
+  static const auto real = next<int (*)(int, int, struct stat*)>("__fxstat64");
+  return looked_at(real(version, fd, info), fd, info);
+}
+
+int flitnet_open_2(const char* path, int flags) {
+  static const auto real = next<int (*)(const char*, int)>("__open_2");
+  PathRoom room;
+  if (opens_cm(path)) return flitnet_open(path, flags);
+  return real(redirected(path, room), flags);
+}
+
+int flitnet_open64_2(const char* path, int flags) {
+  static const auto real = next<int (*)(const char*, int)>("__open64_2");
+  PathRoom room;
+  if (opens_cm(path)) return flitnet_open64(path, flags);
+  return real(redirected(path, room), flags);
 }
 
 }  // extern "C"

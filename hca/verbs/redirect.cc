@@ -95,6 +95,20 @@ FLITNET_LOOKED_AT(int, fstatat64, (int folder, const char* path, void* info, int
                   (folder, path, info, flags))
 FLITNET_LOOKED_AT(int, statx, (int folder, const char* path, int flags, unsigned mask, void* info),
                   (folder, path, flags, mask, info))
+// What stat and its kin are to a program that was linked to a C library before 2.33, as those are
+// that come in wheels and containers: `version` tells of which layout the information is.
+FLITNET_LOOKED_AT(int, __xstat, (int version, const char* path, void* info), (version, path, info))
+FLITNET_LOOKED_AT(int, __xstat64, (int version, const char* path, void* info),
+                  (version, path, info))
+FLITNET_LOOKED_AT(int, __lxstat, (int version, const char* path, void* info), (version, path, info))
+FLITNET_LOOKED_AT(int, __lxstat64, (int version, const char* path, void* info),
+                  (version, path, info))
+FLITNET_LOOKED_AT(int, __fxstatat,
+                  (int version, int folder, const char* path, void* info, int flags),
+                  (version, folder, path, info, flags))
+FLITNET_LOOKED_AT(int, __fxstatat64,
+                  (int version, int folder, const char* path, void* info, int flags),
+                  (version, folder, path, info, flags))
 FLITNET_LOOKED_AT(int, access, (const char* path, int mode), (path, mode))
 FLITNET_LOOKED_AT(int, faccessat, (int folder, const char* path, int mode, int flags),
                   (folder, path, mode, flags))
@@ -106,3 +120,11 @@ FLITNET_BY_PATH(int, scandir64, (const char* path, void* names, void* filter, vo
                 (path, names, filter, compare))
 FLITNET_BY_PATH(ssize_t, readlink, (const char* path, char* to, std::size_t size), (path, to, size))
 FLITNET_BY_PATH(char*, realpath, (const char* path, char* to), (path, to))
+// The same of programs that were compiled with _FORTIFY_SOURCE: they say how much room there is.
+FLITNET_BY_PATH(ssize_t, __readlink_chk,
+                (const char* path, char* to, std::size_t size, std::size_t room_there),
+                (path, to, size, room_there))
+FLITNET_BY_PATH(char*, __realpath_chk, (const char* path, char* to, std::size_t room_there),
+                (path, to, room_there))
+FLITNET_BY_PATH(int, __openat_2, (int folder, const char* path, int flags), (folder, path, flags))
+FLITNET_BY_PATH(int, __openat64_2, (int folder, const char* path, int flags), (folder, path, flags))

@@ -19,7 +19,9 @@ FILES = {
     "open", "open64", "write", "close", "close_range", "closefrom", "dup2", "dup3", "fstat",
     "fopen", "fopen64", "openat", "openat64", "stat", "stat64", "lstat", "lstat64", "fstatat",
     "fstatat64", "statx", "access", "faccessat", "opendir", "chdir", "scandir",
-    "scandir64", "readlink", "realpath",
+    "scandir64", "readlink", "realpath", "fstat64", "__fxstat", "__fxstat64", "__open_2",
+    "__open64_2", "__openat_2", "__openat64_2", "__xstat", "__xstat64", "__lxstat", "__lxstat64",
+    "__fxstatat", "__fxstatat64", "__readlink_chk", "__realpath_chk",
     "getaddrinfo", "gethostbyname", "gethostbyname2", "gethostbyname_r", "gethostbyname2_r",
     "getifaddrs", "freeifaddrs", "ioctl", "if_nametoindex", "if_indextoname",
 }  # fmt: skip

@@ -78,6 +78,14 @@ def test_what_they_look_for_first(cluster3: Cluster, dropin: bool) -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize("dropin", [False, True], ids=["preload", "dropin"])
+def test_what_was_built_elsewhere_looks_by(cluster3: Cluster, dropin: bool) -> None:
+    """Wheels are linked to C libraries before 2.33, where stat had other names; and what was
+    fortified calls some functions by others."""
+    done = cluster3.exec("n2", ["/usr/bin/python3", "-c", ELSEWHERE], dropin=dropin)
+    assert (done.returncode, done.stdout) == (0, "as any other\n"), done.stderr
+
+
 @pytest.mark.parametrize("transport", ["rc_verbs", "ud_verbs"])
 def test_ucx_finds_the_device(cluster3: Cluster, transport: str) -> None:
     said = cluster3.exec("n0,n2", ["ucx_info", "-d"]).stdout
@@ -199,6 +207,33 @@ def mpirun(cluster: Cluster, choice: str, program: list[str]) -> str:
     return done.stdout
 
 
+ELSEWHERE = """
+import ctypes as c, os, platform, stat
+libc, room = c.CDLL(None), c.create_string_buffer(4096)
+version = {"x86_64": 1}.get(platform.machine(), 0)
+mode = lambda: c.c_uint.from_buffer(room, 24 if version else 16).value
+file, folder = b"/dev/infiniband/uverbs0", b"/sys/class/infiniband"
+link = folder + b"/flitnet0"
+for size in "", "64":
+    for name in "__xstat", "__lxstat":
+        look = getattr(libc, name + size)
+        assert look(version, file, room) == 0 and stat.S_ISCHR(mode()), name
+        assert look(version, folder, room) == 0 and stat.S_ISDIR(mode()), name
+    look = getattr(libc, "__fxstatat" + size)
+    assert look(version, -100, file, room, 0) == 0 and stat.S_ISCHR(mode())
+    opened = getattr(libc, f"__open{size}_2")
+    fd = opened(b"/dev/infiniband/rdma_cm", os.O_RDWR)
+    assert getattr(libc, "__fxstat" + size)(version, fd, room) == 0 and stat.S_ISCHR(mode())
+    os.close(fd)
+    for fd in opened(folder, 0), getattr(libc, f"__openat{size}_2")(-100, folder, 0):
+        assert os.listdir(fd) == ["flitnet0"]
+        os.close(fd)
+assert libc.__readlink_chk(link, room, 4096, c.c_size_t(4096)) > 0
+libc.__realpath_chk.restype = c.c_char_p
+real = libc.__realpath_chk(folder, room, c.c_size_t(4096))
+assert real.endswith(b"sys/nodes/n2/class/infiniband")
+print("as any other")
+"""
 LOOK = """
 import ctypes as c, fcntl, os, socket, stat, struct
 names = ["uverbs0", "uverbs1", "uverbs2", "rdma_cm", "umad0"]
