@@ -145,6 +145,21 @@ TEST(Failure, ReceiverNotReady) {
   EXPECT_EQ(pair.cluster.host(1).counters().rnr_naks_sent, 3u);
 }
 
+// The timer has five bits; DLSlime asks for 32, which is as long as 0.
+TEST(Failure, BitsAboveTheTimersAreNotLookedAt) {
+  PairOptions options;
+  options.path.rnr_retry = 1;
+  options.path.min_rnr_timer = 32 + 14;
+  Pair pair(options);
+  const hca::Sge from = pair.a.sge(0, 100);
+  ASSERT_EQ(pair.post({.sges = {&from, 1}}), 0);
+  const emu::Cycle start = pair.cluster.now();
+  EXPECT_EQ(test::statuses(pair.run().first), list({WcStatus::rnr_retry_exc_err}));
+  const emu::CycleTime time;
+  EXPECT_GE(time.ns(pair.cluster.now() - start), emu::rnr_timer_ns(14));
+  EXPECT_LT(time.ns(pair.cluster.now() - start), 2 * emu::rnr_timer_ns(14));
+}
+
 // rnr_retry 7 waits for ever: a receive posted after many waits takes the message.
 TEST(Failure, ReceiverNotReadyForEver) {
   PairOptions options;
