@@ -205,9 +205,26 @@ emu::Result<void> SysfsTree::make_device(std::size_t node) {
   for (const auto& [path, text] : files) {
     if (auto written = put(path, text); !written) return written;
   }
-  if (!roce) return {};
-  if (auto written = put(port + "/gids/1", ip_gid_text(config_, node)); !written) return written;
-  return put(port + "/gid_attrs/types/1", "RoCE v2");
+  return roce ? make_roce(port, node) : emu::Result<void>{};
+}
+
+// What only Ethernet ports have. UCX asks the kernel for a route by the interface of a GID, which
+// is the one below device/net.
+emu::Result<void> SysfsTree::make_roce(const std::string& port, std::size_t node) {
+  std::error_code error;
+  const std::string interfaces = port + "/gid_attrs/ndevs";
+  std::filesystem::create_directories(interfaces, error);
+  if (error) return emu::fail("cannot make {}: {}", interfaces, error.message());
+  const std::pair<std::string, std::string> files[] = {
+      {port + "/gids/1", ip_gid_text(config_, node)},
+      {port + "/gid_attrs/types/1", "RoCE v2"},
+      {interfaces + "/0", "lo"},
+      {interfaces + "/1", "lo"},
+  };
+  for (const auto& [path, text] : files) {
+    if (auto written = put(path, text); !written) return written;
+  }
+  return {};
 }
 
 emu::Result<SysfsTree> SysfsTree::make(const std::string& dir, const emu::Config& config) {

@@ -168,6 +168,12 @@ TEST_F(Exporter, SysfsTreeOfRoce) {
   EXPECT_EQ(read(port + "lid"), "0x0\n");
   EXPECT_EQ(read(port + "gids/1"), "0000:0000:0000:0000:0000:ffff:0a00:0007\n");
   EXPECT_EQ(read(port + "gid_attrs/types/0"), "RoCE v2\n");
+  for (const char* gid : {"0", "1"}) {
+    const std::string name = read(port + "gid_attrs/ndevs/" + gid);
+    EXPECT_EQ(name, "lo\n");
+    EXPECT_TRUE(std::filesystem::is_directory(port + "../../device/net/" +
+                                              name.substr(0, name.find('\n'))));
+  }
   EXPECT_EQ(read(dir_ + "/sys/class/infiniband/n0-flitnet0/ports/1/gids/1"),
             "0000:0000:0000:0000:0000:ffff:7f01:0001\n");
 }
