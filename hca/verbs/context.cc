@@ -53,7 +53,9 @@ void fill_device(const NodePage& node, ibv_device_attr& a) {
   a.max_qp_wr = static_cast<int>(kMaxQpWr);
   a.device_cap_flags = IBV_DEVICE_CURR_QP_STATE_MOD | IBV_DEVICE_PORT_ACTIVE_EVENT |
                        IBV_DEVICE_SYS_IMAGE_GUID | IBV_DEVICE_RC_RNR_NAK_GEN |
-                       IBV_DEVICE_MEM_WINDOW | IBV_DEVICE_MEM_WINDOW_TYPE_2B | IBV_DEVICE_XRC;
+                       IBV_DEVICE_MEM_WINDOW | IBV_DEVICE_MEM_WINDOW_TYPE_2B | IBV_DEVICE_XRC |
+                       // Of these extensions a program has SEND with invalidate and LOCAL_INV.
+                       IBV_DEVICE_MEM_MGT_EXTENSIONS;
   a.max_sge = a.max_sge_rd = static_cast<int>(kMaxSge);
   a.max_cq = static_cast<int>(kMaxCq);
   a.max_cqe = static_cast<int>(kMaxCqe);
