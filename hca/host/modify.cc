@@ -140,7 +140,7 @@ std::uint32_t unfit(const HostState& s, const QpAttributes& wanted, std::uint32_
       {kQpTimeout, wanted.timeout <= 31},
       {kQpRetryCnt, wanted.retry_cnt <= 7},
       {kQpRnrRetry, wanted.rnr_retry <= 7},
-      // Of min_rnr_timer the five bits count that the AETH has, as on hardware: some say 32.
+      // min_rnr_timer may be anything: the five bits count that the AETH has, as on hardware.
       {kQpMaxQpRdAtomic, wanted.max_rd_atomic <= kMaxRdAtomic},
       {kQpMaxDestRdAtomic, wanted.max_dest_rd_atomic <= kMaxRdAtomic},
   };

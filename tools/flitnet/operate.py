@@ -53,6 +53,9 @@ def up(
     if here:
         print(f"the others: flitnet join FILE --key KEY --here NODES, with copies of {run}/cluster."
               "{toml,key}")  # fmt: skip
+    if not cluster.file.pass_through:
+        print("programs meet this network's rates, and best effort its power cap; for the bare "
+              "software: flitnet up --pass-through")  # fmt: skip
     print(f"try: flitnet exec {ours[0] if ours else 'NODE'} -- ibv_devinfo")
 
 
