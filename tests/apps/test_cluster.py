@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.apps.interrupts import processes_that_name
+from tools.flitnet import rundir
 from tools.flitnet.cluster import Cluster, attached_nodes
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -261,7 +262,7 @@ def test_a_whole_cluster_stays_whatever_became_of_programs(
     assert flitnet("up", two_nodes(tmp_path)).returncode == 1
     assert before.alive()
     # Nor does an `up` that waits and is interrupted take it away.
-    with cluster._lock():
+    with rundir.lock(run):
         waiting = subprocess.Popen(
             [ROOT / "flitnet", "up", tmp_path / "cluster.toml"], stderr=subprocess.DEVNULL,
             env=dict(os.environ) | {"FLITNET_RUN": str(run)},

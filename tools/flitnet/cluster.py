@@ -13,27 +13,22 @@ Processes are stopped by the identities recorded in the run directory, never by 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
-import shutil
 import signal
 import subprocess
 import tempfile
 import time
 import tomllib
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tools.flitnet import config, ctl, paths, record
+from tools.flitnet import config, ctl, paths, record, rundir
 from tools.flitnet.errors import FlitnetError, RunningError, UsageError
 from tools.flitnet.part import Part, span
 from tools.flitnet.process import ProcessId, stop_all, uninterrupted, yield_to_fabricd
 from tools.flitnet.record import Record
 
 ATTACH_TIMEOUT_S = 20.0
-SOCKET_PATH_BYTES_MAX = 107  # sockaddr_un
-SOCKET_NAME_BYTES = len("/plans/r1234567-meet/replay..sock")  # the longest below a run directory
 
 
 class Cluster:
@@ -96,8 +91,8 @@ class Cluster:
     def up(self) -> None:
         """Starts everything and returns when all nodes are attached; clears crashed leftovers."""
         config.check(self.file)
-        self._check_socket_paths()
-        with self._lock(make=True):
+        rundir.check_socket_paths(self.run, self.nodes)
+        with rundir.lock(self.run, make=True):
             try:
                 with uninterrupted():
                     self._take_over()
@@ -127,7 +122,7 @@ class Cluster:
         """Stops what is recorded and removes the run directory; names who needed SIGKILL."""
         if not self.run.exists():
             return []
-        with self._lock() as there:
+        with rundir.lock(self.run) as there:
             return self._clear() if there else []
 
     def undo(self) -> None:
@@ -138,7 +133,7 @@ class Cluster:
     def _clear(self) -> list[str]:
         with uninterrupted():
             killed = self._stop_recorded()
-            self._remove_entries()
+            rundir.clear(self.run)
             self._mine = False
             with contextlib.suppress(OSError):  # somebody else's files may be in it
                 self.run.rmdir()
@@ -345,36 +340,10 @@ class Cluster:
             with contextlib.suppress(FileExistsError):
                 link.symlink_to(f"../../../../class/infiniband/{node}-{device}")
 
-    def _check_socket_paths(self) -> None:
-        longest = max((len(os.fsencode(n)) for n in self.nodes), default=0)
-        need = len(os.fsencode(self.run)) + SOCKET_NAME_BYTES + longest
-        if need > SOCKET_PATH_BYTES_MAX:
-            limit = SOCKET_PATH_BYTES_MAX - (need - len(os.fsencode(self.run)))
-            raise UsageError(f"run directory {self.run}: longer than {limit} bytes (socket paths)")
-
-    @contextlib.contextmanager
-    def _lock(self, make: bool = False) -> Iterator[bool]:
-        """One command at a time starts or stops in a run directory; the directory is the lock. It
-        is made if asked; else the value says whether it is still there."""
-        while True:
-            if make:
-                self.run.mkdir(mode=0o700, parents=True, exist_ok=True)
-            fd = os.open(self.run, os.O_RDONLY | os.O_DIRECTORY)
-            try:
-                if os.fstat(fd).st_uid != os.getuid():
-                    raise FlitnetError(f"run directory {self.run} belongs to another user")
-                fcntl.flock(fd, fcntl.LOCK_EX)
-                # Whoever had the lock may have removed the directory that we waited for.
-                there = self.run.exists() and os.path.samestat(os.fstat(fd), self.run.stat())
-                if there or not make:
-                    yield there
-                    return
-            finally:
-                os.close(fd)
-
     def _take_over(self) -> None:
         """Clears what a crash left; refuses when somebody who lives answers for the cluster."""
-        self._refuse_strangers()
+        if not self._temporary:
+            rundir.refuse_strangers(self.run)
         found = self.record()
         alive = [role for role, process in found.processes.items() if process.alive()]
         ranks = (("hcad",), ("fabricd",))
@@ -385,17 +354,7 @@ class Cluster:
         if found.owner is None and daemons and set(daemons) <= set(alive):
             raise RunningError(f"a cluster runs in {self.run}; stop it with: flitnet down")
         self._stop_recorded()
-        self._remove_entries()
-
-    def _refuse_strangers(self) -> None:
-        """What we did not put there is not ours to clear: the record is there first and last."""
-        if (self.run / "processes.json").exists() or self._temporary:
-            return
-        if others := [name for name in record.ENTRIES if (self.run / name).exists()]:
-            raise UsageError(
-                f"run directory {self.run} holds a {others[0]} of somebody else; "
-                "name a new or empty one"
-            )
+        rundir.clear(self.run)
 
     def _prepare(self) -> None:
         record.write(self.run, Record(ProcessId.of(os.getpid()) if self._owned else None))
@@ -426,14 +385,6 @@ class Cluster:
             if popen := _children.pop(process, None):
                 popen.wait()
         return killed
-
-    def _remove_entries(self) -> None:
-        for name in (*record.ENTRIES, *record.FILES):
-            path = self.run / name
-            if path.is_dir() and not path.is_symlink():
-                shutil.rmtree(path, ignore_errors=True)
-            else:
-                path.unlink(missing_ok=True)
 
 
 def attached_nodes(status: dict[str, Any]) -> set[str]:

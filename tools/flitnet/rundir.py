@@ -1,0 +1,68 @@
+"""The directory of a running cluster: who may use it, one command at a time, and what is removed.
+
+What is in it and who runs there is record.py's; Cluster is the one who makes and clears it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from tools.flitnet import record
+from tools.flitnet.errors import FlitnetError, UsageError
+
+SOCKET_PATH_BYTES_MAX = 107  # sockaddr_un
+SOCKET_NAME_BYTES = len("/plans/r1234567-meet/replay..sock")  # the longest below a run directory
+
+
+@contextlib.contextmanager
+def lock(run: Path, make: bool = False) -> Iterator[bool]:
+    """One command at a time starts or stops in a run directory; the directory is the lock. It is
+    made if asked; else the value says whether it is still there."""
+    while True:
+        if make:
+            run.mkdir(mode=0o700, parents=True, exist_ok=True)
+        fd = os.open(run, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            if os.fstat(fd).st_uid != os.getuid():
+                raise FlitnetError(f"run directory {run} belongs to another user")
+            fcntl.flock(fd, fcntl.LOCK_EX)
+            # Whoever had the lock may have removed the directory that we waited for.
+            there = run.exists() and os.path.samestat(os.fstat(fd), run.stat())
+            if there or not make:
+                yield there
+                return
+        finally:
+            os.close(fd)
+
+
+def check_socket_paths(run: Path, nodes: tuple[str, ...]) -> None:
+    longest = max((len(os.fsencode(n)) for n in nodes), default=0)
+    need = len(os.fsencode(run)) + SOCKET_NAME_BYTES + longest
+    if need > SOCKET_PATH_BYTES_MAX:
+        limit = SOCKET_PATH_BYTES_MAX - (need - len(os.fsencode(run)))
+        raise UsageError(f"run directory {run}: longer than {limit} bytes (socket paths)")
+
+
+def refuse_strangers(run: Path) -> None:
+    """What we did not put there is not ours to clear: the record is there first and last."""
+    if (run / record.NAME).exists():
+        return
+    if others := [name for name in record.ENTRIES if (run / name).exists()]:
+        raise UsageError(
+            f"run directory {run} holds a {others[0]} of somebody else; name a new or empty one"
+        )
+
+
+def clear(run: Path) -> None:
+    """What else is in it stays."""
+    for name in (*record.ENTRIES, *record.FILES):
+        path = run / name
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
