@@ -106,6 +106,12 @@ def test_without_a_cluster_commands_say_how_to_start_one(argv: str, run: Path) -
     assert done.stderr.count("\n") == 1 and "flitnet up" in done.stderr
 
 
+def test_the_version_is_the_projects(run: Path) -> None:
+    done = flitnet("--version", run=run)
+    assert done.returncode == 0 and done.stdout.startswith("flitnet ")
+    assert f"version: '{done.stdout.split()[1]}'" in (ROOT / "meson.build").read_text()
+
+
 def test_down_without_a_cluster_is_no_error(run: Path) -> None:
     done = flitnet("down", run=run)
     assert done.returncode == 0 and "no cluster" in done.stdout

@@ -59,8 +59,9 @@ def test_up_exec_status_down(flitnet: Flitnet, run: Path, tmp_path: Path) -> Non
     done = flitnet("exec", "n0", "--", "")
     assert done.returncode == 2 and done.stderr == "flitnet: exec: no program after '--'\n"
     done = flitnet("exec", "n0", "--", "no-such-program")
-    assert done.returncode == 1
+    assert done.returncode == 127, "as shells and env say it"
     assert done.stderr == "flitnet: no-such-program: No such file or directory\n"
+    assert flitnet("exec", "n0", "--", "/etc").returncode == 126
 
     done = flitnet("shell", "n0", stdin="ibv_devices; exit 5\n", SHELL="/bin/sh")
     assert done.returncode == 5 and "flitnet0" in done.stdout

@@ -16,8 +16,8 @@ from tools.flitnet.lab.commands import app as lab_app
 
 EPILOG = (
     "Exit codes: 0 done, 1 something could not be done, 2 the command line or an input file is "
-    "wrong. `exec` and `shell` exit with the program's own code. Environment: FLITNET_RUN (run "
-    "directory), FLITNET_BUILD (build directory)."
+    "wrong. `exec` and `shell` exit with the program's own code, 127 where there is no such "
+    "program. Environment: FLITNET_RUN (run directory), FLITNET_BUILD (build directory)."
 )
 app = typer.Typer(
     help="A QoS InfiniBand cluster in user space: every packet crosses a flit-accurate model.",
@@ -60,6 +60,7 @@ def common(
     run: Optional[Path] = typer.Option(
         None, "--run", metavar="DIR", help="Run directory; default FLITNET_RUN or a private one."
     ),
+    version: bool = options.version(),
 ) -> None:
     if run is not None:
         os.environ["FLITNET_RUN"] = str(run.absolute())

@@ -19,7 +19,10 @@ from rich.table import Table
 
 from tools.flitnet import addresses, config, ctl, pages, part, paths, programs, screen
 from tools.flitnet.cluster import Cluster
-from tools.flitnet.errors import EXIT_ERROR, EXIT_OK, EXIT_USAGE, FlitnetError, UsageError
+from tools.flitnet.errors import (
+    EXIT_ERROR, EXIT_NOT_FOUND, EXIT_NOT_RUN, EXIT_OK, EXIT_USAGE, FlitnetError, ProgramError,
+    UsageError,
+)  # fmt: skip
 from tools.flitnet.report import Report, report
 from tools.flitnet.workload import Generator, Workload
 
@@ -240,8 +243,10 @@ def execute(run: Path, node: str, command: list[str], dropin: bool) -> NoReturn:
     sys.stdout.flush()
     try:
         os.execvpe(command[0], command, env)
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise ProgramError(f"{command[0]}: {error.strerror}", EXIT_NOT_FOUND) from None
     except OSError as error:
-        raise FlitnetError(f"{command[0]}: {error.strerror}") from None
+        raise ProgramError(f"{command[0]}: {error.strerror}", EXIT_NOT_RUN) from None
 
 
 def parse_rate(text: str) -> int:

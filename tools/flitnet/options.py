@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from pathlib import Path
 from typing import Any, Optional, Union
 
 import typer
 
+from tools.flitnet import paths
 from tools.flitnet.errors import UsageError
 
 
@@ -29,6 +31,18 @@ def json_file(help: str, default: Optional[str] = None, metavar: str = "FILE") -
     """--json: where the result goes."""
     return typer.Option(default, "--json", metavar=metavar, callback=_json_file,
                         show_default=False, help=help)  # fmt: skip
+
+
+def version() -> Any:
+    """--version: prints it, and that is all."""
+    return typer.Option(False, "--version", is_eager=True, callback=_version, help="Print it.")
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        found = re.search(r"version: '([^']+)'", (paths.ROOT / "meson.build").read_text())
+        print(f"flitnet {found[1] if found else 'of no version'}")
+        raise typer.Exit()
 
 
 def _number(value: float) -> float:
