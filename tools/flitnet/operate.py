@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from tools.flitnet import addresses, config, ctl, pages, part, paths, programs, screen
+from tools.flitnet import addresses, config, controls, ctl, pages, part, paths, programs, screen
 from tools.flitnet.cluster import Cluster
 from tools.flitnet.errors import (
     EXIT_ERROR, EXIT_NOT_FOUND, EXIT_NOT_RUN, EXIT_OK, EXIT_USAGE, FlitnetError, ProgramError,
@@ -142,6 +142,7 @@ def set_control(run: Path, key: str, value: str) -> None:
             done = ", ".join(changed)
             raise FlitnetError(f"{name}: {error}; changed before that: {done}") from None
         changed.append(name)
+    controls.remember(run, key, value)
 
 
 def links(run: Path, as_json: bool) -> None:

@@ -21,7 +21,7 @@ from tools.flitnet.process import ProcessId, spawn
 ENTRIES = (
     "cluster.toml", "fabricd.pid", "fabric.sock", "fabricd.ctl", "clock.page",
     "fabric.state", "nodes", "metrics", "sys", "log", "plans", "fabric.udp", "state",
-    "capture.ring", "cluster.key", "part.json",
+    "capture.ring", "cluster.key", "part.json", "controls.json", "controls.json.new",
 )  # fmt: skip
 NAME = "processes.json"
 FILES = ("processes.lock", "processes.json.new", NAME)  # in the order in which they are removed

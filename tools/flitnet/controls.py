@@ -1,0 +1,35 @@
+"""What `flitnet set` has changed in a running cluster: a node that starts later is told as well."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from pathlib import Path
+
+from tools.flitnet import ctl
+from tools.flitnet.errors import FlitnetError
+
+NAME = "controls.json"
+
+
+def read(run: Path) -> dict[str, str]:
+    with contextlib.suppress(OSError, ValueError):
+        return {str(key): str(value) for key, value in json.loads((run / NAME).read_text()).items()}
+    return {}
+
+
+def remember(run: Path, key: str, value: str) -> None:
+    """In the order in which they were set: congestion_control is a part of congestion."""
+    found = read(run)
+    found.pop(key, None)
+    fresh = run / f"{NAME}.new"
+    fresh.write_text(json.dumps(found | {key: value}))
+    fresh.rename(run / NAME)
+
+
+def repeat(run: Path, node: Path) -> None:
+    """To one node, by its control socket."""
+    for key, value in read(run).items():
+        reply = ctl.ask(node, {"cmd": "set", key: value})
+        if not reply.get("ok"):
+            raise FlitnetError(f"set {key} {value}: {reply.get('error', 'no answer')}")
