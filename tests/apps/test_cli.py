@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 COMMANDS = (
     "demo", "test", "up", "status", "top", "exec", "shell", "replay", "load", "down", "doctor",
-    "bench", "soak", "log", "join",
+    "bench", "soak", "log", "join", "node",
 )  # fmt: skip
 
 

@@ -68,6 +68,12 @@ def test_a_node_joins(hosts: tuple[Host, Host, Path]) -> None:
     assert b("set", "congestion", "none").returncode == 0
     b.refuses(2, "n0 runs on another host; this one has n1", "exec", "n0", "--", "true")
     b.refuses(1, "the fabric runs on another host", "link")
+    a.refuses(2, "n1 runs on another host", "node", "n1", "kill")
+    assert b("node", "n1", "kill").returncode == 0
+    assert "flitnet node n1 start" in b("status").stdout
+    started = b("node", "n1", "start")
+    assert started.returncode == 0, started.stderr
+    assert a("status").returncode == 0 and b("status").returncode == 0
     a.refuses(2, "n1 runs on another host", "load", "best-effort", "--rate", "1M")
 
 

@@ -206,6 +206,20 @@ def link(
 
 
 @app.command()
+def node(
+    name: str = typer.Argument(..., metavar="NODE"),
+    action: str = typer.Argument(..., metavar="kill|stop|start"),
+) -> None:
+    """Lets a node of the running cluster die and come back: kill, as by a power failure; stop, in
+    order; start. Programs on other nodes run on; its own hear IBV_EVENT_DEVICE_FATAL."""
+    from tools.flitnet import nodes
+
+    if action not in nodes.ACTIONS:
+        raise UsageError(f"node {name} {action!r}: one of {', '.join(nodes.ACTIONS)}")
+    nodes.ACTIONS[action](paths.default_run_dir(), name)
+
+
+@app.command()
 def capture(
     write: str = typer.Option(
         ..., "--write", "-w", metavar="FILE", help="A pcap file, or - for stdout."

@@ -148,7 +148,7 @@ class Cluster:
         argv = [str(paths.program("hcad")), "--run", str(self.run), "--node", node]
         self.start(f"hcad:{node}", argv)
         if wait:
-            self.wait_attached([node])
+            self.wait_serving(node)
 
     def start_exporter(self, listen: str) -> None:
         program = str(paths.program("flitnet-exporter"))
@@ -249,6 +249,24 @@ class Cluster:
             time.sleep(0.02)
         names = ", ".join(sorted(missing)) or "an hcad's control socket"
         raise FlitnetError(f"not attached after {timeout_s:g} s: {names}")
+
+    def wait_serving(self, node: str, timeout_s: float = ATTACH_TIMEOUT_S) -> None:
+        """Until a node that was started in a running cluster says so. The fabric may still hear the
+        one before it, whose sockets may be there, too: so by the process that answers."""
+        process, reason = self.process(f"hcad:{node}"), "no answer"
+        deadline = time.monotonic() + timeout_s
+        while time.monotonic() < deadline:
+            if not process.alive():
+                words = self.last_line(f"hcad:{node}")
+                raise FlitnetError(f"{node} stopped at its start; {words}")
+            with contextlib.suppress(FlitnetError):
+                said = self.node_status(node)
+                reason = str(said["reason"])
+                pulled = reason.startswith("its link is down")  # by `flitnet link`: no fault
+                if said["pid"] == process.pid and (said["attached"] or pulled):
+                    return
+            time.sleep(0.02)
+        raise FlitnetError(f"{node} is not attached after {timeout_s:g} s: {reason}")
 
     def last_words(self) -> str:
         """The last line that a dead daemon wrote, or nothing."""

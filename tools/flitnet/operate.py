@@ -104,16 +104,27 @@ def status(run: Path, as_json: bool) -> int:
     else:
         power = pages.read(run).one("flitnet_power_last_watts")
         Console().print(screen.screen(screen.View("flitnet", value, None, power)))
-        for role in dead:
-            print(f"{role} is dead; see {run}/log, then: flitnet down")
+        _print_dead(run, dead)
         for name in _links_down(run) if value.links_down else []:
             print(f"link {name} is down; back into service with: flitnet link {name} up")
         for node in absent:
+            if f"hcad:{node}" in dead:
+                continue
             if node in cluster.here:
                 print(f"{node} does not answer, or the fabric does not hear it; see {run}/log")
             else:
                 print(f"{node}, of another host, is not attached; see flitnet join there")
     return EXIT_ERROR if dead or absent else EXIT_OK
+
+
+def _print_dead(run: Path, dead: list[str]) -> None:
+    """A node can be had back alone; without the fabric all must be started anew."""
+    for role in dead:
+        node = role.removeprefix("hcad:")
+        if node == role or "fabricd" in dead:
+            print(f"{role} is dead; see {run}/log, then: flitnet down")
+        else:
+            print(f"{node} is dead; see: flitnet log {node}; then: flitnet node {node} start")
 
 
 def set_control(run: Path, key: str, value: str) -> None:
@@ -239,6 +250,8 @@ def execute(run: Path, node: str, command: list[str], dropin: bool) -> NoReturn:
     cluster = Cluster.open(run)
     env = cluster.env(node, dropin=dropin)
     for name in node.split(","):
+        if f"hcad:{name}" in cluster.dead():
+            raise FlitnetError(f"{name} is dead; start it with: flitnet node {name} start")
         if not (cluster.node_dir(name) / "hcad.sock").exists():
             raise FlitnetError(f"{name} is not up; see: flitnet status")
     sys.stdout.flush()
