@@ -111,11 +111,23 @@ def test_up_after_everything_was_killed(flitnet: Flitnet, run: Path, tmp_path: P
     assert flitnet("exec", "n0", "--", "ibv_devices").returncode == 0
 
 
-def test_up_after_one_daemon_was_killed(flitnet: Flitnet, run: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("role", "advice"),
+    [("hcad:n1", "n1 is dead; use: flitnet node n1 start, or: flitnet down"),
+     ("fabricd", "fabricd is dead; stop it with: flitnet down")],
+)  # fmt: skip
+def test_up_after_one_daemon_was_killed(
+    flitnet: Flitnet, run: Path, tmp_path: Path, role: str, advice: str
+) -> None:
+    """Programs may run on what lives: it is not `up` that ends them."""
     assert flitnet("up", two_nodes(tmp_path)).returncode == 0
     first = Cluster.open(run).record().processes
-    first["hcad:n1"].signal(signal.SIGKILL)
-    assert first["hcad:n1"].wait(5)
+    first[role].signal(signal.SIGKILL)
+    assert first[role].wait(5)
+    done = flitnet("up", two_nodes(tmp_path))
+    assert done.returncode == 1 and advice in done.stderr, done.stderr
+    assert [name for name, process in first.items() if not process.alive()] == [role]
+    assert flitnet("down").returncode == 0
     assert flitnet("up", two_nodes(tmp_path)).returncode == 0
     assert not any(process.alive() for process in first.values()), "nothing old survives"
 

@@ -45,16 +45,17 @@ def test_peers_get_retry_exc_and_a_new_connection_works(
     assert after.keys() == before.keys()
 
 
-def test_status_and_exec_say_how_to_have_it_back(make_cluster: Callable[..., Cluster]) -> None:
+def test_status_exec_and_up_say_how_to_have_it_back(make_cluster: Callable[..., Cluster]) -> None:
     cluster = make_cluster(owned=False)
     assert flitnet(cluster, "node", "n1", "kill").returncode == 0
     status = flitnet(cluster, "status")
     assert status.returncode == 1
     assert "n1 is dead; see: flitnet log n1; then: flitnet node n1 start\n" in status.stdout
     assert "n1 does not answer" not in status.stdout and "flitnet down" not in status.stdout
-    done = flitnet(cluster, "exec", "n1", "--", "true")
-    assert (done.returncode, done.stderr.count("\n")) == (1, 1), done.stderr
-    assert "n1 is dead" in done.stderr and "flitnet node n1 start" in done.stderr
+    for argv in (("exec", "n1", "--", "true"), ("up",)):
+        done = flitnet(cluster, *argv)
+        assert (done.returncode, done.stderr.count("\n")) == (1, 1), done.stderr
+        assert "n1 is dead" in done.stderr and "flitnet node n1 start" in done.stderr
     assert cluster.dead() == ["hcad:n1"], "nobody else was touched"
     assert flitnet(cluster, "exec", "n0", "--", "ibv_devices").returncode == 0
     assert flitnet(cluster, "node", "n1", "start").returncode == 0

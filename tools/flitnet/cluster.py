@@ -368,9 +368,10 @@ class Cluster:
         daemons = [role for role in found.processes if _stop_rank(role) in ranks]
         if found.owner is not None and found.owner.alive() and alive:
             raise RunningError(f"a demo runs in {self.run} (pid {found.owner.pid})")
-        # A cluster without owner (`up`, `demo --keep`) is somebody's as long as it is whole.
-        if found.owner is None and daemons and set(daemons) <= set(alive):
-            raise RunningError(f"a cluster runs in {self.run}; stop it with: flitnet down")
+        # A cluster without owner (`up`, `demo --keep`) is somebody's as long as a part of it lives:
+        # programs may run there, and wait for a node to come back.
+        if found.owner is None and any(role in alive for role in daemons):
+            raise RunningError(f"a cluster runs in {self.run}; {_advice(daemons, alive)}")
         self._stop_recorded()
         rundir.clear(self.run)
 
@@ -408,6 +409,14 @@ class Cluster:
 def attached_nodes(status: dict[str, Any]) -> set[str]:
     """Names of the nodes that fabricd's status calls attached."""
     return {node["name"] for node in status.get("nodes", []) if node.get("attached")}
+
+
+def _advice(daemons: list[str], alive: list[str]) -> str:
+    """What to do about a cluster that runs, or a part of it."""
+    dead = [role.removeprefix("hcad:") for role in daemons if role not in alive]
+    if not dead or "fabricd" in dead:
+        return ("fabricd is dead; " if dead else "") + "stop it with: flitnet down"
+    return f"{dead[0]} is dead; use: flitnet node {dead[0]} start, or: flitnet down"
 
 
 def _stop_rank(role: str) -> tuple[str, ...]:
