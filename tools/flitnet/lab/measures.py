@@ -31,8 +31,8 @@ NOT_BY_BATCH = frozenset({"flow_labels", "flow_flits", "node_flits"})
 
 
 def part_of(output: dict[str, Any], number: int, count: int) -> dict[str, Any]:
-    """One of `count` equal parts of a run, from 0, as if it were a run of its own. Quantiles, shares
-    of nodes and what flows got are known of whole runs only: they are left out."""
+    """One of `count` equal parts of a run, from 0, as if it were a run of its own. Quantiles,
+    shares of nodes and what flows got are known of whole runs only: they are left out."""
     batches = len(output["frames"])
     if batches % count:
         raise ValueError(f"{batches} batches in {count} parts")
