@@ -6,12 +6,14 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tools.flitnet import booksim, paths
+from tools.flitnet import booksim, booksim_cost, paths
+from tools.flitnet.errors import FlitnetError, UsageError
 
 NETWORKS = ("fattree64", "fly8", "mesh4x4", "mesh5x5", "torus8x8x8")
 
@@ -79,3 +81,27 @@ def test_a_configuration_that_is_not_ours_is_refused(tmp_path: Path) -> None:
         booksim.translate("fly8", {**words, "topology": "dragonfly"})
     with pytest.raises(booksim.UsageError, match="no curves.csv"):
         booksim.read_reference(tmp_path)
+
+
+def test_the_other_simulators_cost_is_what_longer_runs_take_more(tmp_path: Path) -> None:
+    """A program in its place, which takes 10 us of processor a cycle and 50 ms to start."""
+    program = tmp_path / "booksim"
+    program.write_text(
+        f"#!{sys.executable}\n"
+        "import sys, time\n"
+        "words = dict(word.split('=') for word in sys.argv[2:])\n"
+        "cycles = int(words['sample_period']) * int(words['max_samples'])\n"
+        "while time.process_time() < 0.05 + cycles * 10e-6: pass\n"
+        "print('Total run time')\n"
+        "sys.exit(255)\n"
+    )
+    program.chmod(0o755)
+    work = booksim_cost.Work("fly8", 0.8, 3_000, 30_000)
+    assert booksim_cost.cost_us(program, work, seed=1) == pytest.approx(10, rel=0.3)
+
+
+def test_a_program_that_is_another_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="not a program"):
+        booksim_cost.check(tmp_path / "none")
+    with pytest.raises(FlitnetError, match="fly8.cfg as BookSim2 does: it prints nothing"):
+        booksim_cost.cost_us(Path("/bin/true"), booksim_cost.WORKS[0], seed=1)

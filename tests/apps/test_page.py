@@ -169,6 +169,8 @@ def test_what_it_serves_and_what_not(browse, tmp_path: Path) -> None:
                  "/" + "x" * 5000):  # fmt: skip
         assert browser.get(path)[0] == 404, path
     assert browser.get("/", "POST")[0] == 501
+    status, kind, body = browser.get("/", "HEAD")
+    assert (status, body) == (200, b"") and kind.startswith("text/html")
 
 
 def test_the_script_finds_what_the_page_has() -> None:

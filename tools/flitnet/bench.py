@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tools.flitnet import bench_scale, bench_verbs, booksim, build, paths
+from tools.flitnet import bench_scale, bench_verbs, booksim, booksim_cost, build, paths
 from tools.flitnet.errors import FlitnetError, UsageError
 from tools.flitnet.lab import environment
 from tools.flitnet.options import check_writable
@@ -28,6 +28,7 @@ class Options:
     threads: bool = False
     plot: Path | None = None
     reference: Path | None = None
+    booksim: Path | None = None
 
 
 def run(what: str, options: Options) -> int:
@@ -36,15 +37,21 @@ def run(what: str, options: Options) -> int:
         raise UsageError(f"bench {what!r}: one of {', '.join(BENCHMARKS)}")
     if what == "booksim":
         return curves(options)
-    only_engine = options.sweep or options.threads or options.reference
+    only_engine = options.sweep or options.threads or options.reference or options.booksim
     if what != "engine" and only_engine:
-        raise UsageError(f"bench {what}: --sweep, --threads and --reference are for engine")
+        raise UsageError(
+            f"bench {what}: --sweep, --threads, --reference and --booksim are for engine"
+        )
     if what not in ("engine", "scale") and options.plot:
         raise UsageError(f"bench {what}: --plot is for engine, scale and booksim")
     if options.threads and options.sweep:
         raise UsageError("--threads: a run of its own, without --sweep and --plot")
     if options.reference and not options.reference.is_file():
         raise UsageError(f"--reference {options.reference}: no such file")
+    if options.booksim:
+        booksim_cost.check(options.booksim)
+        if options.reference:
+            raise UsageError("--booksim measures what --reference reads: one of them")
     if options.plot:
         _check_picture(options.plot)
         environment.enter()  # has matplotlib
@@ -56,11 +63,12 @@ def run(what: str, options: Options) -> int:
         return _scale(options)
     with tempfile.TemporaryDirectory(prefix="flitnet-bench-") as folder:
         report = Path(folder) / "figures.json"
+        reference = _reference(options, Path(folder))
         argv = [str(paths.program(name)), "--json", str(report)]
         argv += ["--quick"] if options.quick else []
         argv += ["--sweep"] if options.sweep else []
         argv += ["--threads"] if options.threads else []
-        argv += ["--reference", str(options.reference)] if options.reference else []
+        argv += ["--reference", str(reference)] if reference else []
         code = _measure(argv, dict(os.environ), options.json_file == "-")
         if not report.exists():
             raise FlitnetError(f"{name} wrote no figures (exit code {code})")
@@ -68,6 +76,18 @@ def run(what: str, options: Options) -> int:
         if options.plot:
             draw_sweep(json.loads(report.read_text())["results"], options.plot)
     return code
+
+
+def _reference(options: Options, folder: Path) -> Path | None:
+    """A file of another simulator's cost: named, or measured now."""
+    if options.booksim is None:
+        return options.reference
+    file = folder / "booksim.csv"
+    print("BookSim2 first, about a minute:", file=sys.stderr, flush=True)
+    file.write_text(booksim_cost.measure(
+        options.booksim, options.quick, lambda line: print(line, file=sys.stderr, flush=True)
+    ))
+    return file
 
 
 def _check_picture(path: Path) -> None:

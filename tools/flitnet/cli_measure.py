@@ -32,14 +32,19 @@ def bench(
         help="engine: another simulator's cost, CSV; adds a column of ratios. "
         "booksim: a directory of its configurations and curves.",
     ),
+    booksim: Optional[Path] = typer.Option(
+        None, "--booksim", metavar="PROGRAM",
+        help="engine: BookSim2's program, whose cost is measured first; adds a column of ratios.",
+    ),
 ) -> None:
     """Measure: flit engine, application to application, calls beside many objects, ways to attach,
     curves by BookSim2's."""
     from tools.flitnet import bench as bench_module
 
     chosen = bench_module.Options(
-        json_file, quick, sweep or (what == "engine" and plot is not None), threads, plot, reference
-    )
+        json_file, quick, sweep or (what == "engine" and plot is not None), threads, plot,
+        reference, booksim,
+    )  # fmt: skip
     raise typer.Exit(bench_module.run(what, chosen))
 
 

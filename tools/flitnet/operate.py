@@ -138,7 +138,9 @@ def set_control(run: Path, key: str, value: str) -> None:
         try:
             before = ctl.ask(path, {"cmd": "status"}).get(key, before)
         except FlitnetError as error:
-            raise FlitnetError(f"{name}: {error}; nothing was changed") from None
+            dead = f"hcad:{name}" in cluster.dead()
+            why = f"dead, start it with: flitnet node {name} start" if dead else error
+            raise FlitnetError(f"{name}: {why}; nothing was changed") from None
     changed: list[str] = []
     for name, path in asked.items():
         try:
@@ -249,8 +251,9 @@ def execute(run: Path, node: str, command: list[str], dropin: bool) -> NoReturn:
     """Becomes the program: its exit code, its signals, its terminal."""
     cluster = Cluster.open(run)
     env = cluster.env(node, dropin=dropin)
+    dead = cluster.dead()
     for name in node.split(","):
-        if f"hcad:{name}" in cluster.dead():
+        if f"hcad:{name}" in dead:
             raise FlitnetError(f"{name} is dead; start it with: flitnet node {name} start")
         if not (cluster.node_dir(name) / "hcad.sock").exists():
             raise FlitnetError(f"{name} is not up; see: flitnet status")

@@ -87,13 +87,16 @@ class Handler(BaseHTTPRequestHandler):
         name, kind = FILES[path]
         self._answer((paths.ROOT / "dashboards" / "live" / name).read_bytes(), kind)
 
+    do_HEAD = do_GET
+
     def _answer(self, body: bytes, kind: str) -> None:
         self.send_response(HTTPStatus.OK)
         headers = {**HEADERS, "Content-Type": kind, "Content-Length": str(len(body))}
         for key, value in headers.items():
             self.send_header(key, value)
         self.end_headers()
-        self.wfile.write(body)
+        if self.command != "HEAD":
+            self.wfile.write(body)
 
     def log_message(self, *_: object) -> None:
         """Somebody looks: not worth a line."""

@@ -29,10 +29,11 @@ def store_dir() -> Path:
 def list_() -> None:
     """Every result of the papers by its id, and what is missing for those that cannot run yet."""
     from tools.flitnet.lab.catalog import ALL
+    from tools.flitnet.lab.live import FORMS
 
     for one in ALL.values():
         state = f"not built: {one.missing}" if one.missing else one.title
-        print(f"{one.id:10} {state}")
+        print(f"{one.id:10} {state}{' (live, too)' if one.id in FORMS else ''}")
 
 
 @app.command("run")

@@ -129,19 +129,25 @@ TEST(Failure, RemoteOperation) {
   EXPECT_EQ(test::statuses(received), list({WcStatus::loc_prot_err}));
 }
 
+// How long the sender waits, in ns, until it gives up on a peer that has posted no receive.
+double waits_for_receive_ns(Pair& pair) {
+  const hca::Sge from = pair.a.sge(0, 100);
+  EXPECT_EQ(pair.post({.sges = {&from, 1}}), 0);
+  const emu::Cycle start = pair.cluster.now();
+  EXPECT_EQ(test::statuses(pair.run().first), list({WcStatus::rnr_retry_exc_err}));
+  return static_cast<double>(emu::CycleTime{}.ns(pair.cluster.now() - start));
+}
+const auto kRnrTimer14Ns = static_cast<double>(emu::rnr_timer_ns(14));
+
 // No receive posted: as many waits as rnr_retry allows, each as long as the peer's timer says.
 TEST(Failure, ReceiverNotReady) {
   PairOptions options;
   options.path.rnr_retry = 2;
   options.path.min_rnr_timer = 14;  // 1.28 ms (IBA table 45)
   Pair pair(options);
-  const hca::Sge from = pair.a.sge(0, 100);
-  ASSERT_EQ(pair.post({.sges = {&from, 1}}), 0);
-  const emu::Cycle start = pair.cluster.now();
-  EXPECT_EQ(test::statuses(pair.run().first), list({WcStatus::rnr_retry_exc_err}));
-  const emu::CycleTime time;
-  EXPECT_GE(time.ns(pair.cluster.now() - start), 2 * emu::rnr_timer_ns(14));
-  EXPECT_LT(time.ns(pair.cluster.now() - start), 3 * emu::rnr_timer_ns(14));
+  const double waited_ns = waits_for_receive_ns(pair);
+  EXPECT_GE(waited_ns, 2 * kRnrTimer14Ns);
+  EXPECT_LT(waited_ns, 3 * kRnrTimer14Ns);
   EXPECT_EQ(pair.cluster.host(1).counters().rnr_naks_sent, 3u);
 }
 
@@ -151,13 +157,9 @@ TEST(Failure, BitsAboveTheTimersAreNotLookedAt) {
   options.path.rnr_retry = 1;
   options.path.min_rnr_timer = 32 + 14;
   Pair pair(options);
-  const hca::Sge from = pair.a.sge(0, 100);
-  ASSERT_EQ(pair.post({.sges = {&from, 1}}), 0);
-  const emu::Cycle start = pair.cluster.now();
-  EXPECT_EQ(test::statuses(pair.run().first), list({WcStatus::rnr_retry_exc_err}));
-  const emu::CycleTime time;
-  EXPECT_GE(time.ns(pair.cluster.now() - start), emu::rnr_timer_ns(14));
-  EXPECT_LT(time.ns(pair.cluster.now() - start), 2 * emu::rnr_timer_ns(14));
+  const double waited_ns = waits_for_receive_ns(pair);
+  EXPECT_GE(waited_ns, kRnrTimer14Ns);
+  EXPECT_LT(waited_ns, 2 * kRnrTimer14Ns);
 }
 
 // rnr_retry 7 waits for ever: a receive posted after many waits takes the message.

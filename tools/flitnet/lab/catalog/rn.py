@@ -57,11 +57,12 @@ CARDS_COMMON: dict[str, Any] = {
     "x_label": "real-time share",
     "precision": {"dmp": 0.01, "dmt_ms": 0.01},
 }  # fmt: skip
-PHASE_FRAMES = 60
+PHASE_FRAMES, SEEDS_MOST = 60, 15
 FULL_FRAMES, QUICK_FRAMES = PHASE_FRAMES * len(MIXES), 3 * len(MIXES)
 COMMON = CARDS_COMMON | {
     "quick": quick_length(QUICK_FRAMES, len(SEEDS)),
-    "full": Length(FULL_FRAMES, FULL_FRAMES, len(SEEDS)),
+    "full": Length(FULL_FRAMES, FULL_FRAMES, SEEDS_MOST),
+    "precision": {"dmp": 0.001, "dmt_ms": 0.01},
 }  # fmt: skip
 VIDEO_PLOTS = (Plot("dmp", "deadline missing probability"),
                Plot("dmt_ms", "deadline missing time, ms", log=True),
