@@ -11,7 +11,7 @@
 
 namespace emu {
 
-inline constexpr std::uint32_t kMessageVersion = 4;
+inline constexpr std::uint32_t kMessageVersion = 5;
 
 // One slot of packet memory: any InfiniBand packet (4096 payload, every header, both CRCs) fits.
 inline constexpr std::size_t kPacketBytesMax = 4352;
@@ -21,8 +21,12 @@ enum class PacketKind : std::uint8_t {
   data = 0,     // an InfiniBand packet
   probe = 1,    // body is a ProbeBody; books bandwidth and power hop by hop on VL15
   release = 2,  // body is a ProbeBody; gives back what the probe of that connection booked
+  // A management datagram (emu/packet/mad.h) for the subnet's agents: answered at the edge of the
+  // fabric, in its own buffer, which is delivered to its sender; unchanged, if nobody is there who
+  // would answer. `dest` is the sender.
+  subnet = 3,
 };
-inline constexpr int kPacketKindCount = 3;
+inline constexpr int kPacketKindCount = 4;
 
 // hcad -> fabric: this packet leaves the HCA at `launch_cycle`, or as soon as it can if that has
 // passed. The buffer belongs to the fabric until Free names it.

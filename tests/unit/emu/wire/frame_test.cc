@@ -188,7 +188,7 @@ TEST(Record, TxFieldsAreChecked) {
   EXPECT_TRUE(refused([](TxDesc& d) { d.vl_in = 16; }));
   EXPECT_TRUE(refused([](TxDesc& d) { d.vl_out = 16; }));
   EXPECT_TRUE(refused([](TxDesc& d) { d.traffic_class = static_cast<TrafficClass>(3); }));
-  EXPECT_TRUE(refused([](TxDesc& d) { d.kind = static_cast<PacketKind>(3); }));
+  EXPECT_TRUE(refused([](TxDesc& d) { d.kind = static_cast<PacketKind>(4); }));
   EXPECT_TRUE(refused([](TxDesc& d) {
     d.kind = PacketKind::probe;
     d.length = sizeof(ProbeBody) - 1;

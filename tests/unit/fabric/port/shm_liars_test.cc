@@ -64,7 +64,7 @@ TEST_F(ShmPortTest, EveryWrongDescriptorDetachesItsSenderOnly) {
   vary("vl_in class", [](auto& d) { d.vl_in = 4; });
   vary("vl_out class", [](auto& d) { d.vl_out = 15; });
   vary("class", [](auto& d) { d.traffic_class = static_cast<emu::TrafficClass>(3); });
-  vary("kind", [](auto& d) { d.kind = static_cast<emu::PacketKind>(3); });
+  vary("kind", [](auto& d) { d.kind = static_cast<emu::PacketKind>(4); });
   vary("probe class", [](auto& d) { d.kind = emu::PacketKind::probe; });
   vary("launch", [](auto& d) { d.launch_cycle = emu::kNever; });
   for (const auto& [name, bad] : wrong) {
