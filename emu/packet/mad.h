@@ -28,6 +28,7 @@ enum MadClass : std::uint8_t {
   kClassSubnetLid = 0x01,       // SMPs by LID
   kClassSubnetAdmin = 0x03,     // SA
   kClassPerformance = 0x04,     // PMA
+  kClassCommunication = 0x07,   // CM
   kClassSubnetDirected = 0x81,  // SMPs by directed route
 };
 enum MadMethod : std::uint8_t {

@@ -40,12 +40,16 @@
 //   set_rate         number = QPN, rate          rate; sent when the fabric has answered
 //   open_cm          hello                       number = file          sent: a pipe; first on a
 //                                                                       connection of its own
+//   open_umad        hello                                              first on a connection of
+//                                                                       its own
 //
 // A descriptor that finds no room in its receiver is lost, and that request fails with EMFILE: sent
 // ones by the reply; of an object whose region was lost the library gives the number back.
 //
 // After open_cm the connection carries commands of <rdma/rdma_user_cm.h> as they are (hca/cm/cm.h),
 // each answered by a CmReply and what the command asked for. The pipe has a byte while events wait.
+// After open_umad the program's descriptor is the connection: what it writes and reads are messages of
+// <rdma/ib_user_mad.h> (hca/umad/agents.h).
 // clang-format on
 #pragma once
 
@@ -58,7 +62,7 @@
 
 namespace hca {
 
-inline constexpr std::uint32_t kControlVersion = 5;
+inline constexpr std::uint32_t kControlVersion = 6;
 inline constexpr std::uint32_t kControlMagic = 0x54434c46;  // "FLCT"
 // Environment of a program on a node: the socket of its hcad.
 inline constexpr char kNodeSocketVariable[] = "FLITNET_NODE_SOCKET";
@@ -96,6 +100,7 @@ enum class ControlOp : std::uint32_t {
   find_gid,
   adopt_cq,
   fire_cq,
+  open_umad,
 };
 
 struct ControlHello {

@@ -20,7 +20,9 @@ struct Client {
   emu::UniqueFd socket;
   pid_t pid = 0;
   bool said_hello = false;
-  std::uint32_t cm_file = 0;  // not 0: this connection is an open rdma_cm, no device
+  std::uint32_t cm_file = 0;   // not 0: this connection is an open rdma_cm, no device
+  std::uint32_t mad_file = 0;  // the same, an open umad
+  bool is_file() const { return cm_file != 0 || mad_file != 0; }
   ClientId id = 0;
   emu::UniqueFd events;  // write end of the program's pipe for asynchronous events
   emu::Region doorbells;

@@ -129,7 +129,7 @@ bool Control::make_room() {
 // Whoever connects and says nothing does not lock others out.
 bool Control::evict_silent() {
   const auto silent = std::find_if(clients_.begin(), clients_.end(), [](const auto& client) {
-    return !client->said_hello && client->cm_file == 0;
+    return !client->said_hello && !client->is_file();
   });
   if (silent == clients_.end()) return false;
   clients_.erase(silent);
@@ -152,6 +152,10 @@ bool Control::serve(Client& client, emu::Cycle now) {
       if (!serve_cm(client, std::span(buffer).first(message->bytes), now)) return false;
       continue;
     }
+    if (client.mad_file != 0) {
+      if (!mads_->write(client.mad_file, std::span(buffer).first(message->bytes))) return false;
+      continue;
+    }
     if (message->bytes != sizeof(ControlRequest)) {
       complain(
           fmt::format("program {}: a request of {} bytes: another version of the verbs "
@@ -161,7 +165,8 @@ bool Control::serve(Client& client, emu::Cycle now) {
     }
     std::memcpy(&in.request, buffer.data(), sizeof in.request);
     if (message->fd_count > 0) in.fd = std::move(message->fds[0]);
-    const bool first = in.request.op == ControlOp::hello || in.request.op == ControlOp::open_cm;
+    const bool first = in.request.op == ControlOp::hello || in.request.op == ControlOp::open_cm ||
+                       in.request.op == ControlOp::open_umad;
     if (!client.said_hello && !first) return false;
     ControlReply reply{};
     reply.op = in.request.op;
@@ -197,6 +202,7 @@ void Control::hand_over(emu::UniqueFd fd) {
 
 void Control::close(Client& client) {
   if (client.cm_file != 0) cm_->close(client.cm_file);
+  if (client.mad_file != 0) mads_->close(client.mad_file);
   if (!client.said_hello) return;
   host_->close_client(client.id);
   memory_.detach(client.id);
@@ -293,7 +299,15 @@ void Control::trouble(const Trouble& trouble) {
 }
 
 void Control::mad(emu::NodeId source, const Mad& bytes) {
-  if (cm_ != nullptr) cm_->arrived(source, bytes);
+  if (bytes[emu::kMadClassAt] != emu::kClassCommunication) {
+    if (mads_ != nullptr) mads_->from_node(source, bytes);
+  } else if (cm_ != nullptr) {
+    cm_->arrived(source, bytes);
+  }
+}
+
+void Control::subnet_mad(emu::Lid from, std::uint32_t qpn, std::span<const std::uint8_t> mad) {
+  if (mads_ != nullptr) mads_->from_subnet(from, qpn, mad);
 }
 
 bool Control::serve_cm(Client& client, std::span<const std::byte> command, emu::Cycle now) {

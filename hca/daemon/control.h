@@ -17,6 +17,7 @@
 #include "emu/ring/region.h"
 #include "hca/daemon/client.h"
 #include "hca/daemon/cm_service.h"
+#include "hca/daemon/mad_service.h"
 #include "hca/daemon/memory.h"
 #include "hca/host/events.h"
 #include "hca/host/host.h"
@@ -34,7 +35,8 @@ class Control : public HostEvents {
   void set_host(Host& host) { host_ = &host; }
   // What the log calls the nodes; stays where it is.
   void set_nodes(std::span<const emu::NodeConfig> nodes) { nodes_ = nodes; }
-  void set_cm(CmService& cm) { cm_ = &cm; }  // without one, rdma_cm is refused
+  void set_cm(CmService& cm) { cm_ = &cm; }           // without one, rdma_cm is refused
+  void set_mads(MadService& mads) { mads_ = &mads; }  // without one, umad is
 
   // Readable when there is something to service: new programs, requests, ends.
   int fd() const { return epoll_.get(); }
@@ -59,6 +61,7 @@ class Control : public HostEvents {
   void async(ClientId client, AsyncEvent event, std::uint32_t number) override;
   void admission(ClientId client, std::uint32_t qpn, const AdmissionOutcome& outcome) override;
   void mad(emu::NodeId source, const Mad& bytes) override;
+  void subnet_mad(emu::Lid from, std::uint32_t qpn, std::span<const std::uint8_t> mad) override;
   void trouble(const Trouble& trouble) override;
 
  private:
@@ -96,6 +99,7 @@ class Control : public HostEvents {
   int set_rate(Client& client, const ControlRequest& request, emu::Cycle now);
   bool speaks_our_version(const Client& client, const ControlHello& hello);
   int open_cm(Client& client, Incoming& in, ControlReply& reply);
+  int open_umad(Client& client, Incoming& in);
   bool serve_cm(Client& client, std::span<const std::byte> command, emu::Cycle now);
   bool send_reply(Client& client, const ControlReply& reply);
   void hand_over(emu::UniqueFd fd);        // goes with the reply, then it is the program's alone
@@ -106,6 +110,7 @@ class Control : public HostEvents {
   ProcessMemory& memory_;
   Host* host_ = nullptr;
   CmService* cm_ = nullptr;
+  MadService* mads_ = nullptr;
   emu::UniqueFd listener_;
   emu::UniqueFd epoll_;
   emu::UniqueFd doorbell_fd_;

@@ -59,6 +59,7 @@ void Node::service(std::uint64_t host_ns, bool busy) {
   notice_session();
   control_->service(now_);
   cm_->service(now_);
+  if (mads_ != nullptr) mads_->service(host_ns);
   ctl_->service();
   if (host_ns - published_ns_ >= kPublishNs) {
     published_ns_ = host_ns;
@@ -76,6 +77,7 @@ void Node::tell_port(bool up) {
   constexpr std::uint32_t kPortActive = 4;
   const std::uint32_t state = up ? kPortActive : kPortDown;
   if (page()->port_state.exchange(state, std::memory_order_acq_rel) == state) return;
+  if (!up && mads_ != nullptr) mads_->lost();
   control_->port_event(up ? AsyncEvent::port_active : AsyncEvent::port_err);
 }
 

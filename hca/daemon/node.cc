@@ -62,6 +62,10 @@ emu::Result<void> Node::open(const std::string& run_dir) {
   cm_ = std::make_unique<CmService>(config_, options_);
   cm_->set_host(*host_);
   control_->set_cm(*cm_);
+  if (!options_.roce) {
+    mads_ = std::make_unique<MadService>(*host_, options_.nodes);
+    control_->set_mads(*mads_);
+  }
   if (auto written = write_hosts(dir + "/hosts", config_); !written) return written;
   auto publisher = Publisher::open(run_dir, config_, options_.node);
   if (!publisher) return std::unexpected(publisher.error());

@@ -17,6 +17,7 @@
 #include "hca/attach/attach.h"
 #include "hca/daemon/cm_service.h"
 #include "hca/daemon/control.h"
+#include "hca/daemon/mad_service.h"
 #include "hca/daemon/memory.h"
 #include "hca/daemon/nap.h"
 #include "hca/daemon/port.h"
@@ -63,7 +64,8 @@ class Node {
   ProcessMemory memory_;
   std::unique_ptr<Attachment> attachment_;
   std::unique_ptr<AttachmentPort> port_;
-  std::unique_ptr<CmService> cm_;  // outlives the control socket
+  std::unique_ptr<CmService> cm_;     // outlives the control socket
+  std::unique_ptr<MadService> mads_;  // the same; null: RoCE has no subnet
   std::unique_ptr<Control> control_;
   std::unique_ptr<Host> host_;
   std::unique_ptr<Publisher> publisher_;

@@ -120,6 +120,8 @@ int Control::handle(Client& client, Incoming& in, emu::Cycle now, ControlReply& 
       return destroy_srq(client, request);
     case ControlOp::open_cm:
       return open_cm(client, in, reply);
+    case ControlOp::open_umad:
+      return open_umad(client, in);
     default:
       return handle_rare(client, in, reply);
   }
@@ -173,13 +175,21 @@ int Control::handle_rare(Client& client, Incoming& in, ControlReply& reply) {
 }
 
 int Control::open_cm(Client& client, Incoming& in, ControlReply& reply) {
-  if (client.said_hello || client.cm_file != 0) return EALREADY;
+  if (client.said_hello || client.is_file()) return EALREADY;
   if (cm_ == nullptr) return EOPNOTSUPP;
   if (!speaks_our_version(client, in.request.hello)) return EPROTO;
   if (!in.fd || !is_pipe(in.fd.get())) return EBADF;
   client.cm_file = cm_->open(in.fd, static_cast<std::uint32_t>(client.pid));
   if (client.cm_file == 0) return EBADF;
   reply.number = client.cm_file;
+  return 0;
+}
+
+int Control::open_umad(Client& client, Incoming& in) {
+  if (client.said_hello || client.is_file()) return EALREADY;
+  if (mads_ == nullptr) return EOPNOTSUPP;
+  if (!speaks_our_version(client, in.request.hello)) return EPROTO;
+  client.mad_file = mads_->open(client.socket.get());
   return 0;
 }
 

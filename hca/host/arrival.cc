@@ -53,6 +53,10 @@ void receive_one(HostState& s, const Arrival& arrival, bool check_crc) {
     return;
   }
   const emu::PacketHeaders& headers = packet.headers;
+  if (check_crc && arrival.desc.src == s.options_.node) {
+    receive_subnet(s, arrival, packet);
+    return;
+  }
   if (headers.bth.dest_qp == kGeneralServicesQp && packet.info->service == emu::Service::ud) {
     receive_mad(s, arrival, packet);
     return;

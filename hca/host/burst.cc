@@ -85,18 +85,29 @@ void give_up(HostState& s, const BurstPacket& packet) {
   }
 }
 
-}  // namespace
-
-BurstPacket* open_packet(HostState& s, std::uint32_t qp_slot, emu::NodeId dest) {
+BurstPacket& next_packet(HostState& s, std::uint32_t qp_slot, emu::NodeId dest) {
   CHECK(s.burst_.packets_count < kBurstPackets);
   BurstPacket& packet = s.burst_.packets[s.burst_.packets_count];
   packet = {};
   packet.qp_slot = qp_slot;
-  packet.loop = stays_here(s, dest);
   packet.desc.dest = dest;
-  if (!packet.loop) {
-    if (s.port_.reserve(packet.slot)) return &packet;
-  } else if (s.loop_reserved_ - s.loop_delivered_ < kLoopPackets) {
+  return packet;
+}
+
+}  // namespace
+
+BurstPacket* open_packet_out(HostState& s, std::uint32_t qp_slot, emu::NodeId dest) {
+  BurstPacket& packet = next_packet(s, qp_slot, dest);
+  if (s.port_.reserve(packet.slot)) return &packet;
+  s.slots_blocked_ = true;
+  return nullptr;
+}
+
+BurstPacket* open_packet(HostState& s, std::uint32_t qp_slot, emu::NodeId dest) {
+  if (!stays_here(s, dest)) return open_packet_out(s, qp_slot, dest);
+  BurstPacket& packet = next_packet(s, qp_slot, dest);
+  packet.loop = true;
+  if (s.loop_reserved_ - s.loop_delivered_ < kLoopPackets) {
     packet.slot.buffer = s.loop_reserved_++ % kLoopPackets;
     packet.slot.bytes = &s.loop_bytes_[packet.slot.buffer * emu::kPacketBytesMax];
     return &packet;

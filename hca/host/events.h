@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "emu/base/units.h"
 #include "emu/wire/message.h"
@@ -39,6 +40,9 @@ class HostEvents {
   virtual void admission(ClientId client, std::uint32_t qpn, const AdmissionOutcome& outcome) = 0;
   // A management datagram for QP1 arrived from that node.
   virtual void mad(emu::NodeId /*source*/, const Mad& /*bytes*/) {}
+  // An answer of the subnet's agents, or what nobody answers as it was sent.
+  virtual void subnet_mad(emu::Lid /*from*/, std::uint32_t /*qpn*/,
+                          std::span<const std::uint8_t> /*mad*/) {}
   // Why what a program asked for failed: for people, no program hears of it.
   virtual void trouble(const Trouble& /*trouble*/) {}
 };

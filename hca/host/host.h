@@ -148,6 +148,8 @@ class Host {
   // Queues a management datagram to QP1 of a node; false: too many wait. Those that arrive come by
   // HostEvents::mad.
   bool send_mad(emu::NodeId dest, const Mad& mad);
+  // One for the subnet's agents, to QP0 or QP1 of any LID; comes back by HostEvents::subnet_mad.
+  bool send_subnet_mad(emu::Lid dlid, std::uint32_t qpn, const Mad& mad);
 
   // Switches and budgets may change while running (`flitnet` control commands).
   void set_controls(const HostControls& controls);

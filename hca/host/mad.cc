@@ -1,6 +1,6 @@
 // QP1: management datagrams leave when the port has room, and are handed up when they arrive. No
-// program can send them: they come from QP1 only, a number that is never given out. The Q_Key alone
-// proves nothing, for a program may give its own QP that one.
+// program's QP can send them: they come from QP1 only, a number that is never given out. The Q_Key
+// alone proves nothing, for a program may give its own QP that one.
 #include "hca/host/mad.h"
 
 #include <algorithm>
@@ -23,22 +23,32 @@ std::uint8_t management_sl(const HostState& s) {
 
 bool send_one(HostState& s, const WaitingMad& mad) {
   if (!s.burst_.room()) dispatch(s);
-  BurstPacket* packet = open_packet(s, kGeneralServicesQp, mad.dest);
+  BurstPacket* packet = mad.subnet ? open_packet_out(s, kGeneralServicesQp, mad.dest)
+                                   : open_packet(s, kGeneralServicesQp, mad.dest);
   if (packet == nullptr) return false;
   const std::uint8_t sl = management_sl(s);
   const std::uint16_t lanes = s.options_.lanes_of_sl[sl];
   const emu::Vl vl =
       nth_lane(lanes, s.prng_.below(static_cast<std::uint32_t>(std::popcount(lanes))));
   emu::PacketHeaders headers;
-  headers.lrh = {vl, sl, emu::lid_of(mad.dest), emu::lid_of(s.options_.node)};
+  const emu::Lid dlid = mad.subnet ? mad.dlid : emu::lid_of(mad.dest);
+  headers.lrh = {vl, sl, dlid, emu::lid_of(s.options_.node)};
   headers.bth.opcode = emu::Opcode::ud_send_only;
-  headers.bth.dest_qp = kGeneralServicesQp;
+  headers.bth.dest_qp = mad.qpn;
   headers.bth.psn = s.mads_.psn;
   s.mads_.psn = add24(s.mads_.psn, 1);
-  headers.deth = {kGeneralServicesQkey, kGeneralServicesQp};
+  headers.deth = {mad.qpn == kGeneralServicesQp ? kGeneralServicesQkey : 0, mad.qpn};
   std::uint8_t* payload = close_packet(s, *packet, nullptr, headers, kMadBytes,
                                        {0, vl, vl, 0, s.options_.class_of_sl[sl], false});
   std::memcpy(payload, mad.bytes.data(), kMadBytes);
+  if (mad.subnet) packet->desc.kind = emu::PacketKind::subnet;
+  return true;
+}
+
+bool queue(HostState& s, const WaitingMad& mad) {
+  MadQueue& mads = s.mads_;
+  if (mads.last - mads.first == kMadsWaitingMax) return false;
+  mads.waiting[mads.last++ % kMadsWaitingMax] = mad;
   return true;
 }
 
@@ -68,13 +78,28 @@ void receive_mad(HostState& s, const Arrival& arrival, const emu::ParsedPacket& 
   s.events_.mad(arrival.desc.src, bytes);
 }
 
+// Came back from the subnet's agents. The fabric names us as its source, as of nothing else that it
+// brings: what a node sends to itself stays in it.
+void receive_subnet(HostState& s, const Arrival& arrival, const emu::ParsedPacket& packet) {
+  if (packet.payload_bytes < kMadBytes) {
+    ++s.counters_.dropped_bad_packet;
+    return;
+  }
+  const emu::PacketHeaders& headers = packet.headers;
+  s.events_.subnet_mad(headers.lrh.slid, headers.deth.src_qp,
+                       {arrival.bytes + packet.payload_offset, packet.payload_bytes});
+}
+
 bool queue_mad(HostState& s, emu::NodeId dest, const Mad& mad) {
-  MadQueue& mads = s.mads_;
-  if (mads.last - mads.first == kMadsWaitingMax || dest >= s.options_.nodes) return false;
-  mads.waiting[mads.last++ % kMadsWaitingMax] = {dest, mad};
-  return true;
+  return dest < s.options_.nodes && queue(s, {.dest = dest, .bytes = mad});
 }
 
 bool Host::send_mad(emu::NodeId dest, const Mad& mad) { return queue_mad(*state_, dest, mad); }
+
+bool Host::send_subnet_mad(emu::Lid dlid, std::uint32_t qpn, const Mad& mad) {
+  if (qpn > kGeneralServicesQp) return false;
+  return queue(*state_, {.dest = state_->options_.node, .bytes = mad, .subnet = true, .dlid = dlid,
+                         .qpn = qpn});
+}
 
 }  // namespace hca

@@ -1,5 +1,6 @@
-// Management datagrams (IBA 13.4): 256 bytes from QP1 to QP1, unreliable, on the control class's
-// lanes. hca/cm and the multicast of this room speak by them.
+// Management datagrams (IBA 13.4): 256 bytes, unreliable, on the control class's lanes. From QP1 to
+// QP1 of another node hca/cm, the multicast of this room and programs speak by them (hca/umad);
+// those for the subnet's agents the fabric answers (emu::PacketKind::subnet).
 #pragma once
 
 #include <array>
@@ -7,24 +8,28 @@
 #include <vector>
 
 #include "emu/base/units.h"
+#include "emu/packet/mad.h"
 
 namespace hca {
 
-inline constexpr std::uint32_t kMadBytes = 256;
+using emu::kGeneralServicesQp;
+using emu::kMadBytes;
+using emu::Mad;
 // First bytes of the header (IBA 13.4.2) of both classes that are spoken here; the class is byte 1.
 inline constexpr std::uint8_t kMadBaseVersion = 1;
 inline constexpr std::uint8_t kMadClassVersion = 2;
 inline constexpr std::uint8_t kMadSend = 3;
-inline constexpr std::uint32_t kGeneralServicesQp = 1;
 inline constexpr std::uint32_t kGeneralServicesQkey = 0x80010000;  // IBA 10.2.5.3
 // Many times what a node's connections say at once; whoever needs an answer asks again.
 inline constexpr std::uint32_t kMadsWaitingMax = 1024;
 
-using Mad = std::array<std::uint8_t, kMadBytes>;
-
 struct WaitingMad {
   emu::NodeId dest = 0;
   Mad bytes{};
+  // For the subnet's agents; `dest` is this node then.
+  bool subnet = false;
+  emu::Lid dlid = 0;
+  std::uint32_t qpn = kGeneralServicesQp;
 };
 
 // A ring: free-running indexes.

@@ -271,6 +271,7 @@ bool take_notice(HostState& s, emu::NodeId from, const Mad& mad);  // false: it 
 std::size_t send_mads(HostState& s);
 bool queue_mad(HostState& s, emu::NodeId dest, const Mad& mad);  // false: too many wait
 void receive_mad(HostState& s, const Arrival& arrival, const emu::ParsedPacket& packet);
+void receive_subnet(HostState& s, const Arrival& arrival, const emu::ParsedPacket& packet);
 
 // ---- arrival.cc ----
 void receive_all(HostState& s, std::span<const Arrival> arrivals);
@@ -279,6 +280,8 @@ void deliver_loop(HostState& s);
 // ---- burst.cc: packets leave together ----
 // A packet for `dest` with a slot to write in; null: the port has no slot now.
 BurstPacket* open_packet(HostState& s, std::uint32_t qp_slot, emu::NodeId dest);
+// The same, which leaves the node whatever its destination.
+BurstPacket* open_packet_out(HostState& s, std::uint32_t qp_slot, emu::NodeId dest);
 // What the rest of a packet's descriptor says.
 struct Leaving {
   emu::Cycle launch = 0;

@@ -32,6 +32,7 @@
 #include "hca/verbs/nodes.h"
 #include "hca/verbs/objects.h"
 #include "hca/verbs/redirect.h"
+#include "hca/verbs/umad_file.h"
 
 namespace hca {
 
@@ -260,10 +261,16 @@ bool opens_cm(const char* path) {
          !node_sockets().empty();
 }
 
+// Perhaps ours: open_file() looks closer.
+bool is_device(const char* path) {
+  return path != nullptr && std::strncmp(path, "/dev/infiniband/", 16) == 0;
+}
+
 template <class Function>
 int open_file(Function real, const char* path, int flags, mode_t mode) {
   // Of several nodes the first: one descriptor speaks with one hcad.
   if (opens_cm(path)) return open_cm(node_sockets().front().c_str(), flags);
+  if (const auto umad = open_umad(path, flags)) return *umad;
   PathRoom room;
   return real(redirected(path, room), flags, mode);
 }
@@ -376,14 +383,14 @@ int flitnet_fxstat64(int version, int fd, struct stat* info) {
 int flitnet_open_2(const char* path, int flags) {
   static const auto real = next<int (*)(const char*, int)>("__open_2");
   PathRoom room;
-  if (opens_cm(path)) return flitnet_open(path, flags);
+  if (is_device(path)) return flitnet_open(path, flags);
   return real(redirected(path, room), flags);
 }
 
 int flitnet_open64_2(const char* path, int flags) {
   static const auto real = next<int (*)(const char*, int)>("__open64_2");
   PathRoom room;
-  if (opens_cm(path)) return flitnet_open64(path, flags);
+  if (is_device(path)) return flitnet_open64(path, flags);
   return real(redirected(path, room), flags);
 }
 

@@ -22,6 +22,7 @@
 
 #include "hca/verbs/hosts.h"
 #include "hca/verbs/next.h"
+#include "hca/verbs/umad_file.h"
 
 namespace hca {
 
@@ -172,6 +173,10 @@ int ioctl(int fd, unsigned long request, ...) noexcept {
   void* const argument = va_arg(more, void*);
   va_end(more);
   const int result = real(fd, request, argument);
+  if (result == -1 && errno == ENOTTY) {
+    if (const auto answered = ask_umad(fd, request, argument)) return *answered;
+    errno = ENOTTY;
+  }
   if (result == 0 || errno != ENODEV || !is_answered(request)) return result;
   if (answer(request, *static_cast<ifreq*>(argument))) return 0;
   errno = ENODEV;

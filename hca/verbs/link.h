@@ -13,6 +13,7 @@
 #include <memory>
 #include <mutex>
 #include <span>
+#include <utility>
 
 #include "emu/ring/fd.h"
 #include "hca/abi/control.h"
@@ -53,6 +54,8 @@ class Link {
   bool dead() const { return dead_.load(std::memory_order_relaxed); }
   // Asks the kernel whether hcad still holds its end; for those who wait for something else.
   bool look_dead();
+  // The connection alone, for who has another use for it; the link is done.
+  emu::UniqueFd take_socket() { return std::move(socket_); }
   pid_t hcad() const { return hcad_; }
 
  private:

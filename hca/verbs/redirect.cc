@@ -23,17 +23,19 @@ namespace {
 
 constexpr std::string_view kSysfs = "/sys";
 constexpr std::string_view kDevices = "/sys/class/infiniband";
+constexpr std::string_view kMads = "_mad";  // the devices of libibumad
 constexpr std::string_view kDeviceFiles = "/dev/infiniband/";
 
 bool names_devices(const char* path) {
   if (path == nullptr || path[0] != '/' || path[1] != 's') return false;
   if (std::strncmp(path, kDevices.data(), kDevices.size()) != 0) return false;
-  const char after = path[kDevices.size()];
-  return after == '/' || after == '\0';
+  const char* after = path + kDevices.size();
+  if (std::strncmp(after, kMads.data(), kMads.size()) == 0) after += kMads.size();
+  return *after == '/' || *after == '\0';
 }
 
-// Files that the kernel's devices have; here they are sockets of hcad. Of opening only rdma_cm is
-// served (cm_file.cc).
+// Files that the kernel's devices have; here they are sockets of hcad. Of opening rdma_cm and umad
+// are served (cm_file.cc, umad_file.cc).
 bool is_device_file(const char* path) {
   if (path == nullptr || std::strncmp(path, kDeviceFiles.data(), kDeviceFiles.size()) != 0)
     return false;
@@ -41,7 +43,7 @@ bool is_device_file(const char* path) {
   const std::size_t devices = node_sockets().size();
   if (std::strcmp(name, "rdma_cm") == 0) return devices != 0;
   for (std::size_t i = 0; i < devices; ++i)
-    if (name == "uverbs" + std::to_string(i)) return true;
+    if (name == "uverbs" + std::to_string(i) || name == "umad" + std::to_string(i)) return true;
   return false;
 }
 

@@ -179,6 +179,7 @@ emu::Result<void> SysfsTree::make_device(std::size_t node) {
                   config_.hca.device),
       link, error);
   if (error) return emu::fail("cannot make {}: {}", link, error.message());
+  if (auto made = make_umad(node); !made) return made;
   const std::uint64_t guid = kGuidBase + node + 1;
   const bool roce = config_.hca.link_layer == emu::LinkLayer::roce_v2;
   const std::pair<std::string, std::string> files[] = {
@@ -206,6 +207,25 @@ emu::Result<void> SysfsTree::make_device(std::size_t node) {
     if (auto written = put(path, text); !written) return written;
   }
   return roce ? make_roce(port, node) : emu::Result<void>{};
+}
+
+// The device of libibumad; RoCE has no subnet whose agents could be asked.
+emu::Result<void> SysfsTree::make_umad(std::size_t node) {
+  if (config_.hca.link_layer == emu::LinkLayer::roce_v2) return {};
+  const std::string mads =
+      fmt::format("{}/nodes/{}/class/infiniband_mad", dir_, config_.nodes[node].name);
+  std::error_code error;
+  std::filesystem::create_directories(mads + "/umad0", error);
+  if (error) return emu::fail("cannot make {}: {}", mads, error.message());
+  const std::pair<std::string, std::string> files[] = {
+      {mads + "/abi_version", "5"},  // IB_USER_MAD_ABI_VERSION
+      {mads + "/umad0/ibdev", config_.hca.device},
+      {mads + "/umad0/port", "1"},
+  };
+  for (const auto& [path, text] : files) {
+    if (auto written = put(path, text); !written) return written;
+  }
+  return {};
 }
 
 // What only Ethernet ports have. UCX asks the kernel for a route by the interface of a GID, which

@@ -42,6 +42,7 @@ class SysfsTree {
   SysfsTree(std::string dir, const emu::Config& config);
   emu::Result<void> take_device(std::size_t node);
   emu::Result<void> make_device(std::size_t node);
+  emu::Result<void> make_umad(std::size_t node);
   emu::Result<void> make_roce(const std::string& port, std::size_t node);
   emu::Result<void> put(const std::string& path, std::string_view text);
   std::string device_dir(std::size_t node) const;

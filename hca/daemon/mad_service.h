@@ -1,0 +1,42 @@
+// Management datagrams in hcad: programs' open umad files, the host that sends for them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <unordered_map>
+
+#include "hca/host/host.h"
+#include "hca/umad/agents.h"
+
+namespace hca {
+
+class MadService : public MadOut {
+ public:
+  MadService(Host& host, std::uint32_t nodes) : host_(host), agents_(*this, nodes) {}
+
+  // `socket`: the program's end is what it writes to and reads from. Open until close().
+  MadFileId open(int socket);
+  void close(MadFileId file);
+  bool write(MadFileId file, std::span<const std::byte> message);  // false: no language of ours
+  void from_subnet(emu::Lid from, std::uint32_t qpn, std::span<const std::uint8_t> mad) {
+    agents_.from_subnet(from, qpn, mad);
+  }
+  void from_node(emu::NodeId source, const Mad& mad) { agents_.from_node(source, mad); }
+  void lost() { agents_.lost(); }
+  void service(std::uint64_t host_ns) { agents_.service(host_ns); }
+
+  // MadOut
+  bool to_subnet(emu::Lid dlid, std::uint32_t qpn, const Mad& mad) override {
+    return host_.send_subnet_mad(dlid, qpn, mad);
+  }
+  bool to_node(emu::NodeId dest, const Mad& mad) override { return host_.send_mad(dest, mad); }
+  void to_program(MadFileId file, std::span<const std::uint8_t> message) override;
+
+ private:
+  Host& host_;
+  MadAgents agents_;
+  std::unordered_map<MadFileId, int> sockets_;
+};
+
+}  // namespace hca

@@ -1,0 +1,218 @@
+#include "hca/umad/agents.h"
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+#include <cstring>
+
+namespace hca {
+
+namespace {
+
+constexpr std::size_t kHeaderBytes = sizeof(ib_user_mad_hdr);
+constexpr std::size_t kCommonHeaderBytes = 24;  // of every datagram (IBA 13.4.2)
+constexpr std::uint64_t kNsPerMs = 1'000'000;
+// Classes of vendors whose datagrams name the vendor at 37 (IBA 16.5).
+constexpr std::uint8_t kVendorFirst = 0x30;
+constexpr std::uint8_t kVendorLast = 0x4f;
+constexpr std::size_t kOuiAt = 37;
+
+std::uint16_t swap(std::uint16_t v) { return __builtin_bswap16(v); }
+std::uint32_t swap(std::uint32_t v) { return __builtin_bswap32(v); }
+static_assert(std::endian::native == std::endian::little);
+
+// The upper half of the transaction id names the request while it is under way, as the kernel's
+// does; who asked sees its own again.
+std::uint32_t key_of(std::span<const std::uint8_t> mad) {
+  std::uint32_t key = 0;
+  std::memcpy(&key, &mad[emu::kMadTransactionAt], sizeof key);
+  return key;
+}
+void set_key(emu::Mad& mad, std::uint32_t key) {
+  std::memcpy(&mad[emu::kMadTransactionAt], &key, sizeof key);
+}
+bool same_transaction(const emu::Mad& asked, std::span<const std::uint8_t> mad) {
+  constexpr std::size_t kLowAt = emu::kMadTransactionAt + 4;
+  return std::memcmp(&asked[kLowAt], &mad[kLowAt], 4) == 0 &&
+         asked[emu::kMadClassAt] == mad[emu::kMadClassAt];
+}
+
+bool is_response(std::span<const std::uint8_t> mad) {
+  return (mad[emu::kMadMethodAt] & emu::kMadResponseBit) != 0;
+}
+bool wants_answer(const emu::Mad& mad, const ib_user_mad_hdr& header) {
+  return !is_response(mad) && header.timeout_ms != 0;
+}
+
+std::vector<std::uint8_t> message_of(const ib_user_mad_hdr& header,
+                                     std::span<const std::uint8_t> mad) {
+  std::vector<std::uint8_t> message(kHeaderBytes + mad.size());
+  std::memcpy(message.data(), &header, kHeaderBytes);
+  std::memcpy(message.data() + kHeaderBytes, mad.data(), mad.size());
+  return message;
+}
+
+bool takes(const ib_user_mad_reg_req2& agent, const emu::Mad& mad) {
+  const unsigned method = mad[emu::kMadMethodAt];
+  if (agent.mgmt_class != mad[emu::kMadClassAt] || method >= 128) return false;
+  if ((agent.method_mask[method / 64] >> (method % 64) & 1) == 0) return false;
+  const bool vendor = agent.mgmt_class >= kVendorFirst && agent.mgmt_class <= kVendorLast;
+  const std::uint32_t oui = std::uint32_t{mad[kOuiAt]} << 16 |
+                            std::uint32_t{mad[kOuiAt + 1]} << 8 | mad[kOuiAt + 2];
+  return !vendor || agent.oui == oui;
+}
+
+}  // namespace
+
+MadFileId MadAgents::open() {
+  while (++last_file_ == 0 || files_.contains(last_file_)) {
+  }
+  files_[last_file_] = {};
+  return last_file_;
+}
+
+void MadAgents::close(MadFileId file) {
+  files_.erase(file);
+  std::erase_if(requests_, [file](const auto& entry) { return entry.second.file == file; });
+}
+
+bool MadAgents::write(MadFileId file, std::span<const std::uint8_t> message,
+                      std::uint64_t now_ns) {
+  const auto found = files_.find(file);
+  if (found == files_.end()) return false;
+  File& from = found->second;
+  if (message.size() == sizeof(Agent)) {
+    Agent agent;
+    std::memcpy(&agent, message.data(), sizeof agent);
+    add_agent(from, agent);
+    return true;
+  }
+  if (message.size() == sizeof(__u32)) {
+    std::uint32_t id = 0;
+    std::memcpy(&id, message.data(), sizeof id);
+    std::erase_if(from.agents, [id](const Agent& agent) { return agent.id == id; });
+    return true;
+  }
+  if (message.size() < kHeaderBytes + kCommonHeaderBytes ||
+      message.size() > kHeaderBytes + emu::kMadBytes) {
+    return false;
+  }
+  ib_user_mad_hdr header;
+  std::memcpy(&header, message.data(), sizeof header);
+  emu::Mad mad{};  // of a shorter one the rest is 0
+  std::memcpy(mad.data(), message.data() + kHeaderBytes, message.size() - kHeaderBytes);
+  send(file, from, header, mad, now_ns);
+  return true;
+}
+
+void MadAgents::add_agent(File& file, const Agent& agent) {
+  std::erase_if(file.agents, [&](const Agent& old) { return old.id == agent.id; });
+  if (file.agents.size() < kAgentsMax) file.agents.push_back(agent);
+}
+
+void MadAgents::send(MadFileId file, File& from, const ib_user_mad_hdr& header,
+                     const emu::Mad& mad, std::uint64_t now_ns) {
+  if (!wants_answer(mad, header)) {
+    (void)hand_on(header, mad);
+    return;
+  }
+  // Who asks more than it reads loses the oldest.
+  if (from.requests >= kRequestsMax) {
+    end_without_answer(std::ranges::find_if(
+        requests_, [file](const auto& entry) { return entry.second.file == file; }));
+  }
+  while (++last_key_ == 0 || requests_.contains(last_key_)) {
+  }
+  const std::uint64_t tries = std::uint64_t{header.retries} + 1;
+  const auto request =
+      requests_
+          .emplace(last_key_,
+                   Request{file, header, mad, now_ns + tries * header.timeout_ms * kNsPerMs})
+          .first;
+  ++from.requests;
+  emu::Mad named = mad;
+  set_key(named, last_key_);
+  if (!hand_on(header, named)) end_without_answer(request);
+}
+
+// False: it goes nowhere.
+bool MadAgents::hand_on(const ib_user_mad_hdr& header, const emu::Mad& mad) {
+  const emu::Lid lid = swap(std::uint16_t{header.lid});
+  if (emu::is_for_subnet(mad)) return out_.to_subnet(lid, swap(std::uint32_t{header.qpn}), mad);
+  if (lid == 0 || lid > nodes_ || swap(std::uint32_t{header.qpn}) != emu::kGeneralServicesQp)
+    return false;
+  return out_.to_node(static_cast<emu::NodeId>(lid - 1), mad);
+}
+
+// As the kernel says that a time is over: the datagram's header comes back, with a status.
+MadAgents::Requests::iterator MadAgents::end_without_answer(Requests::iterator request) {
+  if (request == requests_.end()) return request;
+  Request ended = request->second;
+  const auto next = requests_.erase(request);
+  const auto file = files_.find(ended.file);
+  if (file != files_.end()) --file->second.requests;
+  ended.header.status = ETIMEDOUT;
+  ended.header.length = kHeaderBytes + kCommonHeaderBytes;
+  out_.to_program(ended.file,
+                  message_of(ended.header, std::span(ended.mad).first(kCommonHeaderBytes)));
+  return next;
+}
+
+void MadAgents::from_subnet(emu::Lid from, std::uint32_t qpn, std::span<const std::uint8_t> mad) {
+  if (mad.size() < emu::kMadBytes) return;
+  if (is_response(mad)) return answered(from, qpn, mad);
+  const auto request = requests_.find(key_of(mad));
+  if (request != requests_.end() && same_transaction(request->second.mad, mad))
+    end_without_answer(request);
+}
+
+void MadAgents::from_node(emu::NodeId source, const emu::Mad& mad) {
+  const emu::Lid from = emu::lid_of(source);
+  if (is_response(mad)) return answered(from, emu::kGeneralServicesQp, mad);
+  unasked(from, mad);
+}
+
+void MadAgents::answered(emu::Lid from, std::uint32_t qpn, std::span<const std::uint8_t> mad) {
+  const auto found = requests_.find(key_of(mad));
+  if (found == requests_.end() || !same_transaction(found->second.mad, mad)) return;
+  const Request request = found->second;
+  requests_.erase(found);
+  const auto file = files_.find(request.file);
+  if (file != files_.end()) --file->second.requests;
+  ib_user_mad_hdr header = request.header;
+  header.status = 0;
+  header.length = static_cast<std::uint32_t>(kHeaderBytes + mad.size());
+  header.lid = swap(std::uint16_t{from});
+  header.qpn = swap(qpn);
+  std::vector<std::uint8_t> message = message_of(header, mad);
+  std::memcpy(&message[kHeaderBytes + emu::kMadTransactionAt],
+              &request.mad[emu::kMadTransactionAt], 8);
+  out_.to_program(request.file, message);
+}
+
+// To the first agent that has registered for it; else nobody wants it.
+void MadAgents::unasked(emu::Lid from, const emu::Mad& mad) {
+  for (const auto& [id, file] : files_) {
+    const auto agent = std::ranges::find_if(
+        file.agents, [&](const Agent& one) { return takes(one, mad); });
+    if (agent == file.agents.end()) continue;
+    ib_user_mad_hdr header{};
+    header.id = agent->id;
+    header.length = static_cast<std::uint32_t>(kHeaderBytes + mad.size());
+    header.lid = swap(std::uint16_t{from});
+    header.qpn = swap(std::uint32_t{emu::kGeneralServicesQp});
+    out_.to_program(id, message_of(header, mad));
+    return;
+  }
+}
+
+void MadAgents::lost() {
+  for (auto it = requests_.begin(); it != requests_.end();) it = end_without_answer(it);
+}
+
+void MadAgents::service(std::uint64_t now_ns) {
+  for (auto it = requests_.begin(); it != requests_.end();)
+    it = it->second.ends_ns <= now_ns ? end_without_answer(it) : std::next(it);
+}
+
+}  // namespace hca

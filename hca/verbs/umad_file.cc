@@ -1,0 +1,126 @@
+// The descriptor of an open umad is a socket of hcad that keeps messages apart: a datagram that the
+// program writes is one, and so is what it reads (hca/umad). Only its agents have to be named by
+// somebody: the numbers are ours, hcad is told.
+#include "hca/verbs/umad_file.h"
+
+#include <fcntl.h>
+#include <rdma/ib_user_mad.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include <array>
+#include <atomic>
+#include <bit>
+#include <cerrno>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "hca/verbs/link.h"
+#include "hca/verbs/nodes.h"
+
+namespace hca {
+
+namespace {
+
+constexpr std::string_view kUmadPath = "/dev/infiniband/umad";
+constexpr std::string_view kSocketName = "/hcad.sock";
+constexpr std::size_t kFdsMax = 65536;  // descriptors above are refused
+
+// [descriptor] a bit for each agent, as many as the kernel's umad has.
+std::array<std::atomic<std::uint32_t>, kFdsMax> g_agents;
+
+int fail_with(int error) {
+  errno = error;
+  return -1;
+}
+
+// A connection with an hcad. Only umads are used by their number: a device's has no descriptor that
+// its program would know.
+bool is_umad(int fd) {
+  sockaddr_un peer{};
+  socklen_t size = sizeof peer;
+  if (::getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &size) != 0) return false;
+  if (peer.sun_family != AF_UNIX || size > sizeof peer) return false;
+  return std::string_view(peer.sun_path, ::strnlen(peer.sun_path, sizeof peer.sun_path))
+      .ends_with(kSocketName);
+}
+
+int add_agent(int fd, ib_user_mad_reg_req2& agent) {
+  if (fd < 0 || static_cast<std::size_t>(fd) >= kFdsMax) return fail_with(EINVAL);
+  if (agent.qpn > 1) return fail_with(EINVAL);
+  auto& taken = g_agents[static_cast<std::size_t>(fd)];
+  std::uint32_t before = taken.load();
+  do {
+    if (before == ~0U) return fail_with(ENOMEM);
+    agent.id = static_cast<std::uint32_t>(std::countr_one(before));
+  } while (!taken.compare_exchange_weak(before, before | 1U << agent.id));
+  return ::send(fd, &agent, sizeof agent, MSG_NOSIGNAL) < 0 ? fail_with(EIO) : 0;
+}
+
+int add_old_agent(int fd, ib_user_mad_reg_req& asked) {
+  ib_user_mad_reg_req2 agent{};
+  agent.qpn = asked.qpn;
+  agent.mgmt_class = asked.mgmt_class;
+  agent.mgmt_class_version = asked.mgmt_class_version;
+  std::memcpy(agent.method_mask, asked.method_mask, sizeof agent.method_mask);
+  agent.oui = std::uint32_t{asked.oui[0]} << 16 | std::uint32_t{asked.oui[1]} << 8 | asked.oui[2];
+  agent.rmpp_version = asked.rmpp_version;
+  const int result = add_agent(fd, agent);
+  if (result == 0) asked.id = agent.id;
+  return result;
+}
+
+int remove_agent(int fd, std::uint32_t id) {
+  if (fd < 0 || static_cast<std::size_t>(fd) >= kFdsMax || id >= 32) return fail_with(EINVAL);
+  const std::uint32_t bit = 1U << id;
+  if ((g_agents[static_cast<std::size_t>(fd)].fetch_and(~bit) & bit) == 0) return fail_with(EINVAL);
+  return ::send(fd, &id, sizeof id, MSG_NOSIGNAL) < 0 ? fail_with(EIO) : 0;
+}
+
+int open_of(const char* socket_path, int flags) {
+  auto link = Link::open(socket_path);
+  if (!link) return -1;
+  ControlRequest request{};
+  request.op = ControlOp::open_umad;
+  request.hello = {kControlMagic, kControlVersion, kAbiVersion, 0};
+  Answered answered;
+  if (const int error = link->ask(request, answered)) return fail_with(error);
+  emu::UniqueFd socket = link->take_socket();
+  const int fd = socket.get();
+  if (static_cast<std::size_t>(fd) >= kFdsMax) return fail_with(EMFILE);
+  const int status = ::fcntl(fd, F_GETFL);
+  if ((flags & O_NONBLOCK) != 0) (void)::fcntl(fd, F_SETFL, status | O_NONBLOCK);
+  if ((flags & O_CLOEXEC) == 0) (void)::fcntl(fd, F_SETFD, 0);
+  g_agents[static_cast<std::size_t>(fd)].store(0);
+  return socket.release();
+}
+
+}  // namespace
+
+std::optional<int> open_umad(const char* path, int flags) {
+  if (path == nullptr || std::strncmp(path, kUmadPath.data(), kUmadPath.size()) != 0) return {};
+  const auto sockets = node_sockets();
+  for (std::size_t i = 0; i < sockets.size(); ++i)
+    if (path + kUmadPath.size() == std::to_string(i)) return open_of(sockets[i].c_str(), flags);
+  return {};
+}
+
+std::optional<int> ask_umad(int fd, unsigned long request, void* argument) {
+  const bool known = request == IB_USER_MAD_REGISTER_AGENT ||
+                     request == IB_USER_MAD_REGISTER_AGENT2 ||
+                     request == IB_USER_MAD_UNREGISTER_AGENT || request == IB_USER_MAD_ENABLE_PKEY;
+  if (!known || !is_umad(fd)) return {};
+  if (request == IB_USER_MAD_ENABLE_PKEY) return 0;
+  if (argument == nullptr) return fail_with(EFAULT);
+  if (request == IB_USER_MAD_REGISTER_AGENT)
+    return add_old_agent(fd, *static_cast<ib_user_mad_reg_req*>(argument));
+  if (request == IB_USER_MAD_REGISTER_AGENT2)
+    return add_agent(fd, *static_cast<ib_user_mad_reg_req2*>(argument));
+  return remove_agent(fd, *static_cast<std::uint32_t*>(argument));
+}
+
+}  // namespace hca

@@ -1,0 +1,242 @@
+#include "hca/umad/agents.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <vector>
+
+#include "emu/base/prng.h"
+
+namespace hca {
+namespace {
+
+constexpr std::uint64_t kMs = 1'000'000;
+
+struct Read {
+  MadFileId file;
+  ib_user_mad_hdr header;
+  std::vector<std::uint8_t> mad;
+};
+
+class World : public MadOut {
+ public:
+  bool to_subnet(emu::Lid dlid, std::uint32_t qpn, const emu::Mad& mad) override {
+    if (full) return false;
+    subnet.push_back({dlid, qpn, mad});
+    return true;
+  }
+  bool to_node(emu::NodeId dest, const emu::Mad& mad) override {
+    nodes.push_back({dest, 1, mad});
+    return true;
+  }
+  void to_program(MadFileId file, std::span<const std::uint8_t> message) override {
+    Read one{.file = file, .header = {}, .mad = {}};
+    ASSERT_GE(message.size(), sizeof one.header);
+    std::memcpy(&one.header, message.data(), sizeof one.header);
+    one.mad.assign(message.begin() + sizeof one.header, message.end());
+    EXPECT_EQ(one.header.length, message.size());
+    read.push_back(one);
+  }
+
+  struct Sent {
+    unsigned to;
+    std::uint32_t qpn;
+    emu::Mad mad;
+  };
+  bool full = false;
+  std::vector<Sent> subnet;
+  std::vector<Sent> nodes;
+  std::vector<Read> read;
+};
+
+emu::Mad mad_of(std::uint8_t mad_class, std::uint8_t method, std::uint64_t transaction) {
+  emu::Mad mad{};
+  mad[0] = 1;
+  mad[emu::kMadClassAt] = mad_class;
+  mad[emu::kMadMethodAt] = method;
+  for (unsigned i = 0; i < 8; ++i)
+    mad[emu::kMadTransactionAt + i] = static_cast<std::uint8_t>(transaction >> (56 - 8 * i));
+  mad[255] = 77;
+  return mad;
+}
+
+std::vector<std::uint8_t> message_of(const emu::Mad& mad, emu::Lid lid, std::uint32_t qpn,
+                                     std::uint32_t agent, std::uint32_t timeout_ms,
+                                     std::uint32_t retries = 0) {
+  ib_user_mad_hdr header{};
+  header.id = agent;
+  header.timeout_ms = timeout_ms;
+  header.retries = retries;
+  header.lid = __builtin_bswap16(lid);
+  header.qpn = __builtin_bswap32(qpn);
+  std::vector<std::uint8_t> message(sizeof header + mad.size());
+  std::memcpy(message.data(), &header, sizeof header);
+  std::memcpy(message.data() + sizeof header, mad.data(), mad.size());
+  return message;
+}
+
+std::vector<std::uint8_t> agent_of(std::uint32_t id, std::uint8_t mad_class, std::uint8_t method,
+                                   std::uint32_t oui = 0) {
+  ib_user_mad_reg_req2 agent{};
+  agent.id = id;
+  agent.qpn = 1;
+  agent.mgmt_class = mad_class;
+  agent.method_mask[method / 64] = std::uint64_t{1} << (method % 64);
+  agent.oui = oui;
+  std::vector<std::uint8_t> message(sizeof agent);
+  std::memcpy(message.data(), &agent, sizeof agent);
+  return message;
+}
+
+TEST(MadAgents, AnAnswerOfTheSubnetComesToWhoAsked) {
+  World world;
+  MadAgents agents(world, 4);
+  const MadFileId other = agents.open();
+  const MadFileId file = agents.open();
+  ASSERT_NE(other, file);
+  const emu::Mad asked = mad_of(emu::kClassSubnetDirected, emu::kMadGet, 0x1122334455667788);
+  ASSERT_TRUE(agents.write(file, message_of(asked, 0xffff, 0, 3, 100), 0));
+  ASSERT_EQ(world.subnet.size(), 1u);
+  EXPECT_EQ(world.subnet[0].to, 0xffffu);
+  EXPECT_EQ(world.subnet[0].qpn, 0u);
+  emu::Mad answer = world.subnet[0].mad;
+  // The lower half is the program's, the upper one ours.
+  EXPECT_TRUE(std::equal(&asked[12], &asked[16], &answer[12]));
+  EXPECT_FALSE(std::equal(&asked[8], &asked[12], &answer[8]));
+  answer[emu::kMadMethodAt] = emu::kMadGetResponse;
+  answer[64] = 9;
+  agents.from_subnet(7, 0, answer);
+  ASSERT_EQ(world.read.size(), 1u);
+  EXPECT_EQ(world.read[0].file, file);
+  EXPECT_EQ(world.read[0].header.id, 3u);
+  EXPECT_EQ(world.read[0].header.status, 0u);
+  EXPECT_EQ(world.read[0].header.lid, __builtin_bswap16(7));
+  EXPECT_TRUE(std::equal(&asked[8], &asked[16], &world.read[0].mad[8])) << "its own id again";
+  EXPECT_EQ(world.read[0].mad[64], 9);
+  agents.from_subnet(7, 0, answer);
+  EXPECT_EQ(world.read.size(), 1u) << "once";
+  EXPECT_FALSE(agents.waiting());
+}
+
+TEST(MadAgents, WhatNobodyAnswersEndsAtOnce) {
+  World world;
+  MadAgents agents(world, 4);
+  const MadFileId file = agents.open();
+  const emu::Mad asked = mad_of(emu::kClassSubnetDirected, emu::kMadGet, 5);
+  ASSERT_TRUE(agents.write(file, message_of(asked, 0xffff, 0, 0, 100), 0));
+  agents.from_subnet(0xffff, 0, world.subnet[0].mad);
+  ASSERT_EQ(world.read.size(), 1u);
+  EXPECT_EQ(world.read[0].header.status, static_cast<unsigned>(ETIMEDOUT));
+  EXPECT_EQ(world.read[0].mad.size(), 24u) << "as the kernel's: the common header";
+  EXPECT_TRUE(std::equal(world.read[0].mad.begin(), world.read[0].mad.end(), asked.begin()));
+}
+
+TEST(MadAgents, TimesEnd) {
+  World world;
+  MadAgents agents(world, 4);
+  const MadFileId file = agents.open();
+  const emu::Mad asked = mad_of(emu::kClassPerformance, emu::kMadGet, 5);
+  ASSERT_TRUE(agents.write(file, message_of(asked, 2, 1, 0, 100, 2), 50 * kMs));
+  agents.service(349 * kMs);
+  EXPECT_TRUE(world.read.empty()) << "three tries of 100 ms";
+  agents.service(350 * kMs);
+  EXPECT_EQ(world.read.size(), 1u);
+  // The session ends; a queue is full; there is no such LID.
+  ASSERT_TRUE(agents.write(file, message_of(asked, 2, 1, 0, 100), 0));
+  agents.lost();
+  EXPECT_EQ(world.read.size(), 2u);
+  world.full = true;
+  ASSERT_TRUE(agents.write(file, message_of(asked, 2, 1, 0, 100), 0));
+  EXPECT_EQ(world.read.size(), 3u);
+  const emu::Mad ping = mad_of(0x32, emu::kMadGet, 6);
+  for (const emu::Lid lid : {emu::Lid{0}, emu::Lid{5}, emu::Lid{0xffff}})
+    ASSERT_TRUE(agents.write(file, message_of(ping, lid, 1, 0, 100), 0));
+  ASSERT_TRUE(agents.write(file, message_of(ping, 1, 0, 0, 100), 0)) << "QP0 is the subnet's";
+  EXPECT_EQ(world.read.size(), 7u);
+  EXPECT_TRUE(world.nodes.empty());
+  EXPECT_FALSE(agents.waiting());
+}
+
+// ibping: a class of a vendor, whose server has registered.
+TEST(MadAgents, NodesAskEachOther) {
+  World world;
+  MadAgents agents(world, 4);
+  const MadFileId file = agents.open();
+  ASSERT_TRUE(agents.write(file, agent_of(0, 0x32, emu::kMadSet, 0x1405), 0));
+  ASSERT_TRUE(agents.write(file, agent_of(1, 0x32, emu::kMadGet, 0x9999), 0));
+  ASSERT_TRUE(agents.write(file, agent_of(2, 0x32, emu::kMadGet, 0x1405), 0));
+  emu::Mad ping = mad_of(0x32, emu::kMadGet, 6);
+  ping[38] = 0x14;
+  ping[39] = 0x05;
+  agents.from_node(3, ping);
+  ASSERT_EQ(world.read.size(), 1u);
+  EXPECT_EQ(world.read[0].header.id, 2u);
+  EXPECT_EQ(world.read[0].header.lid, __builtin_bswap16(4));
+  emu::Mad pong = ping;
+  pong[emu::kMadMethodAt] = emu::kMadGetResponse;
+  ASSERT_TRUE(agents.write(file, message_of(pong, 4, 1, 2, 0), 0));
+  ASSERT_EQ(world.nodes.size(), 1u);
+  EXPECT_EQ(world.nodes[0].to, 3u);
+  EXPECT_EQ(world.nodes[0].mad, pong) << "an answer goes as it is";
+  // Its end: nobody wants the next one.
+  const std::uint32_t id = 2;
+  ASSERT_TRUE(agents.write(
+      file, {reinterpret_cast<const std::uint8_t*>(&id), sizeof id}, 0));
+  agents.from_node(3, ping);
+  EXPECT_EQ(world.read.size(), 1u);
+}
+
+TEST(MadAgents, WhoAsksWithoutReadingLosesTheOldest) {
+  World world;
+  MadAgents agents(world, 4);
+  const MadFileId file = agents.open();
+  for (std::uint64_t i = 0; i < MadAgents::kRequestsMax + 3; ++i) {
+    const emu::Mad asked = mad_of(emu::kClassPerformance, emu::kMadGet, i);
+    ASSERT_TRUE(agents.write(file, message_of(asked, 2, 1, 0, 100), 0));
+  }
+  ASSERT_EQ(world.read.size(), 3u);
+  for (std::size_t i = 0; i < 3; ++i) EXPECT_EQ(world.read[i].mad[15], i);
+  agents.close(file);
+  EXPECT_FALSE(agents.waiting());
+}
+
+TEST(MadAgents, RandomMessagesEndNothingButTheirFile) {
+  const std::uint64_t seed = 20261124;
+  emu::Prng random(seed);
+  World world;
+  MadAgents agents(world, 4);
+  std::vector<MadFileId> files;
+  for (int i = 0; i < 20'000; ++i) {
+    if (files.size() < 4) files.push_back(agents.open());
+    const std::size_t which = random.below(static_cast<std::uint32_t>(files.size()));
+    std::vector<std::uint8_t> bytes(random.below(400));
+    if (random.below(2) == 0) {
+      bytes = random.below(2) == 0
+                  ? message_of(mad_of(static_cast<std::uint8_t>(random.below(256)), 1, i),
+                               static_cast<emu::Lid>(random.below(8)), random.below(3), 0, 10)
+                  : agent_of(random.below(40), 0x32, 1);
+    }
+    for (std::uint32_t n = random.below(4); n != 0 && !bytes.empty(); --n) {
+      const std::uint32_t at = random.below(static_cast<std::uint32_t>(bytes.size()));
+      bytes[at] = static_cast<std::uint8_t>(random.below(256));
+    }
+    if (!agents.write(files[which], bytes, static_cast<std::uint64_t>(i) * kMs)) {
+      agents.close(files[which]);
+      files.erase(files.begin() + static_cast<std::ptrdiff_t>(which));
+    }
+    if (!world.subnet.empty() && random.below(2) == 0) {
+      emu::Mad back = world.subnet.back().mad;
+      if (random.below(2) == 0) back[emu::kMadMethodAt] |= emu::kMadResponseBit;
+      agents.from_subnet(1, 0, back);
+    }
+    agents.service(static_cast<std::uint64_t>(i) * kMs);
+    ASSERT_EQ(agents.files(), files.size()) << "seed " << seed;
+    world.subnet.clear();
+  }
+  EXPECT_FALSE(world.read.empty()) << "seed " << seed;
+}
+
+}  // namespace
+}  // namespace hca
