@@ -20,6 +20,7 @@
 #include <utility>
 
 #include "hca/verbs/link.h"
+#include "hca/verbs/next.h"
 #include "hca/verbs/nodes.h"
 
 namespace hca {
@@ -32,6 +33,8 @@ constexpr std::size_t kFdsMax = 65536;  // descriptors above are refused
 
 // [descriptor] a bit for each agent, as many as the kernel's umad has.
 std::array<std::atomic<std::uint32_t>, kFdsMax> g_agents;
+// [descriptor] it was a umad's when it was opened: perhaps another file's by now.
+std::array<std::atomic<bool>, kFdsMax> g_opened;
 
 int fail_with(int error) {
   errno = error;
@@ -96,7 +99,19 @@ int open_of(const char* socket_path, int flags) {
   if ((flags & O_NONBLOCK) != 0) (void)::fcntl(fd, F_SETFL, status | O_NONBLOCK);
   if ((flags & O_CLOEXEC) == 0) (void)::fcntl(fd, F_SETFD, 0);
   g_agents[static_cast<std::size_t>(fd)].store(0);
+  g_opened[static_cast<std::size_t>(fd)].store(true);
   return socket.release();
+}
+
+bool was_umad(int fd) {
+  return fd >= 0 && static_cast<std::size_t>(fd) < kFdsMax &&
+         g_opened[static_cast<std::size_t>(fd)].load(std::memory_order_relaxed);
+}
+
+// A message that is longer than the program's room stays, and its beginning says how long it is.
+bool too_long(int fd, void* bytes, std::size_t room) {
+  const ssize_t whole = ::recv(fd, bytes, room, MSG_PEEK | MSG_TRUNC | MSG_DONTWAIT);
+  return whole > 0 && static_cast<std::size_t>(whole) > room;
 }
 
 }  // namespace
@@ -124,3 +139,26 @@ std::optional<int> ask_umad(int fd, unsigned long request, void* argument) {
 }
 
 }  // namespace hca
+
+using namespace hca;
+
+extern "C" {
+
+ssize_t flitnet_read(int fd, void* bytes, std::size_t room) __asm__("read");
+// The same as _FORTIFY_SOURCE has it.
+ssize_t flitnet_read_chk(int fd, void* bytes, std::size_t room, std::size_t there)
+    __asm__("__read_chk");
+
+ssize_t flitnet_read(int fd, void* bytes, std::size_t room) {
+  if (was_umad(fd) && is_umad(fd) && too_long(fd, bytes, room)) return fail_with(ENOSPC);
+  static const auto real = next<ssize_t (*)(int, void*, std::size_t)>("read");
+  return real(fd, bytes, room);
+}
+
+ssize_t flitnet_read_chk(int fd, void* bytes, std::size_t room, std::size_t there) {
+  if (was_umad(fd) && room <= there) return flitnet_read(fd, bytes, room);
+  static const auto real = next<ssize_t (*)(int, void*, std::size_t, std::size_t)>("__read_chk");
+  return real(fd, bytes, room, there);
+}
+
+}  // extern "C"

@@ -1,0 +1,149 @@
+"""Stock infiniband-diags on nodes: what the subnet's agents say of switches, links and counters."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.apps.test_verbs import assert_done, pingpong
+from tools.flitnet import operate
+from tools.flitnet.cluster import Cluster
+
+pytestmark = pytest.mark.skipif(
+    shutil.which("ibnetdiscover") is None, reason="infiniband-diags is not installed"
+)
+NODES = 4
+MESH = {"network": {"topology": "mesh:2x2"}}
+
+
+@pytest.fixture(scope="module")
+def mesh() -> Iterator[Cluster]:
+    with Cluster(MESH) as cluster:
+        yield cluster
+
+
+def said(cluster: Cluster, argv: list[str], node: str = "n0") -> str:
+    done = cluster.exec(node, argv)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def links_of(discovered: str) -> list[str]:
+    """The lines of ibnetdiscover that name a port and what is behind it."""
+    return re.findall(r'^\[\d+\](?:\(\w+\))?\s+"[SH]-\w+"\[\d+\]', discovered, re.MULTILINE)
+
+
+def counters(cluster: Cluster, lid: int, port: int, *options: str) -> dict[str, int]:
+    text = said(cluster, ["perfquery", *options, str(lid), str(port)])
+    return {name: int(value) for name, value in re.findall(r"^(\w+):\.*(\d+)$", text, re.MULTILINE)}
+
+
+def test_discovery_finds_the_network_that_there_is(mesh: Cluster) -> None:
+    text = said(mesh, ["ibnetdiscover"])
+    assert len(re.findall(r"^Switch\t", text, re.MULTILINE)) == 4
+    assert len(re.findall(r"^Ca\t", text, re.MULTILINE)) == NODES
+    # Each link from both ends: four between switches, one to each node.
+    assert len(links_of(text)) == 2 * (4 + NODES)
+    for node in range(NODES):
+        assert f"n{node} flitnet0" in text
+    hosts = said(mesh, ["ibhosts"])
+    assert [f"n{node} " in hosts for node in range(NODES)] == [True] * NODES
+    assert said(mesh, ["ibswitches"]).count("Switch") == 4
+    assert said(mesh, ["iblinkinfo", "-l"]).count("LinkUp") == 2 * (4 + NODES)
+
+
+def test_what_was_discovered_is_a_topology(
+    mesh: Cluster, make_cluster: Callable[..., Cluster], tmp_path: Path
+) -> None:
+    file = tmp_path / "found.topo"
+    file.write_text(said(mesh, ["ibnetdiscover"]))
+    copy = make_cluster({"network": {"topology": f"file:{file}", "nodes": NODES}})
+    assert len(links_of(said(copy, ["ibnetdiscover"]))) == len(links_of(file.read_text()))
+    assert_done(pingpong(copy, ["ibv_rc_pingpong"], 18590))
+
+
+def test_a_link_that_is_down_is_not_found(make_cluster: Callable[..., Cluster]) -> None:
+    cluster = make_cluster(
+        {"network": {"topology": "mesh:2x2", "routing": "up_down"}}, exporter="off"
+    )
+    before = links_of(said(cluster, ["ibnetdiscover"]))
+    operate.set_link(cluster.run, "0:1", "down")
+    assert len(links_of(said(cluster, ["ibnetdiscover"]))) == len(before) - 2
+    operate.set_link(cluster.run, "0:1", "up")
+    assert links_of(said(cluster, ["ibnetdiscover"])) == before
+
+
+def test_a_node_that_died_is_not_found(make_cluster: Callable[..., Cluster]) -> None:
+    cluster = make_cluster(MESH)
+    cluster.kill("hcad:n2")
+    for _ in range(200):
+        hosts = said(cluster, ["ibhosts"])
+        if "n2 " not in hosts:
+            break
+        time.sleep(0.02)
+    assert hosts.count("Ca") == NODES - 1 and "n2 " not in hosts
+
+
+def test_counters_are_those_of_the_files(mesh: Cluster) -> None:
+    assert_done(pingpong(mesh, ["ibv_rc_pingpong"], 18591))
+    before = counters(mesh, 1, 1, "-x")
+    assert before["PortXmitPkts"] >= 1000 and before["PortRcvPkts"] >= 1000
+    # n0 hangs on the first switch: what one end sends the other receives.
+    first = said(mesh, ["smpquery", "-D", "nodeinfo", "0,1"])
+    port = int(re.search(r"LocalPort:\.*(\d+)", first)[1])
+    switch = counters(mesh, NODES + 1, port, "-x")
+    assert switch["PortRcvPkts"] == before["PortXmitPkts"]
+    assert switch["PortXmitData"] == before["PortRcvData"]
+    said(mesh, ["perfquery", "-R", "1", "1"])
+    assert counters(mesh, 1, 1)["PortXmitPkts"] == 0
+    assert counters(mesh, NODES + 1, port, "-x") == switch, "of that port only"
+
+
+def test_ways_by_forwarding_tables_end_where_they_should(mesh: Cluster) -> None:
+    text = said(mesh, ["ibtracert", "1", str(NODES)])
+    assert re.search(r"^To ca .*lid 4-4 \"n3 flitnet0\"", text, re.MULTILINE), text
+    assert text.count("switch port") >= 1
+    assert '"n3 flitnet0"' in said(mesh, ["ibroute", str(NODES + 1)])
+
+
+def test_the_subnet_manager_answers(mesh: Cluster) -> None:
+    assert re.search(r"sm lid 1 .*state 3 SMINFO_MASTER", said(mesh, ["sminfo"], "n2"))
+    assert "LinkUp" in said(mesh, ["smpquery", "portinfo", "2", "1"])
+    assert "n1 flitnet0" in said(mesh, ["smpquery", "nodedesc", "2"])
+    records = said(mesh, ["saquery", "-p", "--src-to-dst", "1:4"])
+    assert re.search(r"dlid\.+4\b", records) and re.search(r"slid\.+1\b", records), records
+    names = said(mesh, ["saquery"])
+    assert [names.count(f"n{node} flitnet0") for node in range(NODES)] == [1] * NODES
+
+
+def test_nodes_ping_each_other(mesh: Cluster) -> None:
+    server = mesh.popen("n1", ["ibping", "-S"], stdout=subprocess.DEVNULL)
+    try:
+        for _ in range(100):
+            done = mesh.exec("n0", ["ibping", "-c", "3", "-t", "200", "2"])
+            if " 0% packet loss" in done.stdout:
+                break
+            time.sleep(0.05)  # it has not registered yet
+        assert "3 packets transmitted, 3 received" in done.stdout, done.stdout + done.stderr
+    finally:
+        server.kill()
+        server.wait()
+
+
+def test_without_a_fabric_tools_end_with_an_error(make_cluster: Callable[..., Cluster]) -> None:
+    cluster = make_cluster(MESH)
+    cluster.kill("fabricd")
+    done = cluster.exec("n0", ["sminfo"], timeout=60)
+    assert done.returncode != 0
+
+
+def test_roce_has_no_subnet(make_cluster: Callable[..., Cluster]) -> None:
+    cluster = make_cluster({"network": {"nodes": 2}, "hca": {"link_layer": "roce_v2"}})
+    done = cluster.exec("n0", ["sminfo"])
+    assert done.returncode != 0 and "terminate" not in done.stderr
