@@ -48,8 +48,8 @@
 //
 // After open_cm the connection carries commands of <rdma/rdma_user_cm.h> as they are (hca/cm/cm.h),
 // each answered by a CmReply and what the command asked for. The pipe has a byte while events wait.
-// After open_umad the program's descriptor is the connection: what it writes and reads are messages of
-// <rdma/ib_user_mad.h> (hca/umad/agents.h).
+// After open_umad the program's descriptor is the connection: what it writes and reads are messages
+// of <rdma/ib_user_mad.h> (hca/umad/agents.h).
 // clang-format on
 #pragma once
 

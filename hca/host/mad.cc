@@ -98,8 +98,9 @@ bool Host::send_mad(emu::NodeId dest, const Mad& mad) { return queue_mad(*state_
 
 bool Host::send_subnet_mad(emu::Lid dlid, std::uint32_t qpn, const Mad& mad) {
   if (qpn > kGeneralServicesQp) return false;
-  return queue(*state_, {.dest = state_->options_.node, .bytes = mad, .subnet = true, .dlid = dlid,
-                         .qpn = qpn});
+  return queue(
+      *state_,
+      {.dest = state_->options_.node, .bytes = mad, .subnet = true, .dlid = dlid, .qpn = qpn});
 }
 
 }  // namespace hca

@@ -12,10 +12,22 @@ namespace {
 constexpr std::size_t kHeaderBytes = sizeof(ib_user_mad_hdr);
 constexpr std::size_t kCommonHeaderBytes = 24;  // of every datagram (IBA 13.4.2)
 constexpr std::uint64_t kNsPerMs = 1'000'000;
-// Classes of vendors whose datagrams name the vendor at 37 (IBA 16.5).
+// Classes of vendors (IBA 13.4.4); those of the second range name the vendor at 37 (IBA 16.5).
+constexpr std::uint8_t kOldVendorFirst = 0x09;
+constexpr std::uint8_t kOldVendorLast = 0x0f;
 constexpr std::uint8_t kVendorFirst = 0x30;
 constexpr std::uint8_t kVendorLast = 0x4f;
 constexpr std::size_t kOuiAt = 37;
+
+bool names_vendor(std::uint8_t mad_class) {
+  return mad_class >= kVendorFirst && mad_class <= kVendorLast;
+}
+// What programs may send to other nodes. By the other classes nodes believe each other: a program
+// could end its neighbours' connections.
+bool is_programs(const emu::Mad& mad) {
+  const std::uint8_t mad_class = mad[emu::kMadClassAt];
+  return names_vendor(mad_class) || (mad_class >= kOldVendorFirst && mad_class <= kOldVendorLast);
+}
 
 std::uint16_t swap(std::uint16_t v) { return __builtin_bswap16(v); }
 std::uint32_t swap(std::uint32_t v) { return __builtin_bswap32(v); }
@@ -56,10 +68,9 @@ bool takes(const ib_user_mad_reg_req2& agent, const emu::Mad& mad) {
   const unsigned method = mad[emu::kMadMethodAt];
   if (agent.mgmt_class != mad[emu::kMadClassAt] || method >= 128) return false;
   if ((agent.method_mask[method / 64] >> (method % 64) & 1) == 0) return false;
-  const bool vendor = agent.mgmt_class >= kVendorFirst && agent.mgmt_class <= kVendorLast;
-  const std::uint32_t oui = std::uint32_t{mad[kOuiAt]} << 16 |
-                            std::uint32_t{mad[kOuiAt + 1]} << 8 | mad[kOuiAt + 2];
-  return !vendor || agent.oui == oui;
+  const std::uint32_t oui =
+      std::uint32_t{mad[kOuiAt]} << 16 | std::uint32_t{mad[kOuiAt + 1]} << 8 | mad[kOuiAt + 2];
+  return !names_vendor(agent.mgmt_class) || agent.oui == oui;
 }
 
 }  // namespace
@@ -76,8 +87,7 @@ void MadAgents::close(MadFileId file) {
   std::erase_if(requests_, [file](const auto& entry) { return entry.second.file == file; });
 }
 
-bool MadAgents::write(MadFileId file, std::span<const std::uint8_t> message,
-                      std::uint64_t now_ns) {
+bool MadAgents::write(MadFileId file, std::span<const std::uint8_t> message, std::uint64_t now_ns) {
   const auto found = files_.find(file);
   if (found == files_.end()) return false;
   File& from = found->second;
@@ -110,8 +120,8 @@ void MadAgents::add_agent(File& file, const Agent& agent) {
   if (file.agents.size() < kAgentsMax) file.agents.push_back(agent);
 }
 
-void MadAgents::send(MadFileId file, File& from, const ib_user_mad_hdr& header,
-                     const emu::Mad& mad, std::uint64_t now_ns) {
+void MadAgents::send(MadFileId file, File& from, const ib_user_mad_hdr& header, const emu::Mad& mad,
+                     std::uint64_t now_ns) {
   if (!wants_answer(mad, header)) {
     (void)hand_on(header, mad);
     return;
@@ -139,7 +149,8 @@ void MadAgents::send(MadFileId file, File& from, const ib_user_mad_hdr& header,
 bool MadAgents::hand_on(const ib_user_mad_hdr& header, const emu::Mad& mad) {
   const emu::Lid lid = swap(std::uint16_t{header.lid});
   if (emu::is_for_subnet(mad)) return out_.to_subnet(lid, swap(std::uint32_t{header.qpn}), mad);
-  if (lid == 0 || lid > nodes_ || swap(std::uint32_t{header.qpn}) != emu::kGeneralServicesQp)
+  if (!is_programs(mad) || lid == 0 || lid > nodes_ ||
+      swap(std::uint32_t{header.qpn}) != emu::kGeneralServicesQp)
     return false;
   return out_.to_node(static_cast<emu::NodeId>(lid - 1), mad);
 }
@@ -185,16 +196,16 @@ void MadAgents::answered(emu::Lid from, std::uint32_t qpn, std::span<const std::
   header.lid = swap(std::uint16_t{from});
   header.qpn = swap(qpn);
   std::vector<std::uint8_t> message = message_of(header, mad);
-  std::memcpy(&message[kHeaderBytes + emu::kMadTransactionAt],
-              &request.mad[emu::kMadTransactionAt], 8);
+  std::memcpy(&message[kHeaderBytes + emu::kMadTransactionAt], &request.mad[emu::kMadTransactionAt],
+              8);
   out_.to_program(request.file, message);
 }
 
 // To the first agent that has registered for it; else nobody wants it.
 void MadAgents::unasked(emu::Lid from, const emu::Mad& mad) {
   for (const auto& [id, file] : files_) {
-    const auto agent = std::ranges::find_if(
-        file.agents, [&](const Agent& one) { return takes(one, mad); });
+    const auto agent =
+        std::ranges::find_if(file.agents, [&](const Agent& one) { return takes(one, mad); });
     if (agent == file.agents.end()) continue;
     ib_user_mad_hdr header{};
     header.id = agent->id;

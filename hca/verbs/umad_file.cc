@@ -146,8 +146,8 @@ extern "C" {
 
 ssize_t flitnet_read(int fd, void* bytes, std::size_t room) __asm__("read");
 // The same as _FORTIFY_SOURCE has it.
-ssize_t flitnet_read_chk(int fd, void* bytes, std::size_t room, std::size_t there)
-    __asm__("__read_chk");
+ssize_t flitnet_read_chk(int fd, void* bytes, std::size_t room,
+                         std::size_t there) __asm__("__read_chk");
 
 ssize_t flitnet_read(int fd, void* bytes, std::size_t room) {
   if (was_umad(fd) && is_umad(fd) && too_long(fd, bytes, room)) return fail_with(ENOSPC);

@@ -151,7 +151,6 @@ class _Sweep:
                     missing.append(run)
                 else:
                     place.outputs[run.seed] = output
-            self.total += len(missing)
             for run in missing:
                 self.submit(place, run)
             if missing or not place.grow():
@@ -163,13 +162,14 @@ class _Sweep:
         others = self.waiting.setdefault(key, [])
         others.append((place, run))
         if len(others) == 1:
+            self.total += 1
             self.futures.add(self.client.submit(run_timed, run.toml, key=key))
 
     def arrived(self, key: str, output: dict[str, Any]) -> None:
         self.store.put(key, output)
+        self.done += 1
+        self.tell(self.done, self.total)
         for place, run in self.waiting.pop(key):
-            self.done += 1
-            self.tell(self.done, self.total)
             place.outputs[run.seed] = output
             if len(place.outputs) == place.seeds and place.grow():
                 self.ask(place)

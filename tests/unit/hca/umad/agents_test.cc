@@ -159,6 +159,24 @@ TEST(MadAgents, TimesEnd) {
   EXPECT_FALSE(agents.waiting());
 }
 
+// By the classes of communication management and of congestion notices nodes believe each other.
+TEST(MadAgents, NoProgramSpeaksForItsNode) {
+  World world;
+  MadAgents agents(world, 4);
+  const MadFileId file = agents.open();
+  for (unsigned mad_class = 0; mad_class < 256; ++mad_class) {
+    const bool vendor =
+        (mad_class >= 0x09 && mad_class <= 0x0f) || (mad_class >= 0x30 && mad_class <= 0x4f);
+    for (const unsigned method : {1u, 3u, 0x81u}) {
+      world.nodes.clear();
+      const emu::Mad mad =
+          mad_of(static_cast<std::uint8_t>(mad_class), static_cast<std::uint8_t>(method), 1);
+      ASSERT_TRUE(agents.write(file, message_of(mad, 2, 1, 0, 0), 0));
+      EXPECT_EQ(world.nodes.size(), vendor ? 1u : 0u) << mad_class;
+    }
+  }
+}
+
 // ibping: a class of a vendor, whose server has registered.
 TEST(MadAgents, NodesAskEachOther) {
   World world;
@@ -182,8 +200,7 @@ TEST(MadAgents, NodesAskEachOther) {
   EXPECT_EQ(world.nodes[0].mad, pong) << "an answer goes as it is";
   // Its end: nobody wants the next one.
   const std::uint32_t id = 2;
-  ASSERT_TRUE(agents.write(
-      file, {reinterpret_cast<const std::uint8_t*>(&id), sizeof id}, 0));
+  ASSERT_TRUE(agents.write(file, {reinterpret_cast<const std::uint8_t*>(&id), sizeof id}, 0));
   agents.from_node(3, ping);
   EXPECT_EQ(world.read.size(), 1u);
 }
