@@ -108,6 +108,24 @@ def test_up_from_a_file(flitnet: Flitnet, run: Path, tmp_path: Path) -> None:
     assert f'{path}:3: "S-0002" has no port 9' in done.stderr
 
 
+def test_a_cluster_file_names_a_topology_file_beside_it(
+    flitnet: Flitnet, run: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "net.txt").write_text(IBNETDISCOVER)
+    file = tmp_path / "c.toml"
+    file.write_text('[network]\ntopology = "file:net.txt"\n')
+    done = flitnet("up", file)
+    assert done.returncode == 0 and done.stdout.startswith("3 nodes"), done.stderr
+    assert flitnet("down").returncode == 0
+    # Nodes with names of their own are counted by who wrote them.
+    file.write_text('[network]\ntopology = "file:net.txt"\n[[node]]\nname = "only"\n')
+    done = flitnet("up", file)
+    assert done.returncode == 2 and done.stderr.count("\n") == 1, done.stderr
+    file.write_text('[network]\ntopology = "file:none.txt"\n')
+    done = flitnet("up", file)
+    assert done.returncode == 2 and "none.txt: is empty or cannot be read" in done.stderr
+
+
 @pytest.mark.parametrize(
     ("argv", "words"),
     [

@@ -63,7 +63,24 @@ def _node_names(table: dict[str, Any]) -> list[str]:
 
 
 def read(path: Path) -> ClusterFile:
-    return parse(read_text(path), str(path))
+    return parse(_with_topology_file(read_text(path), path), str(path))
+
+
+def _with_topology_file(text: str, path: Path) -> str:
+    """A topology's file is named as its cluster file sees it, and has as many nodes as it has."""
+    try:
+        tables = tomllib.loads(text)
+    except (ValueError, RecursionError):
+        return text  # parse() says why
+    network = tables.get("network")
+    named = network.get("topology") if isinstance(network, dict) else None
+    if not isinstance(named, str) or not named.startswith("file:") or not _plain(tables):
+        return text
+    file = path.absolute().parent / named.removeprefix("file:")
+    network["topology"] = f"file:{file}"
+    if "nodes" not in network and "node" not in tables:
+        network["nodes"] = topology.count_in_file(file)
+    return to_toml(tables)
 
 
 def read_text(path: Path) -> str:
