@@ -5,6 +5,8 @@
 #include <utility>
 
 #include "emu/base/check.h"
+#include "emu/packet/build.h"
+#include "emu/packet/parse.h"
 
 namespace fabric {
 
@@ -75,6 +77,8 @@ void Edge::submit(Inbox& inbox) {
     meta.epoch = epochs_[meta.source];
     if (meta.kind == emu::PacketKind::data) {
       submit_data(packet, meta);
+    } else if (meta.kind == emu::PacketKind::subnet) {
+      submit_subnet(packet, meta);
     } else {
       submit_control(packet, meta);
     }
@@ -174,6 +178,58 @@ void Edge::submit_control(PacketHandle packet, const PacketMeta& meta) {
   send.kind = meta.kind;
   send.vtick = options_.vtick_of_lane[meta.vl_in];
   enter(meta.source, send);
+}
+
+// Goes back to its sender at once, answered or as it was.
+void Edge::submit_subnet(PacketHandle packet, PacketMeta& meta) {
+  Port* port = ports_[meta.source];
+  const std::span<std::byte> slot(reinterpret_cast<std::byte*>(memory_.bytes(packet)),
+                                  emu::kPacketBytesMax);
+  if (port == nullptr || subnet_ == nullptr || !answer_subnet(slot, meta)) {
+    ++undeliverable_;
+    memory_.release(packet);
+    return;
+  }
+  emu::RxDesc desc{};
+  desc.head_cycle = desc.arrival_cycle = network_.now();
+  desc.length = meta.length;
+  desc.flits = meta.flits;
+  desc.src = meta.source;
+  desc.vl = meta.vl_out;
+  desc.traffic_class = meta.traffic_class;
+  port->deliver(meta.source, packet, desc);
+}
+
+// False: it is no management datagram.
+bool Edge::answer_subnet(std::span<std::byte> slot, PacketMeta& meta) {
+  // Read once: the sender can still write these bytes.
+  std::array<std::byte, emu::kPacketBytesMax> copy;
+  const std::span<const std::byte> packet = std::span(copy).first(meta.length);
+  std::memcpy(copy.data(), slot.data(), meta.length);
+  emu::ParsedPacket parsed;
+  if (emu::parse_packet(packet, parsed) != emu::ParseStatus::ok ||
+      parsed.headers.bth.opcode != emu::Opcode::ud_send_only ||
+      parsed.payload_bytes != emu::kMadBytes) {
+    return false;
+  }
+  emu::Mad asked;
+  std::memcpy(asked.data(), &copy[parsed.payload_offset], asked.size());
+  std::array<std::uint8_t, SubnetAgent::kAnswerBytesMax> bytes;
+  emu::PacketHeaders headers = parsed.headers;
+  SubnetAgent::Answer answer = subnet_->answer(asked, meta.source, headers.lrh.dlid, bytes);
+  if (answer.bytes == 0) {
+    std::ranges::copy(asked, bytes.begin());
+    answer = {asked.size(), headers.lrh.dlid};
+  }
+  headers.lrh.slid = answer.lid;
+  headers.lrh.dlid = emu::lid_of(meta.source);
+  headers.has_grh = false;
+  std::swap(headers.bth.dest_qp, headers.deth.src_qp);
+  const std::size_t at = emu::write_headers(slot, headers, answer.bytes);
+  std::memcpy(&slot[at], bytes.data(), answer.bytes);
+  meta.length = static_cast<std::uint16_t>(emu::seal_packet(slot, at + answer.bytes));
+  meta.flits = emu::flits_of(meta.length, options_.flit_bits);
+  return true;
 }
 
 void Edge::release_for(emu::NodeId node, const emu::ProbeBody& body) {

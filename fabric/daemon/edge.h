@@ -20,6 +20,7 @@
 #include "fabric/port/port.h"
 #include "fabric/router/control_hook.h"
 #include "fabric/router/network.h"
+#include "fabric/subnet/agent.h"
 
 namespace fabric {
 
@@ -67,6 +68,7 @@ struct EdgeOptions {
   // Data packets go from port to port at their launch time, past the engine. A packet without one
   // has left when it is sent: its sender knows that, and is told of the others only.
   bool pass_through = false;
+  std::uint32_t flit_bits = 128;
 };
 
 class Edge {
@@ -84,6 +86,8 @@ class Edge {
 
   // Every data packet that arrives is told to it; null: nobody wants to know.
   void watch(emu::CaptureWriter* capture) { capture_ = capture; }
+  // Who answers packets of kind subnet; null: they are dropped.
+  void set_subnet(SubnetAgent* subnet) { subnet_ = subnet; }
 
   // Takes everything out of inbox.packets.
   void submit(Inbox& inbox);
@@ -123,6 +127,8 @@ class Edge {
   void pass_due();
   void submit_data(PacketHandle packet, const PacketMeta& meta);
   void submit_control(PacketHandle packet, const PacketMeta& meta);
+  void submit_subnet(PacketHandle packet, PacketMeta& meta);
+  bool answer_subnet(std::span<std::byte> slot, PacketMeta& meta);
   void enter(emu::NodeId source, const hca::SendPacket& packet);
   void release_for(emu::NodeId node, const emu::ProbeBody& body);
   void retry_waiting();
@@ -152,6 +158,7 @@ class Edge {
   std::array<Connections, emu::kNodesMax> connections_;
   std::uint32_t ways_ = 0;  // changes of links
   emu::CaptureWriter* capture_ = nullptr;
+  SubnetAgent* subnet_ = nullptr;
   std::uint64_t undeliverable_ = 0;
 };
 

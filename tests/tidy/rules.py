@@ -50,10 +50,11 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "emu", "hca/wire", "fabric/topo", "fabric/route", "fabric/link", "fabric/admit",
         "fabric/crew",
     ),
+    "fabric/subnet": ("emu", "fabric/router", "hca/wire", "fabric/route", "fabric/topo"),
     "fabric/port": ("emu",),
     "fabric/daemon": (
         "emu", "hca/wire", "fabric/topo", "fabric/route", "fabric/link", "fabric/admit",
-        "fabric/router", "fabric/port",
+        "fabric/router", "fabric/subnet", "fabric/port",
     ),
     "tools/trace": ("emu/base", "emu/cli"),
     "tools/replay": ("emu/base", "emu/cli", "emu/metrics", "tools/trace"),
