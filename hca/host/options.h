@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "emu/base/guid.h"
 #include "emu/base/units.h"
 #include "emu/energy/table.h"
 #include "hca/host/congestion.h"
@@ -26,8 +27,8 @@ struct HostOptions {
   std::uint32_t flit_bits = 128;
   std::uint32_t packet_flits = 40;  // RC payload is cut so that a full packet has this many flits
   std::uint32_t mtu_bytes = 2048;   // active MTU of the port: a UD message fits
-  std::uint64_t gid_prefix = 0xfe80000000000000ULL;
-  std::uint64_t guid_base = 0x0002c90300000000ULL;  // node n: guid_base + n + 1
+  std::uint64_t gid_prefix = emu::kGidPrefix;
+  std::uint64_t guid_base = emu::kGuidBase;  // node n: guid_base + n + 1
   // RoCE v2: nodes are found by GID (hca/host/gid.h), LIDs are the fabric's own business.
   bool roce = false;
   std::array<std::uint32_t, emu::kNodesVirtualMax> address_of{};  // IPv4, host order

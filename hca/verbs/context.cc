@@ -2,6 +2,7 @@
 // functions that programs call through their context.
 #include <cstring>
 
+#include "emu/base/link_speed.h"
 #include "hca/abi/limits.h"
 #include "hca/verbs/objects.h"
 
@@ -77,25 +78,6 @@ void fill_device(const NodePage& node, ibv_device_attr& a) {
   a.phys_port_cnt = 1;
 }
 
-// The width and signalling that comes closest from below; no link of IBA is slower than the first.
-void fill_speed(std::uint64_t link_bps, ibv_port_attr& a) {
-  struct Speed {
-    std::uint64_t mbps;
-    std::uint8_t width;  // 1: 1x, 2: 4x
-    std::uint8_t speed;  // 1: SDR, 2: DDR, 4: QDR, 16: FDR, 32: EDR, 64: HDR, 128: NDR
-  };
-  constexpr Speed kSpeeds[] = {{2'500, 1, 1},    {5'000, 1, 2},    {10'000, 2, 1},
-                               {20'000, 2, 2},   {40'000, 2, 4},   {56'000, 2, 16},
-                               {100'000, 2, 32}, {200'000, 2, 64}, {400'000, 2, 128}};
-  a.active_width = kSpeeds[0].width;
-  a.active_speed = kSpeeds[0].speed;
-  for (const Speed& speed : kSpeeds) {
-    if (link_bps < speed.mbps * 1'000'000) break;
-    a.active_width = speed.width;
-    a.active_speed = speed.speed;
-  }
-}
-
 void fill_port(const NodePage& node, ibv_port_attr& a) {
   a = {};
   a.state = static_cast<ibv_port_state>(node.port_state.load(std::memory_order_relaxed));
@@ -114,7 +96,9 @@ void fill_port(const NodePage& node, ibv_port_attr& a) {
   a.subnet_timeout = 18;
   a.phys_state = a.state == IBV_PORT_ACTIVE ? 5 : 2;  // LinkUp, Polling
   a.link_layer = node.link_layer;
-  fill_speed(node.link_bps, a);
+  const emu::LinkSpeed& speed = emu::link_speed_of(node.link_bps);
+  a.active_width = speed.width;
+  a.active_speed = speed.speed;
 }
 
 }  // namespace

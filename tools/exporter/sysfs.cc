@@ -13,14 +13,12 @@
 #include <fstream>
 #include <optional>
 
+#include "emu/base/guid.h"
+
 namespace tools {
 namespace {
 
 using emu::Metric;
-
-// As hca/host/options.h: node n has guid_base + n + 1.
-inline constexpr std::uint64_t kGuidBase = 0x0002c90300000000ULL;
-inline constexpr std::uint64_t kGidPrefix = 0xfe80000000000000ULL;
 
 // A file under ports/1 and the metric whose stored value it shows. Those of the IBA that nothing
 // here can raise are there as well, since readers expect them, and stay 0.
@@ -179,7 +177,7 @@ emu::Result<void> SysfsTree::make_device(std::size_t node) {
                   config_.hca.device),
       link, error);
   if (error) return emu::fail("cannot make {}: {}", link, error.message());
-  const std::uint64_t guid = kGuidBase + node + 1;
+  const std::uint64_t guid = emu::guid_of(static_cast<emu::NodeId>(node));
   const bool roce = config_.hca.link_layer == emu::LinkLayer::roce_v2;
   const std::pair<std::string, std::string> files[] = {
       {device + "/board_id", "FLITNET0001"},
@@ -199,7 +197,7 @@ emu::Result<void> SysfsTree::make_device(std::size_t node) {
       {port + "/cap_mask", "0x00000000"},
       {port + "/link_layer", roce ? "Ethernet" : "InfiniBand"},
       {port + "/pkeys/0", "0xffff"},
-      {port + "/gids/0", guid_text(kGidPrefix) + ":" + guid_text(guid)},
+      {port + "/gids/0", guid_text(emu::kGidPrefix) + ":" + guid_text(guid)},
       {port + "/gid_attrs/types/0", roce ? "RoCE v2" : "IB/RoCE v1"},
   };
   for (const auto& [path, text] : files) {
