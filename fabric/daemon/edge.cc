@@ -5,6 +5,8 @@
 #include <utility>
 
 #include "emu/base/check.h"
+#include "emu/packet/build.h"
+#include "fabric/subnet/packet.h"
 
 namespace fabric {
 
@@ -75,6 +77,8 @@ void Edge::submit(Inbox& inbox) {
     meta.epoch = epochs_[meta.source];
     if (meta.kind == emu::PacketKind::data) {
       submit_data(packet, meta);
+    } else if (meta.kind == emu::PacketKind::subnet) {
+      submit_subnet(packet, meta);
     } else {
       submit_control(packet, meta);
     }
@@ -138,6 +142,29 @@ void Edge::pass(PacketHandle packet, emu::Cycle at) {
                 .vl = meta.vl_out,
                 .traffic_class = meta.traffic_class,
                 .kind = meta.kind});
+}
+
+// Takes no time and no room in the fabric: who asks is never far from the subnet's agents.
+void Edge::submit_subnet(PacketHandle packet, const PacketMeta& meta) {
+  Port* port = ports_[meta.source];
+  const std::span slot(reinterpret_cast<std::byte*>(memory_.bytes(packet)), emu::kPacketBytesMax);
+  const std::size_t length = agent_ == nullptr || port == nullptr
+                                 ? 0
+                                 : answer_packet(*agent_, slot, meta.length, meta.source);
+  if (length == 0) {
+    ++malformed_;
+    memory_.release(packet);
+    return;
+  }
+  emu::RxDesc desc{};
+  desc.head_cycle = desc.arrival_cycle = network_.now();
+  desc.length = static_cast<std::uint16_t>(length);
+  desc.flits = emu::flits_of(length, options_.flit_bits);
+  desc.src = meta.source;
+  desc.vl = meta.vl_out;
+  desc.traffic_class = emu::TrafficClass::control;
+  if (capture_ != nullptr) capture_->packet(desc, meta.source, memory_.bytes(packet));
+  port->deliver(meta.source, packet, desc);
 }
 
 void Edge::submit_control(PacketHandle packet, const PacketMeta& meta) {

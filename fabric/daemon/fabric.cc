@@ -92,8 +92,13 @@ emu::Result<void> Fabric::make_network() {
   options.control_flits = static_cast<std::uint16_t>(config_.network.control_packet_size);
   options.vtick_of_lane = spec.lane_vtick;
   options.pass_through = config_.network.pass_through;
+  options.flit_bits = config_.network.flit_bits;
   edge_ = std::make_unique<Edge>(*network_, memory_, controls_, options);
   links_ = std::make_unique<Links>(config_, *network_, *edge_);
+  subnet_ = std::make_unique<SubnetAgent>(
+      subnet_spec(config_, spec), *network_,
+      [this](emu::NodeId node) { return edge_->is_attached(node) && !links_->node_down(node); });
+  edge_->answer_by(subnet_.get());
   power_ = std::make_unique<PowerWindows>(config_.energy, options.cycle_time, config_.power_cap_w(),
                                           network_->now(),
                                           static_cast<std::size_t>(network_->routers()));

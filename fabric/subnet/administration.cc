@@ -1,0 +1,212 @@
+#include "fabric/subnet/administration.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "emu/base/guid.h"
+#include "emu/base/link_speed.h"
+#include "emu/packet/headers.h"
+
+namespace fabric {
+
+namespace {
+
+// Where an SA datagram has what, behind the common header.
+constexpr std::size_t kRmppAt = 24;
+constexpr std::size_t kAttributeOffsetAt = 44;
+constexpr std::size_t kComponentMaskAt = 48;
+constexpr std::size_t kRecordsAt = 56;
+constexpr std::size_t kAdminHeaderBytes = kRecordsAt - 36;  // what RMPP counts with the records
+
+constexpr std::uint8_t kClassVersion = 2;
+constexpr std::uint16_t kClassPortInfo = 0x01;
+constexpr std::uint16_t kNodeRecord = 0x11;
+constexpr std::uint16_t kPathRecord = 0x35;
+constexpr std::size_t kNodeRecordBytes = 108;
+constexpr std::size_t kPathRecordBytes = 64;
+constexpr std::size_t kClassPortInfoBytes = 72;
+
+// Components of a NodeRecord that may be asked for, by their bit in the mask.
+struct Component {
+  unsigned bit;
+  std::size_t at;
+  std::size_t bytes;
+};
+constexpr Component kNodeComponents[] = {
+    {0, 0, 2},    // LID
+    {4, 6, 1},    // NodeType
+    {5, 7, 1},    // NumPorts
+    {6, 8, 8},    // SystemImageGUID
+    {7, 16, 8},   // NodeGUID
+    {8, 24, 8},   // PortGUID
+    {14, 44, 64}  // NodeDescription
+};
+// And of a PathRecord.
+constexpr unsigned kByDgid = 2, kBySgid = 3, kByDlid = 4, kBySlid = 5, kWithSl = 15;
+
+constexpr bool has(std::uint64_t mask, unsigned bit) { return (mask >> bit & 1) != 0; }
+
+}  // namespace
+
+// Records as they come to lie one behind the other, each in whole words of eight bytes.
+struct SubnetAdministration::Records {
+  std::span<std::uint8_t> room;
+  std::size_t record_bytes = 0;
+  bool table = false;  // else one record is wanted
+  std::size_t count = 0;
+  bool full = false;
+
+  std::size_t stride() const { return (record_bytes + 7) / 8 * 8; }
+  // Null, and full from now on, when there is no room for one more.
+  std::uint8_t* next() {
+    full |= (count + 1) * stride() > room.size();
+    return full ? nullptr : &room[count++ * stride()];
+  }
+};
+
+std::size_t SubnetAdministration::answer(MadPayload& mad, emu::NodeId source) {
+  const std::uint8_t method = mad[emu::kMadMethodAt];
+  const bool table = method == emu::kMadGetTable;
+  const auto attribute = get<2>(&mad[emu::kMadAttributeAt]);
+  const std::uint64_t mask = get<8>(&mad[kComponentMaskAt]);
+  std::array<std::uint8_t, emu::kMadBytes - kRecordsAt> asked;
+  std::memcpy(asked.data(), &mad[kRecordsAt], asked.size());
+  // Delivered to who would not understand an answer: sent, reported, repressed.
+  if (method == 0 || (method >= 3 && method <= 7)) return 0;
+
+  std::ranges::fill(std::span(mad).subspan(kRmppAt), std::uint8_t{0});
+  Records records;
+  records.room = std::span(mad).subspan(kRecordsAt);
+  records.table = table;
+  if (!table) records.room = records.room.first(asked.size());
+  MadStatus status = MadStatus::unsupported;
+  const bool reads = table || method == emu::kMadGet;
+  if (mad[emu::kMadClassVersionAt] != kClassVersion) {
+    status = MadStatus::bad_version;
+  } else if (attribute == kClassPortInfo && method == emu::kMadGet) {
+    status = class_port_info(records);
+  } else if (attribute == kNodeRecord && reads) {
+    status = node_records(asked.data(), mask, source, records);
+  } else if (attribute == kPathRecord && reads) {
+    status = path_records(asked.data(), mask, source, records);
+  }
+  if (status == MadStatus::ok && records.full) status = MadStatus::too_many_records;
+  if (status == MadStatus::ok && !table && records.count == 0) status = MadStatus::no_records;
+  if (status == MadStatus::ok && !table && records.count > 1) status = MadStatus::too_many_records;
+
+  mad[emu::kMadMethodAt] = method | emu::kMadResponseBit;
+  put<2>(&mad[emu::kMadStatusAt], static_cast<std::uint16_t>(status));
+  put<2>(&mad[kAttributeOffsetAt], records.stride() / 8);
+  put<8>(&mad[kComponentMaskAt], mask);
+  const std::size_t bytes = records.count * records.stride();
+  if (table) {
+    mad[kRmppAt] = 1;                          // version
+    mad[kRmppAt + 1] = 1;                      // data
+    mad[kRmppAt + 2] = 0x1f << 3 | 4 | 2 | 1;  // no response time; last, first, active
+    put<4>(&mad[kRmppAt + 4], 1);              // segment
+    put<4>(&mad[kRmppAt + 8], kAdminHeaderBytes + bytes);
+  }
+  return std::max(emu::kMadBytes, kRecordsAt + bytes);
+}
+
+MadStatus SubnetAdministration::class_port_info(Records& records) const {
+  records.record_bytes = kClassPortInfoBytes;
+  std::uint8_t* info = records.next();
+  info[0] = 1;
+  info[1] = kClassVersion;
+  put<4>(info + 4, kResponseTime);
+  return MadStatus::ok;
+}
+
+MadStatus SubnetAdministration::node_records(const std::uint8_t* asked, std::uint64_t mask,
+                                             emu::NodeId source, Records& records) {
+  records.record_bytes = kNodeRecordBytes;
+  for (int i = 0; i < devices() && !records.full; ++i) {
+    const Device device = *map_.by_lid(static_cast<emu::Lid>(i + 1));
+    if (!map_.reaches(hca_device(source), device)) continue;
+    std::array<std::uint8_t, kNodeRecordBytes + 20> record{};
+    put<2>(record.data(), map_.lid(device));
+    management_.node_info({device, device.is_switch ? 0 : 1},
+                          SubnetManagement::Data(&record[4], 64));
+    management_.node_description(device, SubnetManagement::Data(&record[44], 64));
+    const bool wanted = std::ranges::all_of(kNodeComponents, [&](const Component& c) {
+      return !has(mask, c.bit) || std::memcmp(&record[c.at], asked + c.at, c.bytes) == 0;
+    });
+    if (!wanted) continue;
+    if (std::uint8_t* to = records.next()) std::memcpy(to, record.data(), kNodeRecordBytes);
+  }
+  return MadStatus::ok;
+}
+
+SubnetAdministration::Wanted SubnetAdministration::wanted(const std::uint8_t* gid, bool by_gid,
+                                                          const std::uint8_t* lid,
+                                                          bool by_lid) const {
+  Wanted wanted;
+  if (by_gid) {
+    wanted.bad_gid = get<8>(gid) != emu::kGidPrefix;
+    wanted.device = map_.by_guid(get<8>(gid + 8));
+    wanted.none = !wanted.device;
+  }
+  if (by_lid) {
+    const auto device = map_.by_lid(static_cast<emu::Lid>(get<2>(lid)));
+    wanted.none |= !device || (by_gid && device != wanted.device);
+    wanted.device = device;
+  }
+  return wanted;
+}
+
+MadStatus SubnetAdministration::path_records(const std::uint8_t* asked, std::uint64_t mask,
+                                             emu::NodeId source, Records& records) {
+  records.record_bytes = kPathRecordBytes;
+  const Wanted to = wanted(asked + 8, has(mask, kByDgid), asked + 40, has(mask, kByDlid));
+  const Wanted from = wanted(asked + 24, has(mask, kBySgid), asked + 42, has(mask, kBySlid));
+  if (to.bad_gid || from.bad_gid) return MadStatus::invalid_gid;
+  if (to.none || from.none) return MadStatus::ok;
+  if (from.device) {
+    add_paths(*from.device, to, asked, mask, records);
+    return MadStatus::ok;
+  }
+  if (!records.table) {
+    // Of all ways there a Get means the asker's own.
+    if (!to.device) return MadStatus::too_few_components;
+    add_paths(hca_device(source), to, asked, mask, records);
+    return MadStatus::ok;
+  }
+  for (int i = 0; i < devices() && !records.full; ++i)
+    add_paths(*map_.by_lid(static_cast<emu::Lid>(i + 1)), to, asked, mask, records);
+  return MadStatus::ok;
+}
+
+void SubnetAdministration::add_paths(Device from, const Wanted& to, const std::uint8_t* asked,
+                                     std::uint64_t mask, Records& records) {
+  if (!map_.reaches(from, from)) return;
+  if (to.device) {
+    if (map_.reaches(from, *to.device)) add_path(from, *to.device, asked, mask, records);
+    return;
+  }
+  for (int i = 0; i < devices() && !records.full; ++i) {
+    const Device device = *map_.by_lid(static_cast<emu::Lid>(i + 1));
+    if (map_.reaches(from, device)) add_path(from, device, asked, mask, records);
+  }
+}
+
+void SubnetAdministration::add_path(Device from, Device to, const std::uint8_t* asked,
+                                    std::uint64_t mask, Records& records) const {
+  std::uint8_t* record = records.next();
+  if (record == nullptr) return;
+  constexpr std::uint8_t kExactly = 2 << 6;
+  put<8>(record + 8, emu::kGidPrefix);
+  put<8>(record + 16, SubnetMap::guid(to));
+  put<8>(record + 24, emu::kGidPrefix);
+  put<8>(record + 32, SubnetMap::guid(from));
+  put<2>(record + 40, map_.lid(to));
+  put<2>(record + 42, map_.lid(from));
+  record[49] = 0x80 | 1;  // reversible; one path
+  put<2>(record + 50, emu::kDefaultPkey);
+  if (has(mask, kWithSl)) record[53] = asked[53] & 0x0f;
+  record[54] = static_cast<std::uint8_t>(kExactly | mtu_code(spec_.mtu_bytes));
+  record[55] = static_cast<std::uint8_t>(kExactly | emu::link_speed_of(spec_.link_bps).rate);
+  record[56] = kExactly | kSubnetTimeout;
+}
+
+}  // namespace fabric
