@@ -7,10 +7,16 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "emu/packet/headers.h"
+
 namespace emu {
 
 inline constexpr std::size_t kMadBytes = 256;
 using Mad = std::array<std::uint8_t, kMadBytes>;
+// A packet of PacketKind::subnet: LRH, BTH, DETH, the datagram, both CRCs.
+inline constexpr std::size_t kMadPacketBytes =
+    kLrhBytes + kBthBytes + kDethBytes + kMadBytes + kIcrcBytes + kVcrcBytes;
+static_assert(kMadPacketBytes == 290);
 
 inline constexpr std::uint32_t kSubnetQp = 0;           // SMPs
 inline constexpr std::uint32_t kGeneralServicesQp = 1;  // all others

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "emu/packet/mad.h"
+
 namespace emu {
 namespace {
 
@@ -28,8 +30,10 @@ bool in_range(const TxDesc& desc) {
   if (desc.length == 0 || desc.length > kPacketBytesMax || desc.flits == 0) return false;
   if (desc.vl_in >= kVlCount || desc.vl_out >= kVlCount || desc.dest >= kNodesMax) return false;
   if (!known(desc.traffic_class) || !known(desc.kind)) return false;
-  const bool probes = desc.kind == PacketKind::probe || desc.kind == PacketKind::release;
-  return !probes || desc.length >= sizeof(ProbeBody);
+  if (desc.kind == PacketKind::subnet) {
+    return desc.traffic_class == TrafficClass::control && desc.length >= kMadPacketBytes;
+  }
+  return desc.kind == PacketKind::data || desc.length >= sizeof(ProbeBody);
 }
 
 bool in_range(const RxDesc& desc) {

@@ -6,7 +6,7 @@
 
 #include "emu/base/check.h"
 #include "emu/packet/build.h"
-#include "emu/packet/parse.h"
+#include "fabric/subnet/packet.h"
 
 namespace fabric {
 
@@ -144,6 +144,29 @@ void Edge::pass(PacketHandle packet, emu::Cycle at) {
                 .kind = meta.kind});
 }
 
+// Takes no time and no room in the fabric: who asks is never far from the subnet's agents.
+void Edge::submit_subnet(PacketHandle packet, const PacketMeta& meta) {
+  Port* port = ports_[meta.source];
+  const std::span slot(reinterpret_cast<std::byte*>(memory_.bytes(packet)), emu::kPacketBytesMax);
+  const std::size_t length = agent_ == nullptr || port == nullptr
+                                 ? 0
+                                 : answer_packet(*agent_, slot, meta.length, meta.source);
+  if (length == 0) {
+    ++malformed_;
+    memory_.release(packet);
+    return;
+  }
+  emu::RxDesc desc{};
+  desc.head_cycle = desc.arrival_cycle = network_.now();
+  desc.length = static_cast<std::uint16_t>(length);
+  desc.flits = emu::flits_of(length, options_.flit_bits);
+  desc.src = meta.source;
+  desc.vl = meta.vl_out;
+  desc.traffic_class = emu::TrafficClass::control;
+  if (capture_ != nullptr) capture_->packet(desc, meta.source, memory_.bytes(packet));
+  port->deliver(meta.source, packet, desc);
+}
+
 void Edge::submit_control(PacketHandle packet, const PacketMeta& meta) {
   ControlPackets::Record record;
   // Read once: the sender can still write these bytes.
@@ -178,58 +201,6 @@ void Edge::submit_control(PacketHandle packet, const PacketMeta& meta) {
   send.kind = meta.kind;
   send.vtick = options_.vtick_of_lane[meta.vl_in];
   enter(meta.source, send);
-}
-
-// Goes back to its sender at once, answered or as it was.
-void Edge::submit_subnet(PacketHandle packet, PacketMeta& meta) {
-  Port* port = ports_[meta.source];
-  const std::span<std::byte> slot(reinterpret_cast<std::byte*>(memory_.bytes(packet)),
-                                  emu::kPacketBytesMax);
-  if (port == nullptr || subnet_ == nullptr || !answer_subnet(slot, meta)) {
-    ++undeliverable_;
-    memory_.release(packet);
-    return;
-  }
-  emu::RxDesc desc{};
-  desc.head_cycle = desc.arrival_cycle = network_.now();
-  desc.length = meta.length;
-  desc.flits = meta.flits;
-  desc.src = meta.source;
-  desc.vl = meta.vl_out;
-  desc.traffic_class = meta.traffic_class;
-  port->deliver(meta.source, packet, desc);
-}
-
-// False: it is no management datagram.
-bool Edge::answer_subnet(std::span<std::byte> slot, PacketMeta& meta) {
-  // Read once: the sender can still write these bytes.
-  std::array<std::byte, emu::kPacketBytesMax> copy;
-  const std::span<const std::byte> packet = std::span(copy).first(meta.length);
-  std::memcpy(copy.data(), slot.data(), meta.length);
-  emu::ParsedPacket parsed;
-  if (emu::parse_packet(packet, parsed) != emu::ParseStatus::ok ||
-      parsed.headers.bth.opcode != emu::Opcode::ud_send_only ||
-      parsed.payload_bytes != emu::kMadBytes) {
-    return false;
-  }
-  emu::Mad asked;
-  std::memcpy(asked.data(), &copy[parsed.payload_offset], asked.size());
-  std::array<std::uint8_t, SubnetAgent::kAnswerBytesMax> bytes;
-  emu::PacketHeaders headers = parsed.headers;
-  SubnetAgent::Answer answer = subnet_->answer(asked, meta.source, headers.lrh.dlid, bytes);
-  if (answer.bytes == 0) {
-    std::ranges::copy(asked, bytes.begin());
-    answer = {asked.size(), headers.lrh.dlid};
-  }
-  headers.lrh.slid = answer.lid;
-  headers.lrh.dlid = emu::lid_of(meta.source);
-  headers.has_grh = false;
-  std::swap(headers.bth.dest_qp, headers.deth.src_qp);
-  const std::size_t at = emu::write_headers(slot, headers, answer.bytes);
-  std::memcpy(&slot[at], bytes.data(), answer.bytes);
-  meta.length = static_cast<std::uint16_t>(emu::seal_packet(slot, at + answer.bytes));
-  meta.flits = emu::flits_of(meta.length, options_.flit_bits);
-  return true;
 }
 
 void Edge::release_for(emu::NodeId node, const emu::ProbeBody& body) {

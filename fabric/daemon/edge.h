@@ -86,8 +86,10 @@ class Edge {
 
   // Every data packet that arrives is told to it; null: nobody wants to know.
   void watch(emu::CaptureWriter* capture) { capture_ = capture; }
-  // Who answers packets of kind subnet; null: they are dropped.
-  void set_subnet(SubnetAgent* subnet) { subnet_ = subnet; }
+
+  // Who answers packets of PacketKind::subnet, at once and in their own buffers; null: nobody, and
+  // they count as malformed.
+  void answer_by(SubnetAgent* agent) { agent_ = agent; }
 
   // Takes everything out of inbox.packets.
   void submit(Inbox& inbox);
@@ -100,6 +102,8 @@ class Edge {
   emu::Cycle next_launch() const { return held_.empty() ? emu::kNever : held_.front().launch; }
   const std::array<ClassStats, emu::kClassCount>& classes() const { return classes_; }
   std::uint64_t undeliverable() const { return undeliverable_; }
+  // Packets of PacketKind::subnet that held no datagram, dropped.
+  std::uint64_t malformed() const { return malformed_; }
   std::uint64_t in_flight() const { return submitted_ - finished_; }
   bool is_attached(emu::NodeId node) const { return ports_[node] != nullptr; }
 
@@ -127,8 +131,7 @@ class Edge {
   void pass_due();
   void submit_data(PacketHandle packet, const PacketMeta& meta);
   void submit_control(PacketHandle packet, const PacketMeta& meta);
-  void submit_subnet(PacketHandle packet, PacketMeta& meta);
-  bool answer_subnet(std::span<std::byte> slot, PacketMeta& meta);
+  void submit_subnet(PacketHandle packet, const PacketMeta& meta);
   void enter(emu::NodeId source, const hca::SendPacket& packet);
   void release_for(emu::NodeId node, const emu::ProbeBody& body);
   void retry_waiting();
@@ -158,8 +161,9 @@ class Edge {
   std::array<Connections, emu::kNodesMax> connections_;
   std::uint32_t ways_ = 0;  // changes of links
   emu::CaptureWriter* capture_ = nullptr;
-  SubnetAgent* subnet_ = nullptr;
+  SubnetAgent* agent_ = nullptr;
   std::uint64_t undeliverable_ = 0;
+  std::uint64_t malformed_ = 0;
 };
 
 }  // namespace fabric

@@ -11,7 +11,6 @@
 #include "emu/base/log.h"
 #include "emu/clock/host.h"
 #include "fabric/daemon/spec.h"
-#include "fabric/daemon/subnet.h"
 #include "fabric/port/remote.h"
 #include "fabric/port/shm.h"
 
@@ -96,8 +95,10 @@ emu::Result<void> Fabric::make_network() {
   options.flit_bits = config_.network.flit_bits;
   edge_ = std::make_unique<Edge>(*network_, memory_, controls_, options);
   links_ = std::make_unique<Links>(config_, *network_, *edge_);
-  subnet_ = std::make_unique<SubnetAgent>(subnet_spec(config_, *edge_, *links_), *network_);
-  edge_->set_subnet(subnet_.get());
+  subnet_ = std::make_unique<SubnetAgent>(
+      subnet_spec(config_, spec), *network_,
+      [this](emu::NodeId node) { return edge_->is_attached(node) && !links_->node_down(node); });
+  edge_->answer_by(subnet_.get());
   power_ = std::make_unique<PowerWindows>(config_.energy, options.cycle_time, config_.power_cap_w(),
                                           network_->now(),
                                           static_cast<std::size_t>(network_->routers()));

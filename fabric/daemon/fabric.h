@@ -30,6 +30,7 @@
 #include "fabric/port/packets.h"
 #include "fabric/port/port.h"
 #include "fabric/router/network.h"
+#include "fabric/subnet/agent.h"
 
 namespace fabric {
 
@@ -89,7 +90,7 @@ class Fabric {
   std::vector<const Port*> polled_;  // of ports_: nothing wakes us for their packets
   std::unique_ptr<Edge> edge_;
   std::unique_ptr<Links> links_;
-  std::unique_ptr<SubnetAgent> subnet_;
+  std::unique_ptr<SubnetAgent> subnet_;  // asks edge and links
   std::optional<emu::CaptureWriter> capture_;
   std::string run_dir_;
   std::unique_ptr<emu::ClockWriter> clock_;

@@ -155,6 +155,7 @@ std::string Fabric::status() const {
   j.field("windows_above_cap", meter.windows_above_cap()).close();
 
   j.field("in_flight", edge_->in_flight()).field("undeliverable", edge_->undeliverable());
+  j.field("malformed_datagrams", edge_->malformed());
   j.field("stuck", network_->stuck());
   j.field("links_down", static_cast<std::uint64_t>(links_->down_count()));
   j.field("admission", admission_->enabled()).close();

@@ -1,5 +1,7 @@
 #include "fabric/port/port.h"
 
+#include "emu/packet/mad.h"
+
 namespace fabric {
 
 const char* descriptor_fault(const emu::TxDesc& desc, const EdgeRules& rules, emu::Cycle now) {
@@ -14,8 +16,12 @@ const char* descriptor_fault(const emu::TxDesc& desc, const EdgeRules& rules, em
   if (desc.vl_out >= emu::kVlCount || (lanes >> desc.vl_out & 1U) == 0) return "vl_out";
   if (static_cast<int>(desc.kind) >= emu::kPacketKindCount) return "kind";
   if (desc.kind != emu::PacketKind::data) {
-    if (desc.traffic_class != emu::TrafficClass::control) return "traffic_class of a probe";
-    if (desc.length < sizeof(emu::ProbeBody)) return "length of a probe";
+    if (desc.traffic_class != emu::TrafficClass::control) return "traffic_class of control";
+    if (desc.kind == emu::PacketKind::subnet) {
+      if (desc.length < emu::kMadPacketBytes) return "length of a datagram";
+    } else if (desc.length < sizeof(emu::ProbeBody)) {
+      return "length of a probe";
+    }
   }
   if (desc.launch_cycle > now && desc.launch_cycle - now > rules.horizon_cycles) {
     return "launch_cycle beyond the horizon";

@@ -1,128 +1,212 @@
-// The subnet's administration (IBA 15.2): ways between ports, and the list of all nodes. A table
-// comes in one piece, as a kernel hands it to a program that has put its segments together.
+#include "fabric/subnet/administration.h"
+
 #include <algorithm>
+#include <cstring>
 
 #include "emu/base/guid.h"
 #include "emu/base/link_speed.h"
-#include "fabric/subnet/agent.h"
+#include "emu/packet/headers.h"
 
 namespace fabric {
 
 namespace {
 
+// Where an SA datagram has what, behind the common header.
+constexpr std::size_t kRmppAt = 24;
+constexpr std::size_t kAttributeOffsetAt = 44;
+constexpr std::size_t kComponentMaskAt = 48;
+constexpr std::size_t kRecordsAt = 56;
+constexpr std::size_t kAdminHeaderBytes = kRecordsAt - 36;  // what RMPP counts with the records
+
+constexpr std::uint8_t kClassVersion = 2;
 constexpr std::uint16_t kClassPortInfo = 0x01;
 constexpr std::uint16_t kNodeRecord = 0x11;
 constexpr std::uint16_t kPathRecord = 0x35;
-constexpr std::size_t kRecordsAt = 56;
-constexpr std::size_t kNodeRecordBytes = 112;
+constexpr std::size_t kNodeRecordBytes = 108;
 constexpr std::size_t kPathRecordBytes = 64;
-// Which fields of a record say what is looked for.
-constexpr std::uint64_t kByDgid = 1U << 2;
-constexpr std::uint64_t kBySgid = 1U << 3;
-constexpr std::uint64_t kByDlid = 1U << 4;
-constexpr std::uint64_t kBySlid = 1U << 5;
-constexpr std::uint64_t kNodeByLid = 1U << 0;
+constexpr std::size_t kClassPortInfoBytes = 72;
 
-// IBA's number of a rate, by width and signalling.
-unsigned rate_code(const emu::LinkSpeed& speed) {
-  constexpr struct {
-    std::uint64_t mbps;
-    unsigned code;
-  } kRates[] = {{2'500, 2},   {5'000, 5},    {10'000, 3},   {20'000, 6},  {40'000, 7},
-                {56'000, 12}, {100'000, 16}, {200'000, 20}, {400'000, 21}};
-  for (const auto& rate : kRates)
-    if (rate.mbps == speed.mbps) return rate.code;
-  return 2;
-}
+// Components of a NodeRecord that may be asked for, by their bit in the mask.
+struct Component {
+  unsigned bit;
+  std::size_t at;
+  std::size_t bytes;
+};
+constexpr Component kNodeComponents[] = {
+    {0, 0, 2},    // LID
+    {4, 6, 1},    // NodeType
+    {5, 7, 1},    // NumPorts
+    {6, 8, 8},    // SystemImageGUID
+    {7, 16, 8},   // NodeGUID
+    {8, 24, 8},   // PortGUID
+    {14, 44, 64}  // NodeDescription
+};
+// And of a PathRecord.
+constexpr unsigned kByDgid = 2, kBySgid = 3, kByDlid = 4, kBySlid = 5, kWithSl = 15;
+
+constexpr bool has(std::uint64_t mask, unsigned bit) { return (mask >> bit & 1) != 0; }
 
 }  // namespace
 
-bool SubnetAgent::path_record(emu::Lid from, emu::Lid to, Fields record) const {
-  const auto source = at_lid(from);
-  const auto target = at_lid(to);
-  if (!source || !target) return false;
-  record.put64(8, emu::kGidPrefix);
-  record.put64(16, guid_of(*target));
-  record.put64(24, emu::kGidPrefix);
-  record.put64(32, guid_of(*source));
-  record.put16(40, to);
-  record.put16(42, from);
-  record.put8(49, 0x80);  // reversible
-  record.put16(50, 0xffff);
-  unsigned mtu = 1;
-  while (mtu < 5 && (256U << (mtu - 1)) < spec_.mtu_bytes) ++mtu;
-  record.put8(54, 2U << 6 | mtu);  // exactly
-  record.put8(55, 2U << 6 | rate_code(emu::link_speed_of(spec_.link_bps)));
-  record.put8(56, 2U << 6 | 18);
-  return true;
+// Records as they come to lie one behind the other, each in whole words of eight bytes.
+struct SubnetAdministration::Records {
+  std::span<std::uint8_t> room;
+  std::size_t record_bytes = 0;
+  bool table = false;  // else one record is wanted
+  std::size_t count = 0;
+  bool full = false;
+
+  std::size_t stride() const { return (record_bytes + 7) / 8 * 8; }
+  // Null, and full from now on, when there is no room for one more.
+  std::uint8_t* next() {
+    full |= (count + 1) * stride() > room.size();
+    return full ? nullptr : &room[count++ * stride()];
+  }
+};
+
+std::size_t SubnetAdministration::answer(MadPayload& mad, emu::NodeId source) {
+  const std::uint8_t method = mad[emu::kMadMethodAt];
+  const bool table = method == emu::kMadGetTable;
+  const auto attribute = get<2>(&mad[emu::kMadAttributeAt]);
+  const std::uint64_t mask = get<8>(&mad[kComponentMaskAt]);
+  std::array<std::uint8_t, emu::kMadBytes - kRecordsAt> asked;
+  std::memcpy(asked.data(), &mad[kRecordsAt], asked.size());
+  // Delivered to who would not understand an answer: sent, reported, repressed.
+  if (method == 0 || (method >= 3 && method <= 7)) return 0;
+
+  std::ranges::fill(std::span(mad).subspan(kRmppAt), std::uint8_t{0});
+  Records records;
+  records.room = std::span(mad).subspan(kRecordsAt);
+  records.table = table;
+  if (!table) records.room = records.room.first(asked.size());
+  MadStatus status = MadStatus::unsupported;
+  const bool reads = table || method == emu::kMadGet;
+  if (mad[emu::kMadClassVersionAt] != kClassVersion) {
+    status = MadStatus::bad_version;
+  } else if (attribute == kClassPortInfo && method == emu::kMadGet) {
+    status = class_port_info(records);
+  } else if (attribute == kNodeRecord && reads) {
+    status = node_records(asked.data(), mask, source, records);
+  } else if (attribute == kPathRecord && reads) {
+    status = path_records(asked.data(), mask, source, records);
+  }
+  if (status == MadStatus::ok && records.full) status = MadStatus::too_many_records;
+  if (status == MadStatus::ok && !table && records.count == 0) status = MadStatus::no_records;
+  if (status == MadStatus::ok && !table && records.count > 1) status = MadStatus::too_many_records;
+
+  mad[emu::kMadMethodAt] = method | emu::kMadResponseBit;
+  put<2>(&mad[emu::kMadStatusAt], static_cast<std::uint16_t>(status));
+  put<2>(&mad[kAttributeOffsetAt], records.stride() / 8);
+  put<8>(&mad[kComponentMaskAt], mask);
+  const std::size_t bytes = records.count * records.stride();
+  if (table) {
+    mad[kRmppAt] = 1;                          // version
+    mad[kRmppAt + 1] = 1;                      // data
+    mad[kRmppAt + 2] = 0x1f << 3 | 4 | 2 | 1;  // no response time; last, first, active
+    put<4>(&mad[kRmppAt + 4], 1);              // segment
+    put<4>(&mad[kRmppAt + 8], kAdminHeaderBytes + bytes);
+  }
+  return std::max(emu::kMadBytes, kRecordsAt + bytes);
 }
 
-// Returns the bytes of the answer; 0: not served.
-std::size_t SubnetAgent::administration(const emu::Mad& asked, emu::NodeId source,
-                                        std::span<std::uint8_t> answer) const {
-  const auto attribute = static_cast<std::uint16_t>(get(asked, emu::kMadAttributeAt, 2));
-  const bool table = asked[emu::kMadMethodAt] == emu::kMadGetTable;
-  if (!table && asked[emu::kMadMethodAt] != emu::kMadGet) return 0;
-  const std::uint64_t mask = get(asked, 48, 8);
-  const std::span<const std::uint8_t> wanted(asked.data() + kRecordsAt, 200);
-  const Fields fields(answer);
-  if (attribute == kClassPortInfo && !table) {
-    fields.put8(kRecordsAt, 1);
-    fields.put8(kRecordsAt + 1, 2);
-    fields.put8(kRecordsAt + 7, 18);
-    return emu::kMadBytes;
+MadStatus SubnetAdministration::class_port_info(Records& records) const {
+  records.record_bytes = kClassPortInfoBytes;
+  std::uint8_t* info = records.next();
+  info[0] = 1;
+  info[1] = kClassVersion;
+  put<4>(info + 4, kResponseTime);
+  return MadStatus::ok;
+}
+
+MadStatus SubnetAdministration::node_records(const std::uint8_t* asked, std::uint64_t mask,
+                                             emu::NodeId source, Records& records) {
+  records.record_bytes = kNodeRecordBytes;
+  for (int i = 0; i < devices() && !records.full; ++i) {
+    const Device device = *map_.by_lid(static_cast<emu::Lid>(i + 1));
+    if (!map_.reaches(hca_device(source), device)) continue;
+    std::array<std::uint8_t, kNodeRecordBytes + 20> record{};
+    put<2>(record.data(), map_.lid(device));
+    management_.node_info({device, device.is_switch ? 0 : 1},
+                          SubnetManagement::Data(&record[4], 64));
+    management_.node_description(device, SubnetManagement::Data(&record[44], 64));
+    const bool wanted = std::ranges::all_of(kNodeComponents, [&](const Component& c) {
+      return !has(mask, c.bit) || std::memcmp(&record[c.at], asked + c.at, c.bytes) == 0;
+    });
+    if (!wanted) continue;
+    if (std::uint8_t* to = records.next()) std::memcpy(to, record.data(), kNodeRecordBytes);
   }
-  std::size_t size = 0;
-  std::size_t end = kRecordsAt;
-  const auto room = [&] {
-    if (end + size > answer.size() || (!table && end != kRecordsAt)) return false;
-    std::fill_n(answer.begin() + static_cast<std::ptrdiff_t>(end), size, std::uint8_t{0});
-    return true;
-  };
-  const auto lids = static_cast<unsigned>(network_.nodes() + network_.routers());
-  if (attribute == kPathRecord) {
-    size = kPathRecordBytes;
-    auto from = emu::lid_of(source);
-    if ((mask & kBySlid) != 0) {
-      from = static_cast<emu::Lid>(get(wanted, 42, 2));
-    } else if ((mask & kBySgid) != 0) {
-      from = lid_of_gid(wanted.subspan(24, 16));
-    }
-    unsigned first = 1;
-    unsigned last = lids;
-    if ((mask & kByDlid) != 0) {
-      first = last = static_cast<unsigned>(get(wanted, 40, 2));
-    } else if ((mask & kByDgid) != 0) {
-      first = last = lid_of_gid(wanted.subspan(8, 16));
-    }
-    for (unsigned to = first; to <= last && room(); ++to)
-      if (path_record(from, static_cast<emu::Lid>(to), fields.from(end))) end += size;
-  } else if (attribute == kNodeRecord) {
-    size = kNodeRecordBytes;
-    const auto only = (mask & kNodeByLid) != 0 ? static_cast<unsigned>(get(wanted, 0, 2)) : 0U;
-    for (unsigned lid = 1; lid <= lids && room(); ++lid) {
-      const auto target = at_lid(static_cast<emu::Lid>(lid));
-      if (!target || (only != 0 && lid != only)) continue;
-      fields.put16(end, lid);
-      node_info(*target, fields.from(end + 4));
-      const std::string name = name_of(*target);
-      std::copy_n(name.begin(), std::min<std::size_t>(name.size(), 63),
-                  answer.begin() + static_cast<std::ptrdiff_t>(end + 44));
-      end += size;
-    }
-  } else {
-    return 0;
+  return MadStatus::ok;
+}
+
+SubnetAdministration::Wanted SubnetAdministration::wanted(const std::uint8_t* gid, bool by_gid,
+                                                          const std::uint8_t* lid,
+                                                          bool by_lid) const {
+  Wanted wanted;
+  if (by_gid) {
+    wanted.bad_gid = get<8>(gid) != emu::kGidPrefix;
+    wanted.device = map_.by_guid(get<8>(gid + 8));
+    wanted.none = !wanted.device;
   }
-  fields.put16(44, size / 8);  // AttributeOffset
-  if (!table) return end == kRecordsAt ? 0 : emu::kMadBytes;
-  fields.put8(emu::kMadMethodAt, emu::kMadGetTableResponse);
-  fields.put8(24, 1);  // RMPP: its version, data, active, first and last
-  fields.put8(25, 1);
-  fields.put8(26, 7);
-  fields.put8(27, 0);
-  fields.put32(28, 1);
-  fields.put32(32, end - 36);
-  return std::max(end, emu::kMadBytes);
+  if (by_lid) {
+    const auto device = map_.by_lid(static_cast<emu::Lid>(get<2>(lid)));
+    wanted.none |= !device || (by_gid && device != wanted.device);
+    wanted.device = device;
+  }
+  return wanted;
+}
+
+MadStatus SubnetAdministration::path_records(const std::uint8_t* asked, std::uint64_t mask,
+                                             emu::NodeId source, Records& records) {
+  records.record_bytes = kPathRecordBytes;
+  const Wanted to = wanted(asked + 8, has(mask, kByDgid), asked + 40, has(mask, kByDlid));
+  const Wanted from = wanted(asked + 24, has(mask, kBySgid), asked + 42, has(mask, kBySlid));
+  if (to.bad_gid || from.bad_gid) return MadStatus::invalid_gid;
+  if (to.none || from.none) return MadStatus::ok;
+  if (from.device) {
+    add_paths(*from.device, to, asked, mask, records);
+    return MadStatus::ok;
+  }
+  if (!records.table) {
+    // Of all ways there a Get means the asker's own.
+    if (!to.device) return MadStatus::too_few_components;
+    add_paths(hca_device(source), to, asked, mask, records);
+    return MadStatus::ok;
+  }
+  for (int i = 0; i < devices() && !records.full; ++i)
+    add_paths(*map_.by_lid(static_cast<emu::Lid>(i + 1)), to, asked, mask, records);
+  return MadStatus::ok;
+}
+
+void SubnetAdministration::add_paths(Device from, const Wanted& to, const std::uint8_t* asked,
+                                     std::uint64_t mask, Records& records) {
+  if (!map_.reaches(from, from)) return;
+  if (to.device) {
+    if (map_.reaches(from, *to.device)) add_path(from, *to.device, asked, mask, records);
+    return;
+  }
+  for (int i = 0; i < devices() && !records.full; ++i) {
+    const Device device = *map_.by_lid(static_cast<emu::Lid>(i + 1));
+    if (map_.reaches(from, device)) add_path(from, device, asked, mask, records);
+  }
+}
+
+void SubnetAdministration::add_path(Device from, Device to, const std::uint8_t* asked,
+                                    std::uint64_t mask, Records& records) const {
+  std::uint8_t* record = records.next();
+  if (record == nullptr) return;
+  constexpr std::uint8_t kExactly = 2 << 6;
+  put<8>(record + 8, emu::kGidPrefix);
+  put<8>(record + 16, SubnetMap::guid(to));
+  put<8>(record + 24, emu::kGidPrefix);
+  put<8>(record + 32, SubnetMap::guid(from));
+  put<2>(record + 40, map_.lid(to));
+  put<2>(record + 42, map_.lid(from));
+  record[49] = 0x80 | 1;  // reversible; one path
+  put<2>(record + 50, emu::kDefaultPkey);
+  if (has(mask, kWithSl)) record[53] = asked[53] & 0x0f;
+  record[54] = static_cast<std::uint8_t>(kExactly | mtu_code(spec_.mtu_bytes));
+  record[55] = static_cast<std::uint8_t>(kExactly | emu::link_speed_of(spec_.link_bps).rate);
+  record[56] = kExactly | kSubnetTimeout;
 }
 
 }  // namespace fabric

@@ -1,165 +1,198 @@
-// What the subnet management agents say (IBA 14.2.5): of nodes, switches, ports, tables.
+#include "fabric/subnet/management.h"
+
 #include <algorithm>
-#include <deque>
+#include <cstring>
+
+#include <fmt/core.h>
 
 #include "emu/base/guid.h"
 #include "emu/base/link_speed.h"
-#include "fabric/subnet/agent.h"
+#include "emu/packet/headers.h"
 
 namespace fabric {
 
 namespace {
 
-constexpr unsigned kDown = 1;
-constexpr unsigned kActive = 4;
+// Capabilities of a port (IBA 14.2.5.6), what verbs say too.
+constexpr std::uint32_t kIsManager = 1U << 1;
+constexpr std::uint32_t kHasSlMapping = 1U << 6;
+constexpr std::uint32_t kHasSystemImageGuid = 1U << 11;
+constexpr std::uint32_t kHasExtendedSpeeds = 1U << 14;
+
+constexpr unsigned kPortDown = 1;
+constexpr unsigned kPortActive = 4;
 constexpr unsigned kPolling = 2;
 constexpr unsigned kLinkUp = 5;
-constexpr unsigned kUnreachable = 0xff;  // in a forwarding table
-constexpr unsigned kLidsPerBlock = 64;
-constexpr unsigned kLidsMax = 0xc000;
-constexpr unsigned kDataLanes = 5;  // VL0 to VL14
-constexpr unsigned kArbitrationEntries = 16;
-constexpr emu::Lid kManagerLid = 1;
-constexpr unsigned kMaster = 3;
+constexpr unsigned kManagerMaster = 3;
+constexpr unsigned kVl0To14 = 5;
 
-unsigned mtu_code(std::uint32_t bytes) {
-  unsigned code = 1;
-  while (code < 5 && (256U << (code - 1)) < bytes) ++code;
-  return code;
-}
+constexpr std::size_t kVlArbitrationEntries = 64;  // of high and of low priority, two blocks each
+constexpr std::uint16_t kLinearTableMax = 0xc000;  // every unicast LID
 
 }  // namespace
 
-void SubnetAgent::node_info(const Target& target, Fields data) const {
-  const std::uint64_t guid = guid_of(target);
-  data.put8(0, 1);  // BaseVersion
-  data.put8(1, 1);  // ClassVersion
-  data.put8(2, target.is_switch ? 2 : 1);
-  data.put8(3, ports_of(target));
-  data.put64(4, guid);   // SystemImageGUID
-  data.put64(12, guid);  // NodeGUID
-  data.put64(20, guid);  // PortGUID
-  data.put16(28, 1);     // PartitionCap
-  data.put16(30, spec_.device_id);
-  data.put8(36, target.in_port);
-  data.put24(37, spec_.vendor_id);
+MadStatus SubnetManagement::get(DeviceEnd at, std::uint16_t attribute, std::uint32_t modifier,
+                                Data data) {
+  switch (attribute) {
+    case kNodeDescription:
+      node_description(at.device, data);
+      return MadStatus::ok;
+    case kNodeInfo:
+      node_info(at, data);
+      return MadStatus::ok;
+    case kSwitchInfo:
+      return switch_info(at.device, data);
+    case kGuidInfo:
+      return guid_info(at.device, modifier, data);
+    case kPortInfo:
+      return port_info(at, modifier, data);
+    case kPkeyTable:
+      return pkey_table(at.device, modifier, data);
+    case kSlToVlTable:
+      return sl_to_vl(data);
+    case kVlArbitrationTable:
+      return vl_arbitration(modifier, data);
+    case kLinearForwardingTable:
+      return linear_table(at.device, modifier, data);
+    case kMulticastForwardingTable:
+      // Senders copy for each member: switches know no groups.
+      return at.device.is_switch ? MadStatus::ok : MadStatus::unsupported;
+    case kSubnetManagerInfo:
+      return manager_info(at.device, data);
+    default:
+      return MadStatus::unsupported;
+  }
 }
 
-void SubnetAgent::switch_info(Fields data) const {
-  const auto top = static_cast<unsigned>(network_.nodes() + network_.routers());
-  data.put16(0, kLidsMax - 1);  // LinearFDBCap
-  data.put16(6, top);           // LinearFDBTop
-  data.put8(11, 18 << 3);       // LifeTimeValue
-  data.put16(14, 1);            // PartitionEnforcementCap
+void SubnetManagement::node_description(Device device, Data data) const {
+  const std::vector<std::string>& names = device.is_switch ? spec_.switch_names : spec_.node_names;
+  std::string name = device.index < names.size() ? names[device.index] : "";
+  if (name.empty()) name = fmt::format("{} {}", device.is_switch ? "switch" : "node", device.index);
+  std::memcpy(data.data(), name.data(), std::min(name.size(), data.size() - 1));
 }
 
-bool SubnetAgent::port_info(const Target& target, std::uint32_t port, Fields data) const {
-  if (!target.is_switch && port == 0) port = 1;
-  if (port > ports_of(target)) return false;
-  const bool own = target.is_switch && port == 0;  // has no link
-  bool up = true;
-  if (target.is_switch && !own) up = beyond(target.router, port - 1).has_value();
-  const emu::LinkSpeed speed = emu::link_speed_of(spec_.link_bps);
-  // FDR and above are said in a field of their own (IBA 14.2.5.6).
-  const unsigned extended = speed.speed >= 16 ? speed.speed / 16U : 0U;
-  const unsigned signalling = extended != 0 ? 4U : speed.speed;
+void SubnetManagement::node_info(DeviceEnd at, Data data) const {
+  std::uint8_t* d = data.data();
+  d[0] = 1;  // base version
+  d[1] = 1;  // class version
+  d[2] = at.device.is_switch ? 2 : 1;
+  d[3] = static_cast<std::uint8_t>(map_.ports(at.device));
+  for (const std::size_t guid_at : {4, 12, 20}) put<8>(d + guid_at, SubnetMap::guid(at.device));
+  put<2>(d + 28, 1);  // partition keys
+  put<2>(d + 30, spec_.device_id);
+  d[36] = static_cast<std::uint8_t>(at.port);
+  put<3>(d + 37, spec_.vendor_id);
+}
+
+MadStatus SubnetManagement::switch_info(Device device, Data data) const {
+  if (!device.is_switch) return MadStatus::unsupported;
+  std::uint8_t* d = data.data();
+  put<2>(d, kLinearTableMax);
+  put<2>(d + 6, map_.lid_max());
+  d[11] = kSubnetTimeout << 3;  // how long a packet lives
+  return MadStatus::ok;
+}
+
+MadStatus SubnetManagement::guid_info(Device device, std::uint32_t block, Data data) const {
+  if (block != 0) return MadStatus::invalid_field;
+  put<8>(data.data(), SubnetMap::guid(device));
+  return MadStatus::ok;
+}
+
+MadStatus SubnetManagement::port_info(DeviceEnd at, std::uint32_t modifier, Data data) const {
+  const Device device = at.device;
+  DeviceEnd port = {device, static_cast<int>(modifier & 0xff)};
+  if (modifier > 0xff || port.port > map_.ports(device)) return MadStatus::invalid_field;
+  if (!device.is_switch) port.port = 1;
+  std::uint8_t* d = data.data();
+  const emu::LinkSpeed& speed = emu::link_speed_of(spec_.link_bps);
+  // Of a switch only its management port has an address.
+  if (!device.is_switch || port.port == 0) {
+    std::uint32_t capabilities = kHasSlMapping | kHasSystemImageGuid;
+    if (speed.extended() != 0) capabilities |= kHasExtendedSpeeds;
+    if (map_.lid(device) == kManagerLid) capabilities |= kIsManager;
+    put<8>(d + 8, emu::kGidPrefix);
+    put<2>(d + 16, map_.lid(device));
+    put<2>(d + 18, kManagerLid);
+    put<4>(d + 20, capabilities);
+    d[50] = 1;  // GUIDs
+    d[51] = kSubnetTimeout;
+  }
+  d[28] = static_cast<std::uint8_t>(at.port);
+  port_links(port, data);
+  d[52] = kResponseTime;
+  return MadStatus::ok;
+}
+
+// The half of PortInfo that is about the link; a switch's management port has none and is active.
+void SubnetManagement::port_links(DeviceEnd port, Data data) const {
+  std::uint8_t* d = data.data();
+  const emu::LinkSpeed& speed = emu::link_speed_of(spec_.link_bps);
+  const bool up = port.port == 0 || map_.is_up(port);
+  const unsigned width = speed.width == 1 ? 1 : 3;             // supported: 1x, or 1x and 4x
+  const unsigned speeds = (unsigned{speed.plain()} << 1) - 1;  // that one and all slower ones
+  const unsigned faster = speed.extended() == 0 ? 0 : (unsigned{speed.extended()} << 1) - 1;
   const unsigned mtu = mtu_code(spec_.mtu_bytes);
-  if (!target.is_switch || own) {
-    data.put64(8, emu::kGidPrefix);
-    data.put16(16, lid_of(target));
-    data.put16(18, kManagerLid);
-    const bool manager = !target.is_switch && emu::lid_of(target.node) == kManagerLid;
-    data.put32(20, manager ? 0x2 : 0);  // CapabilityMask: IsSM
-  }
-  data.put8(28, target.in_port);
-  data.put8(29, speed.width);
-  data.put8(30, speed.width);
-  data.put8(31, speed.width);
-  data.put8(32, signalling << 4 | (up ? kActive : kDown));
-  data.put8(33, (up ? kLinkUp : kPolling) << 4 | kPolling);
-  data.put8(35, signalling << 4 | signalling);
-  data.put8(36, mtu << 4);  // NeighborMTU
-  data.put8(37, kDataLanes << 4);
-  data.put8(38, std::min<unsigned>(spec_.weights.high_limit, 255));
-  data.put8(39, kArbitrationEntries);
-  data.put8(40, kArbitrationEntries);
-  data.put8(41, mtu);  // MTUCap
-  data.put8(42, 19);   // HOQLife: for ever
-  data.put8(43, kDataLanes << 4);
-  data.put8(50, 1);   // GUIDCap
-  data.put8(51, 18);  // SubnetTimeOut
-  data.put8(52, 16);  // RespTimeValue
-  data.put8(62, extended << 4 | extended);
-  data.put8(63, extended);
-  return true;
+  d[29] = d[30] = static_cast<std::uint8_t>(width);
+  d[31] = speed.width;
+  d[32] = nibbles(speeds, up ? kPortActive : kPortDown);
+  d[33] = nibbles(up ? kLinkUp : kPolling, kPolling);
+  d[35] = nibbles(speed.plain(), speeds);
+  d[36] = nibbles(mtu, 0);
+  d[37] = nibbles(kVl0To14, 0);
+  d[38] = spec_.high_limit;
+  d[39] = d[40] = kVlArbitrationEntries;
+  d[41] = nibbles(0, mtu_code(4096));
+  d[43] = nibbles(kVl0To14, 0);
+  d[53] = nibbles(8, 8);  // errors until a link counts as bad: the IBA's default
+  d[62] = nibbles(speed.extended(), faster);
+  d[63] = static_cast<std::uint8_t>(faster);
 }
 
-// Towards nodes as packets go that leave now; towards switches, to which only datagrams go, on a
-// shortest way.
-bool SubnetAgent::forwarding(const Target& target, std::uint32_t block, Fields data) {
-  if (block >= kLidsMax / kLidsPerBlock) return false;
-  const auto nodes = static_cast<unsigned>(network_.nodes());
-  const auto routers = static_cast<unsigned>(network_.routers());
-  for (unsigned i = 0; i < kLidsPerBlock; ++i) {
-    const unsigned lid = block * kLidsPerBlock + i;
-    unsigned port = kUnreachable;
-    if (lid >= 1 && lid <= nodes) {
-      port = network_.route(target.router, emu::node_of(static_cast<emu::Lid>(lid))) + 1U;
-    } else if (lid > nodes && lid - nodes - 1 < routers) {
-      port = ways_to_switch(static_cast<emu::RouterId>(lid - nodes - 1))[target.router];
-    }
-    data.put8(i, port);
-  }
-  return true;
+MadStatus SubnetManagement::pkey_table(Device device, std::uint32_t modifier, Data data) const {
+  if (static_cast<int>(modifier >> 16) > map_.ports(device)) return MadStatus::invalid_field;
+  if ((modifier & 0xffff) != 0) return MadStatus::invalid_field;
+  put<2>(data.data(), emu::kDefaultPkey);
+  return MadStatus::ok;
 }
 
-const std::vector<std::uint8_t>& SubnetAgent::ways_to_switch(emu::RouterId to) {
-  const auto down = network_.down();
-  if (!std::ranges::equal(down, ways_down_)) {
-    ways_.clear();
-    ways_down_.assign(down.begin(), down.end());
-  }
-  const auto [found, added] = ways_.try_emplace(to);
-  std::vector<std::uint8_t>& ways = found->second;
-  if (!added) return ways;
-  ways.assign(static_cast<std::size_t>(network_.routers()), kUnreachable);
-  ways[to] = 0;
-  std::deque<emu::RouterId> next = {to};
-  for (; !next.empty(); next.pop_front()) {
-    const emu::RouterId at = next.front();
-    for (int p = 0; p < network_.ports(at); ++p) {
-      const auto port = static_cast<emu::PortId>(p);
-      const Network::Peer peer = network_.peer(at, port);
-      if (peer.router == emu::kNoRouter || ways[peer.router] != kUnreachable ||
-          !spec_.link_up(at, port)) {
-        continue;
-      }
-      ways[peer.router] = static_cast<std::uint8_t>(peer.port + 1U);
-      next.push_back(peer.router);
-    }
-  }
-  return ways;
+MadStatus SubnetManagement::sl_to_vl(Data data) const {
+  for (std::size_t sl = 0; sl < 16; sl += 2)
+    data[sl / 2] = nibbles(spec_.sl2vl[sl], spec_.sl2vl[sl + 1]);
+  return MadStatus::ok;
 }
 
-// Blocks 1 and 2 have the table of low priority, 3 and 4 that of high; each has 32 entries.
-void SubnetAgent::arbitration(std::uint32_t modifier, Fields data) const {
+// Blocks 1 and 2 are the low table, 3 and 4 the high one.
+MadStatus SubnetManagement::vl_arbitration(std::uint32_t modifier, Data data) const {
+  constexpr std::size_t kOfBlock = 32;
   const std::uint32_t block = modifier >> 16;
-  if (block != 1 && block != 3) return;
-  const auto& weights = block == 3 ? spec_.weights.high : spec_.weights.low;
-  std::size_t entry = 0;
-  for (unsigned vl = 0; vl < kArbitrationEntries - 1; ++vl) {  // VL15 goes before all
-    if (weights[vl] == 0) continue;
-    data.put8(2 * entry, vl);
-    data.put8(2 * entry + 1, std::min<unsigned>(weights[vl], 255));
-    ++entry;
+  if (block < 1 || block > 4) return MadStatus::invalid_field;
+  const std::vector<emu::VlWeight>& table = block <= 2 ? spec_.vlarb_low : spec_.vlarb_high;
+  const std::size_t first = (block - 1) % 2 * kOfBlock;
+  for (std::size_t i = 0; i < kOfBlock && first + i < table.size(); ++i) {
+    data[2 * i] = table[first + i].vl;
+    data[2 * i + 1] = table[first + i].weight;
   }
+  return MadStatus::ok;
 }
 
-void SubnetAgent::manager_info(const Target& target, Fields data) {
-  data.put64(0, guid_of(target));
-  data.put32(16, ++asked_);  // ActCount
-  const bool manager = !target.is_switch && emu::lid_of(target.node) == kManagerLid;
-  data.put8(20, manager ? kMaster : 0);
+MadStatus SubnetManagement::linear_table(Device device, std::uint32_t block, Data data) {
+  constexpr std::uint32_t kOfBlock = 64;
+  if (!device.is_switch) return MadStatus::unsupported;
+  if (block >= kLinearTableMax / kOfBlock) return MadStatus::invalid_field;
+  for (std::uint32_t i = 0; i < kOfBlock; ++i)
+    data[i] = map_.linear_port(device.index, static_cast<emu::Lid>(block * kOfBlock + i));
+  return MadStatus::ok;
+}
+
+MadStatus SubnetManagement::manager_info(Device device, Data data) {
+  if (device.is_switch) return MadStatus::unsupported;
+  std::uint8_t* d = data.data();
+  put<8>(d, SubnetMap::guid(device));
+  if (map_.lid(device) != kManagerLid) return MadStatus::ok;  // not active
+  put<4>(d + 16, ++activity_);
+  d[20] = nibbles(0, kManagerMaster);
+  return MadStatus::ok;
 }
 
 }  // namespace fabric

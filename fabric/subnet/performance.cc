@@ -1,8 +1,8 @@
-// What the performance agents count (IBA 16.1): the engine's own counters, as they are now.
-#include <algorithm>
-#include <limits>
+#include "fabric/subnet/performance.h"
 
-#include "fabric/subnet/agent.h"
+#include <algorithm>
+
+#include "emu/packet/mad.h"
 
 namespace fabric {
 
@@ -11,100 +11,134 @@ namespace {
 constexpr std::uint16_t kClassPortInfo = 0x01;
 constexpr std::uint16_t kPortCounters = 0x12;
 constexpr std::uint16_t kPortCountersExtended = 0x1d;
-constexpr unsigned kAllPorts = 0xff;
-constexpr std::size_t kDataAt = 64;
+constexpr std::uint8_t kAllPorts = 0xff;
 
-std::uint32_t saturated(std::uint64_t value) {
-  return static_cast<std::uint32_t>(
-      std::min<std::uint64_t>(value, std::numeric_limits<std::uint32_t>::max()));
+// All ports at once; wide counters; PortCounters have the time that flits waited.
+constexpr std::uint16_t kCapabilities = 0x0100 | 0x0200 | 0x1000;
+
+void put_narrow(std::uint8_t* at, std::uint64_t value) {
+  put<4>(at, std::min<std::uint64_t>(value, 0xffffffff));  // it stops there (IBA 16.1.3.5)
 }
 
 }  // namespace
 
-bool SubnetAgent::counters_of(const Target& target, unsigned port, Totals& totals) const {
-  if (port == 0 || port > ports_of(target)) return false;
-  const PortCounters counters =
-      target.is_switch ? network_.router_counters(target.router, static_cast<emu::PortId>(port - 1))
-                       : network_.wire_counters(target.node);
-  std::uint64_t sent_flits = 0;
-  std::uint64_t received_flits = 0;
-  for (unsigned vl = 0; vl < emu::kVlCount; ++vl) {
-    sent_flits += counters.sent[vl].flits;
-    received_flits += counters.received[vl].flits;
-    totals.sent += counters.sent[vl].packets;
-    totals.received += counters.received[vl].packets;
+PerformanceManagement::PerformanceManagement(const SubnetMap& map, std::uint32_t flit_bits)
+    : map_(map), flit_bits_(flit_bits), of_node_(static_cast<std::size_t>(map.nodes())) {
+  for (int r = 0; r < map.routers(); ++r) {
+    const int ports = map.ports(switch_device(static_cast<emu::RouterId>(r)));
+    of_switch_.emplace_back(static_cast<std::size_t>(ports));
   }
-  totals.sent_words += sent_flits * spec_.flit_bits / 32;
-  totals.received_words += received_flits * spec_.flit_bits / 32;
-  totals.wait += counters.wait_cycles;
-  return true;
 }
 
-SubnetAgent::Totals SubnetAgent::since_reset(const Target& target, unsigned port,
-                                             const Totals& totals) const {
-  const auto found = reset_.find({lid_of(target), port});
-  if (found == reset_.end()) return totals;
-  const Totals& then = found->second;
-  return {totals.sent_words - then.sent_words, totals.received_words - then.received_words,
-          totals.sent - then.sent, totals.received - then.received, totals.wait - then.wait};
+MadStatus PerformanceManagement::answer(std::uint8_t method, std::uint16_t attribute, Device device,
+                                        Data data) {
+  const bool sets = method == emu::kMadSet;
+  switch (attribute) {
+    case kClassPortInfo:
+      if (sets) return MadStatus::unsupported;
+      std::ranges::fill(data, std::uint8_t{0});
+      data[0] = data[1] = 1;  // versions
+      put<2>(&data[2], kCapabilities);
+      put<4>(&data[4], kResponseTime);
+      return MadStatus::ok;
+    case kPortCounters:
+      return narrow(sets, device, data);
+    case kPortCountersExtended:
+      return wide(sets, device, data);
+    default:
+      return MadStatus::unsupported;
+  }
 }
 
-// The bits that select what is reset are those of the four counters that both attributes have.
-void SubnetAgent::reset(const Target& target, unsigned port, const Totals& totals, bool extended,
-                        std::uint16_t select) {
-  Totals& then = reset_[{lid_of(target), port}];
-  const unsigned bits = extended ? select : select >> 12;
-  if ((bits & 1) != 0) then.sent_words = totals.sent_words;
-  if ((bits & 2) != 0) then.received_words = totals.received_words;
-  if ((bits & 4) != 0) then.sent = totals.sent;
-  if ((bits & 8) != 0) then.received = totals.received;
-  if (!extended) then.wait = totals.wait;
+MadStatus PerformanceManagement::narrow(bool sets, Device device, Data data) {
+  const std::uint8_t port_select = data[1];
+  const auto select = static_cast<std::uint16_t>(get<2>(&data[2]));
+  const std::uint8_t select_more = data[18];
+  if (!has(device, port_select)) return MadStatus::invalid_field;
+  // Bits 12 to 15 are the four that count here; the errors below them never happen.
+  if (sets) {
+    const unsigned counters = select >> 12 | (select_more & 1U) << wait;
+    reset(device, port_select, &Resets::narrow, counters);
+  }
+  std::ranges::fill(data, std::uint8_t{0});
+  data[1] = port_select;
+  put<2>(&data[2], select);
+  data[18] = select_more;
+  const Counts counts = sum(device, port_select, &Resets::narrow);
+  for (std::size_t i = 0; i < kCounters; ++i) put_narrow(&data[24 + 4 * i], counts[i]);
+  return MadStatus::ok;
 }
 
-bool SubnetAgent::performance(const Target& target, const emu::Mad& asked, Fields data) {
-  const auto attribute = static_cast<std::uint16_t>(get(asked, emu::kMadAttributeAt, 2));
-  const bool sets = asked[emu::kMadMethodAt] == emu::kMadSet;
-  if (attribute == kClassPortInfo && !sets) {
-    data.put8(0, 1);
-    data.put8(1, 1);
-    data.put16(2, 0x0300);  // AllPortSelect, extended counters
-    data.put8(7, 18);       // RespTimeValue
-    return true;
+MadStatus PerformanceManagement::wide(bool sets, Device device, Data data) {
+  const std::uint8_t port_select = data[1];
+  const auto select = static_cast<std::uint16_t>(get<2>(&data[2]));
+  if (!has(device, port_select)) return MadStatus::invalid_field;
+  if (sets) {
+    reset(device, port_select, &Resets::wide, select & 0xfU);
+    reset(device, port_select, &Resets::unicast, (select >> 4 & 3U) << sent);
   }
-  const bool extended = attribute == kPortCountersExtended;
-  if (attribute != kPortCounters && !extended) return false;
-  const unsigned select = asked[kDataAt + 1];
-  const unsigned first = select == kAllPorts ? 1 : select;
-  const unsigned last = select == kAllPorts ? ports_of(target) : select;
-  Totals sum;
-  for (unsigned port = first; port <= last; ++port) {
-    Totals totals;
-    if (!counters_of(target, port, totals)) return false;
-    if (sets)
-      reset(target, port, totals, extended, static_cast<std::uint16_t>(get(asked, kDataAt + 2, 2)));
-    const Totals shown = since_reset(target, port, totals);
-    sum.sent_words += shown.sent_words;
-    sum.received_words += shown.received_words;
-    sum.sent += shown.sent;
-    sum.received += shown.received;
-    sum.wait += shown.wait;
+  std::ranges::fill(data, std::uint8_t{0});
+  data[1] = port_select;
+  put<2>(&data[2], select);
+  const Counts counts = sum(device, port_select, &Resets::wide);
+  for (std::size_t i = 0; i < wait; ++i) put<8>(&data[8 + 8 * i], counts[i]);
+  const Counts unicast = sum(device, port_select, &Resets::unicast);
+  put<8>(&data[40], unicast[sent]);
+  put<8>(&data[48], unicast[received]);
+  return MadStatus::ok;
+}
+
+bool PerformanceManagement::has(Device device, std::uint8_t port_select) const {
+  return port_select == kAllPorts || (port_select >= 1 && port_select <= map_.ports(device));
+}
+
+PerformanceManagement::Counts PerformanceManagement::counts(Device device, int port) const {
+  const Network& network = map_.network();
+  const PortCounters of_port =
+      device.is_switch ? network.router_counters(device.index, static_cast<emu::PortId>(port - 1))
+                       : network.wire_counters(device.index);
+  Counts counts{};
+  for (std::size_t vl = 0; vl < emu::kVlCount; ++vl) {
+    counts[sent_words] += of_port.sent[vl].flits;
+    counts[received_words] += of_port.received[vl].flits;
+    counts[sent] += of_port.sent[vl].packets;
+    counts[received] += of_port.received[vl].packets;
   }
-  data.put8(1, select);
-  if (extended) {
-    data.put64(8, sum.sent_words);
-    data.put64(16, sum.received_words);
-    data.put64(24, sum.sent);
-    data.put64(32, sum.received);
-    data.put64(40, sum.sent);  // all go to one node each
-    data.put64(48, sum.received);
-    return true;
+  for (const Counter words : {sent_words, received_words})
+    counts[words] = counts[words] * flit_bits_ / 32;
+  counts[wait] = of_port.wait_cycles;
+  return counts;
+}
+
+PerformanceManagement::Counts PerformanceManagement::sum(Device device, std::uint8_t port_select,
+                                                         Counts Resets::*since) const {
+  Counts all{};
+  for (int port = 1; port <= map_.ports(device); ++port) {
+    if (port_select != kAllPorts && port_select != port) continue;
+    const Counts now = counts(device, port);
+    const Counts& before = resets(device, port).*since;
+    for (std::size_t i = 0; i < kCounters; ++i) all[i] += now[i] - before[i];
   }
-  data.put32(24, saturated(sum.sent_words));
-  data.put32(28, saturated(sum.received_words));
-  data.put32(32, saturated(sum.sent));
-  data.put32(36, saturated(sum.received));
-  data.put32(40, saturated(sum.wait));
-  return true;
+  return all;
+}
+
+void PerformanceManagement::reset(Device device, std::uint8_t port_select, Counts Resets::*since,
+                                  unsigned counters) {
+  for (int port = 1; port <= map_.ports(device); ++port) {
+    if (port_select != kAllPorts && port_select != port) continue;
+    const Counts now = counts(device, port);
+    for (std::size_t i = 0; i < kCounters; ++i)
+      if ((counters >> i & 1) != 0) (resets(device, port).*since)[i] = now[i];
+  }
+}
+
+const PerformanceManagement::Resets& PerformanceManagement::resets(Device device, int port) const {
+  if (!device.is_switch) return of_node_[device.index];
+  return of_switch_[device.index][static_cast<std::size_t>(port) - 1];
+}
+PerformanceManagement::Resets& PerformanceManagement::resets(Device device, int port) {
+  if (!device.is_switch) return of_node_[device.index];
+  return of_switch_[device.index][static_cast<std::size_t>(port) - 1];
 }
 
 }  // namespace fabric

@@ -11,6 +11,8 @@ namespace {
 
 constexpr std::size_t kHeaderBytes = sizeof(ib_user_mad_hdr);
 constexpr std::size_t kCommonHeaderBytes = 24;  // of every datagram (IBA 13.4.2)
+constexpr std::size_t kRmppLengthAt = 32;
+constexpr std::size_t kRmppHeaderBytes = 36;
 constexpr std::uint64_t kNsPerMs = 1'000'000;
 // Classes of vendors (IBA 13.4.4); those of the second range name the vendor at 37 (IBA 16.5).
 constexpr std::uint8_t kOldVendorFirst = 0x09;
@@ -54,6 +56,17 @@ bool is_response(std::span<const std::uint8_t> mad) {
 }
 bool wants_answer(const emu::Mad& mad, const ib_user_mad_hdr& header) {
   return !is_response(mad) && header.timeout_ms != 0;
+}
+
+// A table of the subnet's administration says how long it is, all others have 256 bytes.
+std::size_t bytes_of(std::span<const std::uint8_t> mad) {
+  if (mad[emu::kMadClassAt] != emu::kClassSubnetAdmin ||
+      mad[emu::kMadMethodAt] != emu::kMadGetTableResponse) {
+    return emu::kMadBytes;
+  }
+  std::uint32_t length = 0;  // behind what all datagrams with RMPP have (IBA 13.6)
+  std::memcpy(&length, &mad[kRmppLengthAt], sizeof length);
+  return std::min<std::size_t>(mad.size(), kRmppHeaderBytes + std::size_t{swap(length)});
 }
 
 std::vector<std::uint8_t> message_of(const ib_user_mad_hdr& header,
@@ -171,7 +184,7 @@ MadAgents::Requests::iterator MadAgents::end_without_answer(Requests::iterator r
 
 void MadAgents::from_subnet(emu::Lid from, std::uint32_t qpn, std::span<const std::uint8_t> mad) {
   if (mad.size() < emu::kMadBytes) return;
-  if (is_response(mad)) return answered(from, qpn, mad);
+  if (is_response(mad)) return answered(from, qpn, mad.first(bytes_of(mad)));
   const auto request = requests_.find(key_of(mad));
   if (request != requests_.end() && same_transaction(request->second.mad, mad))
     end_without_answer(request);

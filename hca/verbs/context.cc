@@ -78,12 +78,6 @@ void fill_device(const NodePage& node, ibv_device_attr& a) {
   a.phys_port_cnt = 1;
 }
 
-void fill_speed(std::uint64_t link_bps, ibv_port_attr& a) {
-  const emu::LinkSpeed speed = emu::link_speed_of(link_bps);
-  a.active_width = speed.width;
-  a.active_speed = speed.speed;
-}
-
 void fill_port(const NodePage& node, ibv_port_attr& a) {
   a = {};
   a.state = static_cast<ibv_port_state>(node.port_state.load(std::memory_order_relaxed));
@@ -102,7 +96,9 @@ void fill_port(const NodePage& node, ibv_port_attr& a) {
   a.subnet_timeout = 18;
   a.phys_state = a.state == IBV_PORT_ACTIVE ? 5 : 2;  // LinkUp, Polling
   a.link_layer = node.link_layer;
-  fill_speed(node.link_bps, a);
+  const emu::LinkSpeed& speed = emu::link_speed_of(node.link_bps);
+  a.active_width = speed.width;
+  a.active_speed = speed.speed;
 }
 
 }  // namespace

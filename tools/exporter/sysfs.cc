@@ -178,7 +178,7 @@ emu::Result<void> SysfsTree::make_device(std::size_t node) {
       link, error);
   if (error) return emu::fail("cannot make {}: {}", link, error.message());
   if (auto made = make_umad(node); !made) return made;
-  const std::uint64_t guid = emu::kGuidBase + node + 1;
+  const std::uint64_t guid = emu::guid_of(static_cast<emu::NodeId>(node));
   const bool roce = config_.hca.link_layer == emu::LinkLayer::roce_v2;
   const std::pair<std::string, std::string> files[] = {
       {device + "/board_id", "FLITNET0001"},

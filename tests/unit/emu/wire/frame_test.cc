@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "emu/base/prng.h"
+#include "emu/packet/mad.h"
 #include "emu/wire/key.h"
 #include "emu/wire/record.h"
 #include "tests/unit/emu/wire/seed.h"
@@ -193,6 +194,14 @@ TEST(Record, TxFieldsAreChecked) {
     d.kind = PacketKind::probe;
     d.length = sizeof(ProbeBody) - 1;
   }));
+  const auto datagram = [](TxDesc& d) {
+    d.kind = PacketKind::subnet;
+    d.length = kMadPacketBytes;
+    d.traffic_class = TrafficClass::control;
+  };
+  EXPECT_FALSE(refused(datagram));
+  EXPECT_TRUE(refused([&](TxDesc& d) { datagram(d), --d.length; }));
+  EXPECT_TRUE(refused([&](TxDesc& d) { datagram(d), d.traffic_class = TrafficClass::real_time; }));
 }
 
 TEST(Record, RandomBodiesNeverReadOutside) {

@@ -1,0 +1,58 @@
+// Subnet administration (IBA 15.2): records of nodes and of paths, for who asks with the components
+// that it knows. In: a datagram. Out: the answer in its place; a table lies behind the datagram's
+// header as one piece, as a receiver has it that has put RMPP's segments together.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+
+#include "emu/packet/mad.h"
+#include "fabric/subnet/fields.h"
+#include "fabric/subnet/management.h"
+#include "fabric/subnet/map.h"
+#include "fabric/subnet/spec.h"
+
+namespace fabric {
+
+// The longest payload of a packet: a datagram, or a table of records.
+inline constexpr std::size_t kAnswerBytesMax = 4096;
+using MadPayload = std::array<std::uint8_t, kAnswerBytesMax>;
+
+class SubnetAdministration {
+ public:
+  SubnetAdministration(const SubnetSpec& spec, SubnetMap& map, const SubnetManagement& management)
+      : spec_(spec), map_(map), management_(management) {}
+
+  // Bytes of the answer; 0: nobody answers such a method.
+  std::size_t answer(MadPayload& mad, emu::NodeId source);
+
+ private:
+  struct Records;
+  // Who a record is about: one device, or whoever there is.
+  struct Wanted {
+    std::optional<Device> device;
+    bool none = false;  // an address that nobody has
+    bool bad_gid = false;
+  };
+
+  MadStatus class_port_info(Records& records) const;
+  MadStatus node_records(const std::uint8_t* asked, std::uint64_t mask, emu::NodeId source,
+                         Records& records);
+  MadStatus path_records(const std::uint8_t* asked, std::uint64_t mask, emu::NodeId source,
+                         Records& records);
+  void add_paths(Device from, const Wanted& to, const std::uint8_t* asked, std::uint64_t mask,
+                 Records& records);
+  void add_path(Device from, Device to, const std::uint8_t* asked, std::uint64_t mask,
+                Records& records) const;
+  Wanted wanted(const std::uint8_t* gid, bool by_gid, const std::uint8_t* lid, bool by_lid) const;
+  int devices() const { return map_.nodes() + map_.routers(); }
+
+  const SubnetSpec& spec_;
+  SubnetMap& map_;
+  const SubnetManagement& management_;
+};
+
+}  // namespace fabric

@@ -1,0 +1,127 @@
+#include "fabric/subnet/map.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "emu/base/guid.h"
+#include "fabric/topo/graph.h"
+
+namespace fabric {
+
+SubnetMap::SubnetMap(const Network& network, NodeUp node_up)
+    : network_(network), node_up_(std::move(node_up)) {
+  const auto count = static_cast<std::size_t>(network.routers());
+  down_ports_.resize(count);
+  ways_.resize(count);
+  for (int r = 0; r < network.routers(); ++r) {
+    const int ports = network.ports(static_cast<emu::RouterId>(r));
+    node_at_.emplace_back(static_cast<std::size_t>(ports), kNoNode);
+  }
+  for (int n = 0; n < network.nodes(); ++n) {
+    const auto node = static_cast<emu::NodeId>(n);
+    node_at_[network.router_of(node)][network.port_of(node)] = node;
+  }
+}
+
+void SubnetMap::follow() {
+  const std::span<const LinkEnd> down = network_.down();
+  if (std::ranges::equal(down, down_)) return;
+  down_.assign(down.begin(), down.end());
+  std::ranges::fill(down_ports_, 0);
+  for (const LinkEnd end : down_) {
+    const Network::Peer far = network_.peer(end.router, end.port);
+    down_ports_[end.router] |= std::uint64_t{1} << end.port;
+    down_ports_[far.router] |= std::uint64_t{1} << far.port;
+  }
+  for (auto& row : ways_) row.clear();
+}
+
+int SubnetMap::ports(Device device) const {
+  return device.is_switch ? network_.ports(device.index) : 1;
+}
+
+emu::Lid SubnetMap::lid(Device device) const {
+  if (!device.is_switch) return emu::lid_of(device.index);
+  return static_cast<emu::Lid>(nodes() + 1 + device.index);
+}
+
+std::uint64_t SubnetMap::guid(Device device) {
+  return device.is_switch ? emu::switch_guid_of(device.index) : emu::guid_of(device.index);
+}
+
+std::optional<Device> SubnetMap::by_lid(emu::Lid lid) const {
+  if (lid == 0 || lid > lid_max()) return std::nullopt;
+  if (lid <= nodes()) return hca_device(emu::node_of(lid));
+  return switch_device(static_cast<emu::RouterId>(lid - nodes() - 1));
+}
+
+std::optional<Device> SubnetMap::by_guid(std::uint64_t guid) const {
+  const std::uint64_t node = guid - emu::kGuidBase - 1;
+  if (node < static_cast<std::uint64_t>(nodes())) return hca_device(static_cast<emu::NodeId>(node));
+  const std::uint64_t router = guid - emu::kSwitchGuidBase - 1;
+  if (router >= static_cast<std::uint64_t>(routers())) return std::nullopt;
+  return switch_device(static_cast<emu::RouterId>(router));
+}
+
+std::optional<DeviceEnd> SubnetMap::far_end(DeviceEnd end) const {
+  const Device device = end.device;
+  if (end.port < 1 || end.port > ports(device)) return std::nullopt;
+  if (!device.is_switch) {
+    if (!exists(device)) return std::nullopt;
+    return DeviceEnd{switch_device(network_.router_of(device.index)),
+                     network_.port_of(device.index) + 1};
+  }
+  const auto port = static_cast<emu::PortId>(end.port - 1);
+  const emu::NodeId node = node_at_[device.index][port];
+  if (node != kNoNode) {
+    if (!node_up_(node)) return std::nullopt;
+    return DeviceEnd{hca_device(node), 1};
+  }
+  const Network::Peer far = network_.peer(device.index, port);
+  if (far.router == emu::kNoRouter || (down_ports_[device.index] >> port & 1) != 0)
+    return std::nullopt;
+  return DeviceEnd{switch_device(far.router), far.port + 1};
+}
+
+emu::RouterId SubnetMap::router_of(Device device) const {
+  return device.is_switch ? device.index : network_.router_of(device.index);
+}
+
+bool SubnetMap::reaches(Device from, Device to) {
+  if (from == to) return exists(from);
+  return exists(from) && exists(to) && ways_from(router_of(from))[router_of(to)] != kNoLinearPort;
+}
+
+std::uint8_t SubnetMap::linear_port(emu::RouterId router, emu::Lid lid) {
+  const auto device = by_lid(lid);
+  return device ? port_to(router, *device) : kNoLinearPort;
+}
+
+// The routing's own port where it has one: it knows no way to switches, which programs never need.
+std::uint8_t SubnetMap::port_to(emu::RouterId router, Device to) {
+  if (to.is_switch) return ways_from(router)[to.index];
+  const emu::RouterId last = network_.router_of(to.index);
+  if (last != router && ways_from(router)[last] == kNoLinearPort) return kNoLinearPort;
+  return static_cast<std::uint8_t>(network_.route(router, to.index) + 1);
+}
+
+// Breadth first: each router's next is one nearer, so that ways by these ports end.
+std::span<const std::uint8_t> SubnetMap::ways_from(emu::RouterId router) {
+  std::vector<std::uint8_t>& row = ways_[router];
+  if (!row.empty()) return row;
+  row.assign(static_cast<std::size_t>(routers()), kNoLinearPort);
+  row[router] = 0;  // its own management port
+  line_.assign(1, router);
+  for (std::size_t next = 0; next < line_.size(); ++next) {
+    const emu::RouterId here = line_[next];
+    for (int port = 1; port <= network_.ports(here); ++port) {
+      const auto far = far_end({switch_device(here), port});
+      if (!far || !far->device.is_switch || row[far->device.index] != kNoLinearPort) continue;
+      row[far->device.index] = here == router ? static_cast<std::uint8_t>(port) : row[here];
+      line_.push_back(far->device.index);
+    }
+  }
+  return row;
+}
+
+}  // namespace fabric
