@@ -189,6 +189,10 @@ void tell_links(emu::Config& config, const Network& network) {
   for (std::size_t a = 0; differ && a < nodes; ++a) config.nodes[a].links_to = told[a];
 }
 
+// Not what hca.vendor_part_id tells programs: with some vendor's number infiniband-diags go on to
+// ask for that vendor's own attributes.
+constexpr std::uint16_t kSubnetDeviceId = 0xf117;
+
 SubnetSpec subnet_spec(const emu::Config& config, const NetworkSpec& network) {
   const emu::QosConfig& qos = config.qos;
   SubnetSpec spec;
@@ -199,7 +203,7 @@ SubnetSpec subnet_spec(const emu::Config& config, const NetworkSpec& network) {
   spec.flit_bits = config.network.flit_bits;
   spec.mtu_bytes = config.hca.mtu;
   spec.vendor_id = config.hca.vendor_id & 0xffffff;
-  spec.device_id = static_cast<std::uint16_t>(config.hca.vendor_part_id);
+  spec.device_id = kSubnetDeviceId;
   spec.high_limit = static_cast<std::uint8_t>(std::min<std::uint32_t>(qos.qos_high_limit, 255));
   spec.vlarb_high = qos.qos_vlarb_high;
   spec.vlarb_low = qos.qos_vlarb_low;

@@ -13,6 +13,7 @@ namespace {
 
 // Where an SA datagram has what, behind the common header.
 constexpr std::size_t kRmppAt = 24;
+constexpr std::size_t kSegmentAt = 28;
 constexpr std::size_t kAttributeOffsetAt = 44;
 constexpr std::size_t kComponentMaskAt = 48;
 constexpr std::size_t kRecordsAt = 56;
@@ -25,6 +26,7 @@ constexpr std::uint16_t kPathRecord = 0x35;
 constexpr std::size_t kNodeRecordBytes = 108;
 constexpr std::size_t kPathRecordBytes = 64;
 constexpr std::size_t kClassPortInfoBytes = 72;
+constexpr std::size_t kSegmentsMax = 1U << 20;  // more than any table has
 
 // Components of a NodeRecord that may be asked for, by their bit in the mask.
 struct Component {
@@ -48,17 +50,22 @@ constexpr bool has(std::uint64_t mask, unsigned bit) { return (mask >> bit & 1) 
 
 }  // namespace
 
-// Records as they come to lie one behind the other, each in whole words of eight bytes.
+// Records as they come to lie one behind the other, each in whole words of eight bytes. Of a table
+// that has more than a datagram holds those of one segment.
 struct SubnetAdministration::Records {
   std::span<std::uint8_t> room;
   std::size_t record_bytes = 0;
   bool table = false;  // else one record is wanted
+  std::size_t segment = 1;
+  std::size_t found = 0;  // also of the segments before
   std::size_t count = 0;
   bool full = false;
 
   std::size_t stride() const { return (record_bytes + 7) / 8 * 8; }
-  // Null, and full from now on, when there is no room for one more.
+  // Null where it is not of this segment; and full from now on, when there is no room for it.
   std::uint8_t* next() {
+    const std::size_t before = (segment - 1) * (room.size() / stride());
+    if (found++ < before) return nullptr;
     full |= (count + 1) * stride() > room.size();
     return full ? nullptr : &room[count++ * stride()];
   }
@@ -71,6 +78,7 @@ std::size_t SubnetAdministration::answer(MadPayload& mad, emu::NodeId source) {
   const std::uint64_t mask = get<8>(&mad[kComponentMaskAt]);
   std::array<std::uint8_t, emu::kMadBytes - kRecordsAt> asked;
   std::memcpy(asked.data(), &mad[kRecordsAt], asked.size());
+  const auto segment = static_cast<std::size_t>(get<4>(&mad[kSegmentAt]));
   // Delivered to who would not understand an answer: sent, reported, repressed.
   if (method == 0 || (method >= 3 && method <= 7)) return 0;
 
@@ -78,6 +86,7 @@ std::size_t SubnetAdministration::answer(MadPayload& mad, emu::NodeId source) {
   Records records;
   records.room = std::span(mad).subspan(kRecordsAt);
   records.table = table;
+  records.segment = table ? std::clamp<std::size_t>(segment, 1, kSegmentsMax) : 1;
   if (!table) records.room = records.room.first(asked.size());
   MadStatus status = MadStatus::unsupported;
   const bool reads = table || method == emu::kMadGet;
@@ -90,7 +99,8 @@ std::size_t SubnetAdministration::answer(MadPayload& mad, emu::NodeId source) {
   } else if (attribute == kPathRecord && reads) {
     status = path_records(asked.data(), mask, source, records);
   }
-  if (status == MadStatus::ok && records.full) status = MadStatus::too_many_records;
+  const bool last = !records.full;
+  if (status == MadStatus::ok && !table && records.full) status = MadStatus::too_many_records;
   if (status == MadStatus::ok && !table && records.count == 0) status = MadStatus::no_records;
   if (status == MadStatus::ok && !table && records.count > 1) status = MadStatus::too_many_records;
 
@@ -100,10 +110,12 @@ std::size_t SubnetAdministration::answer(MadPayload& mad, emu::NodeId source) {
   put<8>(&mad[kComponentMaskAt], mask);
   const std::size_t bytes = records.count * records.stride();
   if (table) {
-    mad[kRmppAt] = 1;                          // version
-    mad[kRmppAt + 1] = 1;                      // data
-    mad[kRmppAt + 2] = 0x1f << 3 | 4 | 2 | 1;  // no response time; last, first, active
-    put<4>(&mad[kRmppAt + 4], 1);              // segment
+    mad[kRmppAt] = 1;      // version
+    mad[kRmppAt + 1] = 1;  // data
+    // No response time; last, first, active.
+    mad[kRmppAt + 2] =
+        static_cast<std::uint8_t>(0x1f << 3 | (last ? 4 : 0) | (records.segment == 1 ? 2 : 0) | 1);
+    put<4>(&mad[kSegmentAt], records.segment);
     put<4>(&mad[kRmppAt + 8], kAdminHeaderBytes + bytes);
   }
   return std::max(emu::kMadBytes, kRecordsAt + bytes);

@@ -1,6 +1,6 @@
 // Subnet administration (IBA 15.2): records of nodes and of paths, for who asks with the components
 // that it knows. In: a datagram. Out: the answer in its place; a table lies behind the datagram's
-// header as one piece, as a receiver has it that has put RMPP's segments together.
+// header in pieces of up to 4096 bytes, each asked for by the number of its segment (RMPP).
 #pragma once
 
 #include <array>

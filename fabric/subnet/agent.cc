@@ -51,7 +51,7 @@ Answered SubnetAgent::answer(MadPayload& mad, emu::NodeId source, emu::Lid dlid,
   if (method != emu::kMadGet && method != emu::kMadSet) return {};
   switch (mad_class) {
     case emu::kClassSubnetDirected:
-      return dest_qp == emu::kSubnetQp ? directed(mad, source) : Answered{};
+      return dest_qp == emu::kSubnetQp ? directed(mad, source, dlid) : Answered{};
     case emu::kClassSubnetLid:
       return dest_qp == emu::kSubnetQp ? by_lid(mad, source, dlid) : Answered{};
     case emu::kClassPerformance:
@@ -61,18 +61,22 @@ Answered SubnetAgent::answer(MadPayload& mad, emu::NodeId source, emu::Lid dlid,
   }
 }
 
-// Goes the way port by port. The first hop is the sender's own; an HCA forwards nothing.
-Answered SubnetAgent::directed(MadPayload& mad, emu::NodeId source) {
-  if (get<2>(&mad[kDirectedSlidAt]) != emu::kPermissiveLid ||
-      get<2>(&mad[kDirectedDlidAt]) != emu::kPermissiveLid) {
-    return {};
-  }
+// Goes the way port by port: from the sender, or from the device that it goes to by its LID first.
+// An HCA forwards nothing but what is its own.
+Answered SubnetAgent::directed(MadPayload& mad, emu::NodeId source, emu::Lid dlid) {
+  if (get<2>(&mad[kDirectedDlidAt]) != emu::kPermissiveLid) return {};
   const std::size_t hops = mad[kHopCountAt];
   if (hops > kHopsMax) return {};
-  DeviceEnd at = {hca_device(source), 1};
+  const Device self = hca_device(source);
+  DeviceEnd at = {self, 1};
+  if (get<2>(&mad[kDirectedSlidAt]) != emu::kPermissiveLid) {
+    const auto device = map_.by_lid(dlid);
+    if (!device || !map_.reaches(self, *device)) return {};
+    at = {*device, device->is_switch ? map_.port_to(device->index, self) : 1};
+  }
   std::array<std::uint8_t, kHopsMax + 1> back{};
   for (std::size_t hop = 1; hop <= hops; ++hop) {
-    if (hop > 1 && !at.device.is_switch) return {};
+    if (!at.device.is_switch && (hop > 1 || at.device != self)) return {};
     const auto far = map_.far_end({at.device, mad[kInitialPathAt + hop]});
     if (!far) return {};
     at = *far;

@@ -33,7 +33,7 @@ class SubnetAgent {
   Answered answer(MadPayload& mad, emu::NodeId source, emu::Lid dlid, std::uint32_t dest_qp);
 
  private:
-  Answered directed(MadPayload& mad, emu::NodeId source);
+  Answered directed(MadPayload& mad, emu::NodeId source, emu::Lid dlid);
   Answered by_lid(MadPayload& mad, emu::NodeId source, emu::Lid dlid);
   Answered performance(MadPayload& mad, emu::NodeId source, emu::Lid dlid);
   Answered manage(MadPayload& mad, DeviceEnd at, std::uint16_t status_bits);

@@ -4,6 +4,7 @@
 #include <bit>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 namespace hca {
 
@@ -11,7 +12,12 @@ namespace {
 
 constexpr std::size_t kHeaderBytes = sizeof(ib_user_mad_hdr);
 constexpr std::size_t kCommonHeaderBytes = 24;  // of every datagram (IBA 13.4.2)
+constexpr std::size_t kRmppFlagsAt = 26;
+constexpr std::uint8_t kRmppLast = 4;
+constexpr std::size_t kRmppSegmentAt = 28;
 constexpr std::size_t kRmppLengthAt = 32;
+constexpr std::size_t kRecordsAt = 56;
+constexpr std::uint16_t kTooManyRecords = 0x0400;  // IBA 15.2.1
 constexpr std::size_t kRmppHeaderBytes = 36;
 constexpr std::uint64_t kNsPerMs = 1'000'000;
 // Classes of vendors (IBA 13.4.4); those of the second range name the vendor at 37 (IBA 16.5).
@@ -58,12 +64,14 @@ bool wants_answer(const emu::Mad& mad, const ib_user_mad_hdr& header) {
   return !is_response(mad) && header.timeout_ms != 0;
 }
 
+bool is_table(std::span<const std::uint8_t> mad) {
+  return mad[emu::kMadClassAt] == emu::kClassSubnetAdmin &&
+         mad[emu::kMadMethodAt] == emu::kMadGetTableResponse;
+}
+
 // A table of the subnet's administration says how long it is, all others have 256 bytes.
 std::size_t bytes_of(std::span<const std::uint8_t> mad) {
-  if (mad[emu::kMadClassAt] != emu::kClassSubnetAdmin ||
-      mad[emu::kMadMethodAt] != emu::kMadGetTableResponse) {
-    return emu::kMadBytes;
-  }
+  if (!is_table(mad)) return emu::kMadBytes;
   std::uint32_t length = 0;  // behind what all datagrams with RMPP have (IBA 13.6)
   std::memcpy(&length, &mad[kRmppLengthAt], sizeof length);
   return std::min<std::size_t>(mad.size(), kRmppHeaderBytes + std::size_t{swap(length)});
@@ -196,11 +204,32 @@ void MadAgents::from_node(emu::NodeId source, const emu::Mad& mad) {
   unasked(from, mad);
 }
 
+// Of a table all segments are asked for before its program sees it, as the kernel does.
+bool MadAgents::wants_more(std::uint32_t key, Request& request, std::span<const std::uint8_t> mad) {
+  if (!is_table(mad) || mad.size() <= kRecordsAt) return false;
+  const std::size_t header = request.table.empty() ? 0 : kRecordsAt;
+  request.table.insert(request.table.end(), mad.begin() + static_cast<std::ptrdiff_t>(header),
+                       mad.end());
+  if ((mad[kRmppFlagsAt] & kRmppLast) != 0) return false;
+  std::uint32_t segment = 0;
+  std::memcpy(&segment, &mad[kRmppSegmentAt], sizeof segment);
+  segment = swap(swap(segment) + 1);
+  emu::Mad next = request.mad;
+  std::memcpy(&next[kRmppSegmentAt], &segment, sizeof segment);
+  set_key(next, key);
+  if (request.table.size() <= kTableBytesMax && hand_on(request.header, next)) return true;
+  const std::uint16_t status = swap(kTooManyRecords);
+  std::memcpy(&request.table[emu::kMadStatusAt], &status, sizeof status);
+  return false;
+}
+
 void MadAgents::answered(emu::Lid from, std::uint32_t qpn, std::span<const std::uint8_t> mad) {
   const auto found = requests_.find(key_of(mad));
   if (found == requests_.end() || !same_transaction(found->second.mad, mad)) return;
-  const Request request = found->second;
+  if (wants_more(found->first, found->second, mad)) return;
+  const Request request = std::move(found->second);
   requests_.erase(found);
+  if (!request.table.empty()) mad = request.table;
   const auto file = files_.find(request.file);
   if (file != files_.end()) --file->second.requests;
   ib_user_mad_hdr header = request.header;

@@ -35,8 +35,9 @@ class MadOut {
 
 class MadAgents {
  public:
-  static constexpr std::size_t kAgentsMax = 32;     // of a file, as in the kernel
-  static constexpr std::size_t kRequestsMax = 512;  // of a file that wait for an answer
+  static constexpr std::size_t kAgentsMax = 32;          // of a file, as in the kernel
+  static constexpr std::size_t kRequestsMax = 512;       // of a file that wait for an answer
+  static constexpr std::size_t kTableBytesMax = 60'000;  // a message of a socket has 64 KiB
 
   MadAgents(MadOut& out, std::uint32_t nodes) : out_(out), nodes_(nodes) {}
 
@@ -69,6 +70,7 @@ class MadAgents {
     ib_user_mad_hdr header{};
     emu::Mad mad{};
     std::uint64_t ends_ns = 0;
+    std::vector<std::uint8_t> table;  // the segments that have come so far
   };
   using Requests = std::map<std::uint32_t, Request>;  // by key, the oldest first
 
@@ -77,6 +79,7 @@ class MadAgents {
             std::uint64_t now_ns);
   bool hand_on(const ib_user_mad_hdr& header, const emu::Mad& mad);
   Requests::iterator end_without_answer(Requests::iterator request);
+  bool wants_more(std::uint32_t key, Request& request, std::span<const std::uint8_t> mad);
   void answered(emu::Lid from, std::uint32_t qpn, std::span<const std::uint8_t> mad);
   void unasked(emu::Lid from, const emu::Mad& mad);
 

@@ -132,6 +132,9 @@ def test_the_subnet_manager_answers(mesh: Cluster) -> None:
     assert "n1 flitnet0" in said(mesh, ["smpquery", "nodedesc", "2"])
     records = said(mesh, ["saquery", "-p", "--src-to-dst", "1:4"])
     assert re.search(r"dlid\.+4\b", records) and re.search(r"slid\.+1\b", records), records
+    # All pairs of nodes and switches: more than one packet holds.
+    paths = said(mesh, ["saquery", "-p"])
+    assert paths.count("PathRecord dump") == (4 + NODES) ** 2
     names = said(mesh, ["saquery"])
     assert [names.count(f"n{node} flitnet0") for node in range(NODES)] == [1] * NODES
 
@@ -154,6 +157,13 @@ def test_without_a_fabric_tools_end_with_an_error(make: Callable[..., Cluster]) 
     cluster = make(MESH)
     cluster.kill("fabricd")
     done = cluster.exec("n0", ["sminfo"], timeout=60)
+    assert done.returncode != 0
+
+
+def test_states_of_ports(mesh: Cluster) -> None:
+    assert "LinkUp" in said(mesh, ["ibportstate", str(NODES + 1), "1", "query"])
+    # Links are taken out of service by `flitnet link`; nobody else changes the subnet.
+    done = mesh.exec("n0", ["ibportstate", str(NODES + 1), "2", "disable"])
     assert done.returncode != 0
 
 

@@ -157,6 +157,28 @@ TEST_F(DiscoveryTest, WaysThatLeadNowhereAreNotAnswered) {
   EXPECT_FALSE(ask(answer, 0, 1));
 }
 
+// As ibportstate asks for a switch's neighbours: by LID to the switch, by a route from there.
+TEST_F(DiscoveryTest, RoutesMayBeginWhereALidLeads) {
+  const emu::Lid lid = switch_lid(0);
+  const auto asked = [&](const Route& route) {
+    MadPayload mad = directed(route, 0x11);
+    set_number(&mad[32], 2, 1);  // DrSLID: the sender
+    return mad;
+  };
+  const auto own = ask(asked({}), 0, lid);
+  ASSERT_TRUE(own);
+  EXPECT_EQ(number(&(*own)[64 + 12], 8), emu::switch_guid_of(0));
+  for (std::uint8_t port = 1; port <= 3; ++port) {
+    const auto far = ask(asked({port}), 0, lid);
+    const auto same = ask(directed({1, port}, 0x11), 0, emu::kPermissiveLid);
+    ASSERT_EQ(far.has_value(), same.has_value());
+    if (!far) continue;
+    EXPECT_EQ(number(&(*far)[64 + 12], 8), number(&(*same)[64 + 12], 8));
+  }
+  EXPECT_FALSE(ask(asked({1}), 0, 2)) << "another HCA forwards nothing";
+  EXPECT_FALSE(ask(asked({}), 0, 9999)) << "nobody has this LID";
+}
+
 TEST_F(DiscoveryTest, AttributesSayWhatVerbsSay) {
   const auto info = get(3, kPortInfo, 1);
   const std::uint8_t* d = &(*info)[64];

@@ -123,8 +123,20 @@ TEST_F(ServicesTest, TablesLieBehindOneHeader) {
   switches[kRecordsAt + 6] = 2;
   answer = ask(switches, 0, 1);
   EXPECT_EQ(number(&(*answer)[32], 4), 20U + 9 * 112);
-  EXPECT_EQ(status(*ask(path(0, emu::kMadGetTable), 0, 1)), 0x0400U) << "324 of them";
-  EXPECT_EQ(answered_.bytes, kRecordsAt + 63 * 64);
+  // 324 paths, 63 of them in a segment.
+  MadPayload paths = path(0, emu::kMadGetTable);
+  for (unsigned segment = 1; segment <= 6; ++segment) {
+    set_number(&paths[28], 4, segment);
+    answer = ask(paths, 0, 1);
+    EXPECT_EQ(status(*answer), 0U);
+    EXPECT_EQ(number(&(*answer)[28], 4), segment);
+    EXPECT_EQ((*answer)[26] & 7, segment == 1 ? 3 : segment == 6 ? 5 : 1) << "first, last, active";
+    const std::size_t records = segment == 6 ? 324 - 5 * 63 : 63;
+    EXPECT_EQ(answered_.bytes, kRecordsAt + records * 64);
+    const unsigned first = (segment - 1) * 63;
+    EXPECT_EQ(number(&(*answer)[kRecordsAt + 42], 2), first / 18 + 1) << "from";
+    EXPECT_EQ(number(&(*answer)[kRecordsAt + 40], 2), first % 18 + 1) << "to";
+  }
   EXPECT_EQ(status(*ask(path(0), 0, 1)), 0x0600U);
   EXPECT_EQ(status(*ask(question(emu::kClassSubnetAdmin, 0x38), 0, 1)), 0x0cU);
 }

@@ -219,6 +219,41 @@ TEST(MadAgents, WhoAsksWithoutReadingLosesTheOldest) {
   EXPECT_FALSE(agents.waiting());
 }
 
+// A table comes in segments; its program sees it whole, or with a status where it is too long.
+TEST(MadAgents, SegmentsOfATableAreOneAnswer) {
+  World world;
+  MadAgents agents(world, 4);
+  const MadFileId file = agents.open();
+  const auto segment_of = [](const emu::Mad& asked, std::size_t bytes, bool last) {
+    std::vector<std::uint8_t> answer(bytes, 5);
+    std::copy_n(asked.begin(), 56, answer.begin());
+    answer[emu::kMadMethodAt] = emu::kMadGetTableResponse;
+    answer[26] = last ? 5 : 1;
+    answer[28 + 3] = std::max<std::uint8_t>(asked[28 + 3], 1);
+    answer[32 + 2] = static_cast<std::uint8_t>((bytes - 36) >> 8);
+    answer[32 + 3] = static_cast<std::uint8_t>((bytes - 36) & 0xff);
+    return answer;
+  };
+  const emu::Mad asked = mad_of(emu::kClassSubnetAdmin, emu::kMadGetTable, 9);
+  ASSERT_TRUE(agents.write(file, message_of(asked, 1, 1, 0, 100), 0));
+  for (unsigned n = 1; n <= 3; ++n) {
+    ASSERT_EQ(world.subnet.size(), n);
+    EXPECT_EQ(world.subnet.back().mad[31], n == 1 ? 0 : n);
+    EXPECT_TRUE(world.read.empty());
+    agents.from_subnet(1, 1, segment_of(world.subnet.back().mad, 56 + 400, n == 3));
+  }
+  ASSERT_EQ(world.read.size(), 1u);
+  EXPECT_EQ(world.read[0].mad.size(), 56u + 3 * 400);
+  EXPECT_EQ(world.read[0].mad[emu::kMadStatusAt], 0);
+  world.subnet.clear();
+  ASSERT_TRUE(agents.write(file, message_of(asked, 1, 1, 0, 100), 0));
+  while (world.read.size() == 1) {
+    ASSERT_LT(world.subnet.size(), 20u);
+    agents.from_subnet(1, 1, segment_of(world.subnet.back().mad, 4096, false));
+  }
+  EXPECT_EQ(world.read[1].mad[emu::kMadStatusAt], 4) << "too many records";
+}
+
 TEST(MadAgents, RandomMessagesEndNothingButTheirFile) {
   const std::uint64_t seed = 20261124;
   emu::Prng random(seed);
