@@ -8,7 +8,7 @@ namespace fabric {
 
 namespace {
 
-constexpr std::uint16_t kClassPortInfo = 0x01;
+constexpr std::uint16_t kPerformanceClassPortInfo = 0x01;
 constexpr std::uint16_t kPortCounters = 0x12;
 constexpr std::uint16_t kPortCountersExtended = 0x1d;
 constexpr std::uint8_t kAllPorts = 0xff;
@@ -34,7 +34,7 @@ MadStatus PerformanceManagement::answer(std::uint8_t method, std::uint16_t attri
                                         Data data) {
   const bool sets = method == emu::kMadSet;
   switch (attribute) {
-    case kClassPortInfo:
+    case kPerformanceClassPortInfo:
       if (sets) return MadStatus::unsupported;
       std::ranges::fill(data, std::uint8_t{0});
       data[0] = data[1] = 1;  // versions

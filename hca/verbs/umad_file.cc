@@ -29,14 +29,14 @@ namespace {
 
 constexpr std::string_view kUmadPath = "/dev/infiniband/umad";
 constexpr std::string_view kSocketName = "/hcad.sock";
-constexpr std::size_t kFdsMax = 65536;  // descriptors above are refused
+constexpr std::size_t kUmadFdsMax = 65536;  // descriptors above are refused
 
 // [descriptor] a bit for each agent, as many as the kernel's umad has.
-std::array<std::atomic<std::uint32_t>, kFdsMax> g_agents;
+std::array<std::atomic<std::uint32_t>, kUmadFdsMax> g_agents;
 // [descriptor] it was a umad's when it was opened: perhaps another file's by now.
-std::array<std::atomic<bool>, kFdsMax> g_opened;
+std::array<std::atomic<bool>, kUmadFdsMax> g_opened;
 
-int fail_with(int error) {
+int umad_error(int error) {
   errno = error;
   return -1;
 }
@@ -53,15 +53,15 @@ bool is_umad(int fd) {
 }
 
 int add_agent(int fd, ib_user_mad_reg_req2& agent) {
-  if (fd < 0 || static_cast<std::size_t>(fd) >= kFdsMax) return fail_with(EINVAL);
-  if (agent.qpn > 1) return fail_with(EINVAL);
+  if (fd < 0 || static_cast<std::size_t>(fd) >= kUmadFdsMax) return umad_error(EINVAL);
+  if (agent.qpn > 1) return umad_error(EINVAL);
   auto& taken = g_agents[static_cast<std::size_t>(fd)];
   std::uint32_t before = taken.load();
   do {
-    if (before == ~0U) return fail_with(ENOMEM);
+    if (before == ~0U) return umad_error(ENOMEM);
     agent.id = static_cast<std::uint32_t>(std::countr_one(before));
   } while (!taken.compare_exchange_weak(before, before | 1U << agent.id));
-  return ::send(fd, &agent, sizeof agent, MSG_NOSIGNAL) < 0 ? fail_with(EIO) : 0;
+  return ::send(fd, &agent, sizeof agent, MSG_NOSIGNAL) < 0 ? umad_error(EIO) : 0;
 }
 
 int add_old_agent(int fd, ib_user_mad_reg_req& asked) {
@@ -78,10 +78,11 @@ int add_old_agent(int fd, ib_user_mad_reg_req& asked) {
 }
 
 int remove_agent(int fd, std::uint32_t id) {
-  if (fd < 0 || static_cast<std::size_t>(fd) >= kFdsMax || id >= 32) return fail_with(EINVAL);
+  if (fd < 0 || static_cast<std::size_t>(fd) >= kUmadFdsMax || id >= 32) return umad_error(EINVAL);
   const std::uint32_t bit = 1U << id;
-  if ((g_agents[static_cast<std::size_t>(fd)].fetch_and(~bit) & bit) == 0) return fail_with(EINVAL);
-  return ::send(fd, &id, sizeof id, MSG_NOSIGNAL) < 0 ? fail_with(EIO) : 0;
+  if ((g_agents[static_cast<std::size_t>(fd)].fetch_and(~bit) & bit) == 0)
+    return umad_error(EINVAL);
+  return ::send(fd, &id, sizeof id, MSG_NOSIGNAL) < 0 ? umad_error(EIO) : 0;
 }
 
 int open_of(const char* socket_path, int flags) {
@@ -91,10 +92,10 @@ int open_of(const char* socket_path, int flags) {
   request.op = ControlOp::open_umad;
   request.hello = {kControlMagic, kControlVersion, kAbiVersion, 0};
   Answered answered;
-  if (const int error = link->ask(request, answered)) return fail_with(error);
+  if (const int error = link->ask(request, answered)) return umad_error(error);
   emu::UniqueFd socket = link->take_socket();
   const int fd = socket.get();
-  if (static_cast<std::size_t>(fd) >= kFdsMax) return fail_with(EMFILE);
+  if (static_cast<std::size_t>(fd) >= kUmadFdsMax) return umad_error(EMFILE);
   const int status = ::fcntl(fd, F_GETFL);
   if ((flags & O_NONBLOCK) != 0) (void)::fcntl(fd, F_SETFL, status | O_NONBLOCK);
   if ((flags & O_CLOEXEC) == 0) (void)::fcntl(fd, F_SETFD, 0);
@@ -104,7 +105,7 @@ int open_of(const char* socket_path, int flags) {
 }
 
 bool was_umad(int fd) {
-  return fd >= 0 && static_cast<std::size_t>(fd) < kFdsMax &&
+  return fd >= 0 && static_cast<std::size_t>(fd) < kUmadFdsMax &&
          g_opened[static_cast<std::size_t>(fd)].load(std::memory_order_relaxed);
 }
 
@@ -130,7 +131,7 @@ std::optional<int> ask_umad(int fd, unsigned long request, void* argument) {
                      request == IB_USER_MAD_UNREGISTER_AGENT || request == IB_USER_MAD_ENABLE_PKEY;
   if (!known || !is_umad(fd)) return {};
   if (request == IB_USER_MAD_ENABLE_PKEY) return 0;
-  if (argument == nullptr) return fail_with(EFAULT);
+  if (argument == nullptr) return umad_error(EFAULT);
   if (request == IB_USER_MAD_REGISTER_AGENT)
     return add_old_agent(fd, *static_cast<ib_user_mad_reg_req*>(argument));
   if (request == IB_USER_MAD_REGISTER_AGENT2)
@@ -150,7 +151,7 @@ ssize_t flitnet_read_chk(int fd, void* bytes, std::size_t room,
                          std::size_t there) __asm__("__read_chk");
 
 ssize_t flitnet_read(int fd, void* bytes, std::size_t room) {
-  if (was_umad(fd) && is_umad(fd) && too_long(fd, bytes, room)) return fail_with(ENOSPC);
+  if (was_umad(fd) && is_umad(fd) && too_long(fd, bytes, room)) return umad_error(ENOSPC);
   static const auto real = next<ssize_t (*)(int, void*, std::size_t)>("read");
   return real(fd, bytes, room);
 }
