@@ -11,6 +11,7 @@
 #include "emu/base/log.h"
 #include "emu/clock/host.h"
 #include "fabric/daemon/spec.h"
+#include "fabric/daemon/subnet_spec.h"
 #include "fabric/port/remote.h"
 #include "fabric/port/shm.h"
 

@@ -12,7 +12,6 @@
 #include "fabric/port/port.h"
 #include "fabric/router/network.h"
 #include "fabric/router/spec.h"
-#include "fabric/subnet/spec.h"
 
 namespace fabric {
 
@@ -32,8 +31,6 @@ std::uint64_t router_ports(const Network& network, emu::RouterId router);
 inline bool needs_state(std::string_view congestion) {
   return congestion == "alo" || congestion == "self_tuned";
 }
-// What the subnet's agents say: names, links, tables of arbitration.
-SubnetSpec subnet_spec(const emu::Config& config, const NetworkSpec& network);
 BookLimits book_limits(const emu::Config& config, int routers);
 EdgeRules edge_rules(const emu::Config& config);
 emu::PaceOptions pace_options(const emu::Config& config);

@@ -70,7 +70,7 @@ def test_what_they_look_for_first(cluster3: Cluster, dropin: bool) -> None:
     done = cluster3.exec("n2,n1", ["/usr/bin/python3", "-c", LOOK], dropin=dropin)
     assert done.returncode == 0, done.stderr
     assert done.stdout.split("\n") == [
-        "uverbs0 uverbs1 rdma_cm", "flitnet0 flitnet1", "ib0 127.1.0.3", "ib1 127.1.0.2",
+        "uverbs0 uverbs1 rdma_cm umad0", "flitnet0 flitnet1", "ib0 127.1.0.3", "ib1 127.1.0.2",
         "scandir 4",
         "ib0 127.1.0.3 255.255.0.0 0x1041 65536 True",
         "ib1 127.1.0.2 255.255.0.0 0x1041 65537 True",

@@ -2,6 +2,7 @@
 #include "emu/packet/build.h"
 #include "emu/packet/mad.h"
 #include "emu/packet/parse.h"
+#include "fabric/daemon/subnet_spec.h"
 #include "fabric/subnet/agent.h"
 #include "tests/unit/fabric/daemon/edge_world.h"
 
