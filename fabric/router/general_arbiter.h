@@ -44,6 +44,20 @@ inline unsigned next_lane(int last, LaneBits lanes) {
   return static_cast<unsigned>(std::countr_zero(behind != 0 ? behind : lanes));
 }
 
+// Of `lanes`, not none, the smallest stamp. Without a branch: which is next, nobody can foretell.
+template <class StampOf>
+Chosen least_by_loop(LaneBits lanes, const StampOf& stamp) {
+  Chosen best = {static_cast<unsigned>(std::countr_zero(lanes)), std::numeric_limits<Stamp>::max()};
+  for (LaneBits bits = lanes; bits != 0; bits &= bits - 1) {
+    const auto lane = static_cast<unsigned>(std::countr_zero(bits));
+    const Stamp s = stamp(lane);
+    const bool less = s < best.urgency;
+    best.lane = less ? lane : best.lane;
+    best.urgency = less ? s : best.urgency;
+  }
+  return best;
+}
+
 class Arbiter {
  public:
   // `block_waits`: a block keeps the port for so many cycles, whether its lane can send or not.
@@ -55,9 +69,10 @@ class Arbiter {
   }
   void set_weights(const emu::VlWeights& weights);
 
-  // `stamp(lane)`: urgency of the lane's first flit, asked only where stamps decide.
-  template <class StampOf>
-  Chosen choose(const Able& lanes, StampOf&& stamp) {
+  // Asked only where stamps decide: `stamp(lane)`, the urgency of the lane's first flit, and
+  // `least(lanes)`, the smallest of some, of equal ones that of the lowest lane.
+  template <class StampOf, class LeastOf>
+  Chosen choose(const Able& lanes, const StampOf& stamp, const LeastOf& least) {
     if (lanes.first != 0) {
       choice_ = Choice::control;
       return {static_cast<unsigned>(std::countr_zero(lanes.first)), kControlUrgency};
@@ -72,17 +87,7 @@ class Arbiter {
     }
     choice_ = Choice::scheduled;
     if (!by_stamps_) return by_turns(lanes.able);
-    // Without a branch: which of them is next, nobody can foretell.
-    Chosen best = {static_cast<unsigned>(std::countr_zero(lanes.able)),
-                   std::numeric_limits<Stamp>::max()};
-    for (LaneBits bits = lanes.able; bits != 0; bits &= bits - 1) {
-      const auto lane = static_cast<unsigned>(std::countr_zero(bits));
-      const Stamp s = stamp(lane);
-      const bool less = s < best.urgency;
-      best.lane = less ? lane : best.lane;
-      best.urgency = less ? s : best.urgency;
-    }
-    return best;
+    return least(lanes.able);
   }
   // Of the lanes that could go those that the block in progress lets go: with `block_waits` its
   // own, of control and accelerated ones.

@@ -43,6 +43,8 @@ class PortClock {
     return by_epoch_ ? stamp_epoch(queue, static_cast<Stamp>(arrival), now)
                      : stamp_otherwise(queue, arrival, now);
   }
+  // Stamps are those of the papers' 16-bit counters, and urgencies as they are.
+  bool by_epoch() const { return by_epoch_; }
   // Smaller first; comparable between ports.
   Stamp urgency(Stamp stamp, emu::Cycle now) {
     return absolute_ ? stamp : relative_urgency(stamp, now);

@@ -86,9 +86,14 @@ Stamp RouterCycle<Design>::between_inputs(const Chosen& chosen, LaneBits yieldin
 template <class Design>
 Chosen RouterCycle<Design>::propose(Port& port, const Wish& wish, LaneBits open) {
   const auto stamp = [&](unsigned lane) {
-    return port.clock.urgency(port.next_stamp[d_.queue_at(lane, wish.queues)], now_);
+    return port.clock.urgency(port.next.of(d_.queue_at(lane, wish.queues)), now_);
   };
-  return port.arbiter.choose(wish.lanes.among(open), stamp);
+  const auto least = [&](LaneBits lanes) -> Chosen {
+    if (!d_.has_words(port.next)) return least_by_loop(lanes, stamp);
+    const unsigned lane = d_.least(port.next, wish.queues & d_.queues_of(lanes));
+    return {lane, port.next.of(d_.queue_at(lane, wish.queues))};
+  };
+  return port.arbiter.choose(wish.lanes.among(open), stamp, least);
 }
 
 // The separable allocator: in each round every input port without a grant proposes a lane whose
@@ -170,6 +175,7 @@ void RouterCycle<Design>::move(unsigned p, unsigned queue) {
       q.flits.front().stamp = port.clock.stamp(queue, now_, now_);
   }
   port.show_next(queue);
+  if (target.flits.empty()) out.out_next |= queue_bit(World::queue_of(q.out_lane, flit.level));
   target.flits.push(flit);
   if (w_.is_full(target)) port.blocked |= queue_bit(queue);
   set_bit(out.out_filled, q.out_lane, r_.out_filled, q.out_port);

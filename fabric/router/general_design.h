@@ -53,6 +53,19 @@ struct DesignRules : Design {
     const QueueBits higher = queues >> World::queue_of(0, 1) | queues >> World::queue_of(0, 2);
     return lanes_of_level(queues | higher, 0);
   }
+  // All queues of these lanes.
+  QueueBits queues_of(LaneBits lanes) const {
+    const QueueBits queues = lanes;
+    if (this->levels() == 1) return queues;
+    return queues | queues << World::queue_of(0, 1) | queues << World::queue_of(0, 2);
+  }
+  // Whether least() can be asked: lanes are no more than a row of words has.
+  bool has_words(const NextStamps& next) const { return next.by_words() && !this->circuits(); }
+  // The lane of the smallest stamp of these queues, no two of one lane; of equal ones the lowest.
+  unsigned least(const NextStamps& next, QueueBits queues) const {
+    return this->levels() == 1 ? next.template least<1>(queues)
+                               : next.template least<kLevelsMax>(queues);
+  }
   // Two of these queues are of one lane.
   bool share_lanes(QueueBits queues) const {
     const QueueBits one = queues >> World::queue_of(0, 1);

@@ -16,6 +16,11 @@ std::uint32_t ring_room(const NetworkSpec& spec) {
   return std::bit_ceil(static_cast<std::uint32_t>(spec.vc_buf_size));
 }
 
+QueueBits all_queues(const World& world) {
+  const unsigned queues = world.lanes * world.levels;
+  return queues == kQueuesMax ? ~QueueBits{0} : queue_bit(queues) - 1;
+}
+
 }  // namespace
 
 Engine::Engine(const NetworkSpec& network_spec, Graph network_graph, ControlHook* control_hook)
@@ -51,7 +56,9 @@ void Engine::set_up_router(std::size_t index) {
       take(lane.flits);
       lane.credits.fill(static_cast<std::uint16_t>(spec.vc_buf_size));
     }
+    port.out_room = all_queues(world_);
     configure_schedulers(port.clock, port.arbiter, world_, world_.rules, world_.stamped_levels());
+    if (!world_.full_crossbar()) port.next.configure(port.clock, spec.start);
   }
 }
 
@@ -108,6 +115,7 @@ void Engine::age(std::uint64_t) {
   for (Router& router : routers_) {
     for (Port& port : router.ports) {
       port.clock.age(now);
+      port.next.age(now);
       const auto refresh = [&](FlitRing& ring) {
         for (std::uint32_t i = 0; i < ring.size(); ++i)
           ring[i].stamp = port.clock.aged(ring[i].stamp);
@@ -276,7 +284,7 @@ bool Engine::is_noted(const Router& router, unsigned p, unsigned queue) const {
   const bool dummy = port.has_dummy(queue);
   const bool filled = dummy || !q.flits.empty();
   if (has(port.filled) != filled || (has(port.closing) && has(port.needs_head))) return false;
-  if (filled && port.next_stamp[queue] != (dummy ? q.dummy_stamp : q.flits.front().stamp))
+  if (filled && !port.next.holds(queue, dummy ? q.dummy_stamp : q.flits.front().stamp))
     return false;
   for (unsigned out = 0; out < router.ports.size(); ++out) {
     const bool leads = has(port.active) && q.out_port == out;
@@ -303,6 +311,13 @@ std::string Engine::audit_owners(const Router& router) const {
     for (unsigned v = 0; v < world_.lanes; ++v) {
       const OutputLane& lane = port.out[v];
       held += lane.flits.size();
+      for (unsigned level = 0; level < world_.levels; ++level) {
+        const unsigned queue = World::queue_of(v, level);
+        const bool next = !lane.flits.empty() && lane.flits.front().level == level;
+        if (((port.out_next >> queue) & 1U) != unsigned{next} ||
+            ((port.out_room >> queue) & 1U) != unsigned{lane.credits[level] != 0})
+          return fmt::format("router {}: port {} notes output lane {} wrong", router.id, p, v);
+      }
       if (lane.flits.size() > static_cast<std::uint32_t>(spec.vc_buf_size))
         return fmt::format("router {}: port {} lane {} holds too much", router.id, p, v);
       if (lane.owner == kNoQueue) continue;

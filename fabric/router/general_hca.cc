@@ -13,6 +13,7 @@ void Hca::configure(unsigned node, unsigned unit, const World& world) {
     for (unsigned level = 0; level < world.levels; ++level)
       lanes_[v].credits[level] = static_cast<std::uint16_t>(world.spec.vc_buf_size);
   configure_schedulers(clock_, arbiter_, world, world.hca_rules, 1);
+  next_.configure(clock_, world.spec.start);
   if (world.circuits()) streams_.resize(emu::kVlCount + hca::kStreamsMax);
 }
 
@@ -58,7 +59,7 @@ void Hca::begin(World& world, unsigned l, hca::MessageId id) {
 // a flit arrives when it gets there.
 void Hca::stamp_next(const World& world, unsigned l, emu::Cycle now) {
   const emu::Cycle arrival = world.hca_rules.head_of_line() ? now : lanes_[l].launch;
-  next_stamp_[l] = clock_.stamp(l, arrival, now);
+  next_.set(l, clock_.stamp(l, arrival, now));
 }
 
 void Hca::tail_left(World& world, hca::Events& events, unsigned l, emu::Cycle now) {
@@ -96,8 +97,9 @@ void Hca::tail_arrived(World& world, hca::Events& events, hca::MessageId id, uns
 
 void Hca::age(emu::Cycle now) {
   clock_.age(now);
+  next_.age(now);
   for (LaneBits bits = waiting_; bits != 0; bits &= bits - 1)
-    next_stamp_[first_of(bits)] = clock_.aged(next_stamp_[first_of(bits)]);
+    next_.set(first_of(bits), clock_.aged(next_.of(first_of(bits))));
 }
 
 PortCounters Hca::counters() const {

@@ -102,7 +102,7 @@ class Hca {
   unsigned unit_ = 0;
   LaneBits waiting_ = 0;  // lanes with a message
   QueueBits ready_ = 0;   // [World::queue_of(lane, level)] those with room for their next flit
-  std::array<Stamp, kLanesMax> next_stamp_{};  // of a waiting lane
+  NextStamps next_;       // of a waiting lane
   std::array<Lane, kLanesMax> lanes_{};
   PortClock clock_;
   Arbiter arbiter_;

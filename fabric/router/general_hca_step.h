@@ -65,8 +65,13 @@ void Hca::send(World& world, hca::Events& events, emu::Cycle now) {
     ++wait_cycles_;
     return;
   }
-  const auto stamp = [&](unsigned lane) { return clock_.urgency(next_stamp_[lane], now); };
-  const Chosen chosen = arbiter_.choose(lanes.among(open), stamp);
+  const auto stamp = [&](unsigned lane) { return clock_.urgency(next_.of(lane), now); };
+  const auto least = [&](LaneBits some) -> Chosen {
+    if (!design.has_words(next_)) return least_by_loop(some, stamp);
+    const unsigned lane = next_.least<1>(some);
+    return {lane, next_.of(lane)};
+  };
+  const Chosen chosen = arbiter_.choose(lanes.among(open), stamp, least);
   Lane& lane = lanes_[chosen.lane];
   const Flit flit = next_flit<Design>(world, chosen.lane);
   arbiter_.granted(chosen, flit.is(Flit::tail), now);

@@ -32,6 +32,7 @@ template <class Design>
 void RouterCycle<Design>::take_credits(unsigned p, const Inbox& box) {
   Port& port = r_.ports[p];
   LaneBits lanes = 0;
+  port.out_room |= box.credits;
   for (QueueBits bits = box.credits; bits != 0; bits &= bits - 1) {
     const unsigned lane = d_.lane_of(first_of(bits));
     ++port.out[lane].credits[d_.level_of(first_of(bits))];
@@ -42,13 +43,13 @@ void RouterCycle<Design>::take_credits(unsigned p, const Inbox& box) {
 
 template <class Design>
 Able RouterCycle<Design>::sendable(const Port& port) const {
-  QueueBits could = 0;
-  for (LaneBits bits = port.out_filled; bits != 0; bits &= bits - 1) {
-    const unsigned l = first_of(bits);
-    const OutputLane& lane = port.out[l];
-    const unsigned level = lane.flits.front().level;
-    if (lane.credits[level] >= d_.room_for(w_, lane.flits.front()))
-      could |= queue_bit(World::queue_of(l, level));
+  QueueBits could = port.out_next & port.out_room;
+  if (d_.cut_through()) {
+    for (QueueBits bits = could; bits != 0; bits &= bits - 1) {
+      const OutputLane& lane = port.out[first_of(bits)];
+      if (lane.credits[0] < d_.room_for(w_, lane.flits.front()))
+        could &= ~queue_bit(first_of(bits));
+    }
   }
   Able able = d_.able_of(w_, could);
   if (d_.full_crossbar()) able.able = port.arbiter.let_go(able, now_);
@@ -62,7 +63,8 @@ unsigned RouterCycle<Design>::next_to_send(unsigned p, const Able& able) {
   Port& port = r_.ports[p];
   const auto stamp = [&](unsigned lane) { return urgency(port, port.out[lane].flits.front()); };
   if (d_.full_crossbar()) {
-    const Chosen chosen = port.arbiter.choose(able.among(able.able), stamp);
+    const auto least = [&](LaneBits lanes) { return least_by_loop(lanes, stamp); };
+    const Chosen chosen = port.arbiter.choose(able.among(able.able), stamp, least);
     port.arbiter.granted(chosen, port.out[chosen.lane].flits.front().is(Flit::tail), now_);
     return chosen.lane;
   }
@@ -87,7 +89,11 @@ void RouterCycle<Design>::send(unsigned p, unsigned l) {
   if (w_.is_full(lane) && lane.owner != kNoQueue)
     r_.ports[lane.owner.port].blocked &= ~queue_bit(lane.owner.queue);
   const Flit flit = lane.flits.pop();
-  --lane.credits[flit.level];
+  const QueueBits queue = queue_bit(World::queue_of(l, flit.level));
+  if (--lane.credits[flit.level] == 0) port.out_room &= ~queue;
+  port.out_next &= ~queue;
+  if (!lane.flits.empty())
+    port.out_next |= queue_bit(World::queue_of(l, lane.flits.front().level));
   w_.links.send(r_.id, p, l, flit);
   --r_.held;
   ++r_.window.sent;

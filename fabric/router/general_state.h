@@ -11,6 +11,7 @@
 #include "fabric/router/general_arbiter.h"
 #include "fabric/router/general_clock.h"
 #include "fabric/router/general_links.h"
+#include "fabric/router/general_stamps.h"
 #include "fabric/router/network.h"
 #include "fabric/router/power_herd.h"
 #include "fabric/router/recovery_token.h"
@@ -74,8 +75,7 @@ struct Port {
   QueueBits closing = 0;
   QueueBits needs_head = 0;
   QueueBits outranked = 0;  // of the active ones: a higher level waits for its output lane
-  // Of the filled ones: the stamp of what it would send next.
-  std::array<Stamp, kQueuesMax> next_stamp{};
+  NextStamps next;  // of the filled ones
   bool has_dummy(unsigned queue) const { return (((closing | needs_head) >> queue) & 1U) != 0; }
   // Behind every change of what a queue would send next.
   void show_next(unsigned queue) {
@@ -87,8 +87,12 @@ struct Port {
       return;
     }
     filled |= bit;
-    next_stamp[queue] = dummy ? q.dummy_stamp : q.flits.front().stamp;
+    next.set(queue, dummy ? q.dummy_stamp : q.flits.front().stamp);
   }
+  // One bit a queue of the next unit: the flit at the front of an output lane goes there; there is
+  // room for a flit.
+  QueueBits out_next = 0;
+  QueueBits out_room = 0;
   // One bit an output lane.
   LaneBits out_filled = 0;  // holds a flit
   LaneBits owned = 0;
