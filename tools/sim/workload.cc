@@ -108,9 +108,8 @@ class MessageSource : public Source {
       next = std::min(next, (std::floor(at / pulse) + 1) * pulse);
     }
     if (spec.phases.size() > 1) {
-      const double phase =
-          static_cast<double>(setting_.end) / static_cast<double>(spec.phases.size());
-      next = std::min(next, (std::floor(at / phase) + 1) * phase);
+      const emu::Cycle phase = setting_.next_phase(static_cast<emu::Cycle>(at));
+      next = std::min(next, static_cast<double>(phase));
     }
     return next;
   }
@@ -341,6 +340,12 @@ double Setting::share_at(emu::Cycle cycle) const {
   const auto count = spec.phases.size();
   return spec
       .phases[std::min<std::size_t>(count - 1, cycle * count / std::max<emu::Cycle>(end, 1))];
+}
+
+emu::Cycle Setting::next_phase(emu::Cycle cycle) const {
+  const auto count = spec.phases.size();
+  const emu::Cycle length = std::max<emu::Cycle>(end, 1);
+  return ((cycle * count / length + 1) * length + count - 1) / count;
 }
 
 emu::Result<Workload> make_workload(const Setting& setting, FrameBook& book, std::uint64_t seed) {

@@ -86,6 +86,8 @@ struct Setting {
   emu::Cycle end = 0;  // of the run: phases divide it
   // Real-time share in force at a cycle.
   double share_at(emu::Cycle cycle) const;
+  // The first cycle of the phase behind that of `cycle`. There are phases.
+  emu::Cycle next_phase(emu::Cycle cycle) const;
 };
 
 // Frames told to whoever counts deadlines: how many messages frame `frame` of `stream` has.

@@ -213,6 +213,27 @@ TEST(Workload, PhasesChangeTheMix) {
   EXPECT_NEAR(load_of(messages, real_time, 2'500'000, 4'000'000), 0.48 * 20 / 19, 0.02);
 }
 
+// A change at a fraction of a cycle was never reached: the run had no end.
+TEST(Workload, PhasesOfAnyLengthEnd) {
+  WorkloadSpec spec;
+  spec.load = 0.6;
+  spec.phases = {0.2, 0.3, 0.5, 0.7, 0.8};
+  for (emu::Cycle length = 400'000; length < 400'050; ++length) {
+    const Setting setting = setting_of(spec, length);
+    for (emu::Cycle cycle = 0; cycle < length; cycle = setting.next_phase(cycle)) {
+      const emu::Cycle next = setting.next_phase(cycle);
+      ASSERT_GT(next, cycle);
+      EXPECT_EQ(setting.share_at(next - 1), setting.share_at(cycle));
+      if (next < length) {
+        EXPECT_NE(setting.share_at(next), setting.share_at(cycle));
+      }
+    }
+    Frames frames;
+    const auto messages = all_of(setting, frames, 7);
+    EXPECT_NEAR(load_of(messages, emu::TrafficClass::best_effort, 0, length), 0.3, 0.05);
+  }
+}
+
 // More of them come where the mix asks for more, and the newest end where it asks for less.
 TEST(Workload, StreamsGoOnThroughPhases) {
   WorkloadSpec spec;
