@@ -92,8 +92,7 @@ void RouterCycle<Design>::send(unsigned p, unsigned l) {
   const QueueBits queue = queue_bit(World::queue_of(l, flit.level));
   if (--lane.credits[flit.level] == 0) port.out_room &= ~queue;
   port.out_next &= ~queue;
-  if (!lane.flits.empty())
-    port.out_next |= queue_bit(World::queue_of(l, lane.flits.front().level));
+  if (!lane.flits.empty()) port.out_next |= queue_bit(World::queue_of(l, lane.flits.front().level));
   w_.links.send(r_.id, p, l, flit);
   --r_.held;
   ++r_.window.sent;

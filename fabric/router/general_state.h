@@ -75,7 +75,7 @@ struct Port {
   QueueBits closing = 0;
   QueueBits needs_head = 0;
   QueueBits outranked = 0;  // of the active ones: a higher level waits for its output lane
-  NextStamps next;  // of the filled ones
+  NextStamps next;          // of the filled ones
   bool has_dummy(unsigned queue) const { return (((closing | needs_head) >> queue) & 1U) != 0; }
   // Behind every change of what a queue would send next.
   void show_next(unsigned queue) {

@@ -200,7 +200,8 @@ def test_report_of_a_sweep(simulator, tmp_path: Path) -> None:
     written = []
     for name in ("a", "b"):
         page = write([experiment(), missing], Store(tmp_path), True, tmp_path / name, False)
-        written.append({p.name: p.read_bytes() for p in page.parent.iterdir()})
+        files = [p for p in page.parent.rglob("*") if p.is_file()]
+        written.append({str(p.relative_to(page.parent)): p.read_bytes() for p in files})
     assert written[0] == written[1]
     summary = json.loads(written[0]["summary.json"])["results"]
     assert [(r["id"], r["verdict"]) for r in summary] == [
@@ -208,6 +209,8 @@ def test_report_of_a_sweep(simulator, tmp_path: Path) -> None:
     ]  # fmt: skip
     assert set(summary[0]) == {"id", "verdict", "paper", "ours", "note"}
     assert b"t.one.best_effort_network_us.svg" in written[0]["README.md"]
+    assert b"(data/t.one.parquet)" in written[0]["README.md"]
+    assert written[0]["data/t.one.parquet"] == Store(tmp_path).parquet("t.one", True).read_bytes()
     runs = 2 * len(SEEDS)
     assert f"; {runs} simulations that no result above has, 0.".encode() in written[0]["README.md"]
     assert f"{runs} of their simulations took 0.".encode() in written[0]["index.html"]
@@ -216,15 +219,30 @@ def test_report_of_a_sweep(simulator, tmp_path: Path) -> None:
 def test_the_values_of_a_sweep_are_shown(
     simulator, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    results = tmp_path / "results"
+
+    def shown(quick: bool, store: Path) -> str:
+        driver.show([experiment()], quick, store, results)
+        return capsys.readouterr().out
+
     with pytest.raises(FlitnetError, match="was not run here: flitnet lab run"):
-        driver.show([experiment()], True, tmp_path)
+        shown(True, tmp_path)
     driver.run([experiment()], True, tmp_path, 1, None)
     capsys.readouterr()
-    driver.show([experiment()], True, tmp_path)
-    said = capsys.readouterr().out
+    said = shown(True, tmp_path)
     for point in experiment().points:
         assert point.series in said, said
     assert str(Store(tmp_path).parquet(experiment().id, True)) in said.replace("\n", "")
+
+    # Elsewhere, where nothing was run, the report has it.
+    pytest.importorskip("matplotlib")
+    write([experiment()], Store(tmp_path), True, results, False)
+    nothing = tmp_path / "nothing"
+    published = shown(False, nothing)
+    assert said.splitlines()[1:-1] == published.splitlines()[1:-1]
+    assert "as published" in published and "data/t.one.parquet" in published.replace("\n", "")
+    with pytest.raises(FlitnetError, match="was not run here"):
+        shown(True, nothing)
 
 
 def test_what_results_share_is_counted_once(simulator, tmp_path: Path) -> None:

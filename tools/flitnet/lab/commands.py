@@ -18,6 +18,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 PROGRAM = "flitnet-point"
+RESULTS = paths.ROOT / "docs" / "results"  # the report of record
 
 
 def store_dir() -> Path:
@@ -62,9 +63,11 @@ def run(
 
 @app.command("show")
 def show(
-    ids: List[str] = typer.Argument(..., metavar="ID...", help="Results that were run here."),
+    ids: List[str] = typer.Argument(
+        ..., metavar="ID...", help="Results that were run here, or that docs/results has."
+    ),
     quick: bool = typer.Option(
-        False, "--quick", help="Of quick runs; else of the full run where there is one."
+        False, "--quick", help="Of quick runs here; else of the full run where there is one."
     ),
 ) -> None:
     """What was measured at each point: mean and half of the 95 % interval."""
@@ -74,7 +77,7 @@ def show(
     environment.enter()
     from tools.flitnet.lab import driver
 
-    driver.show(chosen, quick, store_dir())
+    driver.show(chosen, quick, store_dir(), RESULTS)
 
 
 @app.command("live")
@@ -108,7 +111,7 @@ def report(
         False, "--keep", help="What is there of results that were not run here stays, as it is."
     ),
     directory: Path = typer.Option(
-        paths.ROOT / "docs" / "results", "--dir", metavar="DIR", help="Where it is written."
+        RESULTS, "--dir", metavar="DIR", help="Where it is written."
     ),
 ) -> None:
     """One HTML and one Markdown page of every id: paper beside ours, plots, verdict."""

@@ -14,7 +14,7 @@ from rich.table import Table
 
 from tools.flitnet.errors import FlitnetError
 from tools.flitnet.lab.experiment import Experiment
-from tools.flitnet.lab.report import entry, ours, value_rows
+from tools.flitnet.lab.report import data_name, entry, ours, published, value_rows
 from tools.flitnet.lab.store import Store, rows, write_parquet
 from tools.flitnet.lab.sweep import cluster, sweep
 
@@ -68,18 +68,22 @@ def run(
     return verdicts
 
 
-def show(chosen: Sequence[Experiment], quick: bool, directory: Path) -> None:
-    """The values of results, a point a line, for who has a point of their own among them."""
+def show(chosen: Sequence[Experiment], quick: bool, directory: Path, results: Path) -> None:
+    """The values of results, a point a line, for who has a point of their own among them. What was
+    not run here is shown as the report in `results` has it."""
     store = Store(directory)
     for experiment in chosen:
         one = entry(experiment, store, quick)
+        kind, runs = "quick" if one.quick else "full", store.parquet(experiment.id, one.quick)
+        if not one.table and not quick:
+            one = published(experiment, store, results)
+            kind, runs = "as published", results / data_name(experiment)
         if not one.table:
             raise FlitnetError(f"{experiment.id} was not run here: flitnet lab run {experiment.id}")
-        kind = "quick" if one.quick else "full"
         print(f"{experiment.id}  {experiment.title} ({kind})")
         measures = [plot.measure for plot in experiment.plots]
         table = Table("series", "at", *measures, box=box.SIMPLE_HEAD)
         for row in value_rows(one):
             table.add_row(*row)
         Console().print(table)
-        print(f"every run: {store.parquet(experiment.id, one.quick)}")
+        print(f"every run: {runs}")

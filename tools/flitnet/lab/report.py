@@ -6,6 +6,7 @@ import html
 import json
 import math
 import re
+import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -97,6 +98,24 @@ def entry(
     quick = quick or not store.parquet(experiment.id, False).exists()
     path = store.parquet(experiment.id, quick)
     rows = read_parquet(path) if path.exists() and not experiment.missing else []
+    return of_rows(experiment, store, quick, rows, counted)
+
+
+def published(experiment: Experiment, store: Store, directory: Path) -> Entry:
+    """As a report in a directory has it, by the runs that lie beside it."""
+    path = directory / data_name(experiment)
+    rows = read_parquet(path) if path.exists() else []
+    return of_rows(experiment, store, False, rows)
+
+
+def data_name(experiment: Experiment) -> str:
+    return f"data/{experiment.id}.parquet"
+
+
+def of_rows(
+    experiment: Experiment, store: Store, quick: bool, rows: list[dict],
+    counted: set[str] | None = None,
+) -> Entry:  # fmt: skip
     table = estimates(rows)
     version = rows[0]["version"] if rows else ""
     both = store.directory / f"{experiment.id}.live.json"
@@ -136,9 +155,12 @@ def write(
             one.verdict = Verdict(one.kept.result["verdict"])
             one.quick = "\nA full run, " not in one.kept.markdown
             one.cost = Cost.read(one.kept.markdown)
+    (directory / "data").mkdir(exist_ok=True)
     for one in entries:
         if one.table:
             one.pictures = draw(one.experiment, one.table, directory)
+            runs = store.parquet(one.experiment.id, one.quick)
+            shutil.copyfile(runs, directory / data_name(one.experiment))
         if one.live:
             one.pictures += draw(*curves(one.experiment, one.live), directory)
     results = [
@@ -241,7 +263,8 @@ def markdown(entries: Sequence[Entry]) -> str:
             text += "".join(f"- {pair.text()}\n" for pair in one.live) + "\n"
         text += "".join(f"![{name}]({name})\n" for name in one.pictures)
         if one.version:
-            text += f"\n{made_by(one)}\n\n"
+            data = data_name(e)
+            text += f"\n{made_by(one)} Every run, its configuration and seed: [{data}]({data})\n\n"
         if e.open and one.table:
             text += f"Left open by the paper: {e.open}\n\n"
     return text
@@ -292,7 +315,9 @@ def _html_entry(one: Entry) -> str:
     if rows := value_rows(one):
         text += _html_table(("series", e.x_label, *(p.measure for p in e.plots)), rows)
     if one.version:
-        text += f"<p>{made_by(one)}</p>\n"
+        data = data_name(e)
+        text += f"<p>{made_by(one)} Every run, its configuration and seed: "
+        text += f"<a href='{data}'>{data}</a></p>\n"
     if e.open and one.table:
         text += f"<p>Left open by the paper: {html.escape(e.open)}</p>\n"
     return text
