@@ -164,6 +164,7 @@ emu::Result<void> Fabric::set_congestion(emu::Congestion scheme) {
   notices_ = std::move(notices);
   if (notices_ != nullptr) notices_->listen();
   state_wanted_ = needs_state(emu::name_of(scheme));
+  config_.controls.congestion = scheme;
   return {};
 }
 

@@ -158,6 +158,7 @@ std::string Fabric::status() const {
   j.field("malformed_datagrams", edge_->malformed());
   j.field("stuck", network_->stuck());
   j.field("links_down", static_cast<std::uint64_t>(links_->down_count()));
+  j.field("congestion", emu::name_of(config_.controls.congestion));
   j.field("admission", admission_->enabled()).close();
   return j.text();
 }

@@ -114,7 +114,7 @@ def test_up_after_everything_was_killed(flitnet: Flitnet, run: Path, tmp_path: P
 @pytest.mark.parametrize(
     ("role", "advice"),
     [("hcad:n1", "n1 is dead; use: flitnet node n1 start, or: flitnet down"),
-     ("fabricd", "fabricd is dead; stop it with: flitnet down")],
+     ("fabricd", "fabricd is dead; start it with: flitnet fabric start, or stop all with: ")],
 )  # fmt: skip
 def test_up_after_one_daemon_was_killed(
     flitnet: Flitnet, run: Path, tmp_path: Path, role: str, advice: str

@@ -220,6 +220,17 @@ def node(
 
 
 @app.command()
+def fabric(action: str = typer.Argument(..., metavar="kill|stop|start")) -> None:
+    """Lets the fabric of the running cluster die and come back. Nodes and programs live on: their
+    ports are down, emulated time stands still; what was `set` holds again, links are all up."""
+    from tools.flitnet import fabric as fabric_module
+
+    if action not in fabric_module.ACTIONS:
+        raise UsageError(f"fabric {action!r}: one of {', '.join(fabric_module.ACTIONS)}")
+    fabric_module.ACTIONS[action](paths.default_run_dir())
+
+
+@app.command()
 def capture(
     write: str = typer.Option(
         ..., "--write", "-w", metavar="FILE", help="A pcap file, or - for stdout."

@@ -415,7 +415,8 @@ def _advice(daemons: list[str], alive: list[str]) -> str:
     """What to do about a cluster that runs, or a part of it."""
     dead = [role.removeprefix("hcad:") for role in daemons if role not in alive]
     if not dead or "fabricd" in dead:
-        return ("fabricd is dead; " if dead else "") + "stop it with: flitnet down"
+        back = "start it with: flitnet fabric start, or stop all with" if dead else "stop it with"
+        return ("fabricd is dead; " if dead else "") + f"{back}: flitnet down"
     return f"{dead[0]} is dead; use: flitnet node {dead[0]} start, or: flitnet down"
 
 

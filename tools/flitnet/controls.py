@@ -1,15 +1,18 @@
-"""What `flitnet set` has changed in a running cluster: a node that starts later is told as well."""
+"""What `flitnet set` has changed in a running cluster: a node or a fabric that starts later is told
+as well."""
 
 from __future__ import annotations
 
 import contextlib
 import json
+from collections.abc import Container
 from pathlib import Path
 
 from tools.flitnet import ctl
 from tools.flitnet.errors import FlitnetError
 
 NAME = "controls.json"
+OF_THE_FABRIC = ("admission", "congestion")  # what fabricd has to know; nodes are told everything
 
 
 def read(run: Path) -> dict[str, str]:
@@ -27,9 +30,11 @@ def remember(run: Path, key: str, value: str) -> None:
     fresh.rename(run / NAME)
 
 
-def repeat(run: Path, node: Path) -> None:
-    """To one node, by its control socket."""
+def repeat(run: Path, socket: Path, keys: Container[str] | None = None) -> None:
+    """To one daemon, by its control socket; of `keys` alone, if they are given."""
     for key, value in read(run).items():
-        reply = ctl.ask(node, {"cmd": "set", key: value})
+        if keys is not None and key not in keys:
+            continue
+        reply = ctl.ask(socket, {"cmd": "set", key: value})
         if not reply.get("ok"):
             raise FlitnetError(f"set {key} {value}: {reply.get('error', 'no answer')}")

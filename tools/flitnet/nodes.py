@@ -38,7 +38,7 @@ def start(run: Path, node: str) -> None:
         if f"hcad:{node}" not in dead:
             raise UsageError(f"{node} runs; first: flitnet node {node} kill (or stop)")
         if "fabricd" in dead:
-            raise FlitnetError("fabricd is dead, nodes alone do not help; use: flitnet down")
+            raise FlitnetError("fabricd is dead; first: flitnet fabric start")
         try:
             cluster.start_node(node)
             controls.repeat(run, cluster.node_dir(node) / "hcad.ctl")

@@ -118,10 +118,12 @@ def status(run: Path, as_json: bool) -> int:
 
 
 def _print_dead(run: Path, dead: list[str]) -> None:
-    """A node can be had back alone; without the fabric all must be started anew."""
+    """The fabric first: nodes do not start without it."""
     for role in dead:
         node = role.removeprefix("hcad:")
-        if node == role or "fabricd" in dead:
+        if role == "fabricd":
+            print(f"{role} is dead; see {run}/log, then: flitnet fabric start, or: flitnet down")
+        elif node == role:
             print(f"{role} is dead; see {run}/log, then: flitnet down")
         else:
             print(f"{node} is dead; see: flitnet log {node}; then: flitnet node {node} start")
@@ -130,7 +132,7 @@ def _print_dead(run: Path, dead: list[str]) -> None:
 def set_control(run: Path, key: str, value: str) -> None:
     """Changes a control of the running cluster; every daemon that has it must agree."""
     cluster = Cluster.open(run)
-    to_fabric = cluster.part.fabric and key in ("admission", "congestion")
+    to_fabric = cluster.part.fabric and key in controls.OF_THE_FABRIC
     asked = {"fabricd": run / "fabricd.ctl"} if to_fabric else {}
     asked |= {name: cluster.node_dir(name) / "hcad.ctl" for name in cluster.here}
     before: Any = None

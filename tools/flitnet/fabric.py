@@ -1,0 +1,75 @@
+"""The death of the fabric, to see how software takes it: `flitnet fabric kill|stop|start`.
+
+As when a network's only switch loses power: nodes and programs live on, ports are down, and
+emulated time stands still until it is back. The record keeps it, as any daemon that died.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+from tools.flitnet import controls, rundir
+from tools.flitnet.cluster import Cluster
+from tools.flitnet.errors import UsageError
+from tools.flitnet.process import stop_all, uninterrupted
+
+ROLE = "fabricd"
+BACK = "start it again with: flitnet fabric start"
+
+
+def kill(run: Path) -> None:
+    """What is under way in it is gone; RC sends it again."""
+    with _living(run) as cluster:
+        cluster.kill(ROLE)
+    print(f"the fabric was killed; {BACK}")
+
+
+def stop(run: Path) -> None:
+    """In order, as `down` does it."""
+    with _living(run) as cluster:
+        stubborn = stop_all([cluster.process(ROLE)])
+    print(f"the fabric was stopped{' (by SIGKILL)' if stubborn else ''}; {BACK}")
+
+
+def start(run: Path) -> None:
+    """With the cluster's file and what was `set` since, all links in service; returns when the
+    nodes that live are attached. One that does not come up is ended."""
+    with held(run) as cluster:
+        dead = cluster.dead()
+        if ROLE not in dead:
+            raise UsageError("the fabric runs; first: flitnet fabric kill (or stop)")
+        nodes = [node for node in cluster.here if f"hcad:{node}" not in dead]
+        try:
+            cluster.start_fabricd(wait=False)
+            cluster.wait_attached(nodes)
+            controls.repeat(run, run / "fabricd.ctl", controls.OF_THE_FABRIC)
+        except BaseException:
+            with uninterrupted():
+                if ROLE not in cluster.dead():
+                    cluster.kill(ROLE)
+            raise
+    print(f"the fabric serves {len(nodes)} of {len(cluster.here)} nodes again")
+
+
+ACTIONS = {"kill": kill, "stop": stop, "start": start}
+
+
+@contextlib.contextmanager
+def held(run: Path) -> Iterator[Cluster]:
+    """The running cluster, while no other command starts or stops anything in it."""
+    Cluster.open(run)  # refuses where there is none
+    with rundir.lock(run):
+        cluster = Cluster.open(run)
+        if not cluster.part.fabric:
+            raise UsageError("the fabric runs on another host; see docs/hosts.md")
+        yield cluster
+
+
+@contextlib.contextmanager
+def _living(run: Path) -> Iterator[Cluster]:
+    with held(run) as cluster:
+        if ROLE in cluster.dead():
+            raise UsageError(f"the fabric is dead; {BACK}")
+        yield cluster
