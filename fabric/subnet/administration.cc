@@ -104,7 +104,9 @@ std::size_t SubnetAdministration::answer(MadPayload& mad, emu::NodeId source) {
   if (status == MadStatus::ok && !table && records.count == 0) status = MadStatus::no_records;
   if (status == MadStatus::ok && !table && records.count > 1) status = MadStatus::too_many_records;
 
-  mad[emu::kMadMethodAt] = method | emu::kMadResponseBit;
+  // A Set is answered as a Get is (IBA 15.2.2).
+  const std::uint8_t as = method == emu::kMadSet ? std::uint8_t{emu::kMadGet} : method;
+  mad[emu::kMadMethodAt] = as | emu::kMadResponseBit;
   put<2>(&mad[emu::kMadStatusAt], static_cast<std::uint16_t>(status));
   put<2>(&mad[kAttributeOffsetAt], records.stride() / 8);
   put<8>(&mad[kComponentMaskAt], mask);

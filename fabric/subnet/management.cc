@@ -101,6 +101,7 @@ MadStatus SubnetManagement::guid_info(Device device, std::uint32_t block, Data d
 
 MadStatus SubnetManagement::port_info(DeviceEnd at, std::uint32_t modifier, Data data) const {
   const Device device = at.device;
+  modifier &= 0x7fffffff;  // the highest bit: who asks knows extended speeds (IBA 14.2.5.6)
   DeviceEnd port = {device, static_cast<int>(modifier & 0xff)};
   if (modifier > 0xff || port.port > map_.ports(device)) return MadStatus::invalid_field;
   if (!device.is_switch) port.port = 1;

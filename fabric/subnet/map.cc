@@ -102,7 +102,19 @@ std::uint8_t SubnetMap::port_to(emu::RouterId router, Device to) {
   if (to.is_switch) return ways_from(router)[to.index];
   const emu::RouterId last = network_.router_of(to.index);
   if (last != router && ways_from(router)[last] == kNoLinearPort) return kNoLinearPort;
+  // Where no packet to this node comes by, the routing has no way that would end there.
+  if (!arrives(router, to.index)) return ways_from(router)[last];
   return static_cast<std::uint8_t>(network_.route(router, to.index) + 1);
+}
+
+bool SubnetMap::arrives(emu::RouterId router, emu::NodeId node) const {
+  for (int hops = 0; hops <= routers(); ++hops) {
+    if (router == network_.router_of(node)) return true;
+    const auto far = far_end({switch_device(router), network_.route(router, node) + 1});
+    if (!far || !far->device.is_switch) return false;
+    router = far->device.index;
+  }
+  return false;
 }
 
 // Breadth first: each router's next is one nearer, so that ways by these ports end.

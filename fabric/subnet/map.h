@@ -64,6 +64,8 @@ class SubnetMap {
   bool exists(Device device) const { return device.is_switch || node_up_(device.index); }
   emu::RouterId router_of(Device device) const;
   std::span<const std::uint8_t> ways_from(emu::RouterId router);
+  // Whether the routing's own way from there ends at the node's router.
+  bool arrives(emu::RouterId router, emu::NodeId node) const;
 
   const Network& network_;
   NodeUp node_up_;

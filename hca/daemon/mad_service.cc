@@ -1,19 +1,51 @@
 #include "hca/daemon/mad_service.h"
 
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+
 #include "emu/clock/host.h"
-#include "emu/ring/unix_socket.h"
 
 namespace hca {
 
+namespace {
+
+// Who does not read loses what comes behind so much, as a full queue of datagrams does.
+constexpr std::size_t kWaitingBytesMax = 1U << 20;
+// A socket takes messages of nearly its buffer: long tables want a large one. The kernel grants
+// what the machine allows (net.core.wmem_max).
+constexpr int kBufferBytes = 1 << 22;
+constexpr std::size_t kBufferSlackBytes = 4096;
+
+std::size_t message_bytes_max(int socket) {
+  (void)::setsockopt(socket, SOL_SOCKET, SO_SNDBUF, &kBufferBytes, sizeof kBufferBytes);
+  int bytes = 0;
+  socklen_t size = sizeof bytes;
+  if (::getsockopt(socket, SOL_SOCKET, SO_SNDBUF, &bytes, &size) != 0 || bytes < 0)
+    return MadAgents::kMessageBytesLeast;
+  const auto buffer = static_cast<std::size_t>(bytes);
+  return std::clamp(buffer - std::min(buffer, kBufferSlackBytes), MadAgents::kMessageBytesLeast,
+                    kWaitingBytesMax);
+}
+
+// False: its socket is full for now. A message that cannot be sent at all is lost.
+bool sent(int socket, std::span<const std::uint8_t> message) {
+  const auto flags = MSG_NOSIGNAL | MSG_DONTWAIT;
+  return ::send(socket, message.data(), message.size(), flags) >= 0 || errno != EAGAIN;
+}
+
+}  // namespace
+
 MadFileId MadService::open(int socket) {
-  const MadFileId file = agents_.open();
-  sockets_[file] = socket;
+  const MadFileId file = agents_.open(message_bytes_max(socket));
+  files_[file].socket = socket;
   return file;
 }
 
 void MadService::close(MadFileId file) {
   agents_.close(file);
-  sockets_.erase(file);
+  files_.erase(file);
 }
 
 bool MadService::write(MadFileId file, std::span<const std::byte> message) {
@@ -22,11 +54,24 @@ bool MadService::write(MadFileId file, std::span<const std::byte> message) {
                        emu::host_now_ns());
 }
 
-// Who does not read loses what it is sent, as a full queue of datagrams does.
 void MadService::to_program(MadFileId file, std::span<const std::uint8_t> message) {
-  const auto socket = sockets_.find(file);
-  if (socket == sockets_.end()) return;
-  (void)emu::send_message(socket->second, std::as_bytes(message));
+  const auto found = files_.find(file);
+  if (found == files_.end()) return;
+  File& to = found->second;
+  if (to.waiting.empty() && sent(to.socket, message)) return;
+  if (to.waiting_bytes + message.size() > kWaitingBytesMax) return;
+  to.waiting_bytes += message.size();
+  to.waiting.emplace_back(message.begin(), message.end());
+}
+
+void MadService::service(std::uint64_t host_ns) {
+  agents_.service(host_ns);
+  for (auto& [id, file] : files_) {
+    while (!file.waiting.empty() && sent(file.socket, file.waiting.front())) {
+      file.waiting_bytes -= file.waiting.front().size();
+      file.waiting.pop_front();
+    }
+  }
 }
 
 }  // namespace hca

@@ -3,8 +3,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <span>
 #include <unordered_map>
+#include <vector>
 
 #include "hca/host/host.h"
 #include "hca/umad/agents.h"
@@ -24,7 +26,7 @@ class MadService : public MadOut {
   }
   void from_node(emu::NodeId source, const Mad& mad) { agents_.from_node(source, mad); }
   void lost() { agents_.lost(); }
-  void service(std::uint64_t host_ns) { agents_.service(host_ns); }
+  void service(std::uint64_t host_ns);
 
   // MadOut
   bool to_subnet(emu::Lid dlid, std::uint32_t qpn, const Mad& mad) override {
@@ -34,9 +36,14 @@ class MadService : public MadOut {
   void to_program(MadFileId file, std::span<const std::uint8_t> message) override;
 
  private:
+  struct File {
+    int socket = -1;
+    std::deque<std::vector<std::uint8_t>> waiting;  // messages: its socket is full
+    std::size_t waiting_bytes = 0;
+  };
   Host& host_;
   MadAgents agents_;
-  std::unordered_map<MadFileId, int> sockets_;
+  std::unordered_map<MadFileId, File> files_;
 };
 
 }  // namespace hca

@@ -28,8 +28,14 @@ bool send_one(HostState& s, const WaitingMad& mad) {
   if (packet == nullptr) return false;
   const std::uint8_t sl = management_sl(s);
   const std::uint16_t lanes = s.options_.lanes_of_sl[sl];
-  const emu::Vl vl =
-      nth_lane(lanes, s.prng_.below(static_cast<std::uint32_t>(std::popcount(lanes))));
+  // The fabric takes datagrams for its agents as control alone, on the lane that always is: no
+  // service level need be of that class.
+  emu::Vl vl = nth_lane(lanes, s.prng_.below(static_cast<std::uint32_t>(std::popcount(lanes))));
+  emu::TrafficClass traffic_class = s.options_.class_of_sl[sl];
+  if (mad.subnet) {
+    vl = emu::kControlVl;
+    traffic_class = emu::TrafficClass::control;
+  }
   emu::PacketHeaders headers;
   const emu::Lid dlid = mad.subnet ? mad.dlid : emu::lid_of(mad.dest);
   headers.lrh = {vl, sl, dlid, emu::lid_of(s.options_.node)};
@@ -38,8 +44,8 @@ bool send_one(HostState& s, const WaitingMad& mad) {
   headers.bth.psn = s.mads_.psn;
   s.mads_.psn = add24(s.mads_.psn, 1);
   headers.deth = {mad.qpn == kGeneralServicesQp ? kGeneralServicesQkey : 0, mad.qpn};
-  std::uint8_t* payload = close_packet(s, *packet, nullptr, headers, kMadBytes,
-                                       {0, vl, vl, 0, s.options_.class_of_sl[sl], false});
+  std::uint8_t* payload =
+      close_packet(s, *packet, nullptr, headers, kMadBytes, {0, vl, vl, 0, traffic_class, false});
   std::memcpy(payload, mad.bytes.data(), kMadBytes);
   if (mad.subnet) packet->desc.kind = emu::PacketKind::subnet;
   return true;

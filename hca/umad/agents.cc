@@ -18,6 +18,7 @@ constexpr std::size_t kRmppSegmentAt = 28;
 constexpr std::size_t kRmppLengthAt = 32;
 constexpr std::size_t kRecordsAt = 56;
 constexpr std::uint16_t kTooManyRecords = 0x0400;  // IBA 15.2.1
+constexpr std::size_t kSegmentBytesMax = 4096;     // of a table, from the subnet's administration
 constexpr std::size_t kRmppHeaderBytes = 36;
 constexpr std::uint64_t kNsPerMs = 1'000'000;
 // Classes of vendors (IBA 13.4.4); those of the second range name the vendor at 37 (IBA 16.5).
@@ -87,7 +88,9 @@ std::vector<std::uint8_t> message_of(const ib_user_mad_hdr& header,
 
 bool takes(const ib_user_mad_reg_req2& agent, const emu::Mad& mad) {
   const unsigned method = mad[emu::kMadMethodAt];
-  if (agent.mgmt_class != mad[emu::kMadClassAt] || method >= 128) return false;
+  if (agent.mgmt_class != mad[emu::kMadClassAt] || method >= 128 ||
+      agent.mgmt_class_version != mad[emu::kMadClassVersionAt])
+    return false;
   if ((agent.method_mask[method / 64] >> (method % 64) & 1) == 0) return false;
   const std::uint32_t oui =
       std::uint32_t{mad[kOuiAt]} << 16 | std::uint32_t{mad[kOuiAt + 1]} << 8 | mad[kOuiAt + 2];
@@ -96,10 +99,10 @@ bool takes(const ib_user_mad_reg_req2& agent, const emu::Mad& mad) {
 
 }  // namespace
 
-MadFileId MadAgents::open() {
+MadFileId MadAgents::open(std::size_t message_bytes_max) {
   while (++last_file_ == 0 || files_.contains(last_file_)) {
   }
-  files_[last_file_] = {};
+  files_[last_file_].message_bytes_max = message_bytes_max;
   return last_file_;
 }
 
@@ -122,6 +125,10 @@ bool MadAgents::write(MadFileId file, std::span<const std::uint8_t> message, std
     std::uint32_t id = 0;
     std::memcpy(&id, message.data(), sizeof id);
     std::erase_if(from.agents, [id](const Agent& agent) { return agent.id == id; });
+    // Another may have its number next, and has not asked.
+    from.requests -= std::erase_if(requests_, [&](const auto& entry) {
+      return entry.second.file == file && entry.second.header.id == id;
+    });
     return true;
   }
   if (message.size() < kHeaderBytes + kCommonHeaderBytes ||
@@ -154,11 +161,11 @@ void MadAgents::send(MadFileId file, File& from, const ib_user_mad_hdr& header, 
   }
   while (++last_key_ == 0 || requests_.contains(last_key_)) {
   }
-  const std::uint64_t tries = std::uint64_t{header.retries} + 1;
   const auto request =
       requests_
-          .emplace(last_key_,
-                   Request{file, header, mad, now_ns + tries * header.timeout_ms * kNsPerMs})
+          .emplace(
+              last_key_,
+              Request{file, header, mad, now_ns + header.timeout_ms * kNsPerMs, header.retries, {}})
           .first;
   ++from.requests;
   emu::Mad named = mad;
@@ -174,6 +181,22 @@ bool MadAgents::hand_on(const ib_user_mad_hdr& header, const emu::Mad& mad) {
       swap(std::uint32_t{header.qpn}) != emu::kGeneralServicesQp)
     return false;
   return out_.to_node(static_cast<emu::NodeId>(lid - 1), mad);
+}
+
+std::size_t MadAgents::room_of(MadFileId file) const {
+  const auto found = files_.find(file);
+  return found == files_.end() ? 0 : found->second.message_bytes_max;
+}
+
+// Its time is over: asked once more, if its program wants that.
+bool MadAgents::again(std::uint32_t key, Request& request) {
+  if (request.retries == 0) return false;
+  --request.retries;
+  request.ends_ns += request.header.timeout_ms * kNsPerMs;
+  if (!request.table.empty()) return true;  // the rest of it is on its way
+  emu::Mad named = request.mad;
+  set_key(named, key);
+  return hand_on(request.header, named);
 }
 
 // As the kernel says that a time is over: the datagram's header comes back, with a status.
@@ -217,7 +240,8 @@ bool MadAgents::wants_more(std::uint32_t key, Request& request, std::span<const 
   emu::Mad next = request.mad;
   std::memcpy(&next[kRmppSegmentAt], &segment, sizeof segment);
   set_key(next, key);
-  if (request.table.size() <= kTableBytesMax && hand_on(request.header, next)) return true;
+  const bool fits = kHeaderBytes + request.table.size() + kSegmentBytesMax <= room_of(request.file);
+  if (fits && hand_on(request.header, next)) return true;
   const std::uint16_t status = swap(kTooManyRecords);
   std::memcpy(&request.table[emu::kMadStatusAt], &status, sizeof status);
   return false;
@@ -265,7 +289,8 @@ void MadAgents::lost() {
 
 void MadAgents::service(std::uint64_t now_ns) {
   for (auto it = requests_.begin(); it != requests_.end();)
-    it = it->second.ends_ns <= now_ns ? end_without_answer(it) : std::next(it);
+    it = it->second.ends_ns <= now_ns && !again(it->first, it->second) ? end_without_answer(it)
+                                                                       : std::next(it);
 }
 
 }  // namespace hca

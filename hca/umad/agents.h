@@ -13,7 +13,6 @@
 #include <cstdint>
 #include <map>
 #include <span>
-#include <unordered_map>
 #include <vector>
 
 #include "emu/base/units.h"
@@ -35,13 +34,14 @@ class MadOut {
 
 class MadAgents {
  public:
-  static constexpr std::size_t kAgentsMax = 32;          // of a file, as in the kernel
-  static constexpr std::size_t kRequestsMax = 512;       // of a file that wait for an answer
-  static constexpr std::size_t kTableBytesMax = 60'000;  // a message of a socket has 64 KiB
+  static constexpr std::size_t kAgentsMax = 32;               // of a file, as in the kernel
+  static constexpr std::size_t kRequestsMax = 512;            // of a file that wait for an answer
+  static constexpr std::size_t kMessageBytesLeast = 1 << 16;  // that a program can be sent
 
   MadAgents(MadOut& out, std::uint32_t nodes) : out_(out), nodes_(nodes) {}
 
-  MadFileId open();
+  // `message_bytes_max`: what a program can be sent at once; longer tables have too many records.
+  MadFileId open(std::size_t message_bytes_max = kMessageBytesLeast);
   void close(MadFileId file);
   // A registration (ib_user_mad_reg_req2), the end of one (its id, four bytes) or a datagram behind
   // its ib_user_mad_hdr. False: none of these; whoever writes that speaks another language.
@@ -63,13 +63,15 @@ class MadAgents {
   struct File {
     std::vector<Agent> agents;
     std::size_t requests = 0;
+    std::size_t message_bytes_max = kMessageBytesLeast;
   };
   // A datagram that wants an answer, as the program wrote it.
   struct Request {
     MadFileId file = 0;
     ib_user_mad_hdr header{};
     emu::Mad mad{};
-    std::uint64_t ends_ns = 0;
+    std::uint64_t ends_ns = 0;        // of this try
+    std::uint32_t retries = 0;        // that are left
     std::vector<std::uint8_t> table;  // the segments that have come so far
   };
   using Requests = std::map<std::uint32_t, Request>;  // by key, the oldest first
@@ -78,14 +80,16 @@ class MadAgents {
   void send(MadFileId file, File& from, const ib_user_mad_hdr& header, const emu::Mad& mad,
             std::uint64_t now_ns);
   bool hand_on(const ib_user_mad_hdr& header, const emu::Mad& mad);
+  bool again(std::uint32_t key, Request& request);
   Requests::iterator end_without_answer(Requests::iterator request);
+  std::size_t room_of(MadFileId file) const;
   bool wants_more(std::uint32_t key, Request& request, std::span<const std::uint8_t> mad);
   void answered(emu::Lid from, std::uint32_t qpn, std::span<const std::uint8_t> mad);
   void unasked(emu::Lid from, const emu::Mad& mad);
 
   MadOut& out_;
   std::uint32_t nodes_;
-  std::unordered_map<MadFileId, File> files_;
+  std::map<MadFileId, File> files_;  // the oldest first
   MadFileId last_file_ = 0;
   Requests requests_;
   std::uint32_t last_key_ = 0;

@@ -325,6 +325,7 @@ int flitnet_open64(const char* path, int flags, ...) {
 
 ssize_t flitnet_write(int fd, const void* bytes, std::size_t count) {
   if (is_cm(fd)) return command(fd, bytes, count);
+  if (const auto written = write_umad(fd, bytes, count)) return *written;
   static const auto real = next<ssize_t (*)(int, const void*, std::size_t)>("write");
   return real(fd, bytes, count);
 }

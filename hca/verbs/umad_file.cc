@@ -4,6 +4,8 @@
 #include "hca/verbs/umad_file.h"
 
 #include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
 #include <rdma/ib_user_mad.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -15,6 +17,7 @@
 #include <cstdint>
 #include <cstring>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -52,6 +55,14 @@ bool is_umad(int fd) {
       .ends_with(kSocketName);
 }
 
+std::mutex g_reading;  // nobody takes what another has looked at
+
+void own_reading() {
+  static const int handlers = ::pthread_atfork([] { g_reading.lock(); }, [] { g_reading.unlock(); },
+                                               [] { g_reading.unlock(); });
+  (void)handlers;
+}
+
 int add_agent(int fd, ib_user_mad_reg_req2& agent) {
   if (fd < 0 || static_cast<std::size_t>(fd) >= kUmadFdsMax) return umad_error(EINVAL);
   if (agent.qpn > 1) return umad_error(EINVAL);
@@ -61,7 +72,9 @@ int add_agent(int fd, ib_user_mad_reg_req2& agent) {
     if (before == ~0U) return umad_error(ENOMEM);
     agent.id = static_cast<std::uint32_t>(std::countr_one(before));
   } while (!taken.compare_exchange_weak(before, before | 1U << agent.id));
-  return ::send(fd, &agent, sizeof agent, MSG_NOSIGNAL) < 0 ? umad_error(EIO) : 0;
+  if (::send(fd, &agent, sizeof agent, MSG_NOSIGNAL) >= 0) return 0;
+  taken.fetch_and(~(1U << agent.id));
+  return umad_error(EIO);
 }
 
 int add_old_agent(int fd, ib_user_mad_reg_req& asked) {
@@ -80,9 +93,12 @@ int add_old_agent(int fd, ib_user_mad_reg_req& asked) {
 int remove_agent(int fd, std::uint32_t id) {
   if (fd < 0 || static_cast<std::size_t>(fd) >= kUmadFdsMax || id >= 32) return umad_error(EINVAL);
   const std::uint32_t bit = 1U << id;
-  if ((g_agents[static_cast<std::size_t>(fd)].fetch_and(~bit) & bit) == 0)
-    return umad_error(EINVAL);
-  return ::send(fd, &id, sizeof id, MSG_NOSIGNAL) < 0 ? umad_error(EIO) : 0;
+  auto& taken = g_agents[static_cast<std::size_t>(fd)];
+  if ((taken.load() & bit) == 0) return umad_error(EINVAL);
+  // hcad first: as soon as the number is free it is another's.
+  if (::send(fd, &id, sizeof id, MSG_NOSIGNAL) < 0) return umad_error(EIO);
+  taken.fetch_and(~bit);
+  return 0;
 }
 
 int open_of(const char* socket_path, int flags) {
@@ -99,6 +115,7 @@ int open_of(const char* socket_path, int flags) {
   const int status = ::fcntl(fd, F_GETFL);
   if ((flags & O_NONBLOCK) != 0) (void)::fcntl(fd, F_SETFL, status | O_NONBLOCK);
   if ((flags & O_CLOEXEC) == 0) (void)::fcntl(fd, F_SETFD, 0);
+  own_reading();
   g_agents[static_cast<std::size_t>(fd)].store(0);
   g_opened[static_cast<std::size_t>(fd)].store(true);
   return socket.release();
@@ -109,10 +126,25 @@ bool was_umad(int fd) {
          g_opened[static_cast<std::size_t>(fd)].load(std::memory_order_relaxed);
 }
 
-// A message that is longer than the program's room stays, and its beginning says how long it is.
-bool too_long(int fd, void* bytes, std::size_t room) {
+// A message if there is one. One that is longer than the program's room stays (ENOSPC), and its
+// beginning says how long it is. EIO: its hcad has gone; a stock umad_recv() would take 0 bytes for
+// a datagram.
+ssize_t read_one(int fd, void* bytes, std::size_t room) {
+  const std::lock_guard lock(g_reading);
   const ssize_t whole = ::recv(fd, bytes, room, MSG_PEEK | MSG_TRUNC | MSG_DONTWAIT);
-  return whole > 0 && static_cast<std::size_t>(whole) > room;
+  if (whole == 0 || (whole < 0 && errno == ECONNRESET)) return umad_error(EIO);
+  if (whole < 0) return -1;
+  if (static_cast<std::size_t>(whole) > room) return umad_error(ENOSPC);
+  return ::recv(fd, bytes, room, MSG_DONTWAIT);
+}
+
+ssize_t read_umad(int fd, void* bytes, std::size_t room) {
+  while (true) {
+    const ssize_t got = read_one(fd, bytes, room);
+    if (got >= 0 || errno != EAGAIN || (::fcntl(fd, F_GETFL) & O_NONBLOCK) != 0) return got;
+    pollfd wait{fd, POLLIN, 0};
+    if (::poll(&wait, 1, -1) < 0) return -1;
+  }
 }
 
 }  // namespace
@@ -139,6 +171,29 @@ std::optional<int> ask_umad(int fd, unsigned long request, void* argument) {
   return remove_agent(fd, *static_cast<std::uint32_t*>(argument));
 }
 
+// The kernel's umad takes any datagram at once; a socket may be full for as long as hcad does not
+// look.
+std::optional<ssize_t> write_umad(int fd, const void* bytes, std::size_t count) {
+  if (!was_umad(fd) || !is_umad(fd)) return {};
+  constexpr std::size_t kRmppHeaderBytes = 36;  // the least that the kernel takes
+  constexpr std::size_t kMadBytes = 256;        // longer ones in segments (RMPP) are refused
+  constexpr std::uint32_t kAgentsMax = 32;
+  constexpr int kPatienceMs = 1000;
+  if (count < sizeof(ib_user_mad_hdr) + kRmppHeaderBytes ||
+      count > sizeof(ib_user_mad_hdr) + kMadBytes)
+    return umad_error(EINVAL);
+  std::uint32_t agent = 0;  // ib_user_mad_hdr::id
+  std::memcpy(&agent, bytes, sizeof agent);
+  if (agent >= kAgentsMax) return umad_error(EINVAL);
+  ssize_t sent = ::send(fd, bytes, count, MSG_NOSIGNAL | MSG_DONTWAIT);
+  if (sent < 0 && errno == EAGAIN) {
+    pollfd wait{fd, POLLOUT, 0};
+    if (::poll(&wait, 1, kPatienceMs) < 0) return -1;
+    sent = ::send(fd, bytes, count, MSG_NOSIGNAL | MSG_DONTWAIT);
+  }
+  return sent < 0 && errno == EPIPE ? umad_error(EIO) : sent;
+}
+
 }  // namespace hca
 
 using namespace hca;
@@ -151,7 +206,7 @@ ssize_t flitnet_read_chk(int fd, void* bytes, std::size_t room,
                          std::size_t there) __asm__("__read_chk");
 
 ssize_t flitnet_read(int fd, void* bytes, std::size_t room) {
-  if (was_umad(fd) && is_umad(fd) && too_long(fd, bytes, room)) return umad_error(ENOSPC);
+  if (was_umad(fd) && is_umad(fd)) return read_umad(fd, bytes, room);
   static const auto real = next<ssize_t (*)(int, void*, std::size_t)>("read");
   return real(fd, bytes, room);
 }

@@ -153,6 +153,78 @@ def test_nodes_ping_each_other(mesh: Cluster) -> None:
         server.wait()
 
 
+def test_a_server_ends_with_its_hcad(make: Callable[..., Cluster]) -> None:
+    """A stock umad_recv() takes 0 bytes for a datagram: it would ask for ever."""
+    cluster = make(MESH)
+    server = cluster.popen("n1", ["ibping", "-S"], stdout=subprocess.DEVNULL)
+    for _ in range(100):
+        done = cluster.exec("n0", ["ibping", "-c", "1", "-t", "200", "2"])
+        if " 0% packet loss" in done.stdout:
+            break
+        time.sleep(0.05)
+    cluster.kill("hcad:n1")
+    server.wait(20)
+
+
+def test_classes_need_no_service_level(make: Callable[..., Cluster]) -> None:
+    """Whatever service levels are for, the subnet's datagrams are control."""
+    cluster = make(MESH | {"qos": {"sl_class": ["best_effort"] * 16}})
+    assert "SMINFO_MASTER" in said(cluster, ["sminfo"])
+    assert cluster.absent() == []
+
+
+def test_small_buffers_hold_up_no_datagram(make: Callable[..., Cluster]) -> None:
+    cut_through = {"router": "vct", "packet_size": 16, "vc_buf_size": 16}
+    cluster = make({"network": MESH["network"] | cut_through})
+    assert "SMINFO_MASTER" in said(cluster, ["sminfo"])
+    assert cluster.absent() == []
+
+
+def test_tables_of_many_records(make: Callable[..., Cluster]) -> None:
+    cluster = make({"network": {"topology": "mesh:4x4"}})
+    assert said(cluster, ["saquery", "-p"]).count("PathRecord dump") == 32 * 32
+
+
+UMAD = r"""
+import ctypes, errno, os, fcntl
+umad = ctypes.CDLL("libibumad.so.3", use_errno=True)
+assert umad.umad_init() == 0
+fd = umad.umad_open_port(b"flitnet0", 1)
+agent = umad.umad_register(fd, 3, 2, 0, None)
+assert fd >= 0 and agent == 0, (fd, agent)
+def write(count, agent=agent):
+    mad = bytearray(64 + 300)
+    mad[0:4] = agent.to_bytes(4, "little")
+    mad[8:12] = (1000).to_bytes(4, "little")   # timeout, ms
+    mad[20:24] = (1).to_bytes(4, "big")        # QP1
+    mad[28:30] = (1).to_bytes(2, "big")        # LID of the subnet's manager
+    mad[64:68] = bytes([1, 3, 2, 0x12])        # GetTable of the subnet's administration
+    mad[72:80] = bytes(range(8))
+    mad[80:82] = (0x35).to_bytes(2, "big")     # PathRecord
+    try:
+        return os.write(fd, mad[:count])
+    except OSError as error:
+        return errno.errorcode[error.errno]
+print(write(0), write(64 + 20), write(64 + 300), write(64 + 256, 32), write(64 + 256, 0xffffffff))
+# A read that waits looks at what comes before it takes it.
+fcntl.fcntl(fd, fcntl.F_SETFL, fcntl.fcntl(fd, fcntl.F_GETFL) & ~os.O_NONBLOCK)
+assert write(64 + 256) == 64 + 256
+libc = ctypes.CDLL(None, use_errno=True)
+room = ctypes.create_string_buffer(1 << 16)
+got = libc.read(fd, room, ctypes.c_size_t(64 + 256))
+print(got, errno.errorcode.get(ctypes.get_errno()))
+print(libc.read(fd, room, ctypes.c_size_t(1 << 16)) > 64 + 64 * 64)
+"""
+
+
+def test_what_a_kernel_refuses_and_what_it_keeps(mesh: Cluster) -> None:
+    done = mesh.exec("n0", ["/usr/bin/python3", "-c", UMAD])
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split("\n") == [
+        "EINVAL EINVAL EINVAL EINVAL EINVAL", "-1 ENOSPC", "True", "",
+    ]  # fmt: skip
+
+
 def test_without_a_fabric_tools_end_with_an_error(make: Callable[..., Cluster]) -> None:
     cluster = make(MESH)
     cluster.kill("fabricd")

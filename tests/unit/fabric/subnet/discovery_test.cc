@@ -139,6 +139,41 @@ TEST_F(DiscoveryTest, LinearTablesLeadToEveryLid) {
   EXPECT_EQ(status(*get(1, kLinearForwardingTable, 0)), 0x0cU);
 }
 
+// No packet comes by a root of a tree that has lost the only link down to a leaf, and so the
+// routing has no way from it: the table leads round.
+TEST(SubnetMap, TablesLeadOnWhereNoPacketComesBy) {
+  NetworkSpec spec;
+  spec.topology = TopologyKind::ary_tree;
+  spec.arity = spec.levels = 2;
+  spec.routing = RoutingKind::up_down;
+  spec.lane_vtick = default_lane_vticks(spec.lanes_of_class);
+  auto network = std::move(*Network::make(spec));
+  SubnetMap map(*network, [](emu::NodeId) { return true; });
+  int cut = 0;
+  for (int r = 0; r < network->routers(); ++r) {
+    for (int p = 0; p < network->ports(static_cast<emu::RouterId>(r)); ++p) {
+      const LinkEnd link = {static_cast<emu::RouterId>(r), static_cast<emu::PortId>(p)};
+      if (network->peer(link.router, link.port).router == emu::kNoRouter) continue;
+      ASSERT_TRUE(network->set_down({&link, 1}));
+      ++cut;
+      map.follow();
+      for (int from = 0; from < network->routers(); ++from) {
+        for (emu::Lid lid = 1; lid <= map.lid_max(); ++lid) {
+          Device at = switch_device(static_cast<emu::RouterId>(from));
+          for (int hops = 0; hops < network->routers() && map.lid(at) != lid; ++hops) {
+            const auto far = map.far_end({at, map.linear_port(at.index, lid)});
+            ASSERT_TRUE(far) << "a port that is up, from " << from << " to LID " << lid;
+            at = far->device;
+            if (!at.is_switch) break;
+          }
+          EXPECT_EQ(map.lid(at), lid) << "from " << from;
+        }
+      }
+    }
+  }
+  EXPECT_GE(cut, 8);
+}
+
 TEST_F(DiscoveryTest, WaysThatLeadNowhereAreNotAnswered) {
   EXPECT_TRUE(walk({}, kNodeInfo));
   EXPECT_TRUE(walk({1}, kNodeInfo));
@@ -184,6 +219,7 @@ TEST_F(DiscoveryTest, AttributesSayWhatVerbsSay) {
   const std::uint8_t* d = &(*info)[64];
   EXPECT_EQ(status(*info), 0U);
   EXPECT_EQ(answered_.lid, 3);
+  EXPECT_EQ(status(*get(3, kPortInfo, 0x80000001)), 0U) << "as smpquery -x asks";
   EXPECT_EQ(number(d + 8, 8), emu::kGidPrefix);
   EXPECT_EQ(number(d + 16, 2), 3U);
   EXPECT_EQ(number(d + 18, 2), 1U);

@@ -139,8 +139,10 @@ TEST(MadAgents, TimesEnd) {
   const MadFileId file = agents.open();
   const emu::Mad asked = mad_of(emu::kClassPerformance, emu::kMadGet, 5);
   ASSERT_TRUE(agents.write(file, message_of(asked, 2, 1, 0, 100, 2), 50 * kMs));
-  agents.service(349 * kMs);
+  for (const std::uint64_t ms : {149, 150, 249, 250, 349}) agents.service(ms * kMs);
   EXPECT_TRUE(world.read.empty()) << "three tries of 100 ms";
+  ASSERT_EQ(world.subnet.size(), 3u);
+  EXPECT_EQ(world.subnet[0].mad, world.subnet[2].mad) << "one request, sent again";
   agents.service(350 * kMs);
   EXPECT_EQ(world.read.size(), 1u);
   // The session ends; a queue is full; there is no such LID.
@@ -198,11 +200,42 @@ TEST(MadAgents, NodesAskEachOther) {
   ASSERT_EQ(world.nodes.size(), 1u);
   EXPECT_EQ(world.nodes[0].to, 3u);
   EXPECT_EQ(world.nodes[0].mad, pong) << "an answer goes as it is";
+  // Whoever registered first has it, and only of the version that it registered for.
+  const MadFileId later = agents.open();
+  ASSERT_TRUE(agents.write(later, agent_of(2, 0x32, emu::kMadGet, 0x1405), 0));
+  agents.from_node(3, ping);
+  ASSERT_EQ(world.read.size(), 2u);
+  EXPECT_EQ(world.read[1].file, file);
+  emu::Mad other = ping;
+  other[emu::kMadClassVersionAt] = 2;
+  agents.from_node(3, other);
+  ASSERT_EQ(world.read.size(), 2u);
+  agents.close(later);
   // Its end: nobody wants the next one.
   const std::uint32_t id = 2;
   ASSERT_TRUE(agents.write(file, {reinterpret_cast<const std::uint8_t*>(&id), sizeof id}, 0));
   agents.from_node(3, ping);
-  EXPECT_EQ(world.read.size(), 1u);
+  EXPECT_EQ(world.read.size(), 2u);
+}
+
+TEST(MadAgents, WhatAnAgentAskedEndsWithIt) {
+  World world;
+  MadAgents agents(world, 4);
+  const MadFileId file = agents.open();
+  ASSERT_TRUE(agents.write(file, agent_of(0, emu::kClassPerformance, emu::kMadGet), 0));
+  const emu::Mad asked = mad_of(emu::kClassPerformance, emu::kMadGet, 5);
+  ASSERT_TRUE(agents.write(file, message_of(asked, 2, 1, 0, 100), 0));
+  ASSERT_TRUE(agents.write(file, message_of(asked, 2, 1, 1, 100), 0));
+  const std::uint32_t id = 0;
+  ASSERT_TRUE(agents.write(file, {reinterpret_cast<const std::uint8_t*>(&id), sizeof id}, 0));
+  emu::Mad answer = world.subnet[0].mad;
+  answer[emu::kMadMethodAt] = emu::kMadGetResponse;
+  agents.from_subnet(2, 1, answer);
+  EXPECT_TRUE(world.read.empty()) << "the next agent of that number has not asked";
+  agents.service(100 * kMs);
+  ASSERT_EQ(world.read.size(), 1u);
+  EXPECT_EQ(world.read[0].header.id, 1u);
+  EXPECT_FALSE(agents.waiting());
 }
 
 TEST(MadAgents, WhoAsksWithoutReadingLosesTheOldest) {
@@ -252,6 +285,17 @@ TEST(MadAgents, SegmentsOfATableAreOneAnswer) {
     agents.from_subnet(1, 1, segment_of(world.subnet.back().mad, 4096, false));
   }
   EXPECT_EQ(world.read[1].mad[emu::kMadStatusAt], 4) << "too many records";
+  EXPECT_LE(sizeof(ib_user_mad_hdr) + world.read[1].mad.size(), MadAgents::kMessageBytesLeast);
+  // Who can be sent more gets more.
+  world.subnet.clear();
+  const MadFileId wide = agents.open(4 * MadAgents::kMessageBytesLeast);
+  ASSERT_TRUE(agents.write(wide, message_of(asked, 1, 1, 0, 100), 0));
+  while (world.read.size() == 2) {
+    const bool last = world.subnet.size() == 60;
+    agents.from_subnet(1, 1, segment_of(world.subnet.back().mad, 4096, last));
+  }
+  EXPECT_EQ(world.read[2].mad[emu::kMadStatusAt], 0);
+  EXPECT_EQ(world.read[2].mad.size(), 56u + 60 * (4096 - 56));
 }
 
 TEST(MadAgents, RandomMessagesEndNothingButTheirFile) {
