@@ -128,6 +128,28 @@ std::string Config::to_toml() const {
   return printer.text_;
 }
 
+namespace {
+
+// LRH, GRH, BTH, DETH, immediate data, ICRC and VCRC.
+constexpr std::uint32_t kDatagramOverheadBytes = 8 + 40 + 12 + 8 + 4 + 4 + 2;
+constexpr std::uint32_t kDatagramBytesLeast = 256;
+
+}  // namespace
+
+std::uint32_t Config::datagram_bytes() const {
+  std::uint32_t bytes = hca.mtu;
+  if (network.router != Router::vct || network.pass_through) return bytes;
+  const std::uint32_t room = network.vc_buf_size * network.flit_bits / 8;
+  while (bytes > kDatagramBytesLeast && bytes + kDatagramOverheadBytes > room) bytes /= 2;
+  return bytes;
+}
+
+std::uint32_t Config::buffer_flits_least() const {
+  if (network.router != Router::vct || network.pass_through) return 1;
+  const std::uint32_t flit_bytes = network.flit_bits / 8;
+  return (kDatagramBytesLeast + kDatagramOverheadBytes + flit_bytes - 1) / flit_bytes;
+}
+
 std::uint32_t Config::links_between(std::size_t a, std::size_t b) const {
   if (const std::string& given = nodes[a].links_to; b < given.size()) {
     const char c = given[b];

@@ -226,6 +226,12 @@ struct Config {
   // Complete and resolved TOML; parse() of it gives the same Config.
   std::string to_toml() const;
 
+  // The longest UD message, one of the sizes of an MTU, 256 at least: hca.mtu, but what the buffers
+  // of routers that take packets in whole hold. Connections cut their messages to packet_size.
+  std::uint32_t datagram_bytes() const;
+  // Flits of network.vc_buf_size that a running cluster needs for its datagrams of 256 bytes.
+  std::uint32_t buffer_flits_least() const;
+
   // Links between routers on the way from node a to node b.
   std::uint32_t links_between(std::size_t a, std::size_t b) const;
   // In which quarter of a grid of two dimensions node b is, seen from node a: 0 ... 3; 0 elsewhere.

@@ -35,6 +35,12 @@ emu::Result<emu::Config> load_config(const std::string& path) {
     return emu::fail("{}: network.nodes: {} named, but the topology has {}", name,
                      config->nodes.size(), (*network)->nodes());
   }
+  if (config->network.vc_buf_size < config->buffer_flits_least()) {
+    return emu::fail(
+        "{}: network.vc_buf_size = {}: must be at least {} for router vct: management "
+        "datagrams",
+        name, config->network.vc_buf_size, config->buffer_flits_least());
+  }
   fabric::tell_links(*config, **network);
   return config;
 }

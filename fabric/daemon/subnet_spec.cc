@@ -20,7 +20,7 @@ SubnetSpec subnet_spec(const emu::Config& config, const NetworkSpec& network) {
   if (auto graph = make_graph(shape_of(network))) spec.switch_names = std::move(graph->names);
   spec.link_bps = config.network.link_bps();
   spec.flit_bits = config.network.flit_bits;
-  spec.mtu_bytes = config.hca.mtu;
+  spec.mtu_bytes = config.datagram_bytes();
   spec.vendor_id = config.hca.vendor_id & 0xffffff;
   spec.device_id = kSubnetDeviceId;
   spec.high_limit = static_cast<std::uint8_t>(std::min<std::uint32_t>(qos.qos_high_limit, 255));

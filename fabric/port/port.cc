@@ -6,9 +6,7 @@ namespace fabric {
 
 const char* descriptor_fault(const emu::TxDesc& desc, const EdgeRules& rules, emu::Cycle now) {
   if (desc.length == 0 || desc.length > emu::kPacketBytesMax) return "length";
-  // Datagrams for the subnet's agents end at the edge: no buffer of a router has to hold them.
-  const bool crosses = desc.kind != emu::PacketKind::subnet;
-  if (desc.flits == 0 || (crosses && desc.flits > rules.flits_max)) return "flits";
+  if (desc.flits == 0 || desc.flits > rules.flits_max) return "flits";
   if (std::size_t{desc.flits} * rules.flit_bytes < desc.length) return "flits fewer than bytes";
   if (desc.dest >= rules.node_count) return "dest";
   const auto traffic_class = static_cast<std::size_t>(desc.traffic_class);

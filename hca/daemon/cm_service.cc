@@ -21,7 +21,7 @@ CmOptions cm_options(const HostOptions& options) {
   cm.gid_prefix = options.gid_prefix;
   cm.roce = options.roce;
   cm.path_mtu = 1;
-  while (cm.path_mtu < 5 && (256U << cm.path_mtu) <= options.mtu_bytes) ++cm.path_mtu;
+  while (cm.path_mtu < 5 && (256U << cm.path_mtu) <= options.datagram_bytes) ++cm.path_mtu;
   cm.seed = options.seed;
   // The host's time when the node started, as its bookings use it: here 32 bits that depend on it.
   cm.life = static_cast<std::uint32_t>(emu::Prng(options.first_connection)() >> 32);

@@ -67,6 +67,7 @@ HostOptions host_options(const emu::Config& config, emu::NodeId node) {
           ? static_cast<std::uint32_t>(emu::kPacketBytesMax) * 8 / options.flit_bits
           : config.network.packet_size;
   options.mtu_bytes = config.hca.mtu;
+  options.datagram_bytes = config.datagram_bytes();
   options.class_of_sl = config.qos.sl_class;
   for (std::uint8_t sl = 0; sl < options.lanes_of_sl.size(); ++sl) {
     options.lanes_of_sl[sl] = config.qos.lanes_of_sl(sl);
@@ -110,7 +111,7 @@ void fill_node_page(const emu::Config& config, const HostOptions& options, NodeP
   page.link_layer = options.roce ? 2 : 1;
   page.pkey = 0xffff;
   page.max_message_bytes = max_message_bytes(options);
-  page.active_mtu = mtu_enum(options.mtu_bytes);
+  page.active_mtu = mtu_enum(options.datagram_bytes);
   page.max_mtu = mtu_enum(4096);
   page.node_index = options.node;
   page.vendor_id = config.hca.vendor_id;

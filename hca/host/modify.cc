@@ -221,7 +221,7 @@ void enter_rtr(HostState& s, Qp& qp) {
   if (qp.type != QpType::ud) {
     set_path(s, qp);
   } else {
-    qp.payload = s.options_.mtu_bytes;
+    qp.payload = s.options_.datagram_bytes;
   }
   qp.epsn = qp.attributes.rq_psn;
   qp.page->packet_payload.store(qp.payload, std::memory_order_release);

@@ -26,7 +26,8 @@ struct HostOptions {
   std::uint64_t link_bps = 400'000'000;
   std::uint32_t flit_bits = 128;
   std::uint32_t packet_flits = 40;  // RC payload is cut so that a full packet has this many flits
-  std::uint32_t mtu_bytes = 2048;   // active MTU of the port: a UD message fits
+  std::uint32_t mtu_bytes = 2048;   // largest path MTU that a connection may have
+  std::uint32_t datagram_bytes = 2048;  // active MTU of the port: a UD message fits
   std::uint64_t gid_prefix = emu::kGidPrefix;
   std::uint64_t guid_base = emu::kGuidBase;  // node n: guid_base + n + 1
   // RoCE v2: nodes are found by GID (hca/host/gid.h), LIDs are the fabric's own business.

@@ -10,7 +10,11 @@ from pathlib import Path
 import pytest
 
 from tests.apps.test_topology import flitnet, pingpong, run  # noqa: F401  (fixtures)
+from tests.apps.test_verbs import PORTS, assert_done
+from tests.apps.test_verbs import pingpong as both
 from tools.flitnet import ctl, paths
+from tools.flitnet.cluster import Cluster
+from tools.flitnet.errors import UsageError
 
 Flitnet = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -47,6 +51,24 @@ def test_cut_through_needs_buffers_for_whole_packets(
     done = flitnet("up", file, "--router", "vct")
     assert done.returncode == 0, done.stderr
     pingpong(run, "n1")
+
+
+def test_datagrams_fit_into_the_buffers_of_cut_through(
+    make_cluster: Callable[..., Cluster],
+) -> None:
+    """A UD message is one packet: the port has the MTU that a buffer holds, programs ask for it."""
+    cut_through = {"router": "vct", "vc_buf_size": 40, "nodes": 2}
+    cluster = make_cluster({"network": cut_through})
+    assert "active_mtu:\t\t512" in cluster.exec("n0", ["ibv_devinfo"]).stdout
+    assert_done(both(cluster, ["ibv_ud_pingpong", "-n", "50", "-s", "512"], next(PORTS)))
+    done = cluster.exec("n0", ["ibv_ud_pingpong", "-s", "1024"])
+    assert done.returncode != 0 and "512" in done.stderr
+    # Connections cut their messages, whatever path MTU they have.
+    assert_done(both(cluster, ["ibv_rc_pingpong", "-n", "50", "-m", "2048"], next(PORTS)))
+    assert cluster.absent() == []
+    small = {"network": cut_through | {"vc_buf_size": 20, "packet_size": 16}}
+    with pytest.raises(UsageError, match="vc_buf_size = 20: must be at least 21 for router vct"):
+        make_cluster(small)
 
 
 @pytest.mark.parametrize(

@@ -173,8 +173,8 @@ def test_classes_need_no_service_level(make: Callable[..., Cluster]) -> None:
     assert cluster.absent() == []
 
 
-def test_small_buffers_hold_up_no_datagram(make: Callable[..., Cluster]) -> None:
-    cut_through = {"router": "vct", "packet_size": 16, "vc_buf_size": 16}
+def test_small_buffers_hold_datagrams(make: Callable[..., Cluster]) -> None:
+    cut_through = {"router": "vct", "packet_size": 16, "vc_buf_size": 21}
     cluster = make({"network": MESH["network"] | cut_through})
     assert "SMINFO_MASTER" in said(cluster, ["sminfo"])
     assert cluster.absent() == []

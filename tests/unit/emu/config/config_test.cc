@@ -317,6 +317,18 @@ TEST(Config, SilenceIsLongerThanAHeartbeat) {
   EXPECT_FALSE(emu::Config::parse("[[node]]\nname = \"" + std::string(32, 'a') + '"'));
 }
 
+TEST(Config, DatagramsFitIntoBuffersOfCutThrough) {
+  const auto longest = [](const std::string& network) {
+    return emu::Config::parse("[network]\n" + network)->datagram_bytes();
+  };
+  EXPECT_EQ(longest(""), 2048U) << "worms need no buffer of their length";
+  EXPECT_EQ(longest("router = \"vct\"\nvc_buf_size = 133"), 2048U);
+  EXPECT_EQ(longest("router = \"vct\"\nvc_buf_size = 132"), 1024U);
+  EXPECT_EQ(longest("router = \"vct\"\nvc_buf_size = 40"), 512U);
+  const auto least = emu::Config::parse("[network]\nrouter = \"vct\"\nvc_buf_size = 40");
+  EXPECT_EQ(least->buffer_flits_least(), 21U);
+}
+
 TEST(Config, QuadrantsOfAGrid) {
   const auto mesh = emu::Config::parse("[network]\ntopology = \"mesh:4x4\"");
   ASSERT_TRUE(mesh);

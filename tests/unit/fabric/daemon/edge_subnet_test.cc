@@ -135,9 +135,6 @@ TEST_F(EdgeSubnetTest, PortsTakeOnlyDatagramsOfTheControlClass) {
   desc.traffic_class = emu::TrafficClass::control;
   desc.kind = emu::PacketKind::subnet;
   EXPECT_EQ(descriptor_fault(desc, rules, 0), nullptr);
-  EdgeRules small = rules;  // as where routers take whole packets in
-  small.flits_max = 10;
-  EXPECT_EQ(descriptor_fault(desc, small, 0), nullptr);
   desc.length = emu::kMadPacketBytes - 1;
   EXPECT_STREQ(descriptor_fault(desc, rules, 0), "length of a datagram");
   desc.length = emu::kMadPacketBytes;
