@@ -27,6 +27,7 @@ Flitnet = Callable[..., subprocess.CompletedProcess[str]]
         ["--router", "p", "--scheduler", "fgvc"],
         ["--router", "p", "--topology", "torus:3x3"],
         ["--router", "pcs"],
+        ["--router", "vct"],
         ["--router", "cell"],
         ["--topology", "single:9"],
     ],
@@ -43,10 +44,11 @@ def test_up(flitnet: Flitnet, run: Path, flags: list[str]) -> None:  # noqa: F81
 def test_cut_through_needs_buffers_for_whole_packets(
     flitnet: Flitnet, run: Path, tmp_path: Path  # noqa: F811
 ) -> None:
-    done = flitnet("up", "--router", "vct")
+    file = tmp_path / "c.toml"
+    file.write_text("[network]\nvc_buf_size = 10\n")
+    done = flitnet("up", file, "--router", "vct")
     assert done.returncode == 2
     assert "network.vc_buf_size = 10: must be at least 40 for router vct" in done.stderr
-    file = tmp_path / "c.toml"
     file.write_text("[network]\nnodes = 2\nvc_buf_size = 80\n")
     done = flitnet("up", file, "--router", "vct")
     assert done.returncode == 0, done.stderr

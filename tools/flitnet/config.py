@@ -113,7 +113,19 @@ def with_network(file: Path | None, choices: dict[str, str | bool | None]) -> st
     for key, value in chosen.items():
         table, _, name = key.rpartition(".")
         tables.setdefault(table or "network", {})[name] = value
+    if "router" in chosen:
+        hold_packets(network)
     return to_toml(tables)
+
+
+def hold_packets(network: dict[str, Any]) -> None:
+    """Routers that take packets in whole have buffers for the longest datagram of a port (2048 bytes
+    and 78 of headers) and for a packet, unless the file says how long they are."""
+    flit_bits, packet_size = network.get("flit_bits", 128), network.get("packet_size", 40)
+    whole = isinstance(flit_bits, int) and flit_bits > 0 and isinstance(packet_size, int)
+    if network.get("router") == "vct" and whole:
+        longest = math.ceil((2048 + 78) * 8 / flit_bits)
+        network.setdefault("vc_buf_size", max(longest, packet_size))
 
 
 def _plain(tables: dict[str, Any]) -> bool:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tools.flitnet import paths, topology
-from tools.flitnet.config import NODES_MAX
+from tools.flitnet.config import NODES_MAX, hold_packets
 from tools.flitnet.errors import UsageError
 
 # The seven clips that stand for the sequences of the papers' table (traces/README.md).
@@ -203,12 +203,13 @@ def plan(request: Request) -> Scenario:
 
 def cluster_tables(request: Request) -> dict[str, Any]:
     """The cluster file of a request."""
+    network = {
+        "topology": request.topology, "routing": request.routing, "nodes": request.nodes,
+        "link_mbps": request.link_mbps, "router": request.router, "crossbar": request.crossbar,
+    }  # fmt: skip
+    hold_packets(network)
     return {
-        "network": {
-            "topology": request.topology, "routing": request.routing, "nodes": request.nodes,
-            "link_mbps": request.link_mbps, "router": request.router,
-            "crossbar": request.crossbar,
-        },
+        "network": network,
         "qos": {"scheduler": request.scheduler},
         "controls": {
             "admission": request.admission,
