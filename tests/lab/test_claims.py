@@ -105,12 +105,14 @@ def test_quick_runs_are_asked_for_what_they_ran() -> None:
     both = (Below("us", (0.5,), "a", "b"), Above("us", (0.5, 0.7), "b", 1.5),
             Rising("us", (0.5, 0.7), "b"))  # fmt: skip
     one = Experiment(id="t", title="t", paper="p", points=points, claims=both)
-    verdict = judge(one, TABLE)
+    verdict = judge(one, TABLE, quick=True)
     assert verdict.word == "reproduced"
     assert len(verdict.checks) == 2, "one place is no rise"
+    assert judge(one, TABLE).word == "differs", "a full run has all places"
     # A place that was to run and did not is no excuse.
     there = (*points[:2], Point("b", 0.7, {}))
-    assert judge(Experiment(**{**vars(one), "points": there}), TABLE).word == "differs"
+    here = Experiment(**{**vars(one), "points": there})
+    assert judge(here, TABLE, quick=True).word == "differs"
 
 
 def test_numbers_are_compared_point_by_point() -> None:

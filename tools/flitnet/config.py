@@ -119,8 +119,8 @@ def with_network(file: Path | None, choices: dict[str, str | bool | None]) -> st
 
 
 def hold_packets(network: dict[str, Any]) -> None:
-    """Routers that take packets in whole have buffers for the longest datagram of a port (2048 bytes
-    and 78 of headers) and for a packet, unless the file says how long they are."""
+    """Routers that take packets in whole have buffers for a packet and for the longest datagram of
+    a port, 2048 bytes and 78 of headers, unless the file says how long they are."""
     flit_bits, packet_size = network.get("flit_bits", 128), network.get("packet_size", 40)
     whole = isinstance(flit_bits, int) and flit_bits > 0 and isinstance(packet_size, int)
     if network.get("router") == "vct" and whole:

@@ -45,7 +45,7 @@ class Arrivals {
   // Starts the process at `now_ns`, at a random place inside its first gap.
   void start(emu::EmuNs now_ns) {
     start_ns_ = next_ns_ = on_until_ns_ = static_cast<double>(now_ns);
-    if (options_.kind == ArrivalKind::on_off) return stay_on();
+    if (options_.kind == ArrivalKind::on_off) return begin_on_or_off();
     const bool drawn = options_.kind == ArrivalKind::drawn;
     next_ns_ = after(next_ns_, drawn ? 1 : prng_.uniform());
   }
@@ -63,6 +63,16 @@ class Arrivals {
   }
 
  private:
+  // Begun long ago: ON with the share of ON in its life, for exponential times forget.
+  void begin_on_or_off() {
+    if (prng_.uniform() * (options_.on_ns + options_.off_ns) < options_.on_ns) {
+      const double on = loud_from(start_ns_);
+      on_until_ns_ = on + prng_.exponential(options_.on_ns);
+      next_ns_ = after(on, prng_.uniform());
+    }
+    stay_on();
+  }
+
   // A message that is due when ON is over waits for the next ON time that is long enough. There it
   // comes at a random place inside its first gap, as in the laboratory: then the rate is the one
   // asked for, however few messages an ON time has.

@@ -37,6 +37,36 @@ emu::Result<void> check_lanes(const Setting& setting) {
   return {};
 }
 
+// The longest message that anybody sends.
+std::uint32_t longest_message(const WorkloadSpec& spec) {
+  std::uint32_t flits = spec.message_flits;
+  if (spec.control_per_frame > 0) flits = std::max(flits, spec.control_flits);
+  for (const FlowSpec& flow : spec.flows)
+    flits = std::max(flits, std::uint32_t{flow.message_flits});
+  return flits;
+}
+
+// What each table of a point allows, but not together.
+emu::Result<void> check_together(const Point& point) {
+  const emu::NetworkConfig& network = point.cluster.network;
+  const WorkloadSpec& workload = point.workload;
+  if (network.pass_through) return emu::fail("network.pass_through: on a live cluster alone");
+  const std::uint32_t longest = longest_message(workload);
+  if (network.router == emu::Router::vct && longest > network.vc_buf_size) {
+    return emu::fail("workload: messages of {} flits, network.vc_buf_size is {}: whole packets",
+                     longest, network.vc_buf_size);
+  }
+  if (workload.circuit_attempts > 0 && network.router != emu::Router::pcs)
+    return emu::fail("workload.circuit_attempts: with network.router = \"pcs\" alone");
+  const bool books = point.run.hca && point.cluster.controls.admission;
+  if (books && has_streams(workload) && !std::ranges::is_sorted(workload.phases)) {
+    return emu::fail(
+        "workload.phases: with controls.admission shares cannot fall: streams book "
+        "for the whole run");
+  }
+  return {};
+}
+
 }  // namespace
 
 emu::Result<std::unique_ptr<FlitRun>> FlitRun::make(const Point& point) {
@@ -59,6 +89,7 @@ fabric::NetworkSpec FlitRun::network_spec() const {
 }
 
 emu::Result<void> FlitRun::build() {
+  if (auto fits = check_together(point_); !fits) return fits;
   // What the cap means is a sum over all pairs of nodes: once, not for every HCA.
   if (point_.run.hca) point_.cluster.controls.power_cap_w = point_.cluster.power_cap_w();
   const emu::Config& config = point_.cluster;
@@ -152,7 +183,7 @@ void FlitRun::build_nics() {
   options.descriptor_flits = (512 + setting_.flit_bits - 1) / setting_.flit_bits;
   const double flits = point_.run.nic_memory_kb * 8192 / setting_.flit_bits;
   options.lane_flits =
-      std::max(point_.workload.message_flits, static_cast<std::uint32_t>(flits / emu::kVlCount));
+      std::max(longest_message(point_.workload), static_cast<std::uint32_t>(flits / emu::kVlCount));
   const double longest = std::clamp(options.setup_cycles, 1.0, 16.0);
   quantum_ = std::min(quantum_, static_cast<emu::Cycle>(longest));
   nics_.assign(static_cast<std::size_t>(setting_.nodes), Nic(options));

@@ -33,7 +33,9 @@ emu::Result<FlowSpec> parse_flow(std::string_view text) {
     const auto [stop, error] = std::from_chars(rest.data(), rest.data() + rest.size(), flow.load);
     if (error != std::errc{} || stop != rest.data() + rest.size()) flow.load = 0;
   }
-  if (words >> flits && (!whole(flits, flow.message_flits) || flow.message_flits == 0))
+  constexpr std::uint32_t kFlitsMax = 2048;  // as of workload.message_flits
+  if (words >> flits && (!whole(flits, flow.message_flits) || flow.message_flits == 0 ||
+                         flow.message_flits > kFlitsMax))
     flow.load = 0;
   if (!way_read || flow.source == flow.dest || !(flow.load > 0 && flow.load <= 1) ||
       words >> rest) {

@@ -9,10 +9,10 @@ namespace tools {
 
 namespace {
 
-// The papers' 30 frames a second exactly; others to the microsecond.
+// The papers' 30 frames a second exactly; others to the nanosecond.
 FrameRate rate_of(double frame_ms) {
   if (std::abs(frame_ms - 1000.0 / 30) < 1e-9) return {};
-  return {1'000'000, static_cast<std::uint32_t>(std::lround(frame_ms * 1000))};
+  return {1'000'000'000, static_cast<std::uint32_t>(std::lround(frame_ms * 1e6))};
 }
 
 }  // namespace

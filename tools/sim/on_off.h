@@ -17,13 +17,19 @@ class OnOffSource : public Source {
         end_(static_cast<double>(end)),
         cycles_per_ms_(1e9 / static_cast<double>(setting.time.cycle_ps)),
         prng_(seed),
-        next_(static_cast<double>(begin)) {
+        next_(static_cast<double>(begin)),
+        on_until_(next_) {
     const WorkloadSpec& spec = setting.spec;
     const double payload_bits =
         static_cast<double>(spec.message_flits - spec.header_flits) * setting.flit_bits;
     const double per_ms = spec.stream_kbps / payload_bits * (spec.on_ms + spec.off_ms) / spec.on_ms;
     interval_ = cycles_per_ms_ / per_ms;
-    begin_on();
+    // Begun long ago: ON with the share of ON in its life, for exponential times forget.
+    if (prng_.uniform() * (spec.on_ms + spec.off_ms) < spec.on_ms) {
+      on_until_ += prng_.exponential(spec.on_ms * cycles_per_ms_);
+      next_ += interval_ * prng_.uniform();
+    }
+    if (next_ >= on_until_) begin_on();
   }
   emu::Cycle feed(emu::Cycle horizon, std::vector<FlitMessage>& out) override {
     while (next_ < static_cast<double>(horizon) && next_ < end_) {
@@ -44,16 +50,17 @@ class OnOffSource : public Source {
   }
 
  private:
-  // After the OFF time that follows now, at a random place inside the first gap.
+  // After the OFF time that follows this ON time, at a random place inside the first gap.
   void begin_on() {
     const WorkloadSpec& spec = setting_.spec;
-    double at = std::max(next_, on_until_);
+    double at = on_until_;
     do {
       if (spec.off_ms > 0) at += prng_.exponential(spec.off_ms * cycles_per_ms_);
       on_until_ = at + prng_.exponential(spec.on_ms * cycles_per_ms_);
       next_ = at + interval_ * prng_.uniform();
       at = on_until_;
-    } while (next_ >= on_until_);  // too short for a message: the next one
+    } while (next_ >= on_until_ && at < end_);  // too short for a message: the next one
+    if (next_ >= on_until_) next_ = end_;
   }
 
   const Setting& setting_;

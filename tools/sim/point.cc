@@ -27,7 +27,11 @@ std::string list_of(std::span<const std::string_view> names) {
 class Section {
  public:
   Section(toml::table& document, std::string_view name) : name_(name) {
-    if (const auto* table = document[name].as_table()) table_ = *table;
+    if (const auto* table = document[name].as_table()) {
+      table_ = *table;
+    } else if (document.contains(name)) {
+      note("*", "must be one table");
+    }
     document.erase(name);
   }
   void number(std::string_view key, double& field, double low, double high) {

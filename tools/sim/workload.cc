@@ -47,6 +47,8 @@ class MessageSource : public Source {
               setting.spec.pareto_shape) {
     flits_ = class_ == emu::TrafficClass::control ? setting.spec.control_flits
                                                   : setting.spec.message_flits;
+    forgets_ = class_ == emu::TrafficClass::control || setting.spec.arrivals == ArrivalLaw::poisson;
+    least_mean_ = least_mean();
     next_ = next_after(0);
   }
 
@@ -85,15 +87,29 @@ class MessageSource : public Source {
     load *= 1 - setting_.share_at(cycle);
     return load > 0 ? flits_ / load : 0;
   }
-  // A load that changes at a known cycle is met exactly: a gap that would cross the change is drawn
-  // anew from there (exponential gaps forget).
+  // The mean gap at the highest load of the run.
+  double least_mean() const {
+    const WorkloadSpec& spec = setting_.spec;
+    double load = spec.load;
+    if (spec.pulse_cycles > 0) load = std::max(load, spec.pulse_load);
+    double share = setting_.share_at(0);
+    if (share > 0 && !spec.phases.empty()) share = std::ranges::min(spec.phases);
+    load *= 1 - share;
+    return load > 0 ? flits_ / load : 0;
+  }
+  // A load that changes at a known cycle is met exactly: exponential gaps, which forget, are drawn
+  // anew from there; of others one is drawn, at the highest load, and passes by the load in force.
   double next_after(double at) {
+    double gap = forgets_ ? 0 : gaps_.next(least_mean_, flits_, prng_);
     for (;;) {
       const double change = change_after(at);
       const double mean = mean_gap(at);
       if (mean > 0) {
-        const double next = at + gaps_.next(mean, flits_, prng_);
+        const double stretch = forgets_ ? 1 : mean / least_mean_;
+        if (forgets_) gap = gaps_.next(mean, flits_, prng_);
+        const double next = at + gap * stretch;
         if (next < change) return next;
+        gap -= (change - at) / stretch;
       }
       if (change > static_cast<double>(setting_.end)) return 1e18;
       at = change;
@@ -120,6 +136,8 @@ class MessageSource : public Source {
   emu::Prng prng_;
   Gaps gaps_;
   std::uint32_t flits_ = 0;
+  bool forgets_ = true;
+  double least_mean_ = 0;
   double next_ = 0;
 };
 
@@ -200,6 +218,8 @@ class Streams {
         going.pop_back();
       }
       for (;;) {
+        // So many are refused: no more of them are made.
+        if (rounds.size() * static_cast<std::size_t>(setting_.nodes) >= kNoStream) return rounds;
         const int sequence = next_sequence();
         if (offered + load_of(sequence) / 2 > loads[phase]) break;
         offered += load_of(sequence);
@@ -328,7 +348,7 @@ bool has_streams(const WorkloadSpec& spec) {
 }
 bool has_best_effort(const WorkloadSpec& spec) {
   if (!spec.flows.empty()) return true;
-  if (spec.load <= 0) return false;
+  if (spec.load <= 0 && !(spec.pulse_cycles > 0 && spec.pulse_load > 0)) return false;
   if (spec.streams == StreamKind::none) return true;
   return spec.phases.empty() ? spec.real_time_share < 1
                              : std::ranges::any_of(spec.phases, [](double s) { return s < 1; });
@@ -354,6 +374,11 @@ emu::Result<Workload> make_workload(const Setting& setting, FrameBook& book, std
   if (spec.header_flits >= spec.message_flits) {
     return emu::fail("workload.header_flits: {} of a message of {} flits", spec.header_flits,
                      spec.message_flits);
+  }
+  const double frame_cycles = spec.frame_ms * 1e9 / static_cast<double>(setting.time.cycle_ps);
+  if (spec.control_per_frame * spec.control_flits > 2 * frame_cycles) {
+    return emu::fail("workload.control_per_frame: {:g} messages of {} flits are more than 2 links",
+                     spec.control_per_frame, spec.control_flits);
   }
   if (has_streams(spec)) {
     Streams streams(setting, book, seed * 2 + 1);

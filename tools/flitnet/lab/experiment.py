@@ -90,7 +90,7 @@ def judge(experiment: Experiment, table: Table, quick: bool = False) -> Verdict:
     if not table:
         return Verdict("not run")
     seeds = min(value.count for value in table.values())
-    asked = _asked(experiment, table)
+    asked = _asked(experiment, table, quick)
     left = tuple(claim.sentence() for claim in asked if quick and claim.full)
     checks = [claim.check(table) for claim in asked if not (quick and claim.full)]
     if experiment.ratio_most:
@@ -105,9 +105,9 @@ def judge(experiment: Experiment, table: Table, quick: bool = False) -> Verdict:
     return Verdict("reproduced" if holds else "differs", tuple(checks), note, left)
 
 
-def _asked(experiment: Experiment, table: Table) -> list[Claim]:
-    """Claims at the places that were run: what --quick leaves out is not asked for."""
-    left_out = _left_out(experiment, table)
+def _asked(experiment: Experiment, table: Table, quick: bool) -> list[Claim]:
+    """Claims at the places that were run: what --quick leaves out is not asked of quick runs."""
+    left_out = _left_out(experiment, table) if quick else set()
     asked = []
     for claim in experiment.claims:
         names = claim.series_names()

@@ -124,7 +124,7 @@ class Pair:
         return abs(self.live.mean - self.virtual.mean) / max(abs(self.virtual.mean), 1e-12)
 
     def text(self) -> str:
-        word = "differs" if self.difference > PART else "agrees"
+        word = "agrees" if self.difference <= PART else "differs"
         return (
             f"{self.series} at {self.x:g}: {self.measure} live {self.live.mean:.4g}, "
             f"virtual {self.virtual.mean:.4g}: {word} ({self.difference:.1%})"

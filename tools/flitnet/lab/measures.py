@@ -113,11 +113,19 @@ def _frames(output: dict[str, Any], cut: int, frame_ms: float) -> dict[str, floa
         "interval_ms": frame_ms + mean,
         "sd_ms": math.sqrt(max(0.0, square - mean * mean)) if intervals else NAN,
         "dmp": _ratio(missed, _sum(output, "frames", cut)),
-        "dmt_ms": _ratio(_sum(output, "late_ms", cut), missed) if missed else 0.0,
+        "dmt_ms": _lateness(output, cut),
         "frames": _sum(output, "frames", cut),
     }
 
 
+
+
+def _lateness(output: dict[str, Any], cut: int) -> float:
+    """Of the frames that missed; 0 where none did, nan where there was none."""
+    missed = _sum(output, "missed", cut)
+    if missed:
+        return _ratio(_sum(output, "late_ms", cut), missed)
+    return 0.0 if _sum(output, "frames", cut) else NAN
 
 
 def _connections(output: dict[str, Any]) -> dict[str, float]:

@@ -264,6 +264,56 @@ lanes = [0, 0xfff0, 0x000f]
   EXPECT_NEAR(offered / 8 / 400'000, 0.5 * 40 / 39, 0.06);
 }
 
+// Of few messages an ON time, and from the first cycle on: connections began long ago.
+TEST(FlitRun, SlowOnOffConnectionsKeepTheirRateFromTheStart) {
+  const auto run = play_point(R"([network]
+link_mbps = 1600
+[workload]
+streams = "on_off"
+stream_kbps = 1000
+load = 0.5
+real_time_share = 1.0
+[run]
+batch_cycles = 3125
+batches = 8
+lanes = [0, 0xfff0, 0x000f]
+)");
+  double offered = 0;
+  for (const Batch& batch : run->measure().batches()) {
+    const auto& real_time = batch.classes[static_cast<std::size_t>(emu::TrafficClass::real_time)];
+    EXPECT_NEAR(static_cast<double>(real_time.offered_flits) / 8 / 3125, 0.5 * 40 / 39, 0.12);
+    offered += static_cast<double>(real_time.offered_flits);
+  }
+  EXPECT_NEAR(offered / 8 / 25'000, 0.5 * 40 / 39, 0.04);
+}
+
+TEST(FlitRun, RefusesWhatDoesNotGoTogether) {
+  const auto refusal = [](const std::string& text) {
+    auto point = parse_point(text, "point.toml");
+    EXPECT_TRUE(point) << point.error().message;
+    auto made = FlitRun::make(*point);
+    return made ? std::string() : made.error().message;
+  };
+  const std::string vct =
+      "[network]\nrouter = \"vct\"\nvc_buf_size = 10\npacket_size = 10\n"
+      "control_packet_size = 4\n";
+  EXPECT_NE(refusal(vct).find("messages of 40 flits"), std::string::npos);
+  EXPECT_EQ(refusal(vct + "[workload]\nmessage_flits = 10\n"), "");
+  EXPECT_NE(refusal("[network]\npass_through = true\n").find("live cluster"), std::string::npos);
+  EXPECT_NE(refusal("[workload]\ncircuit_attempts = 5\n").find("pcs"), std::string::npos);
+  EXPECT_NE(refusal("[workload]\nstreams = \"mpeg2\"\nphases = [0.8, 0.2]\n[run]\nhca = true\n")
+                .find("shares cannot fall"),
+            std::string::npos);
+  EXPECT_NE(refusal("[workload]\nstreams = \"vbr\"\nstream_kbps = 1\nload = 2.0\n"
+                    "real_time_share = 1.0\n")
+                .find("streams, at most"),
+            std::string::npos);
+  EXPECT_NE(refusal("[workload]\nstreams = \"none\"\ncontrol_per_frame = 1000000\n"
+                    "frame_ms = 0.01\n")
+                .find("more than 2 links"),
+            std::string::npos);
+}
+
 // The key says how long a head waits before it may take the token, and JSON how often one did.
 TEST(FlitRun, RecoversFromDeadlocks) {
   const std::string torus = R"([network]

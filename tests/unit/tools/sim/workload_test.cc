@@ -272,6 +272,29 @@ TEST(Workload, BurstyArrivalsKeepTheMeanLoad) {
   }
 }
 
+// Pulses that change nothing change nothing, however short they are.
+TEST(Workload, BurstsPassPulses) {
+  for (const std::uint32_t pulse : {40, 300, 1000, 100'000}) {
+    WorkloadSpec spec;
+    spec.streams = StreamKind::none;
+    spec.arrivals = ArrivalLaw::on_off;
+    spec.load = spec.pulse_load = 0.3;
+    spec.pulse_cycles = pulse;
+    const Setting setting = setting_of(spec, 4'000'000);
+    Frames frames;
+    const auto messages = all_of(setting, frames, 7, 100'000);
+    EXPECT_NEAR(load_of(messages, emu::TrafficClass::best_effort, 0, 4'000'000), 0.3, 0.03);
+  }
+  WorkloadSpec spec;
+  spec.streams = StreamKind::none;
+  spec.load = 0;
+  spec.pulse_load = 0.4;
+  spec.pulse_cycles = 10'000;
+  Frames frames;
+  const auto messages = all_of(setting_of(spec, 2'000'000), frames, 7, 100'000);
+  EXPECT_NEAR(load_of(messages, emu::TrafficClass::best_effort, 0, 2'000'000), 0.2, 0.02);
+}
+
 TEST(Workload, ControlMessagesComeAtTheirRate) {
   WorkloadSpec spec;
   spec.streams = StreamKind::none;
