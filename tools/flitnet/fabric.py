@@ -10,9 +10,10 @@ import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 
-from tools.flitnet import controls, rundir
+from tools.flitnet import controls
 from tools.flitnet.cluster import Cluster
 from tools.flitnet.errors import UsageError
+from tools.flitnet.nodes import held
 from tools.flitnet.process import stop_all, uninterrupted
 
 ROLE = "fabricd"
@@ -36,7 +37,7 @@ def stop(run: Path) -> None:
 def start(run: Path) -> None:
     """With the cluster's file and what was `set` since, all links in service; returns when the
     nodes that live are attached. One that does not come up is ended."""
-    with held(run) as cluster:
+    with _held(run) as cluster:
         dead = cluster.dead()
         if ROLE not in dead:
             raise UsageError("the fabric runs; first: flitnet fabric kill (or stop)")
@@ -57,11 +58,8 @@ ACTIONS = {"kill": kill, "stop": stop, "start": start}
 
 
 @contextlib.contextmanager
-def held(run: Path) -> Iterator[Cluster]:
-    """The running cluster, while no other command starts or stops anything in it."""
-    Cluster.open(run)  # refuses where there is none
-    with rundir.lock(run):
-        cluster = Cluster.open(run)
+def _held(run: Path) -> Iterator[Cluster]:
+    with held(run) as cluster:
         if not cluster.part.fabric:
             raise UsageError("the fabric runs on another host; see docs/hosts.md")
         yield cluster
@@ -69,7 +67,7 @@ def held(run: Path) -> Iterator[Cluster]:
 
 @contextlib.contextmanager
 def _living(run: Path) -> Iterator[Cluster]:
-    with held(run) as cluster:
+    with _held(run) as cluster:
         if ROLE in cluster.dead():
             raise UsageError(f"the fabric is dead; {BACK}")
         yield cluster

@@ -55,11 +55,16 @@ ACTIONS = {"kill": kill, "stop": stop, "start": start}
 
 
 @contextlib.contextmanager
-def _held(run: Path, node: str) -> Iterator[Cluster]:
+def held(run: Path) -> Iterator[Cluster]:
     """The running cluster, while no other command starts or stops anything in it."""
     Cluster.open(run)  # refuses where there is none
     with rundir.lock(run):
-        cluster = Cluster.open(run)
+        yield Cluster.open(run)
+
+
+@contextlib.contextmanager
+def _held(run: Path, node: str) -> Iterator[Cluster]:
+    with held(run) as cluster:
         cluster.node_dir(node)  # refuses who is none
         yield cluster
 
