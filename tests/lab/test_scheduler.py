@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.lab.test_sweep import experiment
+from tests.lab.test_sweep import experiment, outputs_of
 from tools.flitnet import paths
 from tools.flitnet.lab.experiment import SEEDS
 from tools.flitnet.lab.store import Store
-from tools.flitnet.lab.sweep import cluster, sweep
+from tools.flitnet.lab.sweep import cluster
 
 pytest.importorskip("distributed")
 IP = "/usr/sbin/ip"
@@ -78,7 +78,7 @@ def test_workers_on_other_hosts_compute_a_sweep(
                     "10.97.0.2", "10.97.1.2",
                 }  # fmt: skip
             with cluster(1, address) as client:
-                outputs = sweep([experiment()], True, Store(tmp_path / "lab"), client)
+                outputs = outputs_of([experiment()], Store(tmp_path / "lab"), client)
         finally:
             for worker in workers:
                 worker.terminate()

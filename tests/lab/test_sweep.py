@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import contextlib
+import json
 import math
 import os
 import shutil
@@ -26,7 +26,7 @@ from tools.flitnet.lab.experiment import SEEDS, Experiment, Length, Plot, Point
 from tools.flitnet.lab.report import write
 from tools.flitnet.lab.simulator import complete, to_toml
 from tools.flitnet.lab.store import Run, Store, read_parquet, rows, write_parquet
-from tools.flitnet.lab.sweep import cluster, longer_by, sweep
+from tools.flitnet.lab.sweep import Outputs, cluster, longer_by, sweep
 from tools.flitnet.process import ProcessId
 
 pytest.importorskip("distributed")
@@ -62,10 +62,16 @@ class Counting:
         return self.client.submit(function, toml, **options)
 
 
+def outputs_of(experiments: list[Experiment], store: Store, client) -> dict[str, Outputs]:
+    found = {}
+    sweep(experiments, True, store, client, finished=lambda one, out: found.update({one.id: out}))
+    return found
+
+
 def swept(one: Experiment, directory: Path, calls: list[str] | None = None) -> bytes:
     store = Store(directory)
     with cluster(2, None) as client:
-        outputs = sweep([one], True, store, Counting(client, [] if calls is None else calls))
+        outputs = outputs_of([one], store, Counting(client, [] if calls is None else calls))
     path = store.parquet(one.id, True)
     write_parquet(path, rows(one, outputs[one.id]))
     return path.read_bytes()
@@ -84,9 +90,29 @@ def test_equal_runs_of_two_experiments_are_one(simulator, tmp_path: Path) -> Non
     one = experiment()
     other = Experiment(**{**vars(one), "id": "t.other"})
     with cluster(2, None) as client:
-        outputs = sweep([one, other], True, Store(tmp_path), Counting(client, calls))
+        outputs = outputs_of([one, other], Store(tmp_path), Counting(client, calls))
     assert len(calls) == 2 * len(SEEDS)
     assert [o for _, o in outputs["t.one"]] == [o for _, o in outputs["t.other"]]
+
+
+def test_a_result_is_there_before_the_next_is_run(simulator, tmp_path: Path) -> None:
+    """With its longer runs: a sweep that is stopped has kept all that it finished."""
+    low, high = experiment().points
+    imprecise = {"precision": {"best_effort_network_us": 0.0}, "relative": 1e-6, "most": 8}
+    one = experiment(**imprecise)
+    first, second = replace(one, points=(low,)), replace(one, points=(high,), id="t.other")
+    store = Store(tmp_path)
+    there = {}
+
+    def finished(experiment: Experiment, outputs: Outputs) -> None:
+        there[experiment.id] = len(list(store.runs.glob("*.json")))
+
+    with cluster(1, None) as client:
+        sweep([first, second], True, store, client, finished=finished)
+    runs = 2 * len(SEEDS)  # short ones and longer ones
+    # One was under way and one waited with it when the last of the first was asked for.
+    assert runs <= there["t.one"] <= runs + 2
+    assert there["t.other"] == 2 * runs
 
 
 def test_same_id_and_seed_are_the_same_bytes(simulator, tmp_path: Path) -> None:
@@ -402,7 +428,7 @@ def test_a_scheduler_elsewhere_is_used(simulator, tmp_path: Path) -> None:
         n_workers=1, threads_per_worker=1, processes=True, dashboard_address=None, memory_limit=0
     ) as elsewhere:
         with cluster(1, elsewhere.scheduler_address) as client:
-            outputs = sweep([experiment()], True, Store(tmp_path), client)
+            outputs = outputs_of([experiment()], Store(tmp_path), client)
     assert len(outputs["t.one"]) == 2 * len(SEEDS)
 
 

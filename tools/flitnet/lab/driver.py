@@ -16,7 +16,7 @@ from tools.flitnet.errors import FlitnetError
 from tools.flitnet.lab.experiment import Experiment
 from tools.flitnet.lab.report import data_name, entry, ours, published, value_rows
 from tools.flitnet.lab.store import Store, rows, write_parquet
-from tools.flitnet.lab.sweep import cluster, sweep
+from tools.flitnet.lab.sweep import Outputs, cluster, sweep
 
 
 @contextmanager
@@ -49,10 +49,12 @@ def run(
 ) -> list[dict]:
     store = Store(directory)
     built = [experiment for experiment in chosen if not experiment.missing]
+
+    def finished(experiment: Experiment, outputs: Outputs) -> None:
+        write_parquet(store.parquet(experiment.id, quick), rows(experiment, outputs))
+
     with cluster(workers, scheduler) as client, progress() as tell:
-        outputs = sweep(built, quick, store, client, tell)
-    for experiment in built:
-        write_parquet(store.parquet(experiment.id, quick), rows(experiment, outputs[experiment.id]))
+        sweep(built, quick, store, client, tell, finished)
     verdicts = []
     for experiment in chosen:
         one = entry(experiment, store, quick)

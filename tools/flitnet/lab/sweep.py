@@ -111,35 +111,56 @@ def sweep(
     store: Store,
     client: Any,
     tell: Callable[[int, int], None] = lambda done, total: None,
-) -> dict[str, Outputs]:
-    """Results of each experiment by id. `tell(done, total)` is called after every run."""
-    return _Sweep(store, client, tell).go(experiments, quick)
+    finished: Callable[[Experiment, Outputs], None] = lambda experiment, outputs: None,
+) -> None:
+    """Calls `tell(done, total)` after every run, and `finished` of each experiment as soon as all
+    its runs are there: a sweep that is stopped has kept what it finished."""
+    _Sweep(store, client, tell, finished).go(experiments, quick)
 
 
 class _Sweep:
-    def __init__(self, store: Store, client: Any, tell: Callable[[int, int], None]) -> None:
+    def __init__(
+        self,
+        store: Store,
+        client: Any,
+        tell: Callable[[int, int], None],
+        finished: Callable[[Experiment, Outputs], None],
+    ) -> None:
         from distributed import as_completed
 
-        self.store, self.client, self.tell = store, client, tell
+        self.store, self.client, self.tell, self.finished = store, client, tell, finished
         self.waiting: dict[str, list[tuple[Place, Run]]] = {}  # by key of the run
         self.futures = as_completed()
         self.done = self.total = 0
+        self.places: dict[str, list[Place]] = {}  # by id
+        self.open: dict[str, int] = {}  # how many of them still want runs
+        self.turn: dict[str, int] = {}  # the order of ids, in which they are run
 
-    def go(self, experiments: Sequence[Experiment], quick: bool) -> dict[str, Outputs]:
-        places = []
-        for experiment in experiments:
+    def go(self, experiments: Sequence[Experiment], quick: bool) -> None:
+        for turn, experiment in enumerate(experiments):
             length = experiment.quick if quick else experiment.full
-            for point in experiment.chosen(quick):
-                places.append(Place(experiment, point, length, length.batches, experiment.seeds))
-        for place in places:
-            self.ask(place)
+            places = [
+                Place(experiment, point, length, length.batches, experiment.seeds)
+                for point in experiment.chosen(quick)
+            ]
+            self.places[experiment.id] = places
+            self.open[experiment.id] = len(places)
+            self.turn[experiment.id] = turn
+        for places in list(self.places.values()):
+            for place in places:
+                self.ask(place)
         for future in self.futures:
             self.arrived(future.key, future.result())
-        found: dict[str, Outputs] = {experiment.id: [] for experiment in experiments}
-        for place in places:
-            for run in place.runs():
-                found[place.experiment.id].append((run, place.outputs[run.seed]))
-        return found
+
+    def precise(self, place: Place) -> None:
+        id_ = place.experiment.id
+        self.open[id_] -= 1
+        if self.open[id_] == 0:
+            places = self.places.pop(id_)
+            self.finished(
+                place.experiment,
+                [(run, one.outputs[run.seed]) for one in places for run in one.runs()],
+            )
 
     def ask(self, place: Place) -> None:
         while True:
@@ -153,7 +174,10 @@ class _Sweep:
                     place.outputs[run.seed] = output
             for run in missing:
                 self.submit(place, run)
-            if missing or not place.grow():
+            if missing:
+                return
+            if not place.grow():
+                self.precise(place)
                 return
 
     def submit(self, place: Place, run: Run) -> None:
@@ -163,7 +187,9 @@ class _Sweep:
         others.append((place, run))
         if len(others) == 1:
             self.total += 1
-            self.futures.add(self.client.submit(run_timed, run.toml, key=key))
+            # An id's longer runs come before the next id's first ones.
+            first = -self.turn[place.experiment.id]
+            self.futures.add(self.client.submit(run_timed, run.toml, key=key, priority=first))
 
     def arrived(self, key: str, output: dict[str, Any]) -> None:
         self.store.put(key, output)
@@ -171,5 +197,9 @@ class _Sweep:
         self.tell(self.done, self.total)
         for place, run in self.waiting.pop(key):
             place.outputs[run.seed] = output
-            if len(place.outputs) == place.seeds and place.grow():
+            if len(place.outputs) < place.seeds:
+                continue
+            if place.grow():
                 self.ask(place)
+            else:
+                self.precise(place)
