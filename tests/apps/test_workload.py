@@ -30,12 +30,40 @@ def test_phases_bursts_and_a_hot_spot(cluster2: Cluster, tmp_path: Path) -> None
     env = cluster2.env("n0") | {"LD_PRELOAD": ""}
     done = subprocess.run([*argv, "--json"], env=env, capture_output=True, text=True, timeout=90)
     assert done.returncode == 0, done.stderr
-    loads = {one["kind"]: one for one in json.loads(done.stdout)}
+    played = json.loads(done.stdout)
+    loads = {one["kind"]: one for one in played["loads"]}
+    assert not played["streams"]
     assert set(loads) == {"best-effort", "on-off"}
     # 0.1 of two links of 400 Mb/s for 2 s, in packets of 640 bytes; bursts and ON times are chance.
     for one in loads.values():
         assert 0.3 < one["sent"] / (0.1 * 2 * 400e6 * 2 / 8 / 640) < 3, loads
         assert one["received"] == one["sent"]
+
+
+def test_streams_with_deadlines_beside_control(cluster2: Cluster, tmp_path: Path) -> None:
+    """Frames by replayers, the rest by generators; every byte is compared."""
+    file = tmp_path / "mix.toml"
+    file.write_text(
+        """
+        [workload]
+        load = 0.2
+        streams = "vbr"
+        stream_kbps = 8000
+        real_time_share = 0.4
+        control_per_frame = 10
+        """
+    )
+    done = load(cluster2.run, file, "--seconds", "1", "--json")
+    assert done.returncode == 0, done.stderr
+    played = json.loads(done.stdout)
+    assert {one["kind"] for one in played["loads"]} == {"best-effort", "control"}
+    # 0.08 of 400 Mb/s are four streams of each node.
+    assert sorted(one["from"] for one in played["streams"]) == ["n0"] * 4 + ["n1"] * 4
+    for one in played["streams"]:
+        assert one["admitted"] and one["frames_delivered"] == one["frames_sent"] == 30
+        assert one["bytes_corrupt"] == 0
+    told = load(cluster2.run, file, "--seconds", "1")
+    assert told.returncode == 0 and "8 of 8 admitted" in told.stdout, told.stdout + told.stderr
 
 
 def load(run: object, file: Path, *more: str) -> subprocess.CompletedProcess[str]:

@@ -6,9 +6,17 @@ import pytest
 
 from tools.flitnet.errors import UsageError
 from tools.flitnet.lab.catalog import ALL
-from tools.flitnet.workload import PATTERNS, Workload
+from tools.flitnet.scenario import read_clip
+from tools.flitnet.workload import PATTERNS, PLACEMENTS, Generator, Link, Workload
 
 NAMES = tuple(f"n{i}" for i in range(8))
+FAST = Link(400)
+
+
+def generators(
+    workload: Workload, nodes: tuple[str, ...] = NAMES, link: Link = FAST, seconds: float = 6
+) -> list[Generator]:
+    return workload.live(nodes, link, 3, seconds).generators
 
 
 @pytest.mark.parametrize("one", [e for e in ALL.values() if e.points], ids=lambda one: one.id)
@@ -57,12 +65,12 @@ def test_toml() -> None:
 @pytest.mark.parametrize("pattern", PATTERNS)
 def test_who_sends_to_whom(pattern: str) -> None:
     workload = Workload(load=0.5, streams="none", pattern=pattern)
-    found = workload.generators(NAMES, 400, seed=3, seconds=1)
-    goals = {g.node: g.to for g in found}
+    found = generators(workload)
+    goals = {g.node: g.peers for g in found}
     for generator in found:
-        assert generator.node not in generator.to
+        assert generator.node not in generator.peers
         assert generator.kinds == ("best-effort=200000000",)
-        for goal in generator.to:
+        for goal in generator.peers:
             assert generator.node in next(g for g in found if g.node == goal).senders
     if pattern in ("uniform", "hot_spot"):
         assert all(len(to) == 7 for to in goals.values())
@@ -79,15 +87,65 @@ def test_rates_of_a_mix() -> None:
         load=0.5, streams="on_off", real_time_share=0.8, on_ms=1, off_ms=3, message_flits=20,
         control_per_frame=10, control_flits=10,
     )  # fmt: skip
-    kinds = workload.generators(NAMES[:2], 100, seed=1, seconds=1)[0].kinds
-    # 40 Mb/s of ON/OFF are 160 while it is ON.
-    assert kinds == ("best-effort=10000000", "on-off=160000000", "control=384000")
+    one = generators(workload, NAMES[:2], Link(100))[0]
+    # 40 Mb/s are ten connections of 4; each has four times as much while it is ON, and a flit of
+    # headers beside nineteen of payload.
+    assert one.kinds == ("best-effort=10000000", "on-off=16842105", "control=384000")
+    assert one.to["on-off"] == ("n1",) * 10
+
+
+@pytest.mark.parametrize("placement", PLACEMENTS)
+def test_connections_are_placed_as_streams(placement: str) -> None:
+    workload = Workload(load=0.5, streams="on_off", real_time_share=1, placement=placement)
+    found = generators(workload)
+    assert [one.kinds for one in found] == [("on-off=8205128",)] * 8
+    for one in found:
+        assert len(one.to["on-off"]) == 50 and one.node not in one.to["on-off"]
+        assert len(set(one.to["on-off"])) > 4
+    arriving = [sum(one.to["on-off"].count(node) for one in found) for node in NAMES]
+    assert sum(arriving) == 400
+    assert (set(arriving) == {50}) == (placement == "balanced")
+
+
+def test_each_kind_goes_where_it_does_in_the_laboratory() -> None:
+    """Control messages go to everybody, whatever the pattern of best effort."""
+    workload = Workload(load=0.2, streams="none", pattern="bit_reversal", control_per_frame=1)
+    found = {one.node: one for one in generators(workload)}
+    assert found["n1"].to["best-effort"] == ("n4",) and found["n0"].to["best-effort"] == ()
+    for node, one in found.items():
+        assert set(one.to["control"]) == set(NAMES) - {node}
+        assert set(one.senders) == set(NAMES) - {node}
+
+
+@pytest.mark.parametrize("streams", ["cbr", "vbr", "mpeg2"])
+def test_streams_of_frames(streams: str) -> None:
+    workload = Workload(load=0.5, real_time_share=0.8, streams=streams, stream_kbps=8000)
+    live = workload.live(NAMES, FAST, 3, 6)
+    assert live.generators[0].kinds == ("best-effort=40000000",)
+    assert live == workload.live(NAMES, FAST, 3, 6)
+    arriving = [sum(one.target == node for one in live.streams) for node in NAMES]
+    assert len(set(arriving)) == 1 and all(s.source != s.target for s in live.streams)
+    assert len({(s.clip, s.frame, s.phase_us) for s in live.streams}) == len(live.streams)
+    mine = [one for one in live.streams if one.source == "n5"]
+    if streams == "mpeg2":
+        offered = [read_clip(one.clip).video_bps for one in mine]
+        assert abs(sum(offered) - 160e6) < max(offered)
+        assert len({one.clip for one in mine}) == 7
+    else:
+        assert len(mine) == 20 and all(one.clip.endswith(":33333") for one in mine)
+
+
+def test_frames_of_another_time() -> None:
+    workload = Workload(load=0.2, real_time_share=1, streams="cbr", frame_ms=10)
+    assert {(one.fps, one.clip) for one in workload.live(NAMES, FAST, 3, 6).streams} == {
+        (100, "cbr:5000")
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize("pattern", PATTERNS)
 def test_one_node_sends_to_nobody(pattern: str) -> None:
     workload = Workload(load=0.5, streams="none", pattern=pattern)
-    assert workload.generators(("n0",), 400, seed=3, seconds=1) == []
+    assert generators(workload, ("n0",)) == []
 
 
 def words_after(options: tuple[str, ...], name: str) -> list[str]:
@@ -96,8 +154,9 @@ def words_after(options: tuple[str, ...], name: str) -> list[str]:
 
 def test_phases_change_the_mix_and_divide_the_run() -> None:
     workload = Workload(load=0.5, streams="on_off", phases=(0.2, 0.8, 0.6))
-    one = workload.generators(NAMES, 400, seed=1, seconds=6)[0]
-    assert one.kinds == ("best-effort=160000000", "on-off=320000000")
+    one = generators(workload)[0]
+    assert one.kinds == ("best-effort=160000000", "on-off=8205128")
+    assert len(one.to["on-off"]) == 40  # 160 Mb/s in the second phase, 40 and 120 in the others
     assert words_after(one.options, "--profile") == ["best-effort=1,0.25,0.5", "on-off=0.25,1,0.75"]
     assert words_after(one.options, "--profile-step-ms") == ["2000"]
 
@@ -107,8 +166,9 @@ def test_pulses_hot_spots_and_bursts() -> None:
         load=0.2, streams="none", pulse_load=0.8, pulse_cycles=100_000, pattern="hot_spot",
         hot_share=0.3, arrivals="self_similar", pareto_shape=1.5,
     )  # fmt: skip
-    found = workload.generators(NAMES, 400, seed=1, seconds=6)
-    assert words_after(found[1].options, "--profile") == ["best-effort=1,4"]
+    found = generators(workload)
+    assert found[1].kinds == ("best-effort=320000000",)
+    assert words_after(found[1].options, "--profile") == ["best-effort=0.25,1"]
     assert words_after(found[1].options, "--profile-step-ms") == ["32"]  # 320 ns a cycle
     assert words_after(found[1].options, "--arrivals") == ["self_similar"]
     assert words_after(found[1].options, "--pareto-shape") == ["1.5"]
@@ -117,12 +177,17 @@ def test_pulses_hot_spots_and_bursts() -> None:
 
 
 def test_what_only_a_simulation_can() -> None:
-    for workload in (
-        Workload(pulse_cycles=100, streams="on_off", phases=(0.2, 0.8)),
-        Workload(phases=(0.2, 0.8)), Workload(streams="mpeg2"),
-        Workload(flows=("0>1",), streams="none"), Workload(other={"header_flits": 2}),
+    for workload, says in (
+        (Workload(pulse_cycles=100, streams="on_off", phases=(0.2, 0.8)), "pulse_cycles and ph"),
+        (Workload(phases=(0.2, 0.8)), "phases with streams = 'vbr'"),
+        (Workload(frame_ms=0.3), "frame_ms = 0.3"),
+        (Workload(streams="mpeg2", frame_ms=10), "frame_ms = 10 with streams = 'mpeg2'"),
+        (Workload(message_flits=4), "message_flits = 4, live 5 to 128"),
+        (Workload(control_per_frame=1, control_flits=200), "control_flits = 200, live 5 to 128"),
+        (Workload(stream_kbps=1000), "workload: 1536 streams, live at most 1024"),
+        (Workload(stream_kbps=100, streams="on_off"), "1920 streams a node, live at most 1024"),
+        (Workload(flows=("0>1",), streams="none"), "workload.flows"),
+        (Workload(other={"header_flits": 2}), "workload.header_flits: only in virtual time"),
     ):  # fmt: skip
-        with pytest.raises(UsageError):
-            workload.generators(NAMES, 400, 1, 1)
-    with pytest.raises(UsageError, match="workload.header_flits"):
-        Workload(other={"header_flits": 2}).generators(NAMES, 400, 1, 1)
+        with pytest.raises(UsageError, match=says):
+            generators(workload)

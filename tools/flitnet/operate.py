@@ -23,8 +23,8 @@ from tools.flitnet.errors import (
     EXIT_ERROR, EXIT_NOT_FOUND, EXIT_NOT_RUN, EXIT_OK, EXIT_USAGE, FlitnetError, ProgramError,
     UsageError,
 )  # fmt: skip
-from tools.flitnet.report import Report, report
-from tools.flitnet.workload import Generator, Workload
+from tools.flitnet.report import LoadReport, Report, report
+from tools.flitnet.workload import Generator, Link, Live, Workload
 
 REFRESH_S = 0.5
 LOAD_KINDS = ("best-effort", "control", "on-off")
@@ -315,55 +315,74 @@ def load(run: Path, kind: str, rate: str, *, seconds: float, seed: int, as_json:
         raise UsageError(f"load {kind!r}: one of {', '.join(LOAD_KINDS)}")
     bps = parse_rate(rate)
     cluster = Cluster.open(run)
-    link_mbps = _link_mbps(run)
+    link_mbps = _link(run).mbps
     if bps > link_mbps * 1e6 and not cluster.file.pass_through:
         raise UsageError(f"--rate {rate}: at most what a link carries, {link_mbps:g}M")
     word, nodes = f"{kind}={bps}", cluster.nodes
     wanted = [
-        Generator(node, others, others, (word,))
+        Generator.of_kind(word, node, others)
         for node in nodes
         if (others := tuple(other for other in nodes if other != node))
     ]
-    return _generate(run, wanted, seconds=seconds, seed=seed, as_json=as_json)
+    played = _play(cluster, Live(wanted), seconds=seconds, seed=seed)
+    if as_json:
+        print(json.dumps([one.to_dict() for one in played.loads], indent=1))
+    else:
+        _print_loads(played.loads)
+    return _verdict(played)
 
 
 def load_workload(run: Path, file: Path, *, seconds: float, seed: int, as_json: bool) -> int:
     """The [workload] of a file, as the laboratory simulates it."""
     workload = Workload.from_toml(config.read_text(file), file.name)
-    nodes = Cluster.open(run).nodes
-    wanted = workload.generators(nodes, _link_mbps(run), seed, seconds)
-    return _generate(run, wanted, seconds=seconds, seed=seed, as_json=as_json)
-
-
-def _link_mbps(run: Path) -> float:
-    return tables_of(run).get("network", {}).get("link_mbps", config.LINK_MBPS_DEFAULT)
-
-
-def _generate(
-    run: Path, wanted: list[Generator], *, seconds: float, seed: int, as_json: bool
-) -> int:
     cluster = Cluster.open(run)
-    if not wanted:
-        raise UsageError("load: nobody has anybody to send to")
-    name = f"l{os.getpid()}"
-    try:
-        started = programs.start_generators(cluster, wanted, seconds, seed, name)
-        failed = programs.wait(cluster, started)
-        loads = programs.load_results(cluster, name)
-    finally:
-        programs.end(cluster, name)
-    if failed:
-        raise _failure(cluster, *failed, {})
+    played = _play(
+        cluster, workload.live(cluster.nodes, _link(run), seed, seconds),
+        seconds=seconds, seed=seed,
+    )  # fmt: skip
     if as_json:
-        print(json.dumps([one.to_dict() for one in loads], indent=1))
-    for one in [] if as_json else loads:
+        print(json.dumps({
+            "loads": [one.to_dict() for one in played.loads],
+            "streams": [one.to_dict() for one in played.streams],
+        }, indent=1))  # fmt: skip
+    else:
+        if played.streams:
+            Console().print(screen.stream_table(played.streams))
+        _print_loads(played.loads)
+    return _verdict(played)
+
+
+def _link(run: Path) -> Link:
+    network = tables_of(run).get("network", {})
+    return Link(network.get("link_mbps", config.LINK_MBPS_DEFAULT), network.get("flit_bits", 128))
+
+
+def _play(cluster: Cluster, what: Live, *, seconds: float, seed: int) -> programs.Played:
+    if not what.generators and not what.streams:
+        raise UsageError("load: nobody has anybody to send to")
+    played = programs.play(cluster, what, seconds, seed, f"l{os.getpid()}")
+    if played.failed:
+        raise _failure(cluster, *played.failed, {})
+    return played
+
+
+def _print_loads(loads: list[LoadReport]) -> None:
+    for one in loads:
         print(
             f"{one.kind}: {one.sent} packets sent, {one.received} received, {one.lost} lost, "
             f"{one.bytes_corrupt} bytes corrupt; latency mean {one.latency_us_mean:.1f} us, "
             f"p99 {one.latency_us_p99:.1f} us"
         )
-    whole = all(not (one.lost or one.duplicated or one.bytes_corrupt) for one in loads)
-    return EXIT_OK if loads and whole else EXIT_ERROR
+
+
+def _verdict(played: programs.Played) -> int:
+    """A stream that was refused is admission at work."""
+    whole = all(not (one.lost or one.duplicated or one.bytes_corrupt) for one in played.loads)
+    whole &= all(
+        one.frames_delivered == one.frames_sent and not one.bytes_corrupt
+        for one in played.streams if one.admitted
+    )
+    return EXIT_OK if whole and (played.loads or played.streams) else EXIT_ERROR
 
 
 def _failure(cluster: Cluster, role: str, code: int, renamed: dict[str, str]) -> FlitnetError:

@@ -11,19 +11,21 @@ import shutil
 import subprocess
 import tempfile
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tools.flitnet import config, paths
+from tools.flitnet import config, pages, paths
 from tools.flitnet.cluster import Cluster
 from tools.flitnet.errors import EXIT_USAGE, FlitnetError, UsageError
 from tools.flitnet.process import dies_with_us, stop_all, uninterrupted
 from tools.flitnet.report import LoadReport, Report, StreamReport
-from tools.flitnet.scenario import FRAME_US, Scenario, cluster_tables
-from tools.flitnet.workload import Generator
+from tools.flitnet.scenario import FRAME_US, Scenario, cluster_tables, plan_line
+from tools.flitnet.workload import Generator, Live, Stream
 
 # Peers start one after another on busy machines; nobody waits longer for the others.
 WAIT_SECONDS = 30
+LEAD_S = 0.2  # from the word that a workload begins to its first message
 
 
 def roles(scenario: Scenario) -> list[str]:
@@ -78,10 +80,10 @@ def write_replay_plan(
     link.symlink_to(file.absolute())
     plan = plans / f"{name}.txt"
     # Copies start a few frames apart, so that their large frames do not meet.
+    pair = source, target
     plan.write_text(
         "".join(
-            f"name={name}-{i},clip={link},from={source},to={target},frame={5 * i},"
-            f"phase_us={FRAME_US * i // copies}\n"
+            plan_line(f"{name}-{i}", link, pair, 5 * i, FRAME_US * i // copies)
             for i in range(copies)
         )
     )
@@ -98,14 +100,74 @@ def start_replay(
     return [f"{name}:{node}" for node in pair]
 
 
-def start_generators(
-    cluster: Cluster, wanted: list[Generator], seconds: float, seed: int, name: str
+@dataclass(frozen=True)
+class Played:
+    """What the programs of a workload wrote at their end; `failed`: one, and its exit code."""
+
+    failed: tuple[str, int] | None
+    loads: list[LoadReport]
+    streams: list[StreamReport]
+
+
+def play(cluster: Cluster, what: Live, seconds: float, seed: int, name: str) -> Played:
+    """A workload by generators and replayers on every node that it needs, to its end."""
+    frames = f"{name}s"  # replayers and generators of a node write files of their own
+    folder = cluster.run / "plans" / f"{name}-begin"
+    folder.mkdir(exist_ok=True)
+    begin = ["--begin", str(folder)]
+    try:
+        started = _start_streams(cluster, what.streams, seconds, frames, begin)
+        for one in what.generators:
+            argv = workload_argv(cluster, one, seconds, seed, name) + begin
+            cluster.start(f"{name}:{one.node}", argv, cluster.env(one.node))
+            started.append(f"{name}:{one.node}")
+        _begin_together(cluster, started, folder)
+        failed = wait(cluster, started)
+        return Played(
+            failed, load_results(cluster, name), results(cluster, frames, cluster.nodes)
+        )  # fmt: skip
+    finally:
+        end(cluster, name)
+        end(cluster, frames)
+
+
+def _begin_together(cluster: Cluster, started: list[str], folder: Path) -> None:
+    """Says when, once all are ready: phases are everybody's, and streams meet the messages beside
+    them. Who is not ready in time is not waited for."""
+    late = time.monotonic() + WAIT_SECONDS
+    while len(list(folder.glob("ready-*"))) < len(started) and time.monotonic() < late:
+        ended = any(cluster.exit_code(role) is not None for role in started)
+        if ended or not cluster.alive("fabricd"):
+            return  # wait() says it
+        time.sleep(0.01)
+    now_s = pages.read(cluster.run).one("flitnet_clock_emulated_seconds_total")
+    part = folder / "part"
+    part.write_text(f"{round((now_s + LEAD_S) * 1e9)}\n")
+    part.rename(folder / "begin")
+
+
+def _start_streams(
+    cluster: Cluster, streams: list[Stream], seconds: float, name: str, more: list[str]
 ) -> list[str]:
-    """The generators of a workload."""
-    for one in wanted:
-        argv = workload_argv(cluster, one, seconds, seed, name)
-        cluster.start(f"{name}:{one.node}", argv, cluster.env(one.node))
-    return [f"{name}:{one.node}" for one in wanted]
+    if not streams:
+        return []
+    plan = cluster.run / "plans" / f"{name}.txt"
+    plan.write_text(
+        "".join(
+            plan_line(
+                s.name, s.clip if ":" in s.clip else paths.ROOT / "traces" / s.clip,
+                (s.source, s.target), s.frame, s.phase_us, s.fps,
+            )
+            for s in streams
+        )
+    )  # fmt: skip
+    named = {node for s in streams for node in (s.source, s.target)}
+    started = []
+    for node in (node for node in cluster.nodes if node in named):
+        argv = replay_argv(cluster, node, plan, seconds, name) + more
+        cluster.start(f"{name}:{node}", argv, cluster.env(node))
+        started.append(f"{name}:{node}")
+    return started
 
 
 def wait(cluster: Cluster, started: list[str]) -> tuple[str, int] | None:
@@ -173,7 +235,11 @@ def workload_argv(
         "--wait-seconds", str(WAIT_SECONDS), "--metrics", str(cluster.run), *generator.options,
         "--json", str(plans / f"{name}-{generator.node}.json"),
     ]  # fmt: skip
-    argv += ["--to", ",".join(generator.to)] if generator.to else ["--sink"]
+    peers = generator.peers
+    argv += ["--to", ",".join(peers)] if peers else ["--sink"]
+    for kind, to in generator.to.items():
+        if to != peers or kind == "on-off":
+            argv += ["--kind-to", f"{kind}={':'.join(to)}"]
     return argv + (["--from", ",".join(generator.senders)] if generator.senders else [])
 
 

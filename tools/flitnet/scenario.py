@@ -33,6 +33,7 @@ CLOCKS = ("elastic", "real", "virtual")
 # How much real-time traffic `--overload` asks for, of every link: clearly more than fits.
 OVERLOAD_SHARE = 1.25
 FRAME_US = 33_333
+CLIP_FPS = 30
 
 
 @dataclass(frozen=True)
@@ -91,12 +92,17 @@ class Clip:
     def wire_bps(self) -> float:
         """Mean rate on a link, headers and the fill of last flits included."""
         flits = sum(flits_of(size) for size in self.frames)
-        return flits * FLIT_BYTES * 8 * 30 / len(self.frames)
+        return flits * FLIT_BYTES * 8 * CLIP_FPS / len(self.frames)
 
     @property
     def peak_bps(self) -> float:
         """Rate while the largest frame is sent evenly over its frame time."""
-        return flits_of(max(self.frames)) * FLIT_BYTES * 8 * 30
+        return flits_of(max(self.frames)) * FLIT_BYTES * 8 * CLIP_FPS
+
+    @property
+    def video_bps(self) -> float:
+        """Mean rate of the frames alone."""
+        return 8 * CLIP_FPS * sum(self.frames) / len(self.frames)
 
 
 @dataclass(frozen=True)
@@ -124,10 +130,17 @@ class Scenario:
         """The plan that every replayer reads (tools/replay/plan.h): a line for each stream."""
         base = folder or paths.ROOT / "traces"
         return "".join(
-            f"name={s.name},clip={base / s.clip},from={s.source},to={s.target},"
-            f"frame={s.first_frame},phase_us={s.phase_us}\n"
+            plan_line(s.name, base / s.clip, (s.source, s.target), s.first_frame, s.phase_us)
             for s in self.streams
         )
+
+
+def plan_line(
+    name: str, clip: object, pair: tuple[str, str], frame: int, phase_us: int, fps: int = CLIP_FPS
+) -> str:
+    """A stream of a replayer's plan (tools/replay/plan.h). `clip`: a file, or a synthetic one."""
+    line = f"name={name},clip={clip},from={pair[0]},to={pair[1]},frame={frame},phase_us={phase_us}"
+    return line + (f",fps={fps}\n" if fps != CLIP_FPS else "\n")
 
 
 def flits_of(frame_bytes: int) -> int:

@@ -6,20 +6,25 @@ and to a live cluster (as a generator for each node, tools/load). In: keyword ar
 
 from __future__ import annotations
 
+import math
 import random
 import tomllib
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from tools.flitnet.errors import UsageError
+from tools.flitnet.scenario import CLIP_FPS, CLIPS, read_clip
 
 STREAMS = ("none", "vbr", "cbr", "mpeg2", "on_off")
 ARRIVALS = ("poisson", "on_off", "self_similar")
 PLACEMENTS = ("balanced", "uniform")
 PATTERNS = ("uniform", "bit_reversal", "shuffle", "hot_spot", "permutation", "pairs")
-FRAME_MS = 1000 / 30
-FLIT_BITS = 128
-STREAM_KBPS = 4000  # of the generators' CBR and VBR streams
+FRAME_MS = 1000 / CLIP_FPS
+HEADER_FLITS = 1  # of a message, beside its payload
+STREAM_KBPS = 4000
+LIVE_FLITS = (5, 128)  # of a packet of flitnet-load
+FPS_MAX = 1000  # of a stream of flitnet-replay
+STREAMS_MAX = 1024  # of one of its plans, and ON/OFF connections of a node
 NAMES = {"streams": STREAMS, "arrivals": ARRIVALS, "pattern": PATTERNS, "placement": PLACEMENTS}
 # As tools/sim/point.cc has them; phases: each of them.
 RANGES = {
@@ -104,70 +109,173 @@ class Workload:
                      for key, value in mine.items() if value != plain[key]}  # fmt: skip
         return different | self.other
 
-    def generators(
-        self, nodes: tuple[str, ...], link_mbps: float, seed: int, seconds: float
-    ) -> list[Generator]:
-        """What has to run on a live cluster, a generator for each node that sends or receives.
+    def live(self, nodes: tuple[str, ...], link: Link, seed: int, seconds: float) -> Live:
+        """What has to run on a live cluster: a generator for each node that sends or receives
+        messages, and the streams of frames.
 
         `seconds`: emulated length of the run, which phases divide.
         """
-        if virtual := [*(["flows"] if self.flows else []), *sorted(self.other)]:
-            raise UsageError(f"workload.{virtual[0]}: only in virtual time")
-        if self.pulse_cycles and self.phases:
-            raise UsageError("workload: pulse_cycles and phases together: only in virtual time")
-        kinds, options = self._kinds(link_mbps * 1e6, seconds)
-        goals = self.destinations(len(nodes), seed)
+        self._check_live()
+        count = len(nodes)
+        everyone = [tuple(j for j in range(count) if j != i) for i in range(count)]
+        # By kind: the word of the command line, its options, and where it goes from each node.
+        kinds: list[tuple[str, tuple[str, ...], list[tuple[int, ...]]]] = []
+        if self._best_effort_loads():
+            kinds.append((*self._best_effort(link), self.destinations(count, seed)))
+        if self.streams == "on_off" and (rounds := self._rounds(count, link, seed)):
+            goals = [tuple(one.goals[i] for one in rounds) for i in range(count)]
+            kinds.append((*self._on_off(link, len(rounds)), goals))
+        if self.control_per_frame:
+            kinds.append((*self._control(link), everyone))
         found = []
         for i, node in enumerate(nodes):
-            to = tuple(nodes[j] for j in goals[i])
-            senders = tuple(nodes[j] for j in range(len(nodes)) if i in goals[j])
-            hot = self.pattern == "hot_spot" and i != 0 and any("best" in k for k in kinds)
-            more = ("--hot", f"{nodes[0]}={self.hot_share:g}") if hot else ()
-            if kinds and (to or senders):
-                found.append(Generator(node, to, senders, tuple(kinds), options + more))
-        return found
+            to = {
+                word.split("=")[0]: tuple(nodes[j] for j in goals[i]) for word, _, goals in kinds
+            }
+            senders = tuple(
+                nodes[j] for j in everyone[i] if any(i in goals[j] for _, _, goals in kinds)
+            )
+            options = tuple(option for _, some, _ in kinds for option in some)
+            options += self._steps(kinds, link, seconds)
+            if self.pattern == "hot_spot" and i != 0 and "best-effort" in to:
+                options += ("--hot", f"{nodes[0]}={self.hot_share:g}")
+            if any(to.values()) or senders:
+                words = tuple(word for word, _, _ in kinds)
+                found.append(Generator(node, to, senders, words, options))
+        return Live(found, self._frame_streams(nodes, link, seed))
 
-    def _kinds(self, link_bps: float, seconds: float) -> tuple[list[str], tuple[str, ...]]:
-        shares = self.phases or (self.real_time_share,)
-        if self.streams == "none":
-            shares = (0.0,)
-        kinds = []
+    def _check_live(self) -> None:
+        def refuse(what: str) -> None:
+            raise UsageError(f"workload.{what}: only in virtual time")
+
+        if virtual := [*(["flows"] if self.flows else []), *sorted(self.other)]:
+            refuse(virtual[0])
+        if self.pulse_cycles and self.phases:
+            refuse("pulse_cycles and phases together")
+        sizes = ("message_flits", "control_flits") if self.control_per_frame else ("message_flits",)
+        for name in sizes:
+            if not LIVE_FLITS[0] <= getattr(self, name) <= LIVE_FLITS[1]:
+                refuse(f"{name} = {getattr(self, name)}, live {LIVE_FLITS[0]} to {LIVE_FLITS[1]}")
+        if not self._has_frames():
+            return
+        if self.phases:
+            refuse(f"phases with streams = {self.streams!r}")
+        fps = 1000 / self.frame_ms
+        if not 1 <= round(fps) <= FPS_MAX or abs(fps - round(fps)) > 1e-6 * fps:
+            refuse(f"frame_ms = {self.frame_ms:g}, of no whole number of frames a second")
+        if self.streams == "mpeg2" and round(fps) != CLIP_FPS:
+            refuse(f"frame_ms = {self.frame_ms:g} with streams = 'mpeg2'")
+
+    def _shares(self) -> tuple[float, ...]:
+        """Of real time, phase by phase."""
+        return (0.0,) if self.streams == "none" else self.phases or (self.real_time_share,)
+
+    def _has_frames(self) -> bool:
+        return self.streams in ("vbr", "cbr", "mpeg2") and self.load * max(self._shares()) > 0
+
+    def _best_effort_loads(self) -> list[float]:
+        """By phases or pulses; none: there is none at any time."""
+        loads = [self.load * (1 - share) for share in self._shares()]
+        if self.pulse_cycles:
+            loads.append(self.pulse_load * (1 - self._shares()[0]))
+        return loads if max(loads) > 0 else []
+
+    def _best_effort(self, link: Link) -> tuple[str, tuple[str, ...]]:
+        loads = self._best_effort_loads()
+        options = _profile("best-effort", loads)
+        if self.arrivals != "poisson":
+            options += ("--arrivals", self.arrivals, "--link-bps", f"{link.bps:g}")
+        if self.arrivals == "self_similar":
+            options += ("--pareto-shape", f"{self.pareto_shape:g}")
+        return f"best-effort={round(max(loads) * link.bps)}", options
+
+    def _on_off(self, link: Link, connections: int) -> tuple[str, tuple[str, ...]]:
+        """The word's rate is that of one connection while it is ON."""
+        bps = self.stream_kbps * 1e3 * (self.on_ms + self.off_ms) / self.on_ms
+        bps *= self.message_flits / (self.message_flits - HEADER_FLITS)
+        options = ("--on-ms", f"{self.on_ms:g}", "--off-ms", f"{self.off_ms:g}")
+        active = [float(self._stream_count(share, link)) for share in self._shares()]
+        options += _profile("on-off", active, connections)
+        return f"on-off={round(bps)}", options
+
+    def _control(self, link: Link) -> tuple[str, tuple[str, ...]]:
+        bps = self.control_per_frame / self.frame_ms * 1e3 * self.control_flits * link.flit_bits
+        return f"control={round(bps)}", ("--control-flits", str(self.control_flits))
+
+    def _steps(
+        self, kinds: list[tuple[str, tuple[str, ...], Any]], link: Link, seconds: float
+    ) -> tuple[str, ...]:
         options: tuple[str, ...] = ("--packet-flits", str(self.message_flits))
-        if self.load > 0 and min(shares) < 1:
-            kinds.append(f"best-effort={round(self.load * (1 - min(shares)) * link_bps)}")
-            options += self._profile("best-effort", [1 - share for share in shares])
-            if self.arrivals != "poisson":
-                options += ("--arrivals", self.arrivals, "--link-bps", f"{link_bps:g}")
-            if self.arrivals == "self_similar":
-                options += ("--pareto-shape", f"{self.pareto_shape:g}")
-        if self.load * max(shares) > 0:
-            if self.streams != "on_off":
-                raise UsageError(f"workload.streams = {self.streams}: flitnet replay sends streams")
-            # The generators' rate is that while ON.
-            mean = self.load * max(shares) * link_bps
-            kinds.append(f"on-off={round(mean * (self.on_ms + self.off_ms) / self.on_ms)}")
-            options += ("--on-ms", f"{self.on_ms:g}", "--off-ms", f"{self.off_ms:g}")
-            options += self._profile("on-off", list(shares))
-        if kinds and len(shares) > 1:
-            options += ("--profile-step-ms", f"{seconds * 1e3 / len(shares):g}")
-        elif any(word.startswith("best-effort") for word in kinds) and self.pulse_cycles:
-            step_ms = self.pulse_cycles * FLIT_BITS / link_bps * 1e3
-            options += ("--profile-step-ms", f"{step_ms:g}")
-        if self.control_per_frame:
-            bps = self.control_per_frame / self.frame_ms * 1e3 * self.control_flits * FLIT_BITS
-            kinds.append(f"control={round(bps)}")
-            options += ("--control-flits", str(self.control_flits))
-        return kinds, options
+        options += ("--flit-bytes", str(link.flit_bits // 8))
+        if not any("--profile" in some for _, some, _ in kinds):
+            return options
+        step_ms = self.pulse_cycles * link.flit_bits / link.bps * 1e3
+        if self.phases:
+            step_ms = seconds * 1e3 / len(self.phases)
+        return options + ("--profile-step-ms", f"{step_ms:g}")
 
-    def _profile(self, kind: str, shares: list[float]) -> tuple[str, ...]:
-        """Factors of the kind's rate by phases or pulses (these are best effort's)."""
-        if len(shares) > 1:
-            factors = [share / max(shares) for share in shares]
-        elif self.pulse_cycles and kind == "best-effort":
-            factors = [1.0, self.pulse_load / self.load]
-        else:
-            return ()
-        return ("--profile", f"{kind}={','.join(f'{factor:g}' for factor in factors)}")
+    def _stream_count(self, share: float, link: Link) -> int:
+        """Streams of a node whose load comes nearest, as tools/sim/workload.cc counts them."""
+        return math.floor(self.load * share * link.bps / (self.stream_kbps * 1e3) + 0.5)
+
+    def _rounds(self, count: int, link: Link, seed: int) -> list[Round]:
+        """In each round every node has one stream more."""
+        if count < 2:
+            return []
+        rng = random.Random(seed)
+        share = max(self._shares())
+        if self.streams != "mpeg2":
+            number = self._stream_count(share, link)
+            if number > STREAMS_MAX:
+                raise UsageError(f"workload: {number} streams a node, live at most {STREAMS_MAX}")
+            return [Round(self._placed(count, rng)) for _ in range(number)]
+        rates = [read_clip(clip).video_bps for clip in CLIPS]
+        bag: list[int] = []
+        rounds: list[Round] = []
+        offered = 0.0
+        while True:
+            if not bag:
+                bag = list(range(len(CLIPS)))
+                rng.shuffle(bag)
+            clip = bag.pop()
+            if offered + rates[clip] / 2 > self.load * share * link.bps:
+                return rounds
+            offered += rates[clip]
+            rounds.append(Round(self._placed(count, rng), CLIPS[clip]))
+
+    def _placed(self, count: int, rng: random.Random) -> tuple[int, ...]:
+        """Where each node's next stream goes."""
+        if self.placement == "uniform":
+            return tuple(rng.choice([j for j in range(count) if j != i]) for i in range(count))
+        goals = list(range(count))
+        while any(goal == i for i, goal in enumerate(goals)):
+            rng.shuffle(goals)
+        return tuple(goals)
+
+    def _frame_streams(self, nodes: tuple[str, ...], link: Link, seed: int) -> list[Stream]:
+        if not self._has_frames():
+            return []
+        rounds = self._rounds(len(nodes), link, seed)
+        if len(rounds) * len(nodes) > STREAMS_MAX:
+            raise UsageError(
+                f"workload: {len(rounds) * len(nodes)} streams, live at most {STREAMS_MAX}"
+            )
+        rng = random.Random(f"frames {seed}")
+        frame_us = round(self.frame_ms * 1e3)
+        frame_bytes = round(self.stream_kbps * self.frame_ms / 8)
+        found = []
+        for one in rounds:
+            for i, node in enumerate(nodes):
+                clip, frame = one.clip, rng.randrange(300)
+                if self.streams == "cbr":
+                    clip = f"cbr:{frame_bytes}"
+                elif self.streams == "vbr":
+                    clip = f"vbr:{rng.randrange(1 << 32)}:{frame_bytes}"
+                found.append(Stream(
+                    f"{self.streams}-{len(found):04d}", clip, node, nodes[one.goals[i]], frame,
+                    rng.randrange(frame_us), round(1000 / self.frame_ms),
+                ))  # fmt: skip
+        return found
 
     def destinations(self, count: int, seed: int) -> list[tuple[int, ...]]:
         """Of each node; none: it is silent. As tools/sim/pattern.h, but for what is drawn."""
@@ -200,12 +308,68 @@ def _fits(value: Any, low: float, high: float, whole: bool) -> bool:
     return isinstance(value, kinds) and not isinstance(value, bool) and low <= value <= high
 
 
+def _profile(kind: str, loads: list[float], most: float = 0) -> tuple[str, ...]:
+    """Factors of the kind's rate, step by step; of one step none."""
+    if len(loads) == 1:
+        return ()
+    most = most or max(loads)
+    return ("--profile", f"{kind}={','.join(f'{load / most:g}' for load in loads)}")
+
+
+@dataclass(frozen=True)
+class Link:
+    mbps: float
+    flit_bits: int = 128
+
+    @property
+    def bps(self) -> float:
+        return self.mbps * 1e6
+
+
+@dataclass(frozen=True)
+class Round:
+    """A stream of every node: where it goes, and a clip of traces/."""
+
+    goals: tuple[int, ...]
+    clip: str = ""
+
+
 @dataclass(frozen=True)
 class Generator:
     """One flitnet-load: words of its command line."""
 
     node: str
-    to: tuple[str, ...]
+    to: dict[str, tuple[str, ...]]  # by kind; of on-off each is a connection
     senders: tuple[str, ...]
     kinds: tuple[str, ...]
     options: tuple[str, ...] = ()
+
+    @staticmethod
+    def of_kind(word: str, node: str, others: tuple[str, ...]) -> Generator:
+        return Generator(node, {word.split("=")[0]: others}, others, (word,))
+
+    @property
+    def peers(self) -> tuple[str, ...]:
+        """Everybody to whom something goes."""
+        return tuple(dict.fromkeys(node for some in self.to.values() for node in some))
+
+
+@dataclass(frozen=True)
+class Stream:
+    """One stream of frames: a line of a replayer's plan (tools/replay/plan.h)."""
+
+    name: str
+    clip: str
+    source: str
+    target: str
+    frame: int
+    phase_us: int
+    fps: int
+
+
+@dataclass(frozen=True)
+class Live:
+    """A workload on a live cluster."""
+
+    generators: list[Generator]
+    streams: list[Stream] = field(default_factory=list)

@@ -64,8 +64,9 @@ class Arrivals {
 
  private:
   // Begun long ago: ON with the share of ON in its life, for exponential times forget.
+  bool begins_on() { return prng_.uniform() * (options_.on_ns + options_.off_ns) < options_.on_ns; }
   void begin_on_or_off() {
-    if (prng_.uniform() * (options_.on_ns + options_.off_ns) < options_.on_ns) {
+    if (begins_on()) {
       const double on = loud_from(start_ns_);
       on_until_ns_ = on + prng_.exponential(options_.on_ns);
       next_ns_ = after(on, prng_.uniform());
@@ -75,11 +76,13 @@ class Arrivals {
 
   // A message that is due when ON is over waits for the next ON time that is long enough. There it
   // comes at a random place inside its first gap, as in the laboratory: then the rate is the one
-  // asked for, however few messages an ON time has.
+  // asked for, however few messages an ON time has. Behind silence it begins as at the start.
   void stay_on() {
     constexpr int kOnTimesMax = 100'000;  // looked at for a message: milliseconds of work
     for (int i = 0; i < kOnTimesMax && next_ns_ >= on_until_ns_; ++i) {
-      const double on = loud_from(on_until_ns_ + prng_.exponential(options_.off_ns));
+      const double due = on_until_ns_ + prng_.exponential(options_.off_ns);
+      double on = loud_from(due);
+      if (on > due && !begins_on()) on = loud_from(on + prng_.exponential(options_.off_ns));
       on_until_ns_ = on + prng_.exponential(options_.on_ns);
       next_ns_ = after(on, prng_.uniform());
     }

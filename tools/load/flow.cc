@@ -16,11 +16,36 @@ constexpr std::uint64_t kCountMask = 0xffffffff;
 
 }  // namespace
 
-Flow::Flow(FlowOptions options, std::uint64_t token)
+Flow::Flow(FlowOptions options, const std::vector<std::string>& to, std::uint64_t token)
     : options_(std::move(options)),
+      to_(options_.to.value_or(to)),
       token_(token),
-      prng_(options_.seed),
-      arrivals_(options_.arrivals, prng_()) {}
+      prng_(options_.seed) {
+  make_clocks();
+}
+
+void Flow::make_clocks() {
+  const ArrivalOptions& all = options_.arrivals;
+  if (all.kind != ArrivalKind::on_off || !options_.to) {
+    clocks_.push_back({.arrivals = Arrivals(all, prng_()), .to = {}});
+    return;
+  }
+  for (std::size_t i = 0; i < to_.size(); ++i) {
+    ArrivalOptions one = all;
+    for (double& factor : one.factors) {
+      factor = static_cast<double>(i) + 0.5 < factor * static_cast<double>(to_.size()) ? 1 : 0;
+    }
+    if (!one.factors.empty() && std::ranges::max(one.factors) == 0) continue;
+    clocks_.push_back({.arrivals = Arrivals(one, prng_()), .to = to_[i]});
+  }
+}
+
+// Of messages that are due at the same time the first connection's comes first.
+Flow::Clock* Flow::next_clock() {
+  const auto next = std::ranges::min_element(
+      clocks_, {}, [](const Clock& clock) { return clock.arrivals.next_ns(); });
+  return next == clocks_.end() ? nullptr : &*next;
+}
 
 emu::Result<void> Flow::open(const Device& device, const CompletionQueue& cq,
                              std::uint64_t wr_base) {
@@ -62,7 +87,9 @@ void Flow::drop_destination(const std::string& node) {
   for (Destination& to : destinations_) {
     if (to.node == node) to.alive = false;
   }
-  if (next_to_ && !destinations_[*next_to_].alive) next_to_.reset();
+  std::erase_if(clocks_, [&node](const Clock& clock) { return clock.to == node; });
+  next_ = nullptr;
+  next_to_.reset();
 }
 
 std::uint64_t Flow::sent_to(const std::string& node) const {
@@ -106,19 +133,24 @@ void Flow::start(emu::EmuNs now_ns, emu::EmuNs until_ns) {
   if (started_) return;
   started_ = true;
   until_ns_ = until_ns;
-  arrivals_.start(now_ns);
+  for (Clock& clock : clocks_) clock.arrivals.start(now_ns);
 }
 
 emu::Result<void> Flow::tick(const Device& device, emu::EmuNs now_ns) {
   const emu::EmuNs ahead_ns =
       device.has_launch() ? std::uint64_t{options_.ahead_ms} * 1'000'000 : 0;
   while (started_ && !finished_) {
-    if (arrivals_.next_ns() < now_ns && device.has_launch() && !queue_was_full_) {
-      ++counts_.late;
-      arrivals_.catch_up(now_ns);
+    if (next_ == nullptr) next_ = next_clock();
+    if (next_ == nullptr) {
+      finished_ = true;
+      break;
     }
-    const emu::EmuNs launch_ns = arrivals_.next_ns();
-    if (!next_to_) next_to_ = pick();
+    if (next_->arrivals.next_ns() < now_ns && device.has_launch() && !queue_was_full_) {
+      ++counts_.late;
+      next_->arrivals.catch_up(now_ns);
+    }
+    const emu::EmuNs launch_ns = next_->arrivals.next_ns();
+    if (!next_to_) next_to_ = pick(*next_);
     if (launch_ns >= until_ns_ || !next_to_) {
       finished_ = true;
       break;
@@ -128,26 +160,38 @@ emu::Result<void> Flow::tick(const Device& device, emu::EmuNs now_ns) {
       break;
     }
     const bool room = posted_ - completed_ < kSends;
-    const int error = room ? post(device, destinations_[*next_to_], launch_ns) : ENOMEM;
+    const int error =
+        room ? post(device, destinations_[*next_to_], launch_ns, is_last(*next_)) : ENOMEM;
     if (error == ENOMEM) {
       ++counts_.refused;
       queue_was_full_ = true;
       break;
     }
     if (error != 0) return emu::fail("{}: cannot post: {}", options_.kind, std::strerror(error));
+    next_->arrivals.advance();
+    next_ = nullptr;
     next_to_.reset();
-    arrivals_.advance();
   }
   return {};
 }
 
-bool Flow::is_last() const {
-  Arrivals after = arrivals_;
+bool Flow::is_last(const Clock& clock) const {
+  const bool others = std::ranges::any_of(clocks_, [&](const Clock& other) {
+    return &other != &clock && other.arrivals.next_ns() < until_ns_;
+  });
+  if (others) return false;
+  Arrivals after = clock.arrivals;
   after.advance();
   return after.next_ns() >= until_ns_;
 }
 
-std::optional<std::size_t> Flow::pick() {
+std::optional<std::size_t> Flow::pick(const Clock& clock) {
+  if (!clock.to.empty()) {
+    for (std::size_t i = 0; i < destinations_.size(); ++i) {
+      if (destinations_[i].alive && destinations_[i].node == clock.to) return i;
+    }
+    return std::nullopt;
+  }
   const auto alive = static_cast<std::uint32_t>(
       std::ranges::count_if(destinations_, [](const Destination& to) { return to.alive; }));
   if (alive == 0) return std::nullopt;
@@ -163,7 +207,7 @@ std::optional<std::size_t> Flow::pick() {
   return std::nullopt;
 }
 
-int Flow::post(const Device& device, Destination& to, emu::EmuNs launch_ns) {
+int Flow::post(const Device& device, Destination& to, emu::EmuNs launch_ns, bool last) {
   const std::size_t slot = posted_ % kSends * options_.payload_bytes;
   write_load_message({.source = to.source,
                       .kind = options_.number,
@@ -179,7 +223,6 @@ int Flow::post(const Device& device, Destination& to, emu::EmuNs launch_ns) {
   wr.opcode = IBV_WR_SEND;
   // The last before a full queue is always signalled: kSends is a multiple of kSignalEvery.
   static_assert(kSends % kSignalEvery == 0);
-  const bool last = is_last();
   wr.send_flags = last || (posted_ + 1) % kSignalEvery == 0 ? unsigned{IBV_SEND_SIGNALED} : 0U;
   wr.wr.ud.ah = to.ah.get();
   wr.wr.ud.remote_qpn = to.remote.qpn;

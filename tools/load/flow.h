@@ -2,6 +2,7 @@
 // random destinations, a count of what comes in. Driven by Generator.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -24,6 +25,10 @@ struct FlowOptions {
   std::uint8_t sl = 0;
   std::uint32_t payload_bytes = 604;
   ArrivalOptions arrivals;
+  // Where it goes; none: where the generator does. Of on-off each is a connection with times of its
+  // own and the rate of `arrivals`, and a node may be there several times. Of those, the first ones
+  // go in a step whose factor (ArrivalOptions) is a part of one.
+  std::optional<std::vector<std::string>> to;
   std::string hot_node;  // of the messages this part goes to it, the others to all alike
   double hot_share = 0;
   std::uint32_t ahead_ms = 40;  // how far messages are posted before their launch
@@ -45,10 +50,12 @@ struct FlowCounts {
 
 class Flow {
  public:
-  Flow(FlowOptions options, std::uint64_t token);
+  // `to`: destinations of the generator, for a flow without its own.
+  Flow(FlowOptions options, const std::vector<std::string>& to, std::uint64_t token);
   emu::Result<void> open(const Device& device, const CompletionQueue& cq, std::uint64_t wr_base);
   Endpoint endpoint() const { return endpoint_; }
   std::uint64_t token() const { return token_; }
+  bool goes_to(const std::string& node) const { return std::ranges::count(to_, node) > 0; }
 
   // A destination that has said where it is and how it wants to be addressed.
   emu::Result<void> add_destination(const Device& device, const std::string& node,
@@ -96,22 +103,30 @@ class Flow {
     std::uint64_t sent = 0;
     bool alive = true;
   };
+  // What draws when the next message is due; and to whom, if it is always the same.
+  struct Clock {
+    Arrivals arrivals;
+    std::string to;  // "": drawn for each message
+  };
   struct Source {
     std::string node;
     SequenceTracker seen;
     std::optional<std::uint64_t> sent;
   };
 
-  int post(const Device& device, Destination& to, emu::EmuNs launch_ns);
-  bool is_last() const;
+  void make_clocks();
+  Clock* next_clock();
+  int post(const Device& device, Destination& to, emu::EmuNs launch_ns, bool last);
+  bool is_last(const Clock& clock) const;
   emu::Result<void> post_receive(std::uint32_t buffer);
   void receive(const Completion& done);
-  std::optional<std::size_t> pick();
+  std::optional<std::size_t> pick(const Clock& clock);
 
   FlowOptions options_;
+  std::vector<std::string> to_;
   std::uint64_t token_;
   emu::Prng prng_;
-  Arrivals arrivals_;
+  std::vector<Clock> clocks_;
   Region sends_;
   Region receives_;
   Qp qp_;
@@ -121,6 +136,7 @@ class Flow {
   std::vector<Destination> destinations_;
   std::deque<Source> sources_;
   // Of the next message, drawn once: how often it is looked at must not change what a seed draws.
+  Clock* next_ = nullptr;
   std::optional<std::size_t> next_to_;
   std::uint64_t posted_ = 0;
   std::uint64_t completed_ = 0;

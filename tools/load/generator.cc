@@ -34,7 +34,7 @@ emu::Result<void> Generator::open() {
   cq_.emplace(*std::move(cq));
   for (FlowOptions& flow : options_.flows) {
     flow.number = static_cast<std::uint16_t>(flows_.size());
-    flows_.emplace_back(flow, fresh_token());
+    flows_.emplace_back(flow, options_.to, fresh_token());
     const auto wr_base = static_cast<std::uint64_t>(flow.number) << kFlowShift;
     if (auto opened = flows_.back().open(*device_, *cq_, wr_base); !opened) return opened;
   }
@@ -64,6 +64,8 @@ void Generator::ask(Peer& peer) {
   peer.destination = true;
   peer.call = rendezvous_->call(peer.node);
   for (const Flow& flow : flows_) {
+    if (!flow.goes_to(peer.node)) continue;
+    ++peer.questions;
     rendezvous_->send(peer.call, fmt::format("ask kind={}", flow.options().kind));
   }
 }
@@ -138,14 +140,16 @@ void Generator::on_gone(Rendezvous::PeerIndex index) {
 void Generator::start_when_ready() {
   if (started_) return;
   const bool ready = std::ranges::all_of(peers_, [this](const Peer& peer) {
-    return !peer.destination || peer.out_over || peer.answers >= flows_.size();
+    return !peer.destination || peer.out_over || peer.answers >= peer.questions;
   });
   if (!ready && !waiting_over_) return;
+  const auto wanted = begin_.when(true);
+  if (!wanted) return;
   started_ = true;
-  const emu::EmuNs now = device_->now();
   constexpr emu::EmuNs kLeadNs = 20'000'000;
+  const emu::EmuNs begin = std::max(device_->now() + kLeadNs, *wanted);
   const auto length = static_cast<emu::EmuNs>(std::max(options_.seconds, 0.0) * 1e9);
-  for (Flow& flow : flows_) flow.start(now + kLeadNs, now + kLeadNs + length);
+  for (Flow& flow : flows_) flow.start(begin, begin + length);
 }
 
 void Generator::give_up_waiting() {
@@ -153,7 +157,7 @@ void Generator::give_up_waiting() {
   if (waiting_over_ || waited < std::chrono::seconds(options_.wait_seconds)) return;
   waiting_over_ = true;
   for (Peer& peer : peers_) {
-    const bool silent = peer.destination && peer.answers < flows_.size() && !peer.out_over;
+    const bool silent = peer.destination && peer.answers < peer.questions && !peer.out_over;
     if (!silent && peer.in != PeerState::expected) continue;
     well_ = false;
     say_load(fmt::format("{} did not come within {} s", peer.node, options_.wait_seconds));
@@ -169,10 +173,12 @@ void Generator::say_ends() {
   for (Peer& peer : peers_) {
     if (!peer.destination || peer.out_over) continue;
     peer.out_over = true;
-    for (std::size_t i = 0; i < flows_.size(); ++i) {
-      rendezvous_->send(peer.call, fmt::format("end kind={} sent={}{}", flows_[i].options().kind,
-                                               flows_[i].sent_to(peer.node),
-                                               i + 1 == flows_.size() ? " last=1" : ""));
+    std::size_t left = peer.questions;
+    for (const Flow& flow : flows_) {
+      if (!flow.goes_to(peer.node)) continue;
+      rendezvous_->send(peer.call,
+                        fmt::format("end kind={} sent={}{}", flow.options().kind,
+                                    flow.sent_to(peer.node), --left == 0 ? " last=1" : ""));
     }
   }
 }

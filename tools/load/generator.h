@@ -12,6 +12,7 @@
 #include "emu/base/result.h"
 #include "emu/metrics/page.h"
 #include "tools/load/flow.h"
+#include "tools/replay/begin.h"
 #include "tools/replay/device.h"
 #include "tools/replay/rendezvous.h"
 
@@ -22,18 +23,20 @@ struct LoadOptions {
   std::string rendezvous;
   std::string device;
   std::string metrics_run;        // "" = no page
-  std::vector<std::string> to;    // destinations, drawn evenly
+  std::vector<std::string> to;    // destinations, drawn evenly; of some flow each
   std::vector<std::string> from;  // who will send to us; they are waited for
   bool sink = false;              // nobody in particular is expected, but somebody
   std::vector<FlowOptions> flows;
   double seconds = 20;  // emulated
+  std::string begin;    // folder where it is said when to begin (tools/replay/begin.h)
   std::uint32_t tick_ms = 10;
   std::uint32_t wait_seconds = 60;
 };
 
 class Generator {
  public:
-  explicit Generator(LoadOptions options) : options_(std::move(options)) {}
+  explicit Generator(LoadOptions options)
+      : options_(std::move(options)), begin_(options_.begin, "load-" + options_.node) {}
   emu::Result<void> open();
   emu::Result<void> run(const volatile int* stop);
 
@@ -51,7 +54,8 @@ class Generator {
     std::string node;
     Rendezvous::PeerIndex call = 0;  // our own conversation with it, if it is a destination
     bool destination = false;
-    std::size_t answers = 0;          // of it to our questions, one a flow
+    std::size_t questions = 0;  // to it, one for each flow that goes to it
+    std::size_t answers = 0;
     bool out_over = false;            // nothing more goes to it: it has our last word, or is gone
     PeerState in = PeerState::ended;  // as a source
   };
@@ -73,6 +77,7 @@ class Generator {
   Flow* flow_of(const std::string& kind);
 
   LoadOptions options_;
+  Begin begin_;
   std::optional<Device> device_;
   std::optional<CompletionQueue> cq_;
   std::optional<Rendezvous> rendezvous_;

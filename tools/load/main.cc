@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <fstream>
 #include <iterator>
+#include <ranges>
 #include <string>
 #include <vector>
 
@@ -31,6 +32,7 @@ struct Arguments {
   std::vector<std::string> profiles;
   std::string law;
   std::string hot;
+  std::vector<std::string> kinds_to;
   double profile_step_ms = 0;
   double on_ms = 10;
   double off_ms = 10;
@@ -55,9 +57,13 @@ void add_options(emu::CommandLine& line, Arguments& arguments) {
   line.option("--node", load.node, "our name").required();
   line.option("--rendezvous", load.rendezvous, "folder where the generators meet").required();
   line.option("--to", load.to, "destinations, drawn evenly").list();
+  line.option("--kind-to", arguments.kinds_to,
+              "KIND=NODE:NODE:...: where one kind goes, nodes of --to; of on-off each NODE is a "
+              "connection with ON and OFF times of its own and the kind's rate");
   line.option("--from", load.from, "who will send to us (default: the destinations)").list();
   line.flag("--sink", load.sink, "expect somebody, whoever it is, and send nothing without --to");
   line.option("--seconds", load.seconds, "emulated time").range(0.0, 1e6).show_default();
+  line.option("--begin", load.begin, "folder where it is said when to begin (begin.h)");
   line.option("--wait-seconds", load.wait_seconds, "for peers to come").show_default();
   line.option("--json", arguments.json, "write the result here");
   line.option("--metrics", load.metrics_run, "run folder for the metrics page");
@@ -85,8 +91,8 @@ void add_options(emu::CommandLine& line, Arguments& arguments) {
               "KIND=FACTOR,...: of its rate, each for a step, and again from the first");
   line.option("--profile-step-ms", arguments.profile_step_ms, "emulated length of a step")
       .range(0.001, 1e8);
-  line.option("--on-ms", arguments.on_ms, "mean ON time").range(0.01, 1e4);
-  line.option("--off-ms", arguments.off_ms, "mean OFF time").range(0.01, 1e4);
+  line.option("--on-ms", arguments.on_ms, "mean ON time").range(0.001, 1e4);
+  line.option("--off-ms", arguments.off_ms, "mean OFF time; 0: always ON").range(0.0, 1e4);
 }
 
 emu::Result<void> read_profiles(Arguments& arguments) {
@@ -101,6 +107,35 @@ emu::Result<void> read_profiles(Arguments& arguments) {
     if (flow == flows.end()) return emu::fail("--profile {}: no such kind is sent", word);
     flow->arrivals.factors = profile->factors;
     flow->arrivals.step_ns = arguments.profile_step_ms * 1e6;
+  }
+  return {};
+}
+
+emu::Result<void> read_kinds_to(Arguments& arguments) {
+  auto& load = arguments.load;
+  for (const std::string& word : arguments.kinds_to) {
+    const std::size_t equals = std::min(word.find('='), word.size());
+    const auto flow =
+        std::ranges::find(load.flows, word.substr(0, equals), &tools::FlowOptions::kind);
+    if (flow == load.flows.end() || equals == word.size()) {
+      return emu::fail("--kind-to {}: KIND=NODE:NODE:... of a kind that is sent", word);
+    }
+    std::vector<std::string>& to = flow->to.emplace();
+    for (const auto part : std::views::split(std::string_view(word).substr(equals + 1), ':')) {
+      to.emplace_back(std::string_view(part));
+      if (std::ranges::count(load.to, to.back()) == 0) {
+        return emu::fail("--kind-to {}: {} is not among --to", word, to.back());
+      }
+    }
+  }
+  // Whoever is called and asked nothing would wait for our last word.
+  for (const std::string& node : load.to) {
+    const auto goes = [&node](const tools::FlowOptions& flow) {
+      return !flow.to || std::ranges::count(*flow.to, node) > 0;
+    };
+    if (std::ranges::none_of(load.flows, goes)) {
+      return emu::fail("--to {}: no kind goes there by --kind-to", node);
+    }
   }
   return {};
 }
@@ -145,6 +180,7 @@ emu::Result<void> read_kinds(Arguments& arguments) {
   }
   if (auto read = read_profiles(arguments); !read) return read;
   if (auto read = read_hot(arguments); !read) return read;
+  if (auto read = read_kinds_to(arguments); !read) return read;
   if (arguments.load.to.empty() && !arguments.load.sink) {
     return emu::fail("nothing to do: give --to or --sink");
   }
@@ -177,6 +213,7 @@ emu::Result<tools::ReplayOptions> replay_of(const Arguments& arguments) {
                               .metrics_run = load.metrics_run,
                               .sink = true,
                               .seconds = load.seconds,
+                              .begin = load.begin,
                               .wait_seconds = load.wait_seconds};
   auto streams = tools::synthetic_streams(kind, load.node, load.to, bps, arguments.kinds.seed);
   if (!streams) return std::unexpected(streams.error());

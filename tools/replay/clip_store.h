@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "emu/base/result.h"
@@ -26,7 +27,9 @@ struct StoredClip {
 };
 
 // MW section 4.3: a CBR stream has frames of 16 666 bytes; VBR frames are N(16 666, 3 333) bytes.
-// Both are 4 Mb/s at 30 frames/s. `spec` is "cbr" or "vbr:SEED".
+// Both are 4 Mb/s at 30 frames/s. `spec` is "cbr" or "vbr:SEED", and with ":BYTES" behind it frames
+// have another mean, their deviation is a fifth of it all the same.
+bool is_synthetic(std::string_view spec);
 emu::Result<Clip> synthetic_clip(const std::string& spec);
 
 class ClipStore {

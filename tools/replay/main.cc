@@ -36,11 +36,13 @@ void add_options(emu::CommandLine& line, Arguments& arguments) {
   line.option("--rendezvous", replay.rendezvous, "folder where the replayers meet").required();
   line.option("--plan", arguments.plan, "file with one stream a line");
   line.option("--stream", arguments.streams,
-              "name=s0,clip=FILE|cbr|vbr:SEED,from=n0,to=n1[,frame=12][,phase_us=0][,fps=30]");
+              "name=s0,clip=FILE|cbr[:BYTES]|vbr:SEED[:BYTES],from=n0,to=n1[,frame=12][,phase_us=0]"
+              "[,fps=30]");
   line.flag("--sink", replay.sink, "also take streams that are not in the plan");
   line.option("--seconds", replay.seconds, "length of each stream, emulated time")
       .range(0.0, 1e6)
       .show_default();
+  line.option("--begin", replay.begin, "folder where it is said when streams begin (begin.h)");
   line.option("--wait-seconds", replay.wait_seconds, "for peers to come").show_default();
   line.option("--json", arguments.json, "write the result here");
   line.option("--metrics", replay.metrics_run, "run folder for the metrics page");

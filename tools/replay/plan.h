@@ -17,7 +17,7 @@ inline constexpr std::size_t kStreamsMax = 1024;  // of a plan
 
 struct StreamPlan {
   std::string name;
-  std::string clip;  // file, or "cbr" / "vbr:SEED" for the papers' synthetic streams
+  std::string clip;  // file, or the papers' synthetic streams: "cbr[:BYTES]", "vbr:SEED[:BYTES]"
   std::string from;
   std::string to;
   std::uint32_t frame = 0;     // first frame of the clip: the stream's own GOP phase

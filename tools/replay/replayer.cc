@@ -194,10 +194,24 @@ void Replayer::on_accept(const Words& words) {
                                         sender->rejected_by() + 2));
     return;
   }
-  // A first frame that is due at once would be late before it is posted.
-  constexpr emu::EmuNs kLeadNs = 50'000'000;
-  const double frames = options_.seconds * sender->plan().rate.frames / sender->plan().rate.seconds;
-  sender->start(device_->now() + kLeadNs, static_cast<std::uint64_t>(std::max(frames, 0.0)));
+  begin_streams();
+}
+
+void Replayer::begin_streams() {
+  const auto state_is = [](SendState state) {
+    return [state](const Sender& sender) { return sender.state() == state; };
+  };
+  const auto begin = begin_.when(std::ranges::none_of(senders_, state_is(SendState::waiting)));
+  if (!begin) return;
+  for (Sender& sender : senders_) {
+    if (sender.state() != SendState::connected) continue;
+    // A first frame that is due at once would be late before it is posted.
+    constexpr emu::EmuNs kLeadNs = 50'000'000;
+    const FrameRate& rate = sender.plan().rate;
+    const double frames = options_.seconds * rate.frames / rate.seconds;
+    sender.start(std::max(device_->now() + kLeadNs, *begin),
+                 static_cast<std::uint64_t>(std::max(frames, 0.0)));
+  }
 }
 
 void Replayer::on_gone(Rendezvous::PeerIndex peer) {
@@ -326,6 +340,7 @@ emu::Result<void> Replayer::tick() {
   };
   rendezvous_->wait(nap(), {.line = serve_line, .gone = [this](auto peer) { on_gone(peer); }});
   if (auto polled = poll(); !polled) return polled;
+  begin_streams();
   post_all();
   say_ends();
   settle_sinks();

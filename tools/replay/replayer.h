@@ -10,6 +10,7 @@
 
 #include "emu/base/result.h"
 #include "emu/metrics/page.h"
+#include "tools/replay/begin.h"
 #include "tools/replay/clip_store.h"
 #include "tools/replay/device.h"
 #include "tools/replay/plan.h"
@@ -27,6 +28,7 @@ struct ReplayOptions {
   std::vector<StreamPlan> streams;  // of the whole cluster
   bool sink = false;                // also take streams that the plan does not name
   double seconds = 20;              // emulated
+  std::string begin;                // folder where it is said when streams begin (begin.h)
   std::uint32_t tick_ms = 10;       // between looks at the queues
   std::uint32_t wait_seconds = 60;  // host time, for peers to come
   std::uint32_t grace_ms = 2000;    // host time, for what a sender says that it has sent
@@ -36,7 +38,8 @@ struct ReplayOptions {
 
 class Replayer {
  public:
-  explicit Replayer(ReplayOptions options) : options_(std::move(options)) {}
+  explicit Replayer(ReplayOptions options)
+      : options_(std::move(options)), begin_(options_.begin, "replay-" + options_.node) {}
 
   emu::Result<void> open();
   // Until every stream is over or `*stop` becomes non-zero: then what is posted is drained.
@@ -68,6 +71,7 @@ class Replayer {
   void on_offer(Rendezvous::PeerIndex peer, const Words& words);
   void on_accept(const Words& words);
   void on_gone(Rendezvous::PeerIndex peer);
+  void begin_streams();
   emu::Result<void> poll();
   emu::Result<void> tick();
   void post_all();
@@ -82,6 +86,7 @@ class Replayer {
   Sender* sender_of(const std::string& stream);
 
   ReplayOptions options_;
+  Begin begin_;
   std::optional<Device> device_;
   std::optional<CompletionQueue> cq_;
   std::unique_ptr<ClipStore> clips_;

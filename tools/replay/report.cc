@@ -27,6 +27,8 @@ std::string_view name_of(SendState state) {
   switch (state) {
     case SendState::waiting:
       return "waiting";
+    case SendState::connected:
+      return "connected";
     case SendState::running:
       return "running";
     case SendState::draining:

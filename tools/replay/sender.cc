@@ -27,6 +27,7 @@ emu::Result<void> Sender::connect(const Device& device, const Endpoint& remote) 
     return done;
   }
   admitted_ = true;
+  state_ = SendState::connected;
   if (!options_.admission) return {};
   const ClipRate need = rate_of(clip_->clip, plan_.rate, options_.cut);
   ibv_qp_rate_limit_attr limit{};
@@ -173,7 +174,7 @@ void Sender::complete(const Completion& completion) {
 }
 
 void Sender::stop() {
-  if (state_ == SendState::waiting) {
+  if (state_ == SendState::waiting || state_ == SendState::connected) {
     state_ = SendState::done;
   } else if (state_ == SendState::running && offset_ == 0) {
     state_ = SendState::draining;

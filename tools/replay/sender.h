@@ -20,7 +20,15 @@ struct SendOptions {
   bool admission = true;         // ask by ibv_modify_qp_rate_limit
 };
 
-enum class SendState : std::uint8_t { waiting, running, draining, done, rejected, failed };
+enum class SendState : std::uint8_t {
+  waiting,
+  connected,
+  running,
+  draining,
+  done,
+  rejected,
+  failed
+};
 
 struct SendCounts {
   std::uint64_t frames = 0;           // posted, all pieces
@@ -39,7 +47,8 @@ class Sender {
   emu::Result<void> open(const Device& device, const CompletionQueue& cq, std::uint64_t wr_base);
   Endpoint endpoint() const { return endpoint_; }
 
-  // Connects and asks for admission. On refusal the state is `rejected` and `rejected_by` says who.
+  // Connects and asks for admission: `connected`. On refusal the state is `rejected` and
+  // `rejected_by` says who.
   emu::Result<void> connect(const Device& device, const Endpoint& remote);
   // The first frame's time is at `start_ns`; `frames` are sent in all.
   void start(emu::EmuNs start_ns, std::uint64_t frames);

@@ -90,7 +90,7 @@ def live(
 
     chosen = catalog.choose([id_])
     environment.enter()
-    build.ready((PROGRAM, "fabricd", "hcad", "flitnet-load"))
+    build.ready((PROGRAM, "fabricd", "hcad", "flitnet-load", "flitnet-replay"))
     from tools.flitnet.lab import live as live_module
 
     for experiment in chosen:

@@ -7,6 +7,7 @@ emulated on both sides, so that a slow host changes nothing but how long it take
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +20,8 @@ from tools.flitnet.lab.experiment import Experiment, Plot, Point, Tables
 from tools.flitnet.lab.measures import measures
 from tools.flitnet.lab.simulator import complete, run_text, to_toml
 from tools.flitnet.lab.statistics import Estimate, estimate
-from tools.flitnet.workload import Workload
+from tools.flitnet.report import StreamReport
+from tools.flitnet.workload import Link, Workload
 
 LINK_MBPS = 100
 FLIT_BITS = 128
@@ -35,6 +37,7 @@ class Form:
     points: tuple[tuple[str, float], ...]
     measures: tuple[str, ...]
     seconds: float = 0.4
+    frames: bool = False  # with streams and their deadlines; else best effort's part alone
 
 
 BEST_EFFORT = ("best_effort_total_us", "best_effort_load")
@@ -43,11 +46,13 @@ FORMS = {
                       ("No control", 0.4), ("No control", 0.8)), BEST_EFFORT),
     "acp.fig7": Form(tuple((name, load) for name in ("Global", "Separate", "Quad")
                            for load in (0.6, 0.8)), BEST_EFFORT),
+    "mw.fig5": Form(tuple((name, load) for name in ("FGVC", "FIFO") for load in (0.6, 0.8)),
+                  ("interval_ms", "sd_ms", "best_effort_total_us"), seconds=2.0, frames=True),
     "mw.t5": Form((("20:80", 0.6), ("20:80", 0.8)), BEST_EFFORT),
 }  # fmt: skip
 
 
-def small(tables: Tables) -> dict[str, dict[str, Any]]:
+def small(tables: Tables, frames: bool) -> dict[str, dict[str, Any]]:
     """The point on four nodes and slow links."""
     found = {name: dict(table) for name, table in tables.items()}
     network = found["network"]
@@ -55,9 +60,10 @@ def small(tables: Tables) -> dict[str, dict[str, Any]]:
     network |= {"link_mbps": LINK_MBPS, "flit_bits": FLIT_BITS, "nodes": NODES}
     network["topology"] = "mesh:2x2" if topology.startswith("mesh") else "single"
     network["packet_size"] = found["workload"]["message_flits"] = 40
-    found["workload"]["streams"] = "none"  # frames and deadlines: flitnet demo --json
-    share = found["workload"].pop("real_time_share", 0.0)
-    found["workload"]["load"] *= 1 - share
+    if not frames:
+        found["workload"]["streams"] = "none"
+        share = found["workload"].pop("real_time_share", 0.0)
+        found["workload"]["load"] *= 1 - share
     found["controls"]["admission"] = found["controls"]["power_control"] = False
     return found
 
@@ -67,7 +73,9 @@ def cycles_of(seconds: float) -> int:
 
 
 def virtual(tables: dict[str, dict[str, Any]], seconds: float, seed: int) -> dict[str, float]:
-    run = {"hca": True, "batch_cycles": cycles_of(seconds) // BATCHES, "lanes": [0x8000, 0, 0x0F]}
+    run: dict[str, Any] = {"hca": True, "batch_cycles": cycles_of(seconds) // BATCHES}
+    if tables["workload"].get("streams") == "none":
+        run["lanes"] = [0x8000, 0, 0x0F]
     point = complete(tables | {"run": run}, seed, BATCHES)
     return measures(run_text(to_toml(point)))
 
@@ -81,32 +89,41 @@ def live(tables: dict[str, dict[str, Any]], seconds: float, seed: int) -> dict[s
     }
     workload = Workload.of(tables["workload"])
     with Cluster(cluster_tables) as cluster:
-        loads = play(cluster, workload, seconds, seed)
-    best_effort = next(one for one in loads if one.kind == "best-effort")
-    if best_effort.lost or best_effort.duplicated:
-        raise FlitnetError(f"lab live: {best_effort.lost} packets lost")
-    flits = best_effort.received * workload.message_flits
+        (cluster.run / "plans").mkdir(exist_ok=True)
+        what = workload.live(cluster.nodes, Link(LINK_MBPS, FLIT_BITS), seed, seconds)
+        played = programs.play(cluster, what, seconds, seed, "live")
+        if played.failed:
+            role = played.failed[0]
+            raise FlitnetError(f"{role}: {cluster.last_line(role)}")
+    found: dict[str, float] = {}
+    for one in played.loads:
+        if one.lost or one.duplicated:
+            raise FlitnetError(f"lab live: {one.kind}: {one.lost} packets lost")
+        if one.kind == "best-effort":
+            flits = one.received * workload.message_flits
+            found["best_effort_total_us"] = one.latency_us_mean
+            found["best_effort_load"] = flits / cycles_of(seconds) / NODES
+    return found | frames_of(played.streams)
+
+
+def frames_of(streams: Sequence[StreamReport]) -> dict[str, float]:
+    """Over all intervals of all streams, as the laboratory measures them."""
+    if not streams:
+        return {}
+    counts = [max(0, one.frames_delivered - 1) for one in streams]
+    total = max(1, sum(counts))
+    mean = math.fsum(n * s.interval_ms_mean for n, s in zip(counts, streams)) / total
+    square = math.fsum(
+        n * (s.interval_ms_sd**2 + (s.interval_ms_mean - mean) ** 2)
+        for n, s in zip(counts, streams)
+    )
+    frames = sum(one.frames_delivered for one in streams)
+    late = sum(one.frames_late for one in streams)
     return {
-        "best_effort_total_us": best_effort.latency_us_mean,
-        "best_effort_load": flits / cycles_of(seconds) / NODES,
+        "interval_ms": mean,
+        "sd_ms": math.sqrt(square / total),
+        "dmp": late / frames if frames else math.nan,
     }
-
-
-def play(
-    cluster: Cluster, workload: Workload, seconds: float, seed: int
-) -> list[programs.LoadReport]:
-    """A workload by generators on every node, to its end."""
-    name = "live"
-    (cluster.run / "plans").mkdir(exist_ok=True)
-    wanted = workload.generators(cluster.nodes, LINK_MBPS, seed, seconds)
-    try:
-        started = programs.start_generators(cluster, wanted, seconds, seed, name)
-        failed = programs.wait(cluster, started)
-        if failed:
-            raise FlitnetError(f"{failed[0]}: {cluster.last_line(failed[0])}")
-        return programs.load_results(cluster, name)
-    finally:
-        programs.end(cluster, name)
 
 
 @dataclass(frozen=True)
@@ -144,7 +161,7 @@ def compare(experiment: Experiment, seeds: Sequence[int]) -> Iterator[Pair]:
     form = FORMS.get(experiment.id)
     for point in chosen(experiment):
         assert form is not None
-        tables = small(point.config)
+        tables = small(point.config, form.frames)
         both = [
             [way(tables, form.seconds, seed) for seed in seeds] for way in (virtual, live)
         ]  # fmt: skip

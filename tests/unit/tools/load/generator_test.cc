@@ -131,7 +131,7 @@ TEST_F(GeneratorTest, ASeedDrawsTheSameDestinationsWhateverTheTicks) {
     FlowOptions options = parse_kind("best-effort=2.56M", {.seed = 9}).value();
     options.hot_node = "n1";
     options.hot_share = 0.5;
-    Flow flow(options, 1);
+    Flow flow(options, {}, 1);
     EXPECT_TRUE(flow.open(*device, *cq, 0));
     const std::vector<std::string> nodes = {"n1", "n2", "n3"};
     for (const std::string& node : nodes) {
@@ -148,6 +148,76 @@ TEST_F(GeneratorTest, ASeedDrawsTheSameDestinationsWhateverTheTicks) {
   const auto seldom = sent_by_ticks_of(20'000'000);
   EXPECT_GT(seldom[0], seldom[1]);
   EXPECT_EQ(seldom, sent_by_ticks_of(1'000'000));
+}
+
+// Connections have ON and OFF times of their own, each the rate, and of a step those that fit.
+TEST_F(GeneratorTest, ConnectionsOfOneFlow) {
+  const auto device = Device::open();
+  ASSERT_TRUE(device);
+  const auto cq = CompletionQueue::create(*device, 4096);
+  ASSERT_TRUE(cq);
+  const auto sent_by = [&](const std::vector<std::string>& to, std::vector<double> factors) {
+    FlowOptions options = parse_kind("on-off=2.56M", {.seed = 5}).value();  // 500 a second while ON
+    options.arrivals.on_ns = options.arrivals.off_ns = 5e6;
+    options.arrivals.factors = std::move(factors);
+    options.arrivals.step_ns = 500e6;
+    options.to = to;
+    Flow flow(options, {"n9"}, 1);
+    EXPECT_TRUE(flow.open(*device, *cq, 0));
+    EXPECT_FALSE(flow.goes_to("n9"));
+    std::vector<std::uint64_t> sent;
+    for (const char* node : {"n1", "n2"}) {
+      EXPECT_TRUE(flow.add_destination(*device, node, {.lid = 999, .qpn = 5}, 0, 1));
+    }
+    flow.start(1, 4'000'000'000);
+    for (emu::EmuNs now = 0; now < 4'100'000'000; now += 1'000'000) {
+      EXPECT_TRUE(flow.tick(*device, now));
+      flow.complete({.wr_id = flow.counts().sent}, false);
+    }
+    EXPECT_EQ(flow.counts().late, 0U);
+    for (const char* node : {"n1", "n2"}) sent.push_back(flow.sent_to(node));
+    return sent;
+  };
+  // 1000 messages a connection; 400 ON times of it are drawn.
+  const auto all = sent_by({"n1", "n2", "n1", "n1"}, {});
+  EXPECT_NEAR(static_cast<double>(all[0]), 3000, 400);
+  EXPECT_NEAR(static_cast<double>(all[1]), 1000, 250);
+  // In every other step the first two of four.
+  const auto fewer = sent_by({"n1", "n2", "n1", "n1"}, {1, 0.5});
+  EXPECT_NEAR(static_cast<double>(fewer[0]), 2000, 350);
+  EXPECT_NEAR(static_cast<double>(fewer[1]), 1000, 250);
+  EXPECT_EQ(sent_by({}, {}), (std::vector<std::uint64_t>{0, 0}));
+}
+
+// Kinds that go to different peers: each ends when it has heard what goes to it, and no more.
+TEST_F(GeneratorTest, KindsGoWhereTheyAreSent) {
+  const std::vector<std::string> names = {"n0", "n1", "n2"};
+  std::vector<std::thread> threads;
+  for (std::size_t i = 0; i < 3; ++i) {
+    LoadOptions one = options(names[i], {names[(i + 1) % 3]});
+    one.from = {names[(i + 2) % 3]};
+    if (i == 0) {
+      one.to = {"n1", "n2"};
+      one.flows[1].to = std::vector<std::string>{"n2"};
+      one.flows[0].to = std::vector<std::string>{"n1"};
+    }
+    if (i == 2) one.from = {"n1", "n0"};
+    nodes_.push_back(std::make_unique<Generator>(std::move(one)));
+  }
+  for (auto& node : nodes_) {
+    threads.emplace_back([&node] {
+      const volatile int never = 0;
+      ASSERT_TRUE(node->open());
+      EXPECT_TRUE(node->run(&never));
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  for (const auto& node : nodes_) EXPECT_TRUE(node->all_well()) << load_text(*node);
+  for (std::size_t flow = 0; flow < 2; ++flow) EXPECT_EQ(sum(flow).received, sum(flow).sent);
+  // Control of n0 and of n1 at n2, none of n0 at n1.
+  EXPECT_EQ(nodes_[2]->flows()[1].counts().received,
+            nodes_[0]->flows()[1].counts().sent + nodes_[1]->flows()[1].counts().sent);
+  EXPECT_EQ(nodes_[1]->flows()[1].counts().received, 0U);
 }
 
 TEST_F(GeneratorTest, PeerThatNeverComesIsGivenUp) {

@@ -5,8 +5,10 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <memory>
 #include <thread>
 
 #include "tests/unit/tools/replay/fake_verbs.h"
@@ -203,6 +205,34 @@ TEST_F(ReplayerTest, StreamStoppedBeforeItBeganSaysThatItIsOver) {
   EXPECT_EQ(n0.senders()[0].state(), SendState::done);
   EXPECT_EQ(n1.sinks()[0].counts().frames, 0U);
   EXPECT_TRUE(n1.all_well()) << report_text(n1);
+}
+
+// Admitted and ready, they wait until it is said when.
+TEST_F(ReplayerTest, BeginsWhenItIsSaid) {
+  const std::filesystem::path folder(folder_);
+  std::vector<std::unique_ptr<Replayer>> nodes;
+  for (const char* name : {"n0", "n1"}) {
+    ReplayOptions one = options(name, {both_ways()[0]});
+    one.begin = folder_;
+    nodes.push_back(std::make_unique<Replayer>(std::move(one)));
+  }
+  std::chrono::steady_clock::time_point said;
+  std::thread starter([&] {
+    while (!std::filesystem::exists(folder / "ready-replay-n0") ||
+           !std::filesystem::exists(folder / "ready-replay-n1")) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    said = std::chrono::steady_clock::now();
+    std::ofstream(folder / "part") << "1\n";
+    std::filesystem::rename(folder / "part", folder / "begin");
+  });
+  run(*nodes[0], *nodes[1]);
+  const auto over = std::chrono::steady_clock::now();
+  starter.join();
+  EXPECT_EQ(nodes[1]->sinks()[0].counts().frames, 15U);
+  // 15 frames of 33 ms come after the word, not before.
+  EXPECT_GT(over - said, std::chrono::milliseconds(400));
 }
 
 TEST_F(ReplayerTest, PeerThatNeverComesIsGivenUp) {
