@@ -61,6 +61,33 @@ def run(
         json_file.write_text(json.dumps({"results": verdicts}, indent=1, ensure_ascii=False))
 
 
+@app.command("point")
+def point(
+    file: Path = typer.Argument(
+        ..., help="TOML: tables of a cluster file, [workload] and [run] (docs/workloads.md)."
+    ),
+    seeds: int = typer.Option(5, min=1, max=1000, help="Runs, each by a seed of its own."),
+    batches: int = typer.Option(16, min=4, max=10**6, help="Of run.batch_cycles, 100000."),
+    workers: int = typer.Option(0, min=0, help="Runs at a time; 0: as many as cores."),
+    scheduler: Optional[str] = typer.Option(
+        None, metavar="ADDRESS", help="An existing Dask scheduler, tcp://host:port."
+    ),
+    json_file: Optional[Path] = options.json_file("Write what was measured here as JSON."),
+) -> None:
+    """Simulates a network and a workload of your own, and prints what was measured."""
+    from tools.flitnet.lab import environment
+
+    environment.enter()
+    build.ready((PROGRAM,))
+    from tools.flitnet.lab import driver
+
+    count = workers or len(os.sched_getaffinity(0))
+    found = driver.run_point(file, seeds, batches, store_dir(), count, scheduler)
+    if json_file:
+        text = json.dumps(found, indent=1)
+        json_file.write_text(text.replace("Infinity", "null").replace("NaN", "null"))
+
+
 @app.command("show")
 def show(
     ids: List[str] = typer.Argument(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -12,10 +13,11 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from tools.flitnet.errors import FlitnetError
+from tools.flitnet.errors import FlitnetError, UsageError
+from tools.flitnet.lab import point
 from tools.flitnet.lab.experiment import Experiment
 from tools.flitnet.lab.report import data_name, entry, ours, published, value_rows
-from tools.flitnet.lab.store import Store, rows, write_parquet
+from tools.flitnet.lab.store import Store, estimates, rows, write_parquet
 from tools.flitnet.lab.sweep import Outputs, cluster, sweep
 
 
@@ -68,6 +70,31 @@ def run(
              "ours": ours(one), "note": one.verdict.note}
         )  # fmt: skip
     return verdicts
+
+
+def run_point(
+    file: Path, seeds: int, batches: int, directory: Path, workers: int, scheduler: str | None
+) -> dict[str, dict]:
+    """Of a file of the user's own: what was measured, by name."""
+    one = point.experiment(file, seeds, batches)
+    outputs: Outputs = []
+    try:
+        with cluster(workers, scheduler) as client, progress() as tell:
+            sweep([one], False, Store(directory), client, tell, lambda _, all: outputs.extend(all))
+    except UsageError as error:
+        raise UsageError(str(error).replace(point.WHERE, file.name)) from None
+    found = estimates(rows(one, outputs))
+    table = Table("measure", "mean", "half of the 95 % interval", box=box.SIMPLE_HEAD)
+    for measure, value in point.shown(found):
+        half = "" if math.isinf(value.half) else f"{value.half:.2g}"
+        table.add_row(measure, f"{value.mean:.4g}", half)
+    Console().print(table)
+    means = {measure: value for (_, _, measure), value in found.items()}
+    if means["stuck"].mean:
+        print(f"{file.name}: the network stood still: {outputs[0][1]['stuck']}", file=sys.stderr)
+    elif means["steady"].mean < 0.5:
+        print(f"{file.name}: not steady yet; a longer run: --batches", file=sys.stderr)
+    return {name: vars(value) for name, value in means.items()}
 
 
 def show(chosen: Sequence[Experiment], quick: bool, directory: Path, results: Path) -> None:

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tools.flitnet import paths
-from tools.flitnet.errors import FlitnetError
+from tools.flitnet.errors import EXIT_USAGE, FlitnetError, UsageError
 from tools.flitnet.process import dies_with_us
 
 CPU_LIMIT_S = 3600  # of one simulation; a machine may be suspended for longer
@@ -62,6 +62,8 @@ def _run(toml: str) -> tuple[dict[str, Any], resource.struct_rusage]:
             raise FlitnetError(f"{program.name}: killed, or longer than {CPU_LIMIT_S} s of a core")
         if process.returncode != 0:
             why = said.read().strip()
+            if process.returncode == EXIT_USAGE and why:
+                raise UsageError(why)
             raise FlitnetError(why or f"{program.name}: exit code {process.returncode}")
     return json.loads(output), usage
 

@@ -1,0 +1,95 @@
+"""`flitnet lab point`: a network and a workload of the user's own."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+from tools.flitnet import paths
+from tools.flitnet.errors import UsageError
+from tools.flitnet.lab import point
+from tools.flitnet.workload import Workload
+
+OWN = """
+[network]
+nodes = 4
+[workload]
+load = 0.4
+streams = "none"
+[run]
+batch_cycles = 2000
+"""
+
+
+def run(file: Path, *more: str) -> subprocess.CompletedProcess[str]:
+    argv = [str(paths.ROOT / "flitnet"), "lab", "point", str(file), *more]
+    return subprocess.run(argv, capture_output=True, text=True, timeout=120)
+
+
+def test_what_was_measured(simulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FLITNET_LAB", str(tmp_path / "lab"))
+    file, report = tmp_path / "own.toml", tmp_path / "own.json"
+    file.write_text(OWN)
+    done = run(file, "--seeds", "3", "--json", str(report))
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"best_effort_load +0\.[34]\d+ ", done.stdout), done.stdout
+    assert "real_time" not in done.stdout, "there is none"
+    found = json.loads(report.read_text())
+    load = found["best_effort_load"]
+    assert load["count"] == 3 and abs(load["mean"] - 0.4) < 0.02 + load["half"]
+    assert found["real_time_network_us"]["mean"] is None
+    # What was run is not run again.
+    runs = list((tmp_path / "lab" / "runs").iterdir())
+    again = run(file, "--seeds", "3")
+    assert again.stdout == done.stdout and "runs" not in again.stderr
+    assert list((tmp_path / "lab" / "runs").iterdir()) == runs and len(runs) == 3
+
+
+def test_a_run_that_is_not_steady_says_so(
+    simulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FLITNET_LAB", str(tmp_path / "lab"))
+    file = tmp_path / "own.toml"
+    file.write_text(OWN.replace("0.4", "1.0").replace("nodes = 4", 'topology = "mesh:4x4"'))
+    done = run(file, "--seeds", "2", "--batches", "4")
+    assert done.returncode == 0 and "not steady" in done.stderr, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("[workload]\nload = 7\n", "own.toml: workload.load: must be a number from 0 to 2"),
+        ("[workload]\nlaod = 1\n", "own.toml: workload.laod: "),
+        ("[network]\nnodes = 1\n", "own.toml: "),
+        ("load = 1\n", "own.toml: load: stands outside of a table"),
+        ("[run]\nseed = 3\n", "own.toml: run.seed: say it by --seeds"),
+        ("[run.more]\nx = 3\n", "own.toml: run.more: a number, a text or a list"),
+        ("[run]\nx = 1979-05-27\n", "own.toml: run.x: a number, a text or a list"),
+        ("[run]\nx = inf\n", "own.toml: run.x: a number, a text or a list"),
+        ("[run\n", "own.toml: "),
+        ("a = " + "[" * 5000, "own.toml: "),
+    ],
+)
+def test_what_is_no_point_is_one_line(simulator, tmp_path: Path, text: str, says: str) -> None:
+    file = tmp_path / "own.toml"
+    file.write_text(text)
+    done = run(file, "--workers", "1", "--seeds", "1")
+    assert done.returncode == 2, done.stderr
+    assert done.stderr.count("\n") == 1 and says in done.stderr, done.stderr
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="none.toml: No such file"):
+        point.read(tmp_path / "none.toml")
+
+
+def test_every_key_is_in_the_docs() -> None:
+    text = (paths.ROOT / "docs" / "workloads.md").read_text()
+    rows = {name for row in re.findall(r"^\| (`[^|]+) \|", text, re.M)
+            for name in re.findall(r"`(\w+)`", row)}  # fmt: skip
+    assert rows == {field.name for field in fields(Workload)} - {"other"}

@@ -1,0 +1,64 @@
+"""A point of the user's own: a file with a network, a workload and a run, simulated by seeds.
+
+The file has the tables of a cluster file and beside them [workload] (docs/workloads.md) and [run];
+tools/sim/point.cc checks every key. In: the file. Out: an experiment of one place.
+"""
+
+from __future__ import annotations
+
+import math
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from tools.flitnet.config import read_text
+from tools.flitnet.errors import UsageError
+from tools.flitnet.lab.experiment import Experiment, Length, Point
+from tools.flitnet.lab.statistics import Estimate
+
+WHERE = "flitnet-point: standard input"  # how the simulator calls the file
+
+
+def read(file: Path) -> dict[str, dict[str, Any]]:
+    try:
+        tables = tomllib.loads(read_text(file))
+    except ValueError as error:  # TOMLDecodeError, a number of thousands of digits
+        raise UsageError(f"{file.name}: {error}") from None
+    except RecursionError:
+        raise UsageError(f"{file.name}: nested too deeply") from None
+    for name, table in tables.items():
+        if not isinstance(table, dict):
+            raise UsageError(f"{file.name}: {name}: stands outside of a table, as [network]")
+        for key, value in table.items():
+            if not _plain(value):
+                raise UsageError(f"{file.name}: {name}.{key}: a number, a text or a list of such")
+    for key, option in (("seed", "--seeds"), ("batches", "--batches")):
+        if key in tables.get("run", {}):
+            raise UsageError(f"{file.name}: run.{key}: say it by {option}")
+    return tables
+
+
+def _plain(value: Any) -> bool:
+    """What one line of TOML can hold for the simulator; inf and nan are none."""
+    if isinstance(value, list):
+        return all(_plain(one) and not isinstance(one, list) for one in value)
+    if isinstance(value, float):
+        return math.isfinite(value)
+    return isinstance(value, (bool, int, str))
+
+
+def experiment(file: Path, seeds: int, batches: int) -> Experiment:
+    return Experiment(
+        id=file.stem, title=str(file), paper="", points=(Point(file.stem, 0.0, read(file)),),
+        full=Length(batches, batches, seeds), seeds=seeds,
+    )  # fmt: skip
+
+
+def shown(table: dict[tuple[str, float, str], Estimate]) -> Sequence[tuple[str, Estimate]]:
+    """What was measured, without what never came (nan) or is nothing."""
+    hidden = ("warm_up_batches", "steady", "stuck")
+    return [
+        (measure, value) for (_, _, measure), value in table.items()
+        if measure not in hidden and not math.isnan(value.mean) and (value.mean or value.half)
+    ]  # fmt: skip
