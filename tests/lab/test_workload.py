@@ -125,7 +125,7 @@ def test_streams_of_frames(streams: str) -> None:
     assert live == workload.live(NAMES, FAST, 3, 6)
     arriving = [sum(one.target == node for one in live.streams) for node in NAMES]
     assert len(set(arriving)) == 1 and all(s.source != s.target for s in live.streams)
-    assert len({(s.clip, s.frame, s.phase_us) for s in live.streams}) == len(live.streams)
+    assert len({(s.clip, s.first_frame, s.phase_us) for s in live.streams}) == len(live.streams)
     mine = [one for one in live.streams if one.source == "n5"]
     if streams == "mpeg2":
         offered = [read_clip(one.clip).video_bps for one in mine]

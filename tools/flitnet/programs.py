@@ -20,8 +20,8 @@ from tools.flitnet.cluster import Cluster
 from tools.flitnet.errors import EXIT_USAGE, FlitnetError, UsageError
 from tools.flitnet.process import dies_with_us, stop_all, uninterrupted
 from tools.flitnet.report import LoadReport, Report, StreamReport
-from tools.flitnet.scenario import FRAME_US, Scenario, cluster_tables, plan_line
-from tools.flitnet.workload import Generator, Live, Stream
+from tools.flitnet.scenario import FRAME_US, PlannedStream, Scenario, cluster_tables
+from tools.flitnet.workload import Generator, Live
 
 # Peers start one after another on busy machines; nobody waits longer for the others.
 WAIT_SECONDS = 30
@@ -80,13 +80,12 @@ def write_replay_plan(
     link.symlink_to(file.absolute())
     plan = plans / f"{name}.txt"
     # Copies start a few frames apart, so that their large frames do not meet.
-    pair = source, target
-    plan.write_text(
-        "".join(
-            plan_line(f"{name}-{i}", link, pair, 5 * i, FRAME_US * i // copies)
-            for i in range(copies)
-        )
-    )
+    streams = [
+        PlannedStream(name=f"{name}-{i}", clip=str(link), source=source, target=target,
+                      first_frame=5 * i, phase_us=FRAME_US * i // copies)
+        for i in range(copies)
+    ]  # fmt: skip
+    plan.write_text("".join(one.line() for one in streams))
     return plan, link
 
 
@@ -147,20 +146,12 @@ def _begin_together(cluster: Cluster, started: list[str], folder: Path) -> None:
 
 
 def _start_streams(
-    cluster: Cluster, streams: list[Stream], seconds: float, name: str, more: list[str]
+    cluster: Cluster, streams: list[PlannedStream], seconds: float, name: str, more: list[str]
 ) -> list[str]:
     if not streams:
         return []
     plan = cluster.run / "plans" / f"{name}.txt"
-    plan.write_text(
-        "".join(
-            plan_line(
-                s.name, s.clip if ":" in s.clip else paths.ROOT / "traces" / s.clip,
-                (s.source, s.target), s.frame, s.phase_us, s.fps,
-            )
-            for s in streams
-        )
-    )  # fmt: skip
+    plan.write_text("".join(one.line() for one in streams))
     named = {node for s in streams for node in (s.source, s.target)}
     started = []
     for node in (node for node in cluster.nodes if node in named):

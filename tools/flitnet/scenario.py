@@ -105,16 +105,31 @@ class Clip:
         return 8 * CLIP_FPS * sum(self.frames) / len(self.frames)
 
 
-@dataclass(frozen=True)
-class Stream:
-    """One copy of a clip from one node to another."""
+@dataclass(frozen=True, kw_only=True)
+class PlannedStream:
+    """Frames from one node to another: a line of a replayer's plan (tools/replay/plan.h)."""
 
     name: str
-    clip: str
+    clip: str  # a file, one of traces/ where it has no folder, or a synthetic one
     source: str
     target: str
     first_frame: int  # where in the clip it starts: its own GOP phase
     phase_us: int  # of its launches inside a frame time
+    fps: int = CLIP_FPS
+
+    def line(self, base: Path = paths.ROOT / "traces") -> str:
+        synthetic = self.clip.startswith(("cbr", "vbr"))
+        return (
+            f"name={self.name},clip={self.clip if synthetic else base / self.clip},"
+            f"from={self.source},to={self.target},frame={self.first_frame},"
+            f"phase_us={self.phase_us}{f',fps={self.fps}' if self.fps != CLIP_FPS else ''}\n"
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stream(PlannedStream):
+    """One copy of a clip."""
+
     rate_bps: int  # asked for at admission
     peak_bps: int
 
@@ -127,20 +142,8 @@ class Scenario:
     best_effort_bps: int  # of each node, Poisson, uniform destinations; 0: none
 
     def plan_text(self, folder: Path | None = None) -> str:
-        """The plan that every replayer reads (tools/replay/plan.h): a line for each stream."""
-        base = folder or paths.ROOT / "traces"
-        return "".join(
-            plan_line(s.name, base / s.clip, (s.source, s.target), s.first_frame, s.phase_us)
-            for s in self.streams
-        )
-
-
-def plan_line(
-    name: str, clip: object, pair: tuple[str, str], frame: int, phase_us: int, fps: int = CLIP_FPS
-) -> str:
-    """A stream of a replayer's plan (tools/replay/plan.h). `clip`: a file, or a synthetic one."""
-    line = f"name={name},clip={clip},from={pair[0]},to={pair[1]},frame={frame},phase_us={phase_us}"
-    return line + (f",fps={fps}\n" if fps != CLIP_FPS else "\n")
+        """The plan that every replayer reads."""
+        return "".join(s.line(folder or paths.ROOT / "traces") for s in self.streams)
 
 
 def flits_of(frame_bytes: int) -> int:

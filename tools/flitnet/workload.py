@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from tools.flitnet.errors import UsageError
-from tools.flitnet.scenario import CLIP_FPS, CLIPS, read_clip
+from tools.flitnet.scenario import CLIP_FPS, CLIPS, PlannedStream, read_clip
 
 STREAMS = ("none", "vbr", "cbr", "mpeg2", "on_off")
 ARRIVALS = ("poisson", "on_off", "self_similar")
@@ -252,7 +252,7 @@ class Workload:
             rng.shuffle(goals)
         return tuple(goals)
 
-    def _frame_streams(self, nodes: tuple[str, ...], link: Link, seed: int) -> list[Stream]:
+    def _frame_streams(self, nodes: tuple[str, ...], link: Link, seed: int) -> list[PlannedStream]:
         if not self._has_frames():
             return []
         rounds = self._rounds(len(nodes), link, seed)
@@ -271,9 +271,10 @@ class Workload:
                     clip = f"cbr:{frame_bytes}"
                 elif self.streams == "vbr":
                     clip = f"vbr:{rng.randrange(1 << 32)}:{frame_bytes}"
-                found.append(Stream(
-                    f"{self.streams}-{len(found):04d}", clip, node, nodes[one.goals[i]], frame,
-                    rng.randrange(frame_us), round(1000 / self.frame_ms),
+                found.append(PlannedStream(
+                    name=f"{self.streams}-{len(found):04d}", clip=clip,
+                    source=node, target=nodes[one.goals[i]], first_frame=frame,
+                    phase_us=rng.randrange(frame_us), fps=round(1000 / self.frame_ms),
                 ))  # fmt: skip
         return found
 
@@ -355,21 +356,8 @@ class Generator:
 
 
 @dataclass(frozen=True)
-class Stream:
-    """One stream of frames: a line of a replayer's plan (tools/replay/plan.h)."""
-
-    name: str
-    clip: str
-    source: str
-    target: str
-    frame: int
-    phase_us: int
-    fps: int
-
-
-@dataclass(frozen=True)
 class Live:
     """A workload on a live cluster."""
 
     generators: list[Generator]
-    streams: list[Stream] = field(default_factory=list)
+    streams: list[PlannedStream] = field(default_factory=list)
