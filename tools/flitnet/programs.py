@@ -112,9 +112,9 @@ def play(cluster: Cluster, what: Live, seconds: float, seed: int, name: str) -> 
     """A workload by generators and replayers on every node that it needs, to its end."""
     frames = f"{name}s"  # replayers and generators of a node write files of their own
     folder = cluster.run / "plans" / f"{name}-begin"
-    folder.mkdir(exist_ok=True)
     begin = ["--begin", str(folder)]
     try:
+        folder.mkdir(exist_ok=True)
         started = _start_streams(cluster, what.streams, seconds, frames, begin)
         for one in what.generators:
             argv = workload_argv(cluster, one, seconds, seed, name) + begin
@@ -126,8 +126,9 @@ def play(cluster: Cluster, what: Live, seconds: float, seed: int, name: str) -> 
             failed, load_results(cluster, name), results(cluster, frames, cluster.nodes)
         )  # fmt: skip
     finally:
-        end(cluster, name)
-        end(cluster, frames)
+        with uninterrupted():
+            end(cluster, name)
+            end(cluster, frames)
 
 
 def _begin_together(cluster: Cluster, started: list[str], folder: Path) -> None:
