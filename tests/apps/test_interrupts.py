@@ -49,6 +49,23 @@ def test_interrupted_programs_are_stopped(cluster2: Cluster, argv: tuple[str, ..
     assert operate.status(cluster2.run, as_json=True) == 0, "the cluster is as it was"
 
 
+@pytest.mark.parametrize("awaited", ["flitnet-replay", "flitnet-load"])
+def test_an_interrupted_workload_stops_both_kinds_of_programs(
+    cluster2: Cluster, tmp_path: Path, awaited: str
+) -> None:
+    """Also while they wait for the common beginning."""
+    file = tmp_path / "mix.toml"
+    file.write_text("[workload]\nload = 0.1\n")
+    before = cluster2.record().processes
+    argv = ("load", "--workload", str(file), "--seconds", "60")
+    done = interrupted(awaited, signal.SIGTERM, *argv, FLITNET_RUN=str(cluster2.run))
+    assert done.returncode == 130, done.stderr
+    assert cluster2.record().processes == before
+    left = processes_below(cluster2.run)
+    assert not [p for p in left if "flitnet-replay" in p or "flitnet-load" in p]
+    assert not list((cluster2.run / "plans").iterdir())
+
+
 def test_what_cannot_be_recorded_does_not_stay(
     cluster2: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
