@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -29,8 +30,10 @@ Result<std::byte*> map_bytes(int fd, std::size_t bytes, Access access) {
 
 }  // namespace
 
+// Not by close(), which is a cancellation point: a thread of a verbs program that is cancelled must
+// not unwind through a destructor.
 void UniqueFd::reset() {
-  if (fd_ >= 0) close(fd_);
+  if (fd_ >= 0) (void)syscall(SYS_close, fd_);
   fd_ = -1;
 }
 

@@ -12,11 +12,12 @@ inline constexpr std::uint32_t kMaxSge = 32;           // what UCX and libfabric
 inline constexpr std::uint32_t kMaxInline = 1024;      // perftest's largest inline default is 912
 inline constexpr std::uint32_t kMaxQpWr = 32768;       // UCX asks 4096; a page of SQ stays < 64 MiB
 inline constexpr std::uint32_t kMaxCqe = 1u << 20;     // ofi_rxm asks for 262144
-inline constexpr std::uint32_t kMaxQp = 16384;         // indexes of 14 bits in a QP number
-inline constexpr std::uint32_t kMaxCq = 16384;         //
-inline constexpr std::uint32_t kMaxMr = 65536;         // index of 24 bits in a key; table is dense
-inline constexpr std::uint32_t kMaxPd = 4096;          //
-inline constexpr std::uint32_t kMaxSrq = 4096;         // one per program and service is usual
+inline constexpr std::uint32_t kQpSlots = 16384;       // indexes of 14 bits in a QP number
+inline constexpr std::uint32_t kMaxQp = 4096 - 2;      // 0 and 1 are management's (IBA 3.9.4)
+inline constexpr std::uint32_t kMaxCq = 4096;          // of a node, as all that follow
+inline constexpr std::uint32_t kMaxMr = 16384 - 1;     // index of 24 bits in a key; 0 names none
+inline constexpr std::uint32_t kMaxPd = 1024;          //
+inline constexpr std::uint32_t kMaxSrq = 1024 - 1;     // 0 names none
 inline constexpr std::uint32_t kMaxSrqWr = 32768;      // as of a QP
 inline constexpr std::uint32_t kMaxRdAtomic = 16;      // outstanding RDMA READs either way per QP
 inline constexpr std::uint32_t kMaxMcastGroups = 256;  // of a node
@@ -26,7 +27,8 @@ inline constexpr std::uint64_t kMaxMrBytes = 1ull << 40;       //
 inline constexpr std::uint32_t kMaxMessageBytes = 1u << 31;    // IBA: 2^31
 inline constexpr std::uint32_t kMaxMessagePackets = 1u << 23;  // half of the PSNs (IBA 9.7.2)
 inline constexpr std::uint32_t kGrhBytes = 40;            // UD receives leave room for it, always
-inline constexpr std::uint32_t kDoorbellEntries = 32768;  // >= kMaxQp: one entry per rung QP
-static_assert(kDoorbellEntries >= kMaxQp, "a rung QP has at most one entry in the ring");
+inline constexpr std::uint32_t kDoorbellEntries = 32768;  // >= kQpSlots: one entry per rung QP
+static_assert(kDoorbellEntries >= kQpSlots && kMaxQp <= kQpSlots,
+              "a rung QP has at most one entry in the ring");
 
 }  // namespace hca

@@ -21,21 +21,32 @@ namespace hca {
 
 namespace {
 
-// Our side of a pipe never waits, whatever the program set on its own.
-bool make_nonblocking(int fd) {
-  const int flags = ::fcntl(fd, F_GETFL);
-  return flags >= 0 && ::fcntl(fd, F_SETFL, flags | O_NONBLOCK) == 0;
-}
-
 bool is_pipe(int fd) {
   struct stat info {};
   return ::fstat(fd, &info) == 0 && S_ISFIFO(info.st_mode);
+}
+
+// Our end of the pipe whose end a program handed over: opened anew, so that it never waits,
+// whatever the program sets on its own. None: it is no pipe, or nobody reads it.
+emu::UniqueFd own_end(const emu::UniqueFd& given) {
+  if (!given || !is_pipe(given.get())) return {};
+  const std::string path = "/proc/self/fd/" + std::to_string(given.get());
+  return emu::UniqueFd(::open(path.c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC));
 }
 
 bool within_limits(const QpCapacity& capacity) {
   return capacity.send_wr <= kMaxQpWr && capacity.recv_wr <= kMaxQpWr &&
          capacity.send_sge <= kMaxSge && capacity.recv_sge <= kMaxSge &&
          capacity.inline_bytes <= kMaxInline;
+}
+
+// States are numbers of tables here; a program that asks by itself may name any.
+bool states_exist(const ControlModify& modify) {
+  const auto exists = [&modify](std::uint32_t bit, QpState state) {
+    return (modify.mask & bit) == 0 || static_cast<std::size_t>(state) < kQpStates;
+  };
+  return exists(kQpState, modify.attributes.state) &&
+         exists(kQpCurState, modify.attributes.cur_state);
 }
 
 // The pages of [offset, offset + length) of a memfd that cannot shrink, or nothing.
@@ -94,6 +105,7 @@ int Control::handle(Client& client, Incoming& in, emu::Cycle now, ControlReply& 
     case ControlOp::create_qp:
       return create_qp(client, request, reply);
     case ControlOp::modify_qp:
+      if (!states_exist(request.modify)) return EINVAL;
       return host_->modify_qp(client.id, request.number, request.modify.attributes,
                               request.modify.mask, now);
     case ControlOp::query_qp: {
@@ -206,7 +218,8 @@ bool Control::speaks_our_version(const Client& client, const ControlHello& hello
 int Control::hello(Client& client, Incoming& in, ControlReply& reply) {
   if (client.said_hello) return EALREADY;
   if (!speaks_our_version(client, in.request.hello)) return EPROTO;
-  if (!in.fd || !is_pipe(in.fd.get()) || !make_nonblocking(in.fd.get())) return EBADF;
+  emu::UniqueFd events = own_end(in.fd);
+  if (!events) return EBADF;
   auto doorbells = emu::Region::create("flitnet-doorbells", sizeof(DoorbellPage));
   auto node_page = node_page_.reopen_read_only();
   if (!doorbells || !node_page) return no_room();
@@ -218,7 +231,7 @@ int Control::hello(Client& client, Incoming& in, ControlReply& reply) {
   const auto id = host_->open_client(page);
   if (!id) return id.error();
   client.id = *id;
-  client.events = std::move(in.fd);
+  client.events = std::move(events);
   client.said_hello = true;
   if (by_id_.size() <= client.id) by_id_.resize(client.id + 1, nullptr);
   by_id_[client.id] = &client;
@@ -234,9 +247,11 @@ int Control::register_mr(Client& client, Incoming& in, ControlReply& reply) {
   const ControlMr& mr = in.request.mr;
   MrSpec spec{mr.address, mr.iova, mr.length, mr.access, nullptr};
   Mapping mapping;
-  if (in.fd) mapping = map_shared(in.fd.get(), mr.file_offset, mr.length);
-  spec.mapped = mapping.start;
   const bool again = in.request.op == ControlOp::reregister_mr;
+  constexpr std::uint32_t kTranslation = 1;
+  const bool moves = !again || (mr.mask & kTranslation) != 0;
+  if (in.fd && moves) mapping = map_shared(in.fd.get(), mr.file_offset, mr.length);
+  spec.mapped = mapping.start;
   const auto keys = again ? host_->reregister_mr(client.id, in.request.number, mr.mask, mr.pd, spec)
                           : host_->register_mr(client.id, in.request.number, spec);
   if (!keys) {
@@ -246,8 +261,7 @@ int Control::register_mr(Client& client, Incoming& in, ControlReply& reply) {
   if (again) {
     // Keys change; the pages follow the region unless it moved elsewhere.
     auto old = client.mrs.extract(in.request.number);
-    constexpr std::uint32_t kTranslation = 1;
-    if (!old.empty() && (mr.mask & kTranslation) != 0) {
+    if (!old.empty() && moves) {
       ::munmap(old.mapped().data, old.mapped().bytes);
     } else if (!old.empty()) {
       old.key() = keys->lkey;
@@ -274,9 +288,10 @@ int Control::deregister_mr(Client& client, const ControlRequest& request) {
 int Control::create_channel(Client& client, Incoming& in, ControlReply& reply) {
   constexpr std::size_t kChannelsMax = 4096;
   if (client.channels.size() >= kChannelsMax) return ENOMEM;
-  if (!in.fd || !is_pipe(in.fd.get()) || !make_nonblocking(in.fd.get())) return EBADF;
+  emu::UniqueFd events = own_end(in.fd);
+  if (!events) return EBADF;
   reply.number = client.next_channel++;
-  client.channels[reply.number] = std::move(in.fd);
+  client.channels[reply.number] = std::move(events);
   return 0;
 }
 

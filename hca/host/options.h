@@ -9,6 +9,7 @@
 #include "emu/base/guid.h"
 #include "emu/base/units.h"
 #include "emu/energy/table.h"
+#include "hca/abi/limits.h"
 #include "hca/host/congestion.h"
 
 namespace hca {
@@ -77,12 +78,12 @@ struct HostOptions {
 
   // Sizes of tables; everything is allocated at start or at object creation.
   std::uint32_t clients_max = 1024;
-  std::uint32_t pds_max = 1024;
-  std::uint32_t mrs_max = 16384;
-  std::uint32_t cqs_max = 4096;
-  std::uint32_t srqs_max = 1024;
+  std::uint32_t pds_max = kMaxPd;
+  std::uint32_t mrs_max = kMaxMr + 1;  // with the number that names none
+  std::uint32_t cqs_max = kMaxCq;
+  std::uint32_t srqs_max = kMaxSrq + 1;
   std::uint32_t xrcds_max = 256;
-  std::uint32_t qps_max = 4096;
+  std::uint32_t qps_max = kMaxQp + 2;
   std::uint64_t seed = 1;
 };
 

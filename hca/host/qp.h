@@ -17,7 +17,7 @@ namespace hca {
 inline constexpr std::uint32_t kQpSlotBits = 14;
 inline constexpr std::uint32_t kQpSlotMask = (1u << kQpSlotBits) - 1;
 inline constexpr std::uint32_t kQpGenerations = 1u << (24 - kQpSlotBits);
-static_assert((1u << kQpSlotBits) == kMaxQp);
+static_assert((1u << kQpSlotBits) == kQpSlots);
 
 // PSNs are compared within half their circle: no more of them may be outstanding, so that no
 // message may have more packets.

@@ -135,8 +135,11 @@ int open_cm(const char* socket_path, int flags) {
   return fd;
 }
 
-// Sends a command and brings its answer to where the command says. 0 or an errno.
+// Sends a command and brings its answer to where the command says, no more of it than there is
+// room for. 0 or an errno.
 int run(const CmFile& file, std::span<const std::byte> command, std::uint64_t response) {
+  rdma_ucm_cmd_hdr header;
+  std::memcpy(&header, command.data(), sizeof header);
   std::array<std::byte, kCmBytesMax> bytes;
   std::size_t got = 0;
   if (const int error = file.link->talk(command, bytes, got)) return error;
@@ -145,8 +148,9 @@ int run(const CmFile& file, std::span<const std::byte> command, std::uint64_t re
   std::memcpy(&reply, bytes.data(), sizeof reply);
   if (reply.error != 0) return reply.error;
   if (reply.bytes > got - sizeof reply) return EIO;
-  if (reply.bytes != 0) {
-    std::memcpy(reinterpret_cast<void*>(response), bytes.data() + sizeof reply, reply.bytes);
+  if (response != 0) {
+    std::memcpy(reinterpret_cast<void*>(response), bytes.data() + sizeof reply,
+                std::min<std::size_t>(reply.bytes, header.out));
   }
   return 0;
 }

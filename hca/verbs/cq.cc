@@ -87,8 +87,9 @@ ibv_cq_ex* create_cq_ex(ibv_context* context, ibv_cq_init_attr_ex* init) {
   if (init == nullptr) return null_with(EINVAL);
   constexpr std::uint32_t kKnown = IBV_CQ_INIT_ATTR_MASK_FLAGS | IBV_CQ_INIT_ATTR_MASK_PD;
   if ((init->comp_mask & ~kKnown) != 0) return null_with(EOPNOTSUPP);
-  constexpr std::uint32_t kFlags =
-      IBV_CREATE_CQ_ATTR_SINGLE_THREADED | IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN;
+  // An overrun is never ignored here (IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN): completions would be
+  // lost.
+  constexpr std::uint32_t kFlags = IBV_CREATE_CQ_ATTR_SINGLE_THREADED;
   if ((init->comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS) != 0 && (init->flags & ~kFlags) != 0) {
     return null_with(EOPNOTSUPP);
   }

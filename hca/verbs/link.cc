@@ -82,10 +82,26 @@ int Link::fail() {
   return EIO;
 }
 
+namespace {
+// Calls of the kernel by rdma-core are no cancellation points: what was asked is answered, or the
+// next request would take the answer.
+class NotCancelled {
+ public:
+  NotCancelled() { ::pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before_); }
+  ~NotCancelled() { ::pthread_setcancelstate(before_, nullptr); }
+  NotCancelled(const NotCancelled&) = delete;
+  NotCancelled& operator=(const NotCancelled&) = delete;
+
+ private:
+  int before_ = PTHREAD_CANCEL_ENABLE;
+};
+}  // namespace
+
 // In a forked child the lock may be held for ever, by a thread that it does not have: the test
 // comes before. While another thread of ours had its turn the link may have died: it comes again.
 int Link::ask(const ControlRequest& request, Answered& answered, int fd) {
   if (abandoned()) return EIO;
+  const NotCancelled to_its_end;
   const std::lock_guard lock(turn_);
   if (dead()) return EIO;
   const std::span<const int> fds(&fd, fd >= 0 ? 1 : 0);
@@ -108,6 +124,7 @@ int Link::ask(const ControlRequest& request, Answered& answered, int fd) {
 
 int Link::talk(std::span<const std::byte> bytes, std::span<std::byte> reply, std::size_t& got) {
   if (abandoned()) return EIO;
+  const NotCancelled to_its_end;
   const std::lock_guard lock(turn_);
   if (dead()) return EIO;
   const auto sent = emu::send_message(socket_.get(), bytes);

@@ -75,7 +75,7 @@ struct Context : verbs_context {
   std::unordered_map<std::uint32_t, Srq*> srqs;
   // By the low bits of their numbers, which differ; without XRC's receiving QPs, whose completions
   // outlive them. Written under table_lock.
-  std::array<QpEntry, kMaxQp> qp_entries;
+  std::array<QpEntry, kQpSlots> qp_entries;
   bool fatal_told = false;     // DEVICE_FATAL was delivered
   bool queues_failed = false;  // hcad has gone, and every QP is in ERR
 
@@ -85,7 +85,7 @@ struct Context : verbs_context {
   }
   Link& link() const { return *session->link; }
   bool dead() const { return session->link->dead(); }
-  QpEntry& qp_entry(std::uint32_t number) { return qp_entries[number % kMaxQp]; }
+  QpEntry& qp_entry(std::uint32_t number) { return qp_entries[number % kQpSlots]; }
 };
 
 struct Pd : ibv_pd {

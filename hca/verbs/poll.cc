@@ -75,11 +75,12 @@ int take(Cq& cq, int count, ibv_wc* completions) {
   const std::uint32_t tail = page.tail.load(std::memory_order_acquire);
   int taken = 0;
   while (taken < count && cq.consumed != tail) {
-    const Cqe& cqe = cq.slot(cq.consumed++);
+    const Cqe cqe = cq.slot(cq.consumed++);
+    // The CQ's room comes first: what is posted into the queue's room completes into it.
+    page.head.store(cq.consumed, std::memory_order_release);
     free_slots(*to_context(cq.context), cqe);
     copy_out(cqe, completions[taken++]);
   }
-  if (taken > 0) page.head.store(cq.consumed, std::memory_order_release);
   Cqe cqe;
   while (dead && taken < count && next_flushed(cq, cqe)) copy_out(cqe, completions[taken++]);
   return taken;

@@ -13,6 +13,7 @@ bool advance(Cq& cq) {
   if (dead) note_death(*to_context(cq.context));  // then the tail is the last one
   if (page.tail.load(std::memory_order_acquire) != cq.consumed) {
     cq.current = cq.slot(cq.consumed++);
+    page.head.store(cq.consumed, std::memory_order_release);
     free_slots(*to_context(cq.context), cq.current);
   } else if (!dead || !next_flushed(cq, cq.current)) {
     return false;

@@ -242,7 +242,7 @@ int post_recv(ibv_qp* base_qp, ibv_recv_wr* wr, ibv_recv_wr** bad_wr) {
   if (error != 0 && bad_wr != nullptr) *bad_wr = wr;
   if (qp.rq_tail != first) {
     // No doorbell: hcad looks when a message arrives.
-    qp.page().rq_tail.store(qp.rq_tail, std::memory_order_release);
+    qp.page().rq_tail.store(qp.rq_tail, std::memory_order_seq_cst);
     if (qp.page().state.load(std::memory_order_seq_cst) ==
         static_cast<std::uint32_t>(QpState::err)) {
       ring_doorbell(*to_context(base_qp->context), qp);  // or when there is something to flush

@@ -2,11 +2,16 @@
 // the library of rdma-core alone. It prints one word for what it found and ends with 0, or says
 // what is wrong and ends with 1.
 //
-// usage: verbs_probe wr | resize | rereg | fork | async | rate DLID KBPS
+// usage: verbs_probe wr | resize | rereg | fork | async | full | late | limits | main | cancel |
+//        rate DLID KBPS
+#include <pthread.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <fstream>
 #include <string>
+#include <thread>
 
 #include "tests/abi/probe.h"
 
@@ -85,6 +90,170 @@ void async() {
   if (ibv_destroy_qp(p.to) != 0) fail("destroy");
 }
 
+// A queue as deep as its CQ: what is polled makes room for as much that is posted, also between
+// ibv_start_poll and ibv_end_poll.
+void full() {
+  Probe p;
+  constexpr int kDepth = 16;
+  ibv_cq_init_attr_ex wanted{};
+  wanted.cqe = kDepth;
+  ibv_cq_ex* cq = ibv_create_cq_ex(p.context, &wanted);
+  if (cq == nullptr || cq->cqe != kDepth) fail("ibv_create_cq_ex");
+  ibv_qp_init_attr init{};
+  init.send_cq = init.recv_cq = ibv_cq_ex_to_cq(cq);
+  init.cap = {kDepth, 1, 1, 1, 0};
+  init.qp_type = IBV_QPT_RC;
+  init.sq_sig_all = 1;
+  ibv_qp* from = ibv_create_qp(p.pd, &init);
+  ibv_qp* to = p.make_qp();
+  if (from == nullptr) fail("ibv_create_qp");
+  Probe::connect(from, to->qp_num, p.port.lid);
+  Probe::connect(to, from->qp_num, p.port.lid);
+  ibv_sge sge{reinterpret_cast<std::uint64_t>(p.bytes.data()), 8, p.mr->lkey};
+  ibv_send_wr write{};
+  write.sg_list = &sge;
+  write.num_sge = 1;
+  write.opcode = IBV_WR_RDMA_WRITE;
+  write.wr.rdma = {reinterpret_cast<std::uint64_t>(&p.bytes[1000]), p.mr->rkey};
+  const auto post = [&] {
+    ibv_send_wr* bad = nullptr;
+    if (const int error = ibv_post_send(from, &write, &bad)) fail("ibv_post_send", error);
+  };
+  for (int i = 0; i < kDepth; ++i) post();
+  // All sixteen are complete when a request of the other direction is.
+  p.write(to, p.mr->rkey, &p.bytes[2000]);
+  p.expect(IBV_WC_SUCCESS);
+  ibv_poll_cq_attr nothing{};
+  for (int round = 0; round < 1000; ++round) {
+    int error = ENOENT;
+    while (error == ENOENT) error = ibv_start_poll(cq, &nothing);
+    for (int taken = 0; error == 0; ++taken) {
+      if (cq->status != IBV_WC_SUCCESS) fail(ibv_wc_status_str(cq->status), 0);
+      post();
+      error = taken < 8 ? ibv_next_poll(cq) : ENOENT;
+    }
+    if (error != ENOENT) fail("ibv_next_poll", error);
+    ibv_end_poll(cq);
+  }
+}
+
+// A receive that is accepted while another thread moves the queue to ERR is flushed.
+void late() {
+  Probe p;
+  std::atomic<ibv_qp*> next{nullptr};
+  std::atomic<bool> posted{false};
+  std::atomic<bool> over{false};
+  std::atomic<int> wait{0};
+  std::thread poster([&] {
+    while (!over) {
+      ibv_qp* qp = next.exchange(nullptr);
+      if (qp == nullptr) continue;
+      for (int i = wait; i > 0; --i) asm volatile("");
+      ibv_sge sge{reinterpret_cast<std::uint64_t>(p.bytes.data()), 8, p.mr->lkey};
+      ibv_recv_wr receive{0, nullptr, &sge, 1};
+      ibv_recv_wr* bad = nullptr;
+      if (const int error = ibv_post_recv(qp, &receive, &bad)) fail("ibv_post_recv", error);
+      posted = true;
+    }
+  });
+  ibv_qp* qp = p.make_qp();
+  for (int round = 0; round < 20'000; ++round) {
+    ibv_qp_attr a{};
+    a.qp_state = IBV_QPS_RESET;
+    if (const int error = ibv_modify_qp(qp, &a, IBV_QP_STATE)) fail("RESET", error);
+    a.qp_state = IBV_QPS_INIT;
+    a.port_num = 1;
+    const int error =
+        ibv_modify_qp(qp, &a, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
+    if (error != 0) fail("INIT", error);
+    posted = false;
+    wait = round * 7919 % 20'000;
+    next = qp;
+    a.qp_state = IBV_QPS_ERR;
+    if (const int failed = ibv_modify_qp(qp, &a, IBV_QP_STATE)) fail("ERR", failed);
+    while (!posted) {
+    }
+    p.expect(IBV_WC_WR_FLUSH_ERR);  // or the test times out
+  }
+  over = true;
+  poster.join();
+}
+
+// As many as the device says that there are, and no more.
+void limits() {
+  Probe p;
+  ibv_device_attr device{};
+  if (ibv_query_device(p.context, &device) != 0) fail("ibv_query_device");
+  const auto count = [](const char* what, int most, const auto& make) {
+    int made = 0;
+    while (made <= most && make()) ++made;
+    // Some are the probe's own, and other programs' of the node.
+    if (made <= most && made > most - 16 && errno == ENOMEM) return;
+    std::printf("%s: %d made of %d: %s\n", what, made, most, std::strerror(errno));
+    std::exit(1);
+  };
+  count("PDs", device.max_pd, [&] { return ibv_alloc_pd(p.context) != nullptr; });
+  count("CQs", device.max_cq,
+        [&] { return ibv_create_cq(p.context, 1, nullptr, nullptr, 0) != nullptr; });
+  count("MRs", device.max_mr,
+        [&] { return ibv_reg_mr(p.pd, p.bytes.data(), 8, Probe::kAccess) != nullptr; });
+  ibv_srq_init_attr shared{};
+  shared.attr = {1, 1, 0};
+  count("SRQs", device.max_srq, [&] { return ibv_create_srq(p.pd, &shared) != nullptr; });
+  ibv_qp_init_attr init{};
+  init.send_cq = init.recv_cq = p.cq;
+  init.cap = {1, 1, 1, 1, 0};
+  init.qp_type = IBV_QPT_RC;
+  count("QPs", device.max_qp, [&] { return ibv_create_qp(p.pd, &init) != nullptr; });
+}
+
+// The first thread ends, another goes on.
+void main_ends() {
+  static Joined* p = new Joined;
+  std::thread([] {
+    // Until /proc says that it is no more than a name.
+    const std::string path = "/proc/self/task/" + std::to_string(::getpid()) + "/stat";
+    std::string stat;
+    while (stat.find(") Z") == std::string::npos) {
+      std::ifstream file(path);
+      std::getline(file, stat);
+    }
+    std::memcpy(p->bytes.data(), "by anot", 8);
+    p->write(p->from, p->mr->rkey, &p->bytes[1000]);
+    p->expect(IBV_WC_SUCCESS);
+    if (std::memcmp(&p->bytes[1000], "by anot", 8) != 0) fail("bytes", 0);
+    std::printf("good\n");
+    std::fflush(stdout);
+    ::_exit(0);
+  }).detach();
+  ::pthread_exit(nullptr);
+}
+
+// A thread that is cancelled inside a verb leaves the device to the others.
+void cancel() {
+  Probe p;
+  for (int round = 0; round < 200; ++round) {
+    std::atomic<bool> begun{false};
+    std::thread thread([&] {
+      while (true) {
+        begun = true;
+        ibv_mr* mr = ibv_reg_mr(p.pd, p.bytes.data(), 8, Probe::kAccess);
+        ::pthread_testcancel();
+        if (mr == nullptr) fail("ibv_reg_mr of the thread");
+        ibv_dereg_mr(mr);
+      }
+    });
+    while (!begun) {
+    }
+    for (int i = round * 7919 % 20'000; i > 0; --i) asm volatile("");
+    ::pthread_cancel(thread.native_handle());
+    thread.join();
+    ibv_mr* mr = ibv_reg_mr(p.pd, p.bytes.data(), 8, Probe::kAccess);
+    if (mr == nullptr) fail("ibv_reg_mr after a cancelled one");
+    ibv_dereg_mr(mr);
+  }
+}
+
 void rate(const char* dlid, const char* kbps) {
   Probe p;
   ibv_qp* qp = p.make_qp();
@@ -111,12 +280,23 @@ int main(int argc, char** argv) {
     after_fork();
   } else if (what == "async") {
     async();
+  } else if (what == "full") {
+    full();
+  } else if (what == "late") {
+    late();
+  } else if (what == "limits") {
+    limits();
+  } else if (what == "main") {
+    main_ends();
+  } else if (what == "cancel") {
+    cancel();
   } else if (what == "rate" && argc == 4) {
     rate(argv[2], argv[3]);
     return 0;
   } else {
     std::fprintf(stderr,
-                 "usage: verbs_probe wr | resize | rereg | fork | async | rate DLID KBPS\n");
+                 "usage: verbs_probe wr | resize | rereg | fork | async | full | late | limits | "
+                 "main | cancel | rate DLID KBPS\n");
     return 2;
   }
   std::printf("good\n");

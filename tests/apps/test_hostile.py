@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
+import fcntl
 import os
+import re
 import resource
 import socket
+import struct
 from collections.abc import Callable
+from pathlib import Path
 
+from tools.flitnet import paths
 from tools.flitnet.cluster import Cluster
 
 ATTEMPTS = 2_000
@@ -18,6 +25,117 @@ def connect(cluster: Cluster, node: str) -> socket.socket:
     connection.settimeout(20)
     connection.connect(str(cluster.run / "nodes" / node / "hcad.sock"))
     return connection
+
+
+class Speaker:
+    """A program that speaks hcad's language itself (hca/abi/control.h)."""
+
+    OPS = (
+        "hello create_pd destroy_pd register_mr reregister_mr deregister_mr create_channel "
+        "destroy_channel create_cq resize_cq destroy_cq create_qp modify_qp query_qp destroy_qp "
+        "set_rate create_srq modify_srq query_srq destroy_srq open_cm alloc_mw dealloc_mw "
+        "may_advise attach_mcast detach_mcast open_xrcd close_xrcd open_qp find_gid adopt_cq "
+        "fire_cq"
+    ).split()
+    BODY_BYTES = 88
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.socket = connect(cluster, "n0")
+        self.read_end, self.write_end = os.pipe()
+        header = (paths.ROOT / "hca" / "abi" / "control.h").read_text()
+        limits = (paths.ROOT / "hca" / "abi" / "limits.h").read_text()
+        version = int(re.search(r"kControlVersion = (\d+)", header)[1])
+        abi_version = int(re.search(r"kAbiVersion = (\d+)", limits)[1])
+        hello = struct.pack("<IIII", 0x54434C46, version, abi_version, 0)
+        assert self.ask("hello", 0, hello, self.write_end)[0] == 0
+
+    def send(self, op: str, number: int = 0, body: bytes = b"", fd: int | None = None) -> None:
+        message = struct.pack("<II", 1 + self.OPS.index(op), number)
+        fds = [] if fd is None else [fd]
+        socket.send_fds(self.socket, [message + body.ljust(self.BODY_BYTES, b"\0")], fds)
+
+    def ask(
+        self, op: str, number: int = 0, body: bytes = b"", fd: int | None = None
+    ) -> tuple[int, int]:
+        """errno and the number of what was made."""
+        self.send(op, number, body, fd)
+        data, fds, _, _ = socket.recv_fds(self.socket, 256, 8)
+        for one in fds:
+            os.close(one)
+        return struct.unpack_from("<iI", data, 4)
+
+    def make_qp(self) -> int:
+        pd = self.ask("create_pd")[1]
+        cq = self.ask("create_cq", 0, struct.pack("<II", 16, 0xFFFFFFFF))[1]
+        wanted = struct.pack("<IIIIIIIIIBB2x", cq, cq, 0xFFFFFFFF, 0, 4, 4, 1, 1, 0, 2, 0)
+        error, number = self.ask("create_qp", pd, wanted)
+        assert error == 0
+        return number
+
+
+def test_states_that_do_not_exist(cluster2: Cluster) -> None:
+    speaker = Speaker(cluster2)
+    number = speaker.make_qp()
+    for state in range(7, 256):
+        for mask in (1, 2, 3):  # state, cur_state
+            attributes = bytes([state, state]) + bytes(70) + struct.pack("<II", mask, 0)
+            assert speaker.ask("modify_qp", number, attributes)[0] == errno.EINVAL
+    assert cluster2.node_status("n0")["ok"]
+
+
+def test_a_pipe_that_is_full_and_blocks_holds_nobody_up(cluster2: Cluster) -> None:
+    """hcad writes events into it: by a descriptor of its own, whatever the program's is set to."""
+    speaker = Speaker(cluster2)
+    _, write_end = os.pipe()
+    channel = speaker.ask("create_channel", 0, b"", write_end)[1]
+    cq = speaker.ask("create_cq", 0, struct.pack("<II", 16, channel))[1]
+    os.set_blocking(write_end, False)
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            os.write(write_end, bytes(4096))
+    os.set_blocking(write_end, True)
+    speaker.send("fire_cq", cq)
+    assert cluster2.node_status("n0")["ok"]
+
+
+def test_a_socket_that_lingers_is_closed_at_once(cluster2: Cluster) -> None:
+    """Its last owner would wait for bytes that nobody takes."""
+    speaker = Speaker(cluster2)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        sender = socket.create_connection(server.getsockname())
+        sender.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 60))
+        sender.setblocking(False)
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                sender.send(bytes(65536))
+        speaker.send("create_pd", 0, b"", sender.fileno())
+        os.close(sender.detach())  # what is in the message is the last one
+        assert cluster2.node_status("n0")["ok"], "within the time that an answer may take"
+        assert speaker.ask("create_pd")[0] == 0
+
+
+def test_memory_that_is_registered_anew_is_mapped_once(cluster2: Cluster) -> None:
+    speaker = Speaker(cluster2)
+    pid = cluster2.process("hcad:n0").pid
+    pd = speaker.ask("create_pd")[1]
+    memory = os.memfd_create("again", os.MFD_ALLOW_SEALING)
+    os.ftruncate(memory, 4096)
+    fcntl.fcntl(memory, 1033, 2)  # F_ADD_SEALS, F_SEAL_SHRINK
+    region = struct.pack("<QQQQIII", 4096, 4096, 4096, 0, 1, 0, 0)
+    error, key = speaker.ask("register_mr", pd, region, memory)
+    assert error == 0
+
+    def mappings() -> int:
+        return Path(f"/proc/{pid}/maps").read_text().count("memfd:again")
+
+    assert mappings() == 1
+    again = struct.pack("<QQQQIII", 4096, 4096, 4096, 0, 1, 4, pd)  # the access alone
+    for _ in range(50):
+        error, key = speaker.ask("reregister_mr", key, again, memory)
+        assert error == 0
+    assert mappings() == 1
+    assert speaker.ask("deregister_mr", key)[0] == 0 and mappings() == 0
 
 
 def log_of(cluster: Cluster) -> list[str]:
