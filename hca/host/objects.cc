@@ -134,7 +134,7 @@ HostState::HostState(const HostOptions& options, Memory& memory, PacketPort& por
   for (std::uint32_t slot = 1; slot < mrs_.size(); ++slot) {  // key 0 is never valid
     free_mrs_.push_back(slot);
   }
-  free_cqs_ = free_list(cqs_, 0);
+  for (std::uint32_t cq = 0; cq < cqs_.size(); ++cq) free_cqs_.push_back(cq);
   free_srqs_ = free_list(srqs_, 1);  // 0 is what a program that names none says (XRC)
   free_pds_ = free_list(pds_, 0);
   admission_.connections.resize(qps_.size());
@@ -282,8 +282,8 @@ OrErrno<std::uint32_t> Host::create_cq(ClientId client, std::uint32_t depth,
     return std::unexpected(EINVAL);
   }
   if (s.free_cqs_.empty()) return std::unexpected(ENOMEM);
-  const std::uint32_t number = s.free_cqs_.back();
-  s.free_cqs_.pop_back();
+  const std::uint32_t number = s.free_cqs_.front();
+  s.free_cqs_.pop_front();
   Cq& cq = s.cqs_[number];
   cq = {};
   cq.used = true;

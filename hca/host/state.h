@@ -116,7 +116,7 @@ class HostState {
   std::vector<Pd> pds_;
   std::vector<std::uint32_t> free_qps_;
   std::deque<std::uint32_t> free_mrs_;  // the one that is free for longest is next
-  std::vector<std::uint32_t> free_cqs_;
+  std::deque<std::uint32_t> free_cqs_;  // the same
   std::vector<std::uint32_t> free_srqs_;
   std::vector<std::uint32_t> free_pds_;
   std::vector<std::uint16_t> qp_generations_;

@@ -44,6 +44,19 @@ TEST(Objects, ClosingAClientFreesEverything) {
   }
 }
 
+// Nor to the next CQ: who reads an event of the old one as it goes does not take it for another's.
+TEST(Objects, NumbersOfDestroyedCqsRest) {
+  hca::HostOptions options;
+  options.cqs_max = 4;
+  test::Cluster cluster({}, options);
+  sim::App app(cluster.host(0));
+  for (std::uint32_t i = 0; i < 12; ++i) {
+    const auto cq = app.make_cq(4);
+    EXPECT_EQ(cq.number, i % 4);
+    ASSERT_EQ(cluster.host(0).destroy_cq(app.client(), cq.number), 0);
+  }
+}
+
 // A number is not given to the next QP: late packets for the old one miss it.
 TEST(Objects, NumbersOfDestroyedQpsRest) {
   test::Cluster cluster({});
