@@ -61,6 +61,30 @@ enum class AsyncEvent : std::uint8_t {
   qp_last_wqe_reached = 16,
 };
 
+// What an event's number is of.
+enum class AsyncSource : std::uint8_t { port, cq, qp, srq };
+
+constexpr AsyncSource source_of(AsyncEvent event) {
+  switch (event) {
+    case AsyncEvent::cq_err:
+      return AsyncSource::cq;
+    case AsyncEvent::srq_err:
+    case AsyncEvent::srq_limit_reached:
+      return AsyncSource::srq;
+    case AsyncEvent::qp_fatal:
+    case AsyncEvent::qp_req_err:
+    case AsyncEvent::qp_access_err:
+    case AsyncEvent::comm_est:
+    case AsyncEvent::sq_drained:
+    case AsyncEvent::path_mig:
+    case AsyncEvent::path_mig_err:
+    case AsyncEvent::qp_last_wqe_reached:
+      return AsyncSource::qp;
+    default:
+      return AsyncSource::port;
+  }
+}
+
 // Address vector of a connected QP or an address handle.
 struct AddressVector {
   std::uint8_t dgid[16];

@@ -230,7 +230,8 @@ struct CmReply {
 };
 inline constexpr std::size_t kCmBytesMax = 1024;  // of a command or an answer, all included
 
-// In the pipe of a completion channel: one record per event, written whole.
+// In the pipe of a completion channel: one record per event, written whole. What a program has not
+// read when it destroys an object is taken back: such a record is in no pipe when the reply comes.
 struct ChannelRecord {
   std::uint32_t cq;
   std::uint32_t reserved;

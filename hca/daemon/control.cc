@@ -267,6 +267,20 @@ void Control::async(ClientId id, AsyncEvent event, std::uint32_t number) {
   (void)!::write(client->events.get(), &record, sizeof record);
 }
 
+// Where there is no other descriptor, the one that service() makes again will do.
+void Control::recall(int pipe, const std::function<bool(const EventRecord&)>& gone) {
+  if (hca::recall(pipe, gone)) return;
+  spare_.reset();
+  (void)hca::recall(pipe, gone);
+}
+
+void Control::recall_async(const Client& client, AsyncSource source, std::uint32_t number) {
+  recall(client.events.get(), [=](const EventRecord& record) {
+    const auto& [event, of] = record;
+    return of == number && source_of(static_cast<AsyncEvent>(event)) == source;
+  });
+}
+
 void Control::port_event(AsyncEvent event) {
   constexpr std::uint32_t kPort = 1;
   for (const auto& client : clients_)

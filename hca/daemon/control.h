@@ -5,6 +5,7 @@
 
 #include <cerrno>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -19,6 +20,7 @@
 #include "hca/daemon/cm_service.h"
 #include "hca/daemon/mad_service.h"
 #include "hca/daemon/memory.h"
+#include "hca/daemon/recall.h"
 #include "hca/host/events.h"
 #include "hca/host/host.h"
 
@@ -94,6 +96,8 @@ class Control : public HostEvents {
   int destroy_qp(Client& client, const ControlRequest& request);
   int create_srq(Client& client, const ControlRequest& request, ControlReply& reply);
   int destroy_srq(Client& client, const ControlRequest& request);
+  void recall(int pipe, const std::function<bool(const EventRecord&)>& gone);
+  void recall_async(const Client& client, AsyncSource source, std::uint32_t number);
   int open_xrcd(Client& client, Incoming& in, ControlReply& reply);
   int close_xrcd(Client& client, std::uint32_t xrcd);
   int set_rate(Client& client, const ControlRequest& request, emu::Cycle now);

@@ -341,7 +341,10 @@ int Control::open_qp(Client& client, const ControlRequest& request) {
 int Control::destroy_qp(Client& client, const ControlRequest& request) {
   const int error = host_->destroy_qp(client.id, request.number);
   // An XRC_RECV QP may be open here more than once.
-  if (error == 0 && !host_->query_qp(client.id, request.number)) client.qps.erase(request.number);
+  if (error == 0 && !host_->query_qp(client.id, request.number)) {
+    client.qps.erase(request.number);
+    recall_async(client, AsyncSource::qp, request.number);
+  }
   return error;
 }
 
@@ -365,8 +368,10 @@ int Control::create_srq(Client& client, const ControlRequest& request, ControlRe
 
 int Control::destroy_srq(Client& client, const ControlRequest& request) {
   const int error = host_->destroy_srq(client.id, request.number);
-  if (error == 0) client.srqs.erase(request.number);
-  return error;
+  if (error != 0) return error;
+  client.srqs.erase(request.number);
+  recall_async(client, AsyncSource::srq, request.number);
+  return 0;
 }
 
 int Control::open_xrcd(Client& client, Incoming& in, ControlReply& reply) {

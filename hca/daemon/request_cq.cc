@@ -50,9 +50,19 @@ int Control::adopt_cq(Client& client, const ControlRequest& request) {
 }
 
 int Control::destroy_cq(Client& client, const ControlRequest& request) {
-  const int error = host_->destroy_cq(client.id, request.number);
-  if (error == 0) client.cqs.erase(request.number);
-  return error;
+  const std::uint32_t number = request.number;
+  const int error = host_->destroy_cq(client.id, number);
+  if (error != 0) return error;
+  const auto queue = client.cqs.find(number);
+  if (queue == client.cqs.end()) return 0;
+  const auto channel = client.channels.find(queue->second.channel);
+  if (channel != client.channels.end()) {
+    recall(channel->second.get(),
+           [number](const EventRecord& record) { return record[0] == number; });
+  }
+  client.cqs.erase(queue);
+  recall_async(client, AsyncSource::cq, number);
+  return 0;
 }
 
 }  // namespace hca

@@ -1,5 +1,5 @@
-// Completion channels and asynchronous events: records in pipes that hcad writes. The end of a pipe
-// is the end of hcad.
+// Completion channels and asynchronous events: records in pipes that hcad writes. It takes those of
+// a destroyed object back. The end of a pipe is the end of hcad.
 #include <fcntl.h>
 #include <poll.h>
 #include <sched.h>
@@ -55,36 +55,25 @@ int await_async(const Context& context, AsyncRecord& record) {
   }
 }
 
-bool same(const ibv_async_event& event, ibv_event_type type) { return event.event_type == type; }
-
-bool is_qp_event(const ibv_async_event& event) {
-  for (const ibv_event_type type :
-       {IBV_EVENT_QP_FATAL, IBV_EVENT_QP_REQ_ERR, IBV_EVENT_QP_ACCESS_ERR, IBV_EVENT_COMM_EST,
-        IBV_EVENT_SQ_DRAINED, IBV_EVENT_PATH_MIG, IBV_EVENT_PATH_MIG_ERR,
-        IBV_EVENT_QP_LAST_WQE_REACHED}) {
-    if (same(event, type)) return true;
-  }
-  return false;
-}
-
-bool is_srq_event(const ibv_async_event& event) {
-  return same(event, IBV_EVENT_SRQ_ERR) || same(event, IBV_EVENT_SRQ_LIMIT_REACHED);
+AsyncSource source_of(const ibv_async_event& event) {
+  return source_of(static_cast<AsyncEvent>(event.event_type));
 }
 
 // Fills the element and counts the event; false: its object is gone, nobody may hear of it.
 bool attach_object(Context& context, std::uint32_t number, ibv_async_event& event) {
   const std::lock_guard lock(context.table_lock);
-  if (is_qp_event(event)) {
+  const AsyncSource source = source_of(event);
+  if (source == AsyncSource::qp) {
     const auto it = context.qps.find(number);
     if (it == context.qps.end()) return false;
     event.element.qp = base(it->second);
     ++it->second->async_events;
-  } else if (is_srq_event(event)) {
+  } else if (source == AsyncSource::srq) {
     const auto it = context.srqs.find(number);
     if (it == context.srqs.end()) return false;
     event.element.srq = it->second;
     ++it->second->async_events;
-  } else if (same(event, IBV_EVENT_CQ_ERR)) {
+  } else if (source == AsyncSource::cq) {
     const auto it = context.cqs.find(number);
     if (it == context.cqs.end()) return false;
     event.element.cq = base(it->second);
@@ -197,7 +186,8 @@ int ibv_get_cq_event(ibv_comp_channel* channel, ibv_cq** cq, void** cq_context) 
     }
     const std::lock_guard lock(context->table_lock);
     const auto it = context->cqs.find(record.cq);
-    if (it == context->cqs.end() || it->second->channel != channel) continue;  // destroyed since
+    // Between our reading and here it was destroyed, and this event with it.
+    if (it == context->cqs.end() || it->second->channel != channel) continue;
     ++it->second->completion_events;
     *cq = base(it->second);
     *cq_context = it->second->cq_context;
@@ -245,13 +235,14 @@ int ibv_get_async_event(ibv_context* base_context, ibv_async_event* event) {
 
 void ibv_ack_async_event(ibv_async_event* event) {
   if (event == nullptr) return;
-  if (is_qp_event(*event)) {
+  const AsyncSource source = source_of(*event);
+  if (source == AsyncSource::qp) {
     ibv_qp* qp = event->element.qp;
     acknowledge(qp->mutex, qp->cond, qp->events_completed, 1);
-  } else if (is_srq_event(*event)) {
+  } else if (source == AsyncSource::srq) {
     ibv_srq* srq = event->element.srq;
     acknowledge(srq->mutex, srq->cond, srq->events_completed, 1);
-  } else if (same(*event, IBV_EVENT_CQ_ERR)) {
+  } else if (source == AsyncSource::cq) {
     ibv_cq* cq = event->element.cq;
     acknowledge(cq->mutex, cq->cond, cq->async_events_completed, 1);
   }

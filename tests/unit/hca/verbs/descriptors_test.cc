@@ -2,6 +2,7 @@
 // leaves nothing behind, the device and everybody else live on.
 #include <poll.h>
 
+#include <array>
 #include <fstream>
 
 #include "hca/verbs/objects.h"
@@ -176,6 +177,23 @@ TEST(Descriptors, LostInHcad) {
   ASSERT_NE(again, nullptr);
   EXPECT_EQ(ibv_close_device(again), 0);
   s.pass();
+}
+
+// hcad takes the events of a destroyed queue back all the same.
+TEST(Descriptors, EventsGoWithTheirObjects) {
+  Scene s;
+  ASSERT_EQ(ibv_req_notify_cq(s.program.cq, 0), 0);
+  s.pass();
+  s.node.leave(0);
+  for (ibv_qp* qp : s.program.qps) EXPECT_EQ(ibv_destroy_qp(qp), 0);
+  s.program.qps.clear();
+  EXPECT_EQ(ibv_destroy_cq(s.program.cq), 0);
+  std::array<pollfd, 2> wanted{
+      {{s.program.channel->fd, POLLIN, 0}, {s.program.context->async_fd, POLLIN, 0}}};
+  EXPECT_EQ(::poll(wanted.data(), wanted.size(), 0), 0);
+  s.node.leave(ForkedNode::kPlenty);
+  s.program.cq = ibv_create_cq(s.program.context, 64, nullptr, s.program.channel, 0);
+  ASSERT_NE(s.program.cq, nullptr);
 }
 
 }  // namespace

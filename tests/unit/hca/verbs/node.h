@@ -153,8 +153,9 @@ class Program {
     if (qp != nullptr) qps.push_back(qp);
     return qp;
   }
-  // RESET to RTS, towards `peer` on this node.
-  static void connect(ibv_qp* qp, const ibv_qp* peer, std::uint8_t sl = 0) {
+  // RESET to RTS or RTR, towards `peer` on this node.
+  static void connect(ibv_qp* qp, const ibv_qp* peer, std::uint8_t sl = 0,
+                      ibv_qp_state last = IBV_QPS_RTS) {
     ibv_qp_attr a{};
     const bool reliable = qp->qp_type == IBV_QPT_RC;
     a.qp_state = IBV_QPS_INIT;
@@ -175,6 +176,7 @@ class Program {
     int mask = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
     if (reliable) mask |= IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
     ASSERT_EQ(ibv_modify_qp(qp, &a, mask), 0);
+    if (last == IBV_QPS_RTR) return;
     a.qp_state = IBV_QPS_RTS;
     a.timeout = 14;
     a.retry_cnt = a.rnr_retry = 7;
