@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <sched.h>
 #include <sys/epoll.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include <new>
@@ -44,15 +45,24 @@ int await_record(int fd, Record& record) {
   return got;
 }
 
-// The same of the pipe behind async_fd, waiting as that one's flags say.
+// The same without waiting, of a pipe that waits.
+template <class Record>
+int look_for_record(int pipe, Record& record) {
+  const iovec to{&record, sizeof record};
+  ssize_t got = 0;
+  do {  // unlike a read that does not wait, this is interrupted
+    got = ::vmsplice(pipe, &to, 1, SPLICE_F_NONBLOCK);
+  } while (got < 0 && errno == EINTR);
+  if (got == static_cast<ssize_t>(sizeof record)) return 1;
+  return got < 0 ? -1 : 0;
+}
+
+// The same of the pipe behind async_fd, waiting as that one's flags say: in a read, which goes on
+// after a signal whose handler restarts calls (SA_RESTART). A poll would not.
 int await_async(const Context& context, AsyncRecord& record) {
   const int pipe = context.session->events.get();
-  while (true) {
-    const int got = read_record(pipe, record);
-    if (got >= 0 || errno != EAGAIN || is_nonblocking(context.context.async_fd)) return got;
-    pollfd wanted{pipe, POLLIN, 0};
-    if (::poll(&wanted, 1, -1) < 0) return -1;
-  }
+  return is_nonblocking(context.context.async_fd) ? look_for_record(pipe, record)
+                                                  : read_record(pipe, record);
 }
 
 AsyncSource source_of(const ibv_async_event& event) {

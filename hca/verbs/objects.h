@@ -30,7 +30,7 @@ struct Session {
   std::shared_ptr<const emu::Region> node_page;
   emu::Region doorbells;
   emu::UniqueFd doorbell_fd;
-  emu::UniqueFd events;  // read end of the pipe of asynchronous events; never waits
+  emu::UniqueFd events;  // read end of the pipe of asynchronous events; it waits
   // What programs watch: an epoll of that pipe. The end of a pipe alone is no POLLIN, and who asks
   // for nothing else would not hear of the last event, that hcad has gone.
   emu::UniqueFd async;

@@ -23,8 +23,7 @@ bool make_events(Session& session, emu::UniqueFd& write_end) {
   session.async = emu::UniqueFd(::epoll_create1(EPOLL_CLOEXEC));
   epoll_event event{};
   event.events = EPOLLIN;
-  return ::fcntl(fds[0], F_SETFL, O_NONBLOCK) == 0 && session.async &&
-         ::epoll_ctl(session.async.get(), EPOLL_CTL_ADD, fds[0], &event) == 0;
+  return session.async && ::epoll_ctl(session.async.get(), EPOLL_CTL_ADD, fds[0], &event) == 0;
 }
 
 // 0 or an errno. The pages' descriptors close: they have no further use, and programs count theirs.

@@ -1,11 +1,16 @@
-// Events of objects that go before anybody asked for them go, too, and only they.
+// Events of objects that go before anybody asked for them go, too, and only they; who waits for an
+// event is disturbed by signals as in a read of the kernel's device.
 #include <fcntl.h>
 #include <poll.h>
 #include <sched.h>
 #include <sys/epoll.h>
+#include <unistd.h>
 
 #include <array>
 #include <atomic>
+#include <csignal>
+#include <fstream>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -270,6 +275,86 @@ TEST_F(Events, OfACqThatStaysAreNeverLost) {
   waiter.join();
   stays.destroy();
   EXPECT_EQ(ibv_destroy_comp_channel(channel), 0);
+}
+
+// ---- signals ----
+
+std::atomic<int> signals{0};
+
+// A thread that waits for an asynchronous event, and may be disturbed.
+class Waiter {
+ public:
+  explicit Waiter(ibv_context* context, int flags) {
+    struct sigaction action {};
+    action.sa_handler = [](int) { ++signals; };
+    action.sa_flags = flags;
+    ::sigaction(SIGUSR1, &action, nullptr);
+    signals = 0;
+    thread_ = std::thread([this, context] {
+      id_ = ::gettid();
+      result = ibv_get_async_event(context, &event);
+      error = errno;
+      done = true;
+    });
+    while (id_ == 0) ::sched_yield();
+  }
+  ~Waiter() { join(); }
+  void join() {
+    if (thread_.joinable()) thread_.join();
+  }
+  // Sends a signal to the thread when it sleeps, and returns when it sleeps again or is done.
+  void disturb() {
+    sleep();
+    const int before = signals;
+    if (done) return;
+    ::pthread_kill(thread_.native_handle(), SIGUSR1);
+    while (signals == before) ::sched_yield();
+    sleep();
+  }
+
+  std::atomic<bool> done{false};
+  int result = 0;
+  int error = 0;
+  ibv_async_event event{};
+
+ private:
+  void sleep() const {
+    while (!done && state() != 'S') ::sched_yield();
+  }
+  char state() const {
+    std::ifstream file("/proc/self/task/" + std::to_string(id_) + "/stat");
+    std::string text;
+    std::getline(file, text);
+    const auto name_end = text.rfind(')');
+    return name_end == text.npos ? '?' : text[name_end + 2];
+  }
+  std::atomic<pid_t> id_{0};
+  std::thread thread_;
+};
+
+TEST(Signals, WhoAsksForARestartWaitsOn) {
+  Node node;
+  Program program;
+  Queue queue(program, nullptr);
+  Waiter waiter(program.context, SA_RESTART);
+  for (int i = 0; i < 3; ++i) waiter.disturb();
+  EXPECT_FALSE(waiter.done) << waiter.error;
+  queue.message();
+  waiter.join();
+  EXPECT_EQ(waiter.result, 0);
+  EXPECT_EQ(waiter.event.event_type, IBV_EVENT_COMM_EST);
+  if (waiter.result == 0) ibv_ack_async_event(&waiter.event);
+  queue.destroy();
+}
+
+TEST(Signals, OthersAreInterrupted) {
+  Node node;
+  Program program;
+  Waiter waiter(program.context, 0);
+  while (!waiter.done) waiter.disturb();
+  waiter.join();
+  EXPECT_EQ(waiter.result, -1);
+  EXPECT_EQ(waiter.error, EINTR);
 }
 
 }  // namespace
