@@ -66,7 +66,18 @@ void CmService::service(emu::Cycle now) {
   std::swap(arrived_, serving_);
   for (const WaitingMad& mad : serving_) cm_.receive(mad.dest, mad.bytes, now_ns);
   serving_.clear();
+  repeating_ = true;
   cm_.advance(now_ns);
+  repeating_ = false;
+}
+
+void CmService::send(emu::NodeId dest, const Mad& mad) {
+  if (dest >= host_->options().nodes) return;  // the host would refuse it for ever
+  if (unsent_.empty() && host_->send_mad(dest, mad)) return;
+  // A repetition finds what it repeats still waiting, maybe: without a network it would be one more
+  // each time.
+  if (repeating_ || unsent_.size() >= kWaitingMax) return;
+  unsent_.push_back({dest, mad});
 }
 
 // A program's thread takes the byte out before it asks for the event, so one is put in again as

@@ -1,7 +1,9 @@
 // The communication manager in hcad: programs' open rdma_cm files, the datagrams between nodes.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <span>
 #include <string>
 #include <unordered_map>
@@ -32,11 +34,20 @@ class CmService : public CmOut {
   // A datagram came while the host was busy; it is read in the next service().
   void arrived(emu::NodeId source, const Mad& mad) { arrived_.push_back({source, mad}); }
   void service(emu::Cycle now);
+  // Hands the host what it had no room for, before it sends: in every turn.
+  void send_waiting() {
+    while (!unsent_.empty() && host_->send_mad(unsent_.front().dest, unsent_.front().bytes))
+      unsent_.pop_front();
+  }
   const Cm& cm() const { return cm_; }
   bool waiting() const { return !arrived_.empty(); }
 
+  // Datagrams that wait behind the host's own queue: one for each id that can be. A program that
+  // ends says the last word of all its connections at once, and never again.
+  static constexpr std::size_t kWaitingMax = CmOptions{}.ids_max;
+
   // CmOut
-  void send(emu::NodeId dest, const Mad& mad) override { (void)host_->send_mad(dest, mad); }
+  void send(emu::NodeId dest, const Mad& mad) override;
   void events_wait(CmFileId file, bool some) override;
 
  private:
@@ -46,6 +57,8 @@ class CmService : public CmOut {
   std::unordered_map<CmFileId, emu::UniqueFd> files_;
   std::vector<WaitingMad> arrived_;
   std::vector<WaitingMad> serving_;
+  std::deque<WaitingMad> unsent_;  // the host had no room
+  bool repeating_ = false;         // what is sent now is said again whenever it is wanted
 };
 
 }  // namespace hca

@@ -130,6 +130,7 @@ std::size_t Node::receive() {
 }
 
 std::size_t Node::transmit() {
+  cm_->send_waiting();
   const std::size_t packets = host_->advance(now_);
   if (!port_->left().empty()) {
     host_->injected(port_->left(), now_);

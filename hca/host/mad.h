@@ -20,7 +20,8 @@ inline constexpr std::uint8_t kMadBaseVersion = 1;
 inline constexpr std::uint8_t kMadClassVersion = 2;
 inline constexpr std::uint8_t kMadSend = 3;
 inline constexpr std::uint32_t kGeneralServicesQkey = 0x80010000;  // IBA 10.2.5.3
-// Many times what a node's connections say at once; whoever needs an answer asks again.
+// What leaves in a few turns; who has more to say at once is refused and keeps it (hca/daemon's
+// CmService), or says it again.
 inline constexpr std::uint32_t kMadsWaitingMax = 1024;
 
 struct WaitingMad {
