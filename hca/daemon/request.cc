@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <new>
 #include <utility>
 
 #include <fmt/core.h>
@@ -70,6 +71,15 @@ Mapping map_shared(int fd, std::uint64_t offset, std::uint64_t length) {
   return {data, bytes, static_cast<std::uint8_t*>(data) + (offset - first)};
 }
 
+// Queues are the largest memory that a program can ask for. It ends for who asked, not for the
+// node.
+template <class Request>
+int or_no_memory(Request&& request) try {
+  return request();
+} catch (const std::bad_alloc&) {
+  return ENOMEM;
+}
+
 }  // namespace
 
 int Control::handle(Client& client, Incoming& in, emu::Cycle now, ControlReply& reply) {
@@ -103,11 +113,13 @@ int Control::handle(Client& client, Incoming& in, emu::Cycle now, ControlReply& 
     case ControlOp::destroy_cq:
       return destroy_cq(client, request);
     case ControlOp::create_qp:
-      return create_qp(client, request, reply);
+      return or_no_memory([&] { return create_qp(client, request, reply); });
     case ControlOp::modify_qp:
       if (!states_exist(request.modify)) return EINVAL;
-      return host_->modify_qp(client.id, request.number, request.modify.attributes,
-                              request.modify.mask, now);
+      return or_no_memory([&] {
+        return host_->modify_qp(client.id, request.number, request.modify.attributes,
+                                request.modify.mask, now);
+      });
     case ControlOp::query_qp: {
       const auto attributes = host_->query_qp(client.id, request.number);
       if (!attributes) return attributes.error();
@@ -299,6 +311,8 @@ int Control::create_qp(Client& client, const ControlRequest& request, ControlRep
   const ControlQp& qp = request.qp;
   if (!within_limits(qp.capacity())) return EINVAL;
   const QpLayout layout = qp_layout(qp.capacity());
+  reply_fds_.reserve(1);  // once the QP is there its descriptors find room
+  reply_owned_.reserve(1);
   auto made = emu::Region::create("flitnet-qp", layout.bytes);
   if (!made) return no_room();
   auto region = std::make_shared<emu::Region>(std::move(*made));
@@ -314,14 +328,19 @@ int Control::create_qp(Client& client, const ControlRequest& request, ControlRep
   const auto number = host_->create_qp(
       client.id, spec, {reinterpret_cast<std::uint8_t*>(region->data()), layout.bytes});
   if (!number) return number.error();
+  try {
+    client.qps[*number] = region;
+  } catch (...) {  // before its pages go
+    (void)host_->destroy_qp(client.id, *number);
+    throw;
+  }
   reply.number = *number;
   reply.qp = qp;
   if (qp.type == QpType::xrc_recv) {
-    reply_fds_ = {region->fd()};  // other programs may open it, too
+    reply_fds_.push_back(region->fd());  // other programs may open it, too
   } else {
     hand_over(region->take_fd());
   }
-  client.qps[*number] = std::move(region);
   return 0;
 }
 

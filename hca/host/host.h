@@ -121,7 +121,8 @@ class Host {
   int set_srq_limit(ClientId client, std::uint32_t srq, std::uint32_t limit);
   OrErrno<SrqSpec> query_srq(ClientId client, std::uint32_t srq) const;
   int destroy_srq(ClientId client, std::uint32_t srq);
-  // `region` is qp_layout(capacity).bytes long; Host writes its header.
+  // `region` is qp_layout(capacity).bytes long; Host writes its header. std::bad_alloc: there is no
+  // memory for it, and nothing has changed.
   OrErrno<std::uint32_t> create_qp(ClientId client, const QpSpec& spec,
                                    std::span<std::uint8_t> region);
   int modify_qp(ClientId client, std::uint32_t qpn, const QpAttributes& attributes,

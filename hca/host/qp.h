@@ -9,6 +9,7 @@
 #include "emu/packet/headers.h"
 #include "hca/abi/attributes.h"
 #include "hca/abi/rings.h"
+#include "hca/host/lazy.h"
 #include "hca/host/memory.h"
 
 namespace hca {
@@ -137,12 +138,12 @@ struct Qp {
   emu::Cycle retry_at = emu::kNever;
   emu::Cycle power_at = emu::kNever;  // late real time looks for energy again then
   emu::Cycle pace_at = emu::kNever;
-  emu::Cycle last_launch = 0;             // packets of a QP never overtake one another
-  emu::Cycle repeat_launch = 0;           // the same since it began to repeat
-  std::uint32_t packets_left_hca = 0;     // UC: of the request at sq_done, injected
-  std::uint32_t in_wire = 0;              // handed to the attachment, not yet injected
-  std::vector<SendEntry> sends;           // sq_depth
-  std::vector<std::uint8_t> send_copies;  // sq_depth * sq_stride: what was fetched and checked
+  emu::Cycle last_launch = 0;           // packets of a QP never overtake one another
+  emu::Cycle repeat_launch = 0;         // the same since it began to repeat
+  std::uint32_t packets_left_hca = 0;   // UC: of the request at sq_done, injected
+  std::uint32_t in_wire = 0;            // handed to the attachment, not yet injected
+  LazyArray<SendEntry> sends;           // sq_depth; written as a whole when one is fetched
+  LazyArray<std::uint8_t> send_copies;  // sq_depth * sq_stride: what was fetched and checked
 
   // Responder.
   std::uint32_t epsn = 0;

@@ -117,11 +117,16 @@ OrErrno<std::uint32_t> Host::create_qp(ClientId client, const QpSpec& spec,
   if (region.size() < layout.bytes) return std::unexpected(EINVAL);
   if (s.free_qps_.empty()) return std::unexpected(ENOMEM);
 
+  // All memory first: without it nothing has changed.
+  auto qp = std::make_unique<Qp>();
+  qp->sends = LazyArray<SendEntry>(layout.sq_depth);
+  qp->send_copies = LazyArray<std::uint8_t>(std::size_t{layout.sq_depth} * layout.sq_stride);
+  if (parts.xrcd != nullptr) qp->openers.reserve(1);
+
   const std::uint32_t slot = s.free_qps_.back();
   s.free_qps_.pop_back();
   std::uint16_t& generation = s.qp_generations_[slot];
   generation = static_cast<std::uint16_t>((generation + 1) % kQpGenerations);
-  auto qp = std::make_unique<Qp>();
   qp->slot = slot;
   qp->number = static_cast<std::uint32_t>(generation) << kQpSlotBits | slot;
   qp->client = client;
@@ -131,8 +136,6 @@ OrErrno<std::uint32_t> Host::create_qp(ClientId client, const QpSpec& spec,
   qp->layout = layout;
   qp->region = region.data();
   qp->page = reinterpret_cast<QpPage*>(region.data());
-  qp->sends.resize(layout.sq_depth);
-  qp->send_copies.resize(std::size_t{layout.sq_depth} * layout.sq_stride);
   write_qp_header(*qp);
   hold_parts(s, spec, *qp, parts);
   const std::uint32_t number = qp->number;

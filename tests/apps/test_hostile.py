@@ -20,6 +20,35 @@ ATTEMPTS = 2_000
 LOG_LINES_MAX = 40  # hcad says 20 things at once, then few; beside them what every start says
 
 
+# Asks for as many queues as there are, larger ones first, until not even the smallest is to be had.
+GREEDY = """
+from pyverbs.cq import CQ
+from pyverbs.device import Context, get_device_list
+from pyverbs.pd import PD
+from pyverbs.pyverbs_error import PyverbsRDMAError
+from pyverbs.qp import QP, QPCap, QPInitAttr
+import pyverbs.enums as e
+
+ctx = Context(name=get_device_list()[0].name.decode())
+pd = PD(ctx)
+cq = CQ(ctx, 16)
+
+def make(depth):
+    cap = QPCap(max_send_wr=depth, max_send_sge=32, max_inline_data=1024)
+    return QP(pd, QPInitAttr(qp_type=e.IBV_QPT_RC, scq=cq, rcq=cq, cap=cap))
+
+qps, depth = [], 32768
+while depth > 0:
+    try:
+        qps.append(make(depth))
+    except PyverbsRDMAError as error:
+        print(error.error_code)
+        depth //= 2
+qps.pop().close()
+qps.append(make(1))
+"""
+
+
 def connect(cluster: Cluster, node: str) -> socket.socket:
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     connection.settimeout(20)
@@ -183,3 +212,18 @@ def test_more_connections_than_descriptors(make_cluster: Callable[..., Cluster])
     assert done.returncode == 0, done.stderr
     assert cluster.node_status("n0")["ok"]
     assert len(log_of(cluster)) <= LOG_LINES_MAX
+
+
+def test_a_program_that_takes_all_memory(make_cluster: Callable[..., Cluster]) -> None:
+    """It ends for who asks, with ENOMEM; the node and its other programs go on."""
+    cluster = make_cluster()
+    pid = cluster.process("hcad:n0").pid
+    with open(f"/proc/{pid}/statm") as file:
+        used = int(file.read().split()[0]) * resource.getpagesize()
+    resource.prlimit(pid, resource.RLIMIT_AS, (used + (300 << 20), resource.RLIM_INFINITY))
+    done = cluster.exec("n0", ["/usr/bin/python3", "-c", GREEDY], timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == [str(errno.ENOMEM)] * 16, done.stdout
+    assert int(cluster.node_status("n0")["objects"]["qps"]) == 0
+    done = cluster.exec("n0", ["ibv_devinfo"])
+    assert done.returncode == 0, done.stderr

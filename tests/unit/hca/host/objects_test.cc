@@ -1,7 +1,12 @@
 // Objects, the QP state machine, and what belongs to whom.
 #include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <cerrno>
+#include <cstdio>
+#include <new>
 
 #include "tests/unit/hca/host/pair.h"
 
@@ -55,6 +60,87 @@ TEST(Objects, NumbersOfDestroyedCqsRest) {
     EXPECT_EQ(cq.number, i % 4);
     ASSERT_EQ(cluster.host(0).destroy_cq(app.client(), cq.number), 0);
   }
+}
+
+constexpr hca::QpCapacity kLargest{hca::kMaxQpWr, 1, hca::kMaxSge, 1, hca::kMaxInline};
+
+// What /proc says of this process, in bytes.
+struct Footprint {
+  std::size_t space = 0;
+  std::size_t resident = 0;
+};
+Footprint footprint() {
+  Footprint pages;
+  std::FILE* file = std::fopen("/proc/self/statm", "r");
+  EXPECT_EQ(std::fscanf(file, "%zu %zu", &pages.space, &pages.resident), 2);
+  std::fclose(file);
+  const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  return {pages.space * page, pages.resident * page};
+}
+
+// A ring's pages, of which nobody writes to more than the header.
+struct Untouched {
+  explicit Untouched(std::size_t size) : bytes(size) {
+    void* got = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    EXPECT_NE(got, MAP_FAILED);
+    data = static_cast<std::uint8_t*>(got);
+  }
+  ~Untouched() { ::munmap(data, bytes); }
+  Untouched(const Untouched&) = delete;
+  Untouched& operator=(const Untouched&) = delete;
+  std::span<std::uint8_t> span() const { return {data, bytes}; }
+  std::uint8_t* data = nullptr;
+  std::size_t bytes;
+};
+
+// A program asks for the largest queues and posts nothing: the node's memory stays the node's.
+TEST(Objects, MemoryOfAnIdleQpIsNotTouched) {
+  test::Cluster cluster({});
+  hca::Host& host = cluster.host(0);
+  sim::App app(host);
+  const auto cq = app.make_cq(4);
+  std::vector<std::unique_ptr<Untouched>> regions;
+  const Footprint before = footprint();
+  for (int i = 0; i < 8; ++i) {
+    regions.push_back(std::make_unique<Untouched>(hca::qp_layout(kLargest).bytes));
+    const hca::QpSpec spec{app.pd(), cq.number, cq.number, QpType::rc, false, kLargest};
+    ASSERT_TRUE(host.create_qp(app.client(), spec, regions.back()->span()).has_value());
+  }
+  const Footprint after = footprint();
+  EXPECT_LT(after.resident, before.resident + (std::size_t{64} << 20));  // of 304 MiB
+}
+
+// The QP for which there is no memory leaves nothing behind: not a slot, not a use of its parts.
+TEST(Objects, NoMemoryForAQp) {
+  hca::HostOptions options;
+  options.qps_max = 4;  // two of them are management's
+  test::Cluster cluster({}, options);
+  hca::Host& host = cluster.host(0);
+  const hca::QpCapacity small{1, 1, 1, 1, 0};
+  const Untouched region(hca::qp_layout(kLargest).bytes);
+  {
+    sim::App app(host);
+    const auto cq = app.make_cq(4);
+    const hca::QpSpec spec{app.pd(), cq.number, cq.number, QpType::rc, false, kLargest};
+    rlimit before{};
+    ASSERT_EQ(::getrlimit(RLIMIT_AS, &before), 0);
+    const rlimit little{footprint().space + (std::size_t{4} << 20), before.rlim_max};
+    ASSERT_EQ(::setrlimit(RLIMIT_AS, &little), 0);
+    int refused = 0;
+    for (int i = 0; i < 10; ++i) {
+      try {
+        (void)host.create_qp(app.client(), spec, region.span());
+      } catch (const std::bad_alloc&) {
+        ++refused;
+      }
+    }
+    ASSERT_EQ(::setrlimit(RLIMIT_AS, &before), 0);
+    EXPECT_EQ(refused, 10);
+    EXPECT_EQ(host.objects().qps, 0u);
+    for (int i = 0; i < 2; ++i) (void)app.make_qp(QpType::rc, cq, cq, small);
+  }
+  EXPECT_EQ(host.objects().cqs, 0u);
+  EXPECT_EQ(host.objects().pds, 0u);
 }
 
 // A number is not given to the next QP: late packets for the old one miss it.
