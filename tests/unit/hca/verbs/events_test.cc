@@ -332,7 +332,15 @@ class Waiter {
   std::thread thread_;
 };
 
+// ThreadSanitizer keeps a signal back until the thread's next call, which here is never.
+#ifdef __SANITIZE_THREAD__
+constexpr bool kSignalsArrive = false;
+#else
+constexpr bool kSignalsArrive = true;
+#endif
+
 TEST(Signals, WhoAsksForARestartWaitsOn) {
+  if (!kSignalsArrive) GTEST_SKIP() << "signals do not arrive in a read here";
   Node node;
   Program program;
   Queue queue(program, nullptr);
@@ -348,6 +356,7 @@ TEST(Signals, WhoAsksForARestartWaitsOn) {
 }
 
 TEST(Signals, OthersAreInterrupted) {
+  if (!kSignalsArrive) GTEST_SKIP() << "signals do not arrive in a read here";
   Node node;
   Program program;
   Waiter waiter(program.context, 0);
