@@ -30,4 +30,8 @@ class UniqueFd {
   int fd_ = -1;
 };
 
+// What the descriptor leads to (a pipe from either end, shared memory), opened anew by /proc:
+// access, and flags such as O_NONBLOCK, are then its own. None: errno says why.
+UniqueFd reopen(int fd, int flags);
+
 }  // namespace emu

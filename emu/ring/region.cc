@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <string>
 #include <utility>
@@ -35,6 +36,12 @@ Result<std::byte*> map_bytes(int fd, std::size_t bytes, Access access) {
 void UniqueFd::reset() {
   if (fd_ >= 0) (void)syscall(SYS_close, fd_);
   fd_ = -1;
+}
+
+UniqueFd reopen(int fd, int flags) {
+  char path[40];  // verbs programs come here from their polls: nothing is allocated
+  std::snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+  return UniqueFd(open(path, flags | O_CLOEXEC));
 }
 
 Region::Region(Region&& other) noexcept
@@ -128,8 +135,7 @@ Result<void> Region::seal_writes() {
 }
 
 Result<UniqueFd> Region::reopen_read_only() const {
-  const std::string path = "/proc/self/fd/" + std::to_string(fd());
-  UniqueFd copy(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  UniqueFd copy = reopen(fd(), O_RDONLY);
   if (!copy) return fail("reopening shared memory read-only: {}", std::strerror(errno));
   return copy;
 }

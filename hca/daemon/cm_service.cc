@@ -28,13 +28,6 @@ CmOptions cm_options(const HostOptions& options) {
   return cm;
 }
 
-// Both ends of a pipe, to put a byte in and to take it back, by a description of our own: flags of
-// the program's, which it may change, are not ours.
-emu::UniqueFd both_ends(int fd) {
-  const std::string path = "/proc/self/fd/" + std::to_string(fd);
-  return emu::UniqueFd(::open(path.c_str(), O_RDWR | O_NONBLOCK | O_CLOEXEC));
-}
-
 }  // namespace
 
 std::string address_text(std::uint32_t v4) {
@@ -49,7 +42,9 @@ CmService::CmService(const emu::Config& config, const HostOptions& options)
       cm_(cm_options(options), AddressBook(options.node, node_addresses(config)), *this) {}
 
 CmFileId CmService::open(const emu::UniqueFd& events, std::uint32_t owner) {
-  emu::UniqueFd both = both_ends(events.get());
+  // Both ends of the pipe, to put a byte in and to take it back, by a description of our own: flags
+  // of the program's, which it may change, are not ours.
+  emu::UniqueFd both = emu::reopen(events.get(), O_RDWR | O_NONBLOCK);
   if (!both) return 0;
   const CmFileId file = cm_.open(owner);
   files_[file] = std::move(both);

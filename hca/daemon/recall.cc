@@ -11,7 +11,6 @@
 #include <cerrno>
 #include <cstring>
 #include <span>
-#include <string>
 #include <vector>
 
 #include "emu/ring/fd.h"
@@ -22,8 +21,7 @@ bool recall(int pipe, const std::function<bool(const EventRecord&)>& gone) {
   int bytes = 0;
   if (::ioctl(pipe, FIONREAD, &bytes) != 0 || bytes <= 0) return true;
   // The program has the read end; a pipe can be opened again from its other one.
-  const std::string path = "/proc/self/fd/" + std::to_string(pipe);
-  const emu::UniqueFd read_end(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+  const emu::UniqueFd read_end = emu::reopen(pipe, O_RDONLY | O_NONBLOCK);
   if (!read_end) return errno != EMFILE && errno != ENFILE;
   std::vector<EventRecord> records(static_cast<std::size_t>(bytes) / sizeof(EventRecord));
   const ssize_t got = ::read(read_end.get(), records.data(), records.size() * sizeof(EventRecord));

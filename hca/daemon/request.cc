@@ -30,8 +30,7 @@ bool is_pipe(int fd) {
 // whatever the program sets on its own. None: it is no pipe, or nobody reads it.
 emu::UniqueFd own_end(const emu::UniqueFd& given) {
   if (!given || !is_pipe(given.get())) return {};
-  const std::string path = "/proc/self/fd/" + std::to_string(given.get());
-  return emu::UniqueFd(::open(path.c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC));
+  return emu::reopen(given.get(), O_WRONLY | O_NONBLOCK);
 }
 
 bool within_limits(const QpCapacity& capacity) {

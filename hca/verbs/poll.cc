@@ -7,10 +7,10 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <cstdio>
 #include <ctime>
 
 #include "emu/clock/host.h"
+#include "emu/ring/fd.h"
 #include "emu/ring/patience.h"
 #include "hca/verbs/objects.h"
 #include "hca/verbs/polling.h"
@@ -91,10 +91,8 @@ int take(Cq& cq, int count, ibv_wc* completions) {
 // for that, hcad does it.
 void fire(const Cq& cq) {
   const auto& channel = *static_cast<const Channel*>(cq.channel);
-  char path[40];
-  std::snprintf(path, sizeof path, "/proc/self/fd/%d", channel.read_end.get());
-  const int fd = ::open(path, O_WRONLY | O_NONBLOCK | O_CLOEXEC);
-  if (fd < 0) {
+  const emu::UniqueFd write_end = emu::reopen(channel.read_end.get(), O_WRONLY | O_NONBLOCK);
+  if (!write_end) {
     ControlRequest request{};
     request.op = ControlOp::fire_cq;
     request.number = cq.number;
@@ -102,8 +100,7 @@ void fire(const Cq& cq) {
     return;
   }
   const ChannelRecord record{cq.number, 0};
-  (void)!::write(fd, &record, sizeof record);
-  ::close(fd);
+  (void)!::write(write_end.get(), &record, sizeof record);
 }
 
 }  // namespace

@@ -33,14 +33,19 @@ class ClusterFile:
     pass_through: bool = False  # no emulated time passes between nodes
 
 
-def parse(text: str, where: str = "cluster.toml") -> ClusterFile:
-    """Reads the node names; everything else is for fabricd to judge."""
+def parse_toml(text: str, where: str) -> dict[str, Any]:
+    """What a user wrote. `where`: its name in the one line that says what is wrong."""
     try:
-        table = tomllib.loads(text)
+        return tomllib.loads(text)
     except ValueError as error:  # TOMLDecodeError, a number of thousands of digits
         raise UsageError(f"{where}: {error}") from None
     except RecursionError:
         raise UsageError(f"{where}: nested too deeply") from None
+
+
+def parse(text: str, where: str = "cluster.toml") -> ClusterFile:
+    """Reads the node names; everything else is for fabricd to judge."""
+    table = parse_toml(text, where)
     try:
         names = _node_names(table)
     except (TypeError, AttributeError, ValueError, LookupError, ArithmeticError):

@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import tempfile
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -90,13 +91,14 @@ def write_replay_plan(
 
 
 def start_replay(
-    cluster: Cluster, plan: Path, pair: tuple[str, str], seconds: float, name: str
-) -> list[str]:
-    """A replayer on both nodes of a plan; they meet in a folder of their own."""
-    for node in pair:
-        argv = replay_argv(cluster, node, plan, seconds, name)
+    cluster: Cluster, plan: Path, nodes: Sequence[str], seconds: float, name: str,
+    more: Sequence[str] = (),
+) -> list[str]:  # fmt: skip
+    """A replayer on each node of a plan; they meet in a folder of their own."""
+    for node in nodes:
+        argv = [*replay_argv(cluster, node, plan, seconds, name), *more]
         cluster.start(f"{name}:{node}", argv, cluster.env(node))
-    return [f"{name}:{node}" for node in pair]
+    return [f"{name}:{node}" for node in nodes]
 
 
 @dataclass(frozen=True)
@@ -154,12 +156,8 @@ def _start_streams(
     plan = cluster.run / "plans" / f"{name}.txt"
     plan.write_text("".join(one.line() for one in streams))
     named = {node for s in streams for node in (s.source, s.target)}
-    started = []
-    for node in (node for node in cluster.nodes if node in named):
-        argv = replay_argv(cluster, node, plan, seconds, name) + more
-        cluster.start(f"{name}:{node}", argv, cluster.env(node))
-        started.append(f"{name}:{node}")
-    return started
+    nodes = [node for node in cluster.nodes if node in named]
+    return start_replay(cluster, plan, nodes, seconds, name, more)
 
 
 def wait(cluster: Cluster, started: list[str]) -> tuple[str, int] | None:

@@ -118,9 +118,9 @@ class PlannedStream:
     fps: int = CLIP_FPS
 
     def line(self, base: Path = paths.ROOT / "traces") -> str:
-        synthetic = self.clip.startswith(("cbr", "vbr"))
+        bare = "/" not in self.clip and not self.clip.startswith(("cbr", "vbr"))
         return (
-            f"name={self.name},clip={self.clip if synthetic else base / self.clip},"
+            f"name={self.name},clip={base / self.clip if bare else self.clip},"
             f"from={self.source},to={self.target},frame={self.first_frame},"
             f"phase_us={self.phase_us}{f',fps={self.fps}' if self.fps != CLIP_FPS else ''}\n"
         )

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import math
 import random
-import tomllib
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
+from tools.flitnet.config import parse_toml
 from tools.flitnet.errors import UsageError
 from tools.flitnet.scenario import CLIP_FPS, CLIPS, PlannedStream, read_clip
 
@@ -84,12 +84,7 @@ class Workload:
     @staticmethod
     def from_toml(text: str, where: str = "workload") -> Workload:
         """A file with a table [workload]."""
-        try:
-            table = tomllib.loads(text).get("workload")
-        except ValueError as error:  # TOMLDecodeError, a number of thousands of digits
-            raise UsageError(f"{where}: {error}") from None
-        except RecursionError:
-            raise UsageError(f"{where}: nested too deeply") from None
+        table = parse_toml(text, where).get("workload")
         if not isinstance(table, dict):
             raise UsageError(f"{where}: no table [workload]")
         try:

@@ -26,6 +26,10 @@ def store_dir() -> Path:
     return Path(override).resolve() if override else paths.ROOT / "build" / "lab"
 
 
+def at_a_time(workers: int) -> int:
+    return workers or len(os.sched_getaffinity(0))
+
+
 @app.command("list")
 def list_() -> None:
     """Every result of the papers by its id, and what is missing for those that cannot run yet."""
@@ -55,8 +59,7 @@ def run(
     build.ready((PROGRAM,))
     from tools.flitnet.lab import driver
 
-    count = workers or len(os.sched_getaffinity(0))
-    verdicts = driver.run(chosen, quick, store_dir(), count, scheduler)
+    verdicts = driver.run(chosen, quick, store_dir(), at_a_time(workers), scheduler)
     if json_file:
         json_file.write_text(json.dumps({"results": verdicts}, indent=1, ensure_ascii=False))
 
@@ -81,11 +84,9 @@ def point(
     build.ready((PROGRAM,))
     from tools.flitnet.lab import driver
 
-    count = workers or len(os.sched_getaffinity(0))
-    found = driver.run_point(file, seeds, batches, store_dir(), count, scheduler)
+    found = driver.run_point(file, seeds, batches, store_dir(), at_a_time(workers), scheduler)
     if json_file:
-        text = json.dumps(found, indent=1)
-        json_file.write_text(text.replace("Infinity", "null").replace("NaN", "null"))
+        json_file.write_text(json.dumps(found, indent=1))
 
 
 @app.command("show")

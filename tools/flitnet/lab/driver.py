@@ -94,7 +94,7 @@ def run_point(
         print(f"{file.name}: the network stood still: {outputs[0][1]['stuck']}", file=sys.stderr)
     elif means["steady"].mean < 0.5:
         print(f"{file.name}: not steady yet; a longer run: --batches", file=sys.stderr)
-    return {name: vars(value) for name, value in means.items()}
+    return {name: value.to_dict() for name, value in means.items()}
 
 
 def show(chosen: Sequence[Experiment], quick: bool, directory: Path, results: Path) -> None:

@@ -173,16 +173,18 @@ def compare(experiment: Experiment, seeds: Sequence[int]) -> Iterator[Pair]:
 def write(path: Path, pairs: Sequence[Pair]) -> None:
     rows = [
         {"series": p.series, "x": p.x, "measure": p.measure,
-         **{way: vars(value) for way, value in (("virtual", p.virtual), ("live", p.live))}}
+         **{way: value.to_dict() for way, value in (("virtual", p.virtual), ("live", p.live))}}
         for p in pairs
     ]  # fmt: skip
-    path.write_text(json.dumps(rows, indent=1).replace("Infinity", "null"))
+    path.write_text(json.dumps(rows, indent=1))
 
 
 def read(path: Path) -> list[Pair]:
     def value(row: dict[str, Any]) -> Estimate:
-        half = row["half"]
-        return Estimate(row["mean"], float("inf") if half is None else half, row["count"])
+        mean, half = row["mean"], row["half"]
+        return Estimate(
+            math.nan if mean is None else mean, math.inf if half is None else half, row["count"]
+        )
 
     try:
         return [

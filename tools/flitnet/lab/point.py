@@ -7,12 +7,11 @@ tools/sim/point.cc checks every key. In: the file. Out: an experiment of one pla
 from __future__ import annotations
 
 import math
-import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tools.flitnet.config import read_text
+from tools.flitnet.config import parse_toml, read_text
 from tools.flitnet.errors import UsageError
 from tools.flitnet.lab.experiment import Experiment, Length, Point
 from tools.flitnet.lab.statistics import Estimate
@@ -21,12 +20,7 @@ WHERE = "flitnet-point: standard input"  # how the simulator calls the file
 
 
 def read(file: Path) -> dict[str, dict[str, Any]]:
-    try:
-        tables = tomllib.loads(read_text(file))
-    except ValueError as error:  # TOMLDecodeError, a number of thousands of digits
-        raise UsageError(f"{file.name}: {error}") from None
-    except RecursionError:
-        raise UsageError(f"{file.name}: nested too deeply") from None
+    tables = parse_toml(read_text(file), file.name)
     for name, table in tables.items():
         if not isinstance(table, dict):
             raise UsageError(f"{file.name}: {name}: stands outside of a table, as [network]")

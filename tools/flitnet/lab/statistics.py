@@ -37,6 +37,12 @@ class Estimate:
     def high(self) -> float:
         return self.mean + self.half
 
+    def to_dict(self) -> dict[str, float | int | None]:
+        """For JSON, which has neither infinity nor nan: null."""
+        return {
+            name: value if math.isfinite(value) else None for name, value in vars(self).items()
+        }
+
     def below(self, other: Estimate) -> bool:
         """Clearly smaller: the intervals do not overlap."""
         return self.high < other.low
