@@ -75,11 +75,11 @@ def memory() -> Finding:
 def packages() -> Finding:
     if not shutil.which("dpkg-query"):
         return Finding("packages", LACKS, "no dpkg", "use Debian 12, or a container of it")
-    wanted = []
+    wanted = {}  # and whether every command asks for it
     for line in (ROOT / "tools" / "packages.txt").read_text().splitlines():
-        name = line.partition("#")[0].strip()
-        if name:
-            wanted.append(name)
+        name, mark, _ = line.partition("#")
+        if name.strip():
+            wanted[name.strip()] = not mark
     listed = subprocess.run(
         ["dpkg-query", "-W", "-f", "${db:Status-Abbrev} ${Package}\\n", *wanted],
         capture_output=True,
@@ -92,7 +92,8 @@ def packages() -> Finding:
     root = os.getuid() == 0
     names = ", ".join(missing)
     command = "apt-get update && apt-get install --no-install-recommends " + " ".join(missing)
-    advice = "./flitnet demo installs them" if root else f"as root: {command}"
+    installer = "demo" if all(wanted[name] for name in missing) else "test"
+    advice = f"./flitnet {installer} installs them" if root else f"as root: {command}"
     return Finding("packages", LACKS, f"missing: {names}", advice)
 
 
