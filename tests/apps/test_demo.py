@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -135,6 +136,11 @@ def test_overload_is_refused_by_name_of_the_router(demo: Demo) -> None:
     assert refused and all(stream["rejected_by"] for stream in refused)
     assert any("r0" == stream["rejected_by"] for stream in refused)
     assert "refused by r0" in done.stdout
+    # They asked in the order of the plan: no node took another's share, and no link is filled
+    # while others are empty, by which frames of admitted streams were late.
+    for end in ("from", "to"):
+        counts = Counter(stream[end] for stream in value["streams"] if stream["admitted"])
+        assert len(counts) == 4 and max(counts.values()) - min(counts.values()) <= 3, counts
 
 
 def test_best_effort_alone(demo: Demo) -> None:

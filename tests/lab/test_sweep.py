@@ -259,6 +259,7 @@ def test_the_values_of_a_sweep_are_shown(
     for point in experiment().points:
         assert point.series in said, said
     assert str(Store(tmp_path).parquet(experiment().id, True)) in said.replace("\n", "")
+    assert "…" not in said, "a pipe has no columns to spare"
 
     # Elsewhere, where nothing was run, the report has it.
     pytest.importorskip("matplotlib")

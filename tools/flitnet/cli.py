@@ -297,7 +297,7 @@ def shell(
     """A shell whose programs run on a node."""
     from tools.flitnet import operate
 
-    operate.execute(paths.default_run_dir(), node, [os.environ.get("SHELL", "/bin/sh")], dropin)
+    operate.execute(paths.default_run_dir(), node, [os.environ.get("SHELL") or "/bin/sh"], dropin)
 
 
 @app.command()

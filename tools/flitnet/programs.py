@@ -277,6 +277,7 @@ def _join(stream: StreamReport, one: dict[str, Any]) -> None:
         stream.rejected_by = one["rejected_by"]
         stream.frames_sent = one["frames_sent"]
         stream.frames_dropped = one["credit_refusals"]
+        stream.frames_posted_late = one["posted_late"]
         return
     for key in ("frames_delivered", "bytes_corrupt", "lost", "duplicated", "dmp", "dmt_ms",
                 "interval_ms_mean", "interval_ms_sd"):  # fmt: skip

@@ -26,6 +26,7 @@ class StreamReport:
     rejected_by: str | None = None
     frames_sent: int = 0
     frames_dropped: int = 0
+    frames_posted_late: int = 0  # the host was late, not the fabric
     frames_delivered: int = 0
     frames_late: int = 0
     bytes_corrupt: int = 0
@@ -221,6 +222,7 @@ class Total:
     refused: int
     frames_sent: int
     frames_delivered: int
+    frames_posted_late: int
     dmp: float
     dmt_ms: float
     interval_ms_mean: float
@@ -237,6 +239,7 @@ def total_of(streams: list[StreamReport]) -> Total:
         refused=sum(1 for s in streams if s.rejected_by is not None),
         frames_sent=sum(s.frames_sent for s in admitted),
         frames_delivered=delivered,
+        frames_posted_late=sum(s.frames_posted_late for s in admitted),
         dmp=late / delivered if delivered else 0.0,
         dmt_ms=sum(s.dmt_ms * s.frames_late for s in admitted) / late if late else 0.0,
         interval_ms_mean=(

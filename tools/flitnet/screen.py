@@ -162,6 +162,11 @@ def summary(report: Report) -> str:
         f"deadlines: DMP {total.dmp:.4f}, DMT {total.dmt_ms:.3f} ms, interval "
         f"{total.interval_ms_mean:.2f} ms, sd at most {total.interval_ms_sd:.3f} ms",
     ]
+    if total.frames_posted_late:
+        lines.append(
+            f"host: {total.frames_posted_late} frames were given to their HCA after their time, "
+            "as the host was busy; deadlines missed by them are not the fabric's"
+        )
     for name, one in report.classes.items():
         lines.append(
             f"{name.replace('_', ' ')}: {one.packets:,} packets, latency mean "

@@ -38,6 +38,7 @@ class Rendezvous {
   void send(PeerIndex peer, std::string line);  // without the line end
   const std::string& name(PeerIndex peer) const { return peers_[peer].name; }
   bool connected(PeerIndex peer) const { return peers_[peer].state == State::up; }
+  bool gone(PeerIndex peer) const { return peers_[peer].state == State::gone; }
 
   // Sleeps until something comes or `timeout` is over, connects, reads, writes. Never blocks
   // longer.

@@ -120,6 +120,10 @@ void Replayer::on_line(Rendezvous::PeerIndex peer, const Words& words) {
   const std::string stream = words.text("stream");
   if (words.verb() == "offer") return on_offer(peer, words);
   if (words.verb() == "accept") return on_accept(words);
+  if (words.verb() == "turn") {
+    turns_.take(stream);
+    return ask_in_turn();
+  }
   if (words.verb() == "refuse") {
     Sender* sender = sender_of(stream);
     if (sender == nullptr || sender->over()) return;
@@ -182,26 +186,50 @@ void Replayer::on_accept(const Words& words) {
   Sender* sender = sender_of(words.text("stream"));
   const auto remote = endpoint_of(words);
   if (sender == nullptr || !remote || sender->state() != SendState::waiting) return;
-  const auto peer = rendezvous_->call(sender->plan().to);
   if (auto up = sender->connect(*device_, *remote); !up) {
     say(fmt::format("{}: {}", sender->plan().name, up.error().message));
     sender->fail(up.error().message);
-    return;
   }
-  if (sender->state() == SendState::rejected) {
-    say(fmt::format("{}: {}", sender->plan().name, sender->why()));
-    rendezvous_->send(peer, fmt::format("reject stream={} by={}", sender->plan().name,
-                                        sender->rejected_by() + 2));
-    return;
+  turns_.moved();
+  ask_in_turn();
+}
+
+void Replayer::ask(Sender& sender) {
+  sender.ask(*device_);
+  if (sender.state() != SendState::rejected) return;
+  const std::string& name = sender.plan().name;
+  say(fmt::format("{}: {}", name, sender.why()));
+  rendezvous_->send(rendezvous_->call(sender.plan().to),
+                    fmt::format("reject stream={} by={}", name, sender.rejected_by() + 2));
+}
+
+void Replayer::ask_in_turn() {
+  const bool in_turn = options_.send.admission && !turns_.stuck();
+  while (const StreamPlan* plan = turns_.now()) {
+    if (plan->from != options_.node) {
+      const auto peer = rendezvous_->call(plan->from);
+      if (rendezvous_->gone(peer)) {
+        turns_.next();
+        continue;
+      }
+      rendezvous_->send(peer, "turn stream=" + plan->name);
+      turns_.give_away();
+      break;
+    }
+    Sender* sender = sender_of(plan->name);
+    if (sender != nullptr && sender->state() == SendState::waiting) break;
+    if (sender != nullptr && sender->state() == SendState::asking) ask(*sender);
+    turns_.next();
   }
-  begin_streams();
+  if (in_turn) return;
+  for (Sender& sender : senders_) {
+    if (sender.state() == SendState::asking) ask(sender);
+  }
 }
 
 void Replayer::begin_streams() {
-  const auto state_is = [](SendState state) {
-    return [state](const Sender& sender) { return sender.state() == state; };
-  };
-  const auto begin = begin_.when(std::ranges::none_of(senders_, state_is(SendState::waiting)));
+  const auto begin = begin_.when(std::ranges::none_of(
+      senders_, [](const Sender& sender) { return sender.state() < SendState::connected; }));
   if (!begin) return;
   for (Sender& sender : senders_) {
     if (sender.state() != SendState::connected) continue;
@@ -340,6 +368,7 @@ emu::Result<void> Replayer::tick() {
   };
   rendezvous_->wait(nap(), {.line = serve_line, .gone = [this](auto peer) { on_gone(peer); }});
   if (auto polled = poll(); !polled) return polled;
+  ask_in_turn();
   begin_streams();
   post_all();
   say_ends();

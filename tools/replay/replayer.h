@@ -17,6 +17,7 @@
 #include "tools/replay/rendezvous.h"
 #include "tools/replay/sender.h"
 #include "tools/replay/sink.h"
+#include "tools/replay/turns.h"
 
 namespace tools {
 
@@ -39,7 +40,9 @@ struct ReplayOptions {
 class Replayer {
  public:
   explicit Replayer(ReplayOptions options)
-      : options_(std::move(options)), begin_(options_.begin, "replay-" + options_.node) {}
+      : options_(std::move(options)),
+        begin_(options_.begin, "replay-" + options_.node),
+        turns_(options_.streams, options_.node) {}
 
   emu::Result<void> open();
   // Until every stream is over or `*stop` becomes non-zero: then what is posted is drained.
@@ -71,6 +74,8 @@ class Replayer {
   void on_offer(Rendezvous::PeerIndex peer, const Words& words);
   void on_accept(const Words& words);
   void on_gone(Rendezvous::PeerIndex peer);
+  void ask(Sender& sender);
+  void ask_in_turn();
   void begin_streams();
   emu::Result<void> poll();
   emu::Result<void> tick();
@@ -87,6 +92,7 @@ class Replayer {
 
   ReplayOptions options_;
   Begin begin_;
+  Turns turns_;
   std::optional<Device> device_;
   std::optional<CompletionQueue> cq_;
   std::unique_ptr<ClipStore> clips_;

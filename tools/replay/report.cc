@@ -27,6 +27,8 @@ std::string_view name_of(SendState state) {
   switch (state) {
     case SendState::waiting:
       return "waiting";
+    case SendState::asking:
+      return "asking";
     case SendState::connected:
       return "connected";
     case SendState::running:

@@ -26,9 +26,14 @@ emu::Result<void> Sender::connect(const Device& device, const Endpoint& remote) 
   if (auto done = connect_rc(qp_.get(), device, remote, options_.sl, endpoint_.psn); !done) {
     return done;
   }
+  state_ = SendState::asking;
+  return {};
+}
+
+void Sender::ask(const Device& device) {
   admitted_ = true;
   state_ = SendState::connected;
-  if (!options_.admission) return {};
+  if (!options_.admission) return;
   const ClipRate need = rate_of(clip_->clip, plan_.rate, options_.cut);
   ibv_qp_rate_limit_attr limit{};
   limit.rate_limit = static_cast<std::uint32_t>((need.mean_bps + 999) / 1000);  // kb/s
@@ -36,7 +41,7 @@ emu::Result<void> Sender::connect(const Device& device, const Endpoint& remote) 
   limit.typical_pkt_sz = static_cast<std::uint16_t>(options_.cut.shape.payload_bytes +
                                                     options_.cut.shape.overhead_bytes);
   const int error = ibv_modify_qp_rate_limit(qp_.get(), &limit);
-  if (error == 0 || error == EOPNOTSUPP) return {};  // hardware without pacing admits everybody
+  if (error == 0 || error == EOPNOTSUPP) return;  // hardware without pacing admits everybody
   admitted_ = false;
   rejected_by_ = device.rejected_by(qp_.get());
   state_ = SendState::rejected;
@@ -44,7 +49,6 @@ emu::Result<void> Sender::connect(const Device& device, const Endpoint& remote) 
          : rejected_by_ == -2 ? "rejected by the HCA: its own link has too little left"
                               : std::string("rejected: ") + std::strerror(error);
   qp_.reset();
-  return {};
 }
 
 void Sender::start(emu::EmuNs start_ns, std::uint64_t frames) {
@@ -174,7 +178,7 @@ void Sender::complete(const Completion& completion) {
 }
 
 void Sender::stop() {
-  if (state_ == SendState::waiting || state_ == SendState::connected) {
+  if (state_ < SendState::running) {
     state_ = SendState::done;
   } else if (state_ == SendState::running && offset_ == 0) {
     state_ = SendState::draining;

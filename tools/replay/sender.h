@@ -21,7 +21,8 @@ struct SendOptions {
 };
 
 enum class SendState : std::uint8_t {
-  waiting,
+  waiting,  // for its peer
+  asking,   // its peer is there; it is not its turn yet to ask for admission
   connected,
   running,
   draining,
@@ -47,9 +48,10 @@ class Sender {
   emu::Result<void> open(const Device& device, const CompletionQueue& cq, std::uint64_t wr_base);
   Endpoint endpoint() const { return endpoint_; }
 
-  // Connects and asks for admission: `connected`. On refusal the state is `rejected` and
-  // `rejected_by` says who.
+  // Connects: `asking`.
   emu::Result<void> connect(const Device& device, const Endpoint& remote);
+  // Asks for admission: `connected`. On refusal the state is `rejected` and `rejected_by` says who.
+  void ask(const Device& device);
   // The first frame's time is at `start_ns`; `frames` are sent in all.
   void start(emu::EmuNs start_ns, std::uint64_t frames);
   // Posts what is due; returns an error when the queue pair is dead.

@@ -20,6 +20,8 @@ from tools.flitnet.lab.report import data_name, entry, ours, published, value_ro
 from tools.flitnet.lab.store import Store, estimates, rows, write_parquet
 from tools.flitnet.lab.sweep import Outputs, cluster, sweep
 
+PIPE_WIDTH = 300
+
 
 @contextmanager
 def progress() -> Iterator[Callable[[int, int], None]]:
@@ -114,5 +116,6 @@ def show(chosen: Sequence[Experiment], quick: bool, directory: Path, results: Pa
         table = Table("series", "at", *measures, box=box.SIMPLE_HEAD)
         for row in value_rows(one):
             table.add_row(*row)
-        Console().print(table)
+        # Whoever pipes it into a file or `less` wants every digit; no terminal cuts it there.
+        Console(width=None if sys.stdout.isatty() else PIPE_WIDTH).print(table)
         print(f"every run: {runs}")

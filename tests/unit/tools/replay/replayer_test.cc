@@ -156,6 +156,45 @@ TEST_F(ReplayerTest, RefusedStreamsNameTheRouter) {
   EXPECT_NE(report_json(n0).find(R"("admitted":false,"rejected_by":"r5")"), std::string::npos);
 }
 
+// Streams ask in the order of the plan, though n0 is there long before n1 and could fill the link.
+TEST_F(ReplayerTest, StreamsAskInTheOrderOfThePlan) {
+  fake::faults().admit_kbps = 5 * 4'500;  // five streams of 4 Mb/s and their headers
+  std::vector<StreamPlan> plan;
+  for (int i = 0; i < 12; ++i) {
+    const bool odd = i % 2 != 0;
+    plan.push_back({.name = fmt::format("s{}", i),
+                    .clip = "cbr",
+                    .from = odd ? "n1" : "n0",
+                    .to = odd ? "n0" : "n1",
+                    .rate = {}});
+  }
+  Replayer n0(options("n0", plan));
+  Replayer n1(options("n1", plan));
+  run(n0, n1);
+  EXPECT_TRUE(n0.all_well() && n1.all_well()) << report_text(n0) << report_text(n1);
+  for (const Replayer* node : {&n0, &n1}) {
+    for (const Sender& sender : node->senders()) {
+      const int place = std::stoi(sender.plan().name.substr(1));
+      EXPECT_EQ(sender.admitted(), place < 5) << sender.plan().name;
+    }
+  }
+}
+
+// A process that never comes has the first turn, or one in the middle: it holds nobody up.
+TEST_F(ReplayerTest, TurnsOfAnAbsentProcessPass) {
+  for (const std::size_t absent : {0, 2}) {
+    std::vector<StreamPlan> plan = both_ways();
+    plan.insert(plan.begin() + static_cast<std::ptrdiff_t>(absent),
+                {.name = "x", .clip = "cbr", .from = "n9", .to = "n8", .rate = {}});
+    Replayer n0(options("n0", plan));
+    Replayer n1(options("n1", plan));
+    run(n0, n1);
+    EXPECT_TRUE(n0.all_well() && n1.all_well()) << report_text(n0) << report_text(n1);
+    EXPECT_EQ(n1.sinks()[1].counts().frames, 15U);
+    EXPECT_EQ(n0.sinks()[0].counts().frames, 15U);
+  }
+}
+
 // Of many streams that are admitted in one turn the first have frames due before the last one runs.
 TEST_F(ReplayerTest, AdmissionOfOthersMakesNoFrameLate) {
   fake::faults().admit_ns = 20'000'000;
