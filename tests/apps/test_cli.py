@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -189,3 +190,39 @@ def test_missing_packages_without_root_are_one_line(tmp_path: Path) -> None:
     assert "apt-get install --no-install-recommends no-such-package-1" in done.stderr
 
 
+
+
+def test_two_commands_do_not_build_at_once(tmp_path: Path) -> None:
+    """The second says that it waits, and goes on when the first has ended, also by a signal."""
+    directory = tmp_path / "build"
+    first, second = (
+        subprocess.Popen(
+            [sys.executable, "-B", "-c", HOLDS_A_BUILD, str(directory)], cwd=ROOT, text=True,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        )
+        for _ in range(2)
+    )  # fmt: skip
+    with first, second:
+        for process in (first, second):
+            assert process.stdin and process.stdout and process.stderr
+        first.stdin.write("go\n")
+        first.stdin.flush()
+        assert first.stdout.readline() == "mine\n"
+        second.stdin.write("go\n")
+        second.stdin.flush()
+        assert "another command works in" in second.stderr.readline()
+        first.kill()
+        assert second.stdout.readline() == "mine\n"
+        second.stdin.close()
+        assert second.wait(30) == 0
+
+
+HOLDS_A_BUILD = """
+import sys
+from pathlib import Path
+from tools.flitnet import build
+sys.stdin.readline()
+with build.alone(Path(sys.argv[1])):
+    print("mine", flush=True)
+    sys.stdin.readline()
+"""

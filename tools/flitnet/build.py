@@ -5,11 +5,13 @@ The tools are called by their Debian paths: another Python's meson may come firs
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from tools.flitnet import paths
@@ -33,10 +35,34 @@ def environment() -> dict[str, str]:
     return env
 
 
+@contextmanager
+def alone(directory: Path) -> Iterator[None]:
+    """Nobody else changes `directory`, which is made, until the end; says for whom it waits. Two
+    commands at once in a fresh clone would otherwise break each other's build."""
+    directory.mkdir(parents=True, exist_ok=True)
+    handle = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            print(
+                f"flitnet: another command works in {_shown(directory)}; waiting for it",
+                file=sys.stderr, flush=True,
+            )  # fmt: skip
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
 def configure(directory: Path, options: Sequence[str] = ()) -> None:
     """meson setup, once per directory; ninja itself reconfigures when a meson.build changes."""
-    if (directory / "build.ninja").exists():
-        return
+    with alone(directory):
+        if not (directory / "build.ninja").exists():
+            _setup(directory, options)
+
+
+def _setup(directory: Path, options: Sequence[str]) -> None:
     # Line tables are what reports and profiles need; all that -g says would cost a fifth more time.
     options = ["-Dwerror=true", "-Dcpp_args=-g1", *options]
     argv = [MESON, "setup", str(directory), str(paths.ROOT), *options]
@@ -54,6 +80,11 @@ def build(directory: Path, targets: Sequence[str] = (), *, nice: bool = False) -
 
     `nice`: only with what others leave of the machine, and as if not on a terminal.
     """
+    with alone(directory):
+        _ninja(directory, targets, nice)
+
+
+def _ninja(directory: Path, targets: Sequence[str], nice: bool) -> None:
     argv = [*(["nice", "-n", "19"] if nice else []), NINJA, "-C", str(directory), *targets]
     env = environment() | {"NINJA_STATUS": "[%f/%t] "}
     if sys.stderr.isatty() and not nice:

@@ -10,7 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tools.flitnet import paths
+from tools.flitnet import build, paths
 from tools.flitnet.errors import FlitnetError
 
 REQUIREMENTS = Path(__file__).with_name("requirements.txt")
@@ -33,8 +33,19 @@ def ready() -> Path:
     """Makes the venv, or brings it up to date; returns its interpreter."""
     stamp = directory() / "requirements.txt"
     wanted = REQUIREMENTS.read_text()
-    if stamp.exists() and stamp.read_text() == wanted:
+    if _installed(stamp, wanted):
         return python()
+    with build.alone(directory()):
+        if not _installed(stamp, wanted):  # by whom we waited for
+            _install(stamp, wanted)
+    return python()
+
+
+def _installed(stamp: Path, wanted: str) -> bool:
+    return stamp.exists() and stamp.read_text() == wanted
+
+
+def _install(stamp: Path, wanted: str) -> None:
     print("flitnet: installing the laboratory's Python packages (once)", file=sys.stderr)
     _call(["/usr/bin/python3", "-m", "venv", "--system-site-packages", str(directory())])
     _call(
@@ -42,7 +53,6 @@ def ready() -> Path:
          "--requirement", str(REQUIREMENTS)]
     )  # fmt: skip
     stamp.write_text(wanted)
-    return python()
 
 
 def enter() -> None:
