@@ -226,3 +226,25 @@ with build.alone(Path(sys.argv[1])):
     print("mine", flush=True)
     sys.stdin.readline()
 """
+
+
+def test_interrupted_while_it_starts_is_no_traceback() -> None:
+    done = subprocess.run(
+        [sys.executable, "-B", "-c", INTERRUPTED_AT_ITS_START], cwd=ROOT, capture_output=True,
+        text=True, timeout=60,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (130, "flitnet: interrupted\n")
+
+
+INTERRUPTED_AT_ITS_START = """
+import os, runpy, signal, sys
+
+class Impatient:
+    def find_spec(self, name, *rest):
+        if name == "tools.flitnet.cli":
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, Impatient())
+sys.argv = ["flitnet", "status"]
+runpy.run_path("tools/flitnet/__main__.py", run_name="__main__")
+"""

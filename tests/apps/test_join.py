@@ -85,3 +85,15 @@ def test_who_cannot_join(hosts: tuple[Host, Host, Path]) -> None:
     a.refuses(2, "'n7' is no node", "up", file, "--here", "n7")
     file.write_text("[network]\nnodes = 2\n")
     a.refuses(2, 'attach.kind = "udp"', "up", file, "--here", "n0")
+
+
+def test_a_key_of_another_cluster_is_named(hosts: tuple[Host, Host, Path]) -> None:
+    """Whoever joins hears why it is not let in, not only that it is not."""
+    verbs_ready()
+    a, b, file = hosts
+    assert a("up", file, "--here", "n0").returncode == 0
+    key = file.with_name("other.key")
+    old = (a.run / "cluster.key").read_text()
+    key.write_text(old.translate(str.maketrans("0123456789", "1234567890")))
+    key.chmod(0o600)
+    b.refuses(1, "n1 (", "join", file, "--here", "n1", "--key", key)

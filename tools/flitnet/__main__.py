@@ -12,8 +12,11 @@ def main() -> int:
         from tools.flitnet import doctor
 
         return doctor.main(sys.argv[2:])
-    from tools.flitnet import cli
-
+    try:
+        from tools.flitnet import cli  # a third of a second, in which somebody may change his mind
+    except KeyboardInterrupt:
+        print("flitnet: interrupted", file=sys.stderr)
+        return 130
     return cli.run(sys.argv[1:])
 
 

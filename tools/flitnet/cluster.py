@@ -247,8 +247,17 @@ class Cluster:
             if not missing and all((self.node_dir(n) / "hcad.sock").exists() for n in wanted):
                 return
             time.sleep(0.02)
-        names = ", ".join(sorted(missing)) or "an hcad's control socket"
-        raise FlitnetError(f"not attached after {timeout_s:g} s: {names}")
+        said = ", ".join(self._why_missing(node) for node in sorted(missing))
+        what = said or "an hcad's control socket"
+        raise FlitnetError(f"not attached after {timeout_s:g} s: {what}")
+
+    def _why_missing(self, node: str) -> str:
+        """The node, and what its hcad says of it where that is here: a key that does not fit, or an
+        address where nobody answers."""
+        with contextlib.suppress(FlitnetError):
+            if node in self.here and (reason := self.node_status(node).get("reason")):
+                return f"{node} ({reason})"
+        return node
 
     def wait_serving(self, node: str, timeout_s: float = ATTACH_TIMEOUT_S) -> None:
         """Until a node that was started in a running cluster says so. The fabric may still hear the
