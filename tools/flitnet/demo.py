@@ -39,12 +39,15 @@ def demo(request: Request, *, keep: bool, json_file: Path | None) -> int:
         final, problems = programs.simulate(scenario), []
     else:
         final, problems = _live(scenario, keep)
-    problems += shortfalls(final, scenario)
+    early = bool(problems)  # then what did not arrive follows from them
+    problems = problems or shortfalls(final, scenario)
     # On a terminal the live screen is gone by now; in a log there was none.
     Console(width=None if sys.stdout.isatty() else PLAIN_WIDTH).print(
         screen.screen(screen.View(f"flitnet demo: {len(scenario.streams)} streams asked", final))
     )
     print(screen.summary(final))
+    if early:
+        print(f"ended early, after {final.seconds:.1f} of {request.seconds:g} s")
     if json_file:
         value = final.to_dict() | {"problems": problems, "seed": request.seed}
         json_file.write_text(json.dumps(value, indent=1) + "\n")
@@ -91,7 +94,8 @@ def _live(scenario: Scenario, keep: bool) -> tuple[Report, list[str]]:
         loads = programs.load_results(cluster, "load")
         final.lost = sum(one.lost for one in [*final.streams, *loads])
         final.duplicated = sum(one.duplicated for one in [*final.streams, *loads])
-        final.seconds = request.seconds
+        if not problems:
+            final.seconds = request.seconds
         if keep and not problems:
             cluster.release()
             print(f"the cluster stays in {cluster.run}; stop it with: flitnet down")
