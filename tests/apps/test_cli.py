@@ -228,6 +228,18 @@ with build.alone(Path(sys.argv[1])):
 """
 
 
+def test_a_reader_that_goes_away_is_no_traceback(run: Path) -> None:
+    """As `flitnet ... | head -1` is: here nobody reads from the beginning."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run(
+        [ROOT / "flitnet", "down"], stdout=writer, stderr=subprocess.PIPE, text=True, timeout=60,
+        env=dict(os.environ) | {"FLITNET_RUN": str(run)},
+    )  # fmt: skip
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (1, "")
+
+
 def test_interrupted_while_it_starts_is_no_traceback() -> None:
     done = subprocess.run(
         [sys.executable, "-B", "-c", INTERRUPTED_AT_ITS_START], cwd=ROOT, capture_output=True,

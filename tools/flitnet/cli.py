@@ -381,6 +381,7 @@ def run(argv: list[str]) -> int:
     try:
         argv = cli_measure.with_json(argv)
         code = typer.main.get_command(app).main(argv, "flitnet", standalone_mode=False)
+        sys.stdout.flush()  # what a pipe does not take is known here, not after our last line
         return code if isinstance(code, int) else EXIT_OK
     except click.ClickException as error:
         context = getattr(error, "ctx", None)
@@ -393,7 +394,7 @@ def run(argv: list[str]) -> int:
     except FlitnetError as error:
         return _say(str(error), error.exit_code)
     except BrokenPipeError:
-        sys.stderr.close()
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_ERROR
     except OSError as error:  # a full disk, a path that is none
         where = f"{error.filename}: " if error.filename else ""
