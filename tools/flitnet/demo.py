@@ -88,7 +88,8 @@ def _live(scenario: Scenario, keep: bool) -> tuple[Report, list[str]]:
         programs.start(cluster, scenario)
         run = Run(cluster, scenario)
         problems = run.watch()
-        final = run.now()
+        # A fabric that died took its numbers along: what was shown last has them.
+        final = (run.before if problems else None) or run.now()
         if scenario.streams:
             final.streams = programs.results(cluster, "streams", scenario.nodes)
         loads = programs.load_results(cluster, "load")
@@ -157,7 +158,8 @@ class Run:
             live.update(
                 screen.screen(screen.View(self.title, now, self.before, power)), refresh=True
             )
-        self.before = now
+        if now.nodes:
+            self.before = now
         return now
 
     def _dead(self) -> list[str]:
