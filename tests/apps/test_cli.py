@@ -190,8 +190,6 @@ def test_missing_packages_without_root_are_one_line(tmp_path: Path) -> None:
     assert "apt-get install --no-install-recommends no-such-package-1" in done.stderr
 
 
-
-
 def test_two_commands_do_not_build_at_once(tmp_path: Path) -> None:
     """The second says that it waits, and goes on when the first has ended, also by a signal."""
     directory = tmp_path / "build"

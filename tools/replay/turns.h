@@ -4,6 +4,7 @@
 // to process; one that does not pass it on holds nobody up for ever.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <optional>
 #include <string>
