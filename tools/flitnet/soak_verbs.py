@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tools.flitnet import build, paths
+from tools.flitnet import build, ctl, paths
 from tools.flitnet.cluster import Cluster
 from tools.flitnet.errors import FlitnetError
 from tools.flitnet.process import free_port
@@ -38,13 +38,16 @@ class Footprint:
 
 
 def footprint(cluster: Cluster, node: str) -> Footprint:
-    status = cluster.node_status(node)
     proc = Path(f"/proc/{cluster.process(f'hcad:{node}').pid}")
-    rss = next(line for line in (proc / "status").read_text().splitlines() if "VmRSS" in line)
+    # The question is counted, too: it stays until all is, or a busy hcad, slow to hang up, would
+    # seem to hold a descriptor more at one look than at another.
+    with ctl.asking(cluster.node_dir(node) / "hcad.ctl", {"cmd": "status"}) as status:
+        descriptors = len(list((proc / "fd").iterdir()))
+        rss = next(line for line in (proc / "status").read_text().splitlines() if "VmRSS" in line)
+        mappings = len((proc / "maps").read_text().splitlines())
     return Footprint(
         objects=status["objects"], clients=status["clients"],
-        descriptors=len(list((proc / "fd").iterdir())), memory_kb=int(rss.split()[1]),
-        mappings=len((proc / "maps").read_text().splitlines()),
+        descriptors=descriptors, memory_kb=int(rss.split()[1]), mappings=mappings,
     )  # fmt: skip
 
 
@@ -106,9 +109,9 @@ def _nothing_left(cluster: Cluster) -> None:
 
 
 def _settled(cluster: Cluster, node: str, descriptors: int = 0) -> Footprint:
-    """After the last program hcad may need a moment to see that it has gone, and to hang up on
-    who asked for its status. Returns what it holds when there is no program and no more than so
-    many descriptors, or the least that was seen in a while."""
+    """After the last program hcad may need a moment to see that it has gone. Returns what it holds
+    when there is no program and no more than so many descriptors, or the least that was seen in a
+    while."""
     looks = []
     for _ in range(200 if descriptors else 20):
         looks.append(footprint(cluster, node))
