@@ -200,6 +200,7 @@ def virtual(folder: Path, *argv: str) -> dict:
     demo = Demo(folder)
     done = demo(*VIRTUAL, *argv)
     assert done.returncode == 0, done.stdout + done.stderr
+    assert "flitnet: 1 of 2 emulated seconds\n" in done.stderr
     return demo.result()
 
 

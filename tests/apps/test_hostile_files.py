@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import subprocess
@@ -26,7 +27,7 @@ def flitnet(run: Path, *argv: object) -> subprocess.CompletedProcess[str]:
 def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """One cluster for all files: it must survive every one of them."""
     folder = tmp_path_factory.mktemp("h")
-    (folder / "c.toml").write_text("[network]\nnodes = 2\n")
+    (folder / "c.toml").write_text("[network]\nnodes = 3\n")
     made = folder / "r"
     done = flitnet(made, "up", folder / "c.toml")
     assert done.returncode == 0, done.stderr
@@ -156,3 +157,14 @@ def test_load_prints_what_arrived(run: Path, kind: str) -> None:
     done = flitnet(run, "load", kind, "--rate", "8M", "--seconds", "1")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "packets" in done.stdout
+
+
+def test_status_after_replays_shows_whole_streams(run: Path) -> None:
+    # The second replayer of n1 took the page of the first, whose other half stayed as lost frames.
+    for source, target in (("n0", "n1"), ("n2", "n1")):
+        clip = TRACES / "t2_city.ts"
+        done = flitnet(run, "replay", clip, "--from", source, "--to", target, "--seconds", "1")
+        assert done.returncode == 0, done.stdout + done.stderr
+    streams = json.loads(flitnet(run, "status", "--json").stdout)["streams"]
+    assert [(s["from"], s["to"]) for s in streams] == [("n2", "n1")]
+    assert streams[0]["frames_sent"] == streams[0]["frames_delivered"] > 0

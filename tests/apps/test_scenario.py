@@ -196,6 +196,12 @@ def test_screen_shows_the_worst_ten_and_the_total(run: Path) -> None:
     text = console.export_text()
     assert "s29" in text and "s20" in text and "s19" not in text
     assert "30 of 30 admitted" in text and "cap" in text
+    made.lanes = [9] * 16
+    for height in (24, 30):  # what is below the streams is not pushed out of a terminal
+        terminal = Console(width=80, height=height, record=True, file=open(os.devnull, "w"))
+        terminal.print(screen.screen(screen.View("demo", made, height=height)))
+        lines = terminal.export_text().splitlines()
+        assert len(lines) <= height and any("lanes" in line for line in lines)
     made.streams = [replace(s, name="s100-t4_cockatoo", frames_sent=99999) for s in made.streams]
     narrow = Console(width=80, record=True, file=open(os.devnull, "w"))
     narrow.print(screen.stream_table(made.streams))

@@ -24,6 +24,7 @@ struct Options {
   bool no_congestion_control = false;
   bool no_power_control = false;
   bool quiet = false;
+  bool progress = false;
 };
 
 constexpr int kBadInput = 2;
@@ -78,6 +79,16 @@ int write_json(const Options& options, const std::string& json) {
   return 1;
 }
 
+// Plays, and says every emulated second that is done.
+void tell_seconds(sim::Run& run) {
+  const double seconds = run.scenario().seconds;
+  for (double told = 1; told < seconds && !run.over(); ++told) {
+    while (!run.over() && seconds - static_cast<double>(run.left_ns()) * 1e-9 < told) run.turn();
+    fmt::print("{:.0f}\n", told);
+    std::fflush(stdout);
+  }
+}
+
 int fail(const emu::Error& error) {
   std::fprintf(stderr, "%s\n", error.message.c_str());
   return kBadInput;
@@ -106,6 +117,7 @@ int main(int argc, char** argv) {
   line.flag("--no-power-control", options.no_power_control);
   line.option("--json", options.json_path, "file; default: standard output");
   line.flag("--quiet", options.quiet);
+  line.flag("--progress", options.progress, "a line with every emulated second, with --json");
   if (const auto code = line.parse(argc, argv)) return *code;
   const auto config = config_of(options);
   if (!config) return fail(config.error());
@@ -119,6 +131,7 @@ int main(int argc, char** argv) {
   if (!run) return fail(run.error());
   (*run)->admit();
   (*run)->start();
+  if (options.progress) tell_seconds(**run);
   (*run)->play();
   return write_json(options, (*run)->json());
 }

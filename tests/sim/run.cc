@@ -133,7 +133,7 @@ void Run::start() {
   cluster_->start_measuring();
 }
 
-bool Run::all_over() const {
+bool Run::over() const {
   if (cluster_->now_ns() < end_ns_) return false;
   const auto patience_ns = kPatienceNs + static_cast<emu::EmuNs>(scenario_.seconds * 1e9);
   if (cluster_->now_ns() > end_ns_ + patience_ns) return true;
@@ -143,8 +143,10 @@ bool Run::all_over() const {
 }
 
 void Run::play() {
-  while (!all_over()) turn();
+  while (!over()) turn();
 }
+
+emu::EmuNs Run::left_ns() const { return end_ns_ - std::min(end_ns_, cluster_->now_ns()); }
 
 void Run::kill_apps(int node) {
   const auto n = static_cast<std::size_t>(node);

@@ -23,7 +23,9 @@ class Run {
   void admit();  // every stream asks, one at a time per node
   void start();  // traffic begins shortly
   void play();   // until all of it has been sent and has arrived, or is overdue
-  void turn();   // one quantum with all programs
+  bool over() const;
+  emu::EmuNs left_ns() const;  // of the time in which traffic is sent
+  void turn();                 // one quantum with all programs
   void run_ns(emu::EmuNs ns);
   // The host gives the sending streams of a node no time before `until_ns`: what they would have
   // posted comes late, and all at once.
@@ -44,7 +46,6 @@ class Run {
  private:
   Run(Scenario scenario) : scenario_(std::move(scenario)) {}
   emu::Result<void> build(const ClusterOptions& options);
-  bool all_over() const;
   bool starved(std::size_t node) const { return cluster_->now_ns() < starved_until_ns_[node]; }
 
   Scenario scenario_;

@@ -155,9 +155,8 @@ class Run:
         now = report(snapshot, self.tables)
         if live is not None:
             power = snapshot.one("flitnet_power_last_watts")
-            live.update(
-                screen.screen(screen.View(self.title, now, self.before, power)), refresh=True
-            )
+            view = screen.View(self.title, now, self.before, power, live.console.height)
+            live.update(screen.screen(view), refresh=True)
         if now.nodes:
             self.before = now
         return now

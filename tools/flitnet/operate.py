@@ -244,7 +244,8 @@ def top(run: Path) -> None:
             snapshot = pages.read(run)
             now = report(snapshot, tables_of(run))
             power = snapshot.one("flitnet_power_last_watts")
-            live.update(screen.screen(screen.View("flitnet top", now, before, power)), refresh=True)
+            view = screen.View("flitnet top", now, before, power, live.console.height)
+            live.update(screen.screen(view), refresh=True)
             before = now
             time.sleep(REFRESH_S)
 

@@ -6,6 +6,7 @@ in a page is believed: what does not fit its file is skipped.
 
 from __future__ import annotations
 
+import contextlib
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -99,6 +100,16 @@ class Snapshot:
 def _matches(labels: dict[str, str], wanted: dict[str, str]) -> bool:
     # "class" is a keyword of Python: the parameter is called class_.
     return all(labels.get(key.rstrip("_")) == value for key, value in wanted.items())
+
+
+def drop_ended(run: Path, role: str) -> None:
+    """Removes the pages that processes of a role left behind for whoever looked after their end."""
+    for path in (run / "metrics").glob(f"{role}-*.page"):
+        with contextlib.suppress(OSError, struct.error):
+            with path.open("rb") as file:
+                pid = HEADER.unpack(file.read(HEADER.size))[2]
+            if not Path(f"/proc/{pid}").exists():
+                path.unlink()
 
 
 def read(run: Path) -> Snapshot:

@@ -6,6 +6,7 @@ Their command lines are written here and nowhere else.
 from __future__ import annotations
 
 import json
+import math
 import re
 import shutil
 import subprocess
@@ -20,6 +21,7 @@ from tools.flitnet import config, pages, paths
 from tools.flitnet.cluster import Cluster
 from tools.flitnet.errors import EXIT_USAGE, FlitnetError, UsageError
 from tools.flitnet.process import dies_with_us, stop_all, uninterrupted
+from tools.flitnet.progress import progress
 from tools.flitnet.report import LoadReport, Report, StreamReport
 from tools.flitnet.scenario import FRAME_US, PlannedStream, Scenario, cluster_tables
 from tools.flitnet.workload import Generator, Live
@@ -95,6 +97,8 @@ def start_replay(
     more: Sequence[str] = (),
 ) -> list[str]:  # fmt: skip
     """A replayer on each node of a plan; they meet in a folder of their own."""
+    # Of a replay before, one end's page would be written over and the other's stay.
+    pages.drop_ended(cluster.run, "replay")
     for node in nodes:
         argv = [*replay_argv(cluster, node, plan, seconds, name), *more]
         cluster.start(f"{name}:{node}", argv, cluster.env(node))
@@ -287,22 +291,35 @@ def _join(stream: StreamReport, one: dict[str, Any]) -> None:
 
 def simulate(scenario: Scenario) -> Report:
     """The same scenario in virtual time, on one thread, by flitnet-sim."""
+    seconds = scenario.request.seconds
     with tempfile.TemporaryDirectory(prefix="flitnet-sim-") as scratch:
         folder = Path(scratch)
         (folder / "cluster.toml").write_text(config.to_toml(cluster_tables(scenario.request)))
         (folder / "streams.txt").write_text(scenario.plan_text())
         argv = [
             str(paths.program("flitnet-sim")), "--config", str(folder / "cluster.toml"),
-            "--plan", str(folder / "streams.txt"), "--seconds", f"{scenario.request.seconds:g}",
-            "--best-effort-bps", str(scenario.best_effort_bps),
+            "--plan", str(folder / "streams.txt"), "--seconds", f"{seconds:g}",
+            "--best-effort-bps", str(scenario.best_effort_bps), "--progress",
             "--seed", str(scenario.request.seed), "--json", str(folder / "out.json"),
         ]  # fmt: skip
-        done = subprocess.run(
-            dies_with_us(argv), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
-        )
+        with open(folder / "err", "w+") as err:
+            with (
+                progress("emulated seconds") as tell,
+                subprocess.Popen(
+                    dies_with_us(argv), stdout=subprocess.PIPE, stderr=err, text=True
+                ) as running,
+            ):
+                try:
+                    for line in running.stdout or ():
+                        tell(int(line), math.ceil(seconds))
+                except BaseException:
+                    running.kill()
+                    raise
+            err.seek(0)
+            said = err.read().strip().splitlines()
         try:
             return Report.from_dict(json.loads((folder / "out.json").read_text()))
         except (OSError, ValueError, KeyError, TypeError):
-            words = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
-            kind = UsageError if done.returncode == EXIT_USAGE else FlitnetError
+            words = said or [f"exit code {running.returncode}"]
+            kind = UsageError if running.returncode == EXIT_USAGE else FlitnetError
             raise kind(words[-1].removeprefix("flitnet-sim: ")) from None

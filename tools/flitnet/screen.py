@@ -9,7 +9,8 @@ from dataclasses import dataclass
 
 from rich import box
 from rich.columns import Columns
-from rich.console import Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.padding import Padding
 from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
@@ -28,13 +29,30 @@ class View:
     now: Report
     before: Report | None = None
     power_now_w: float = 0.0
+    height: int | None = None  # lines of a terminal; None: it scrolls
 
 
 def screen(view: View) -> RenderableType:
-    """The whole live screen."""
-    lanes = [lane_panel(view)] if any(view.now.lanes) else []
-    side = Columns([class_table(view.now), *lanes, power_panel(view)], padding=(0, 1))
-    return Group(heading(view), stream_table(view.now.streams), side)
+    """The whole live screen: as many streams as leave room for what is below them."""
+    return _Screen(view)
+
+
+@dataclass(frozen=True)
+class _Screen:
+    view: View
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        worst = WORST
+        if self.view.height is not None:
+            least = console.render_lines(self._parts(1), options.update(height=None))
+            worst = max(1, min(WORST, self.view.height - len(least) + 1))
+        yield self._parts(worst)
+
+    def _parts(self, worst: int) -> Group:
+        view = self.view
+        lanes = [lane_panel(view)] if any(view.now.lanes) else []
+        side = Columns([class_table(view.now), power_panel(view), *lanes], padding=(0, 1))
+        return Group(heading(view), stream_table(view.now.streams, worst), side)
 
 
 def heading(view: View) -> RenderableType:
@@ -54,23 +72,23 @@ def heading(view: View) -> RenderableType:
         text.append(f"   congestion {', '.join(view.now.congestion)}")
     if view.now.links_down:
         text.append(f"   links down: {view.now.links_down}", "bold red")
-    return Panel(text, box=box.SIMPLE)
+    return Padding(text, (0, 1))
 
 
 def badness(stream: StreamReport) -> tuple[float, float, float]:
     return (stream.dmp, stream.interval_ms_sd, stream.dmt_ms)
 
 
-def stream_table(streams: list[StreamReport]) -> RenderableType:
-    """The worst ten streams and all admitted ones as a total. A terminal may have 80 columns."""
+def stream_table(streams: list[StreamReport], worst: int = WORST) -> RenderableType:
+    """The worst streams and all admitted ones as a total. A terminal may have 80 columns."""
     if not streams:
         return Text(" no streams\n", "dim")
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
-    table.add_column(f"stream (worst {WORST})", no_wrap=True)
+    table.add_column(f"stream (worst {worst})", no_wrap=True)
     for name in ("from", "to", "sent", "arrived", "DMP", "DMT ms", "interval ms", "sd ms"):
         table.add_column(name, justify="right", no_wrap=name != "interval ms")
     shown = [s for s in streams if s.admitted or s.rejected_by is None]
-    for s in sorted(shown, key=badness, reverse=True)[:WORST]:
+    for s in sorted(shown, key=badness, reverse=True)[:worst]:
         table.add_row(
             s.name, s.source, s.target, str(s.frames_sent), str(s.frames_delivered),
             f"{s.dmp:.4f}", f"{s.dmt_ms:.3f}", f"{s.interval_ms_mean:.2f}",

@@ -138,8 +138,8 @@ def report(
     keep: bool = typer.Option(
         False, "--keep", help="What is there of results that were not run here stays, as it is."
     ),
-    directory: Path = typer.Option(
-        RESULTS, "--dir", metavar="DIR", help="Where it is written."
+    directory: Optional[Path] = typer.Option(
+        None, "--dir", metavar="DIR", help="Where it is written; default build/lab/report."
     ),
 ) -> None:
     """One HTML and one Markdown page of every id: paper beside ours, plots, verdict."""
@@ -150,5 +150,6 @@ def report(
     from tools.flitnet.lab.store import Store
 
     store = Store(store_dir())
+    directory = directory or store_dir() / "report"
     page = report_module.write(list(catalog.ALL.values()), store, quick, directory, keep)
     print(page, file=sys.stderr)

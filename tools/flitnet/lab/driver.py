@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 
 from rich import box
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from tools.flitnet.errors import FlitnetError, UsageError
@@ -19,33 +17,9 @@ from tools.flitnet.lab.experiment import Experiment
 from tools.flitnet.lab.report import data_name, entry, ours, published, value_rows
 from tools.flitnet.lab.store import Store, estimates, rows, write_parquet
 from tools.flitnet.lab.sweep import Outputs, cluster, sweep
+from tools.flitnet.progress import progress
 
 PIPE_WIDTH = 300
-
-
-@contextmanager
-def progress() -> Iterator[Callable[[int, int], None]]:
-    """A bar on a terminal; elsewhere a line every tenth of the way."""
-    if not sys.stderr.isatty():
-        yield _tenths()
-        return
-    columns = (TextColumn("simulating"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True)) as bar:
-        task = bar.add_task("runs", total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)
-
-
-def _tenths() -> Callable[[int, int], None]:
-    last = 0
-
-    def tell(done: int, total: int) -> None:
-        nonlocal last
-        tenth = done * 10 // total
-        if tenth > last:
-            print(f"flitnet: {done} of {total} runs", file=sys.stderr, flush=True)
-        last = max(last, tenth)
-
-    return tell
 
 
 def run(
@@ -57,7 +31,7 @@ def run(
     def finished(experiment: Experiment, outputs: Outputs) -> None:
         write_parquet(store.parquet(experiment.id, quick), rows(experiment, outputs))
 
-    with cluster(workers, scheduler) as client, progress() as tell:
+    with cluster(workers, scheduler) as client, progress("runs") as tell:
         sweep(built, quick, store, client, tell, finished)
     verdicts = []
     for experiment in chosen:
@@ -81,7 +55,7 @@ def run_point(
     one = point.experiment(file, seeds, batches)
     outputs: Outputs = []
     try:
-        with cluster(workers, scheduler) as client, progress() as tell:
+        with cluster(workers, scheduler) as client, progress("runs") as tell:
             sweep([one], False, Store(directory), client, tell, lambda _, all: outputs.extend(all))
     except UsageError as error:
         raise UsageError(str(error).replace(point.WHERE, file.name)) from None
