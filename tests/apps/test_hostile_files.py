@@ -168,3 +168,14 @@ def test_status_after_replays_shows_whole_streams(run: Path) -> None:
     streams = json.loads(flitnet(run, "status", "--json").stdout)["streams"]
     assert [(s["from"], s["to"]) for s in streams] == [("n2", "n1")]
     assert streams[0]["frames_sent"] == streams[0]["frames_delivered"] > 0
+
+
+def test_a_terse_trace_is_read_as_told(run: Path, tmp_path: Path) -> None:
+    path = tmp_path / "terse.txt"
+    path.write_text("".join(f"{1000 + i}\n" for i in range(40)))
+    argv = ("replay", path, "--from", "n0", "--to", "n1", "--seconds", "1")
+    done = flitnet(run, *argv)
+    assert done.returncode == 2 and "say --unit bits or --unit bytes" in done.stderr
+    assert flitnet(run, *argv, "--unit", "bytes").returncode == 0
+    done = flitnet(run, *argv, "--unit", "byte")
+    assert done.returncode == 2 and "byte" in done.stderr and done.stderr.count("\n") == 1

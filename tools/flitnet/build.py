@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tools.flitnet import paths
-from tools.flitnet.errors import FlitnetError
+from tools.flitnet.errors import FlitnetError, UsageError
 
 MESON = "/usr/bin/meson"
 NINJA = "/usr/bin/ninja"
@@ -124,9 +124,15 @@ def ready(names: Sequence[str] = RUNTIME) -> None:
     Only for commands that start something: a running cluster must not have its programs replaced
     under it, so those that talk to one never build.
     """
-    if "FLITNET_BUILD" in os.environ:
-        return
     directory = paths.build_dir()
+    if "FLITNET_BUILD" in os.environ:
+        for path in (paths.PROGRAMS[name] for name in names):
+            if not (directory / path).exists():
+                raise UsageError(
+                    f"FLITNET_BUILD={os.environ['FLITNET_BUILD']} has no {path}: "
+                    "build it there, or unset FLITNET_BUILD"
+                )
+        return
     configure(directory)
     build(directory, [paths.PROGRAMS[name] for name in names])
 

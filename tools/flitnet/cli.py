@@ -71,7 +71,9 @@ def demo(
     seconds: float = options.number(20.0, 1, 86400, "Emulated seconds to run."),
     load: float = options.number(0.6, 0.01, 0.95, "Load as a fraction of a link."),
     mix: str = typer.Option("80:20", help="Real-time to best-effort share of the load."),
-    nodes: int = typer.Option(8, min=2, max=64, help="Nodes on the switch."),
+    nodes: Optional[int] = typer.Option(
+        None, min=2, max=64, help="Nodes on the switch; 8, where the topology does not say."
+    ),
     topology: Optional[str] = TOPOLOGY,
     routing: Optional[str] = ROUTING,
     router: Optional[str] = ROUTER,
@@ -95,12 +97,13 @@ def demo(
     from tools.flitnet import demo as demo_module
     from tools.flitnet.scenario import Request, nodes_of
 
-    if topology:
-        nodes = nodes_of(topology)
+    of_shape = nodes_of(topology) if topology else nodes or 8
+    if nodes not in (None, of_shape):
+        raise UsageError(f"--nodes {nodes} --topology {topology}: that has {of_shape} nodes")
     request = Request(
         topology=topology or "single", routing=routing or "auto",
         router=router or "np", crossbar=crossbar or "multiplexed", scheduler=scheduler or "fgvc",
-        seconds=seconds, load=load, mix=mix, nodes=nodes, link_mbps=link_mbps, seed=seed,
+        seconds=seconds, load=load, mix=mix, nodes=of_shape, link_mbps=link_mbps, seed=seed,
         clock=clock, overload=overload, admission=not no_admission,
         congestion_control=not no_congestion_control, power_control=not no_power_control,
     )  # fmt: skip
@@ -317,6 +320,12 @@ def replay(
     target: str = typer.Option(..., "--to", metavar="NODE", help="The node that receives."),
     seconds: float = options.number(10.0, 0.1, 86400, "Emulated seconds."),
     copies: int = typer.Option(1, min=1, max=64, help="Streams, each with its own phase."),
+    layout: Optional[options.TraceLayout] = typer.Option(
+        None, help="Of a trace whose columns do not tell it."
+    ),
+    unit: Optional[options.SizeUnit] = typer.Option(
+        None, help="Of the sizes in a terse trace."
+    ),
     as_json: bool = typer.Option(False, "--json", help="Print JSON."),
 ) -> None:
     """Replay an MPEG-2 clip or a frame-size trace between two nodes of the running cluster."""
@@ -324,7 +333,7 @@ def replay(
 
     code = operate.replay(
         paths.default_run_dir(), file, source, target, seconds=seconds, copies=copies,
-        as_json=as_json,
+        trace={"--layout": layout and layout.value, "--unit": unit and unit.value}, as_json=as_json,
     )  # fmt: skip
     raise typer.Exit(code)
 

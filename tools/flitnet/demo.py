@@ -29,6 +29,8 @@ ENDING_S = 30.0
 
 
 def demo(request: Request, *, keep: bool, json_file: Path | None) -> int:
+    if keep and request.clock == "virtual":
+        raise UsageError("--keep --clock virtual: virtual time has no cluster that could stay")
     scenario = plan(request)
     if request.clock == "virtual" and not scenario.streams:
         raise UsageError(

@@ -101,6 +101,8 @@ def build() -> Finding:
     directory = Path(os.environ.get("FLITNET_BUILD") or ROOT / "build")
     if (directory / "fabric/daemon/fabricd").exists():
         return Finding("build", GOOD, str(directory))
+    if "FLITNET_BUILD" in os.environ:
+        return Finding("build", LACKS, f"none in FLITNET_BUILD={directory}", "unset FLITNET_BUILD")
     return Finding("build", POOR, "not built yet", "./flitnet demo builds it")
 
 
@@ -233,9 +235,11 @@ def examine() -> list[Finding]:
 def main(argv: list[str]) -> int:
     """Prints the findings; 1 when something lacks without which nothing runs."""
     if argv not in ([], ["--json"]):
-        usage = "usage: flitnet doctor [--json]\n\nWhat this machine offers and lacks."
-        print(usage, file=sys.stdout if argv == ["--help"] else sys.stderr)
-        return 0 if argv == ["--help"] else 2
+        if asked := argv in (["--help"], ["-h"]):
+            print("usage: flitnet doctor [--json]\n\nWhat this machine offers and lacks.")
+        else:
+            print(f"flitnet: doctor {' '.join(argv)}: it takes --json alone", file=sys.stderr)
+        return 0 if asked else 2
     findings = examine()
     lacking = [finding for finding in findings if finding.state == LACKS]
     if argv:

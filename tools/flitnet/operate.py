@@ -27,6 +27,7 @@ from tools.flitnet.report import LoadReport, Report, report
 from tools.flitnet.workload import Generator, Link, Live, Workload
 
 REFRESH_S = 0.5
+FABRIC_DEAD = "the fabric is dead; start it with: flitnet fabric start"
 LOAD_KINDS = ("best-effort", "control", "on-off")
 
 
@@ -140,6 +141,8 @@ def set_control(run: Path, key: str, value: str) -> None:
         try:
             before = ctl.ask(path, {"cmd": "status"}).get(key, before)
         except FlitnetError as error:
+            if name == "fabricd" and not cluster.alive(name):
+                raise FlitnetError(f"{FABRIC_DEAD}; nothing was changed") from None
             dead = f"hcad:{name}" in cluster.dead()
             why = f"dead, start it with: flitnet node {name} start" if dead else error
             raise FlitnetError(f"{name}: {why}; nothing was changed") from None
@@ -222,8 +225,11 @@ def log(run: Path, node: str | None) -> None:
 
 
 def _ask_fabric(run: Path, request: dict[str, Any]) -> dict[str, Any]:
-    if not Cluster.open(run).part.fabric:
+    cluster = Cluster.open(run)
+    if not cluster.part.fabric:
         raise FlitnetError("the fabric runs on another host: ask there")
+    if not cluster.alive("fabricd"):
+        raise FlitnetError(FABRIC_DEAD)
     return _agreed(ctl.ask(run / "fabricd.ctl", request))
 
 
@@ -280,9 +286,11 @@ def parse_rate(text: str) -> int:
 
 
 def replay(
-    run: Path, file: Path, source: str, target: str, *, seconds: float, copies: int, as_json: bool
-) -> int:
-    """Replays a file between two nodes: a replayer on each, both for this stream alone."""
+    run: Path, file: Path, source: str, target: str, *, seconds: float, copies: int,
+    trace: dict[str, str | None], as_json: bool,
+) -> int:  # fmt: skip
+    """Replays a file between two nodes: a replayer on each, both for this stream alone. `trace`:
+    the replayer's options that say how a text is to be read."""
     cluster = Cluster.open(run)
     for node in (source, target):
         cluster.node_dir(node)
@@ -292,7 +300,8 @@ def replay(
     pair = (source, target)
     try:
         plan, link = programs.write_replay_plan(cluster, file, source, target, copies, name)
-        started = programs.start_replay(cluster, plan, pair, seconds, name)
+        more = [word for option, value in trace.items() if value for word in (option, value)]
+        started = programs.start_replay(cluster, plan, pair, seconds, name, more)
         failed = programs.wait(cluster, started)
         streams = programs.results(cluster, name, pair)
     finally:

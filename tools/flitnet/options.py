@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import math
 import os
 import re
@@ -13,8 +14,21 @@ import typer
 from tools.flitnet import paths
 from tools.flitnet.errors import UsageError
 
-
 SEED_MAX = 2**63 - 1
+
+
+class TraceLayout(str, enum.Enum):
+    """Of text traces, in the words of flitnet-replay."""
+
+    own = "own"
+    asu = "asu"
+    tkn = "tkn"
+    terse = "terse"
+
+
+class SizeUnit(str, enum.Enum):
+    bits = "bits"
+    bytes = "bytes"
 
 
 def number(default: float, low: float, high: float, help: str) -> Any:

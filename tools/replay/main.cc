@@ -67,8 +67,9 @@ void add_options(emu::CommandLine& line, Arguments& arguments) {
   line.option("--flit-bytes", replay.send.cut.shape.flit_bytes, "bytes of a flit")
       .range(1, 64)
       .show_default();
-  line.option("--layout", arguments.layout, "layout of text traces: own, asu, tkn, terse");
-  line.option("--unit", arguments.unit, "unit of text traces: bits, bytes");
+  line.option("--layout", arguments.layout, "layout of text traces: own, asu, tkn, terse")
+      .one_of({"own", "asu", "tkn", "terse"});
+  line.option("--unit", arguments.unit, "unit of text traces: bits, bytes").one_of({"bits", "bytes"});
 }
 
 emu::Result<void> read_streams(Arguments& arguments) {

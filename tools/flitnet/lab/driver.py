@@ -84,7 +84,8 @@ def show(chosen: Sequence[Experiment], quick: bool, directory: Path, results: Pa
             one = published(experiment, store, results)
             kind, runs = "as published", results / data_name(experiment)
         if not one.table:
-            raise FlitnetError(f"{experiment.id} was not run here: flitnet lab run {experiment.id}")
+            again = f"flitnet lab run {experiment.id}{' --quick' if quick else ''}"
+            raise FlitnetError(f"{experiment.id} was not run here: {again}")
         print(f"{experiment.id}  {experiment.title} ({kind})")
         measures = [plot.measure for plot in experiment.plots]
         table = Table("series", "at", *measures, box=box.SIMPLE_HEAD)
