@@ -69,7 +69,8 @@ void add_options(emu::CommandLine& line, Arguments& arguments) {
       .show_default();
   line.option("--layout", arguments.layout, "layout of text traces: own, asu, tkn, terse")
       .one_of({"own", "asu", "tkn", "terse"});
-  line.option("--unit", arguments.unit, "unit of text traces: bits, bytes").one_of({"bits", "bytes"});
+  line.option("--unit", arguments.unit, "unit of text traces: bits, bytes")
+      .one_of({"bits", "bytes"});
 }
 
 emu::Result<void> read_streams(Arguments& arguments) {
