@@ -59,6 +59,7 @@ def test_a_node_joins(hosts: tuple[Host, Host, Path]) -> None:
     assert joined.returncode == 0, joined.stderr
     assert (b.run / "cluster.key").stat().st_mode & 0o777 == 0o600
     assert a("status").returncode == 0 and b("status").returncode == 0
+    assert "nodes of this host attached: 1" in b("status").stdout
     parts = {"n0": Cluster.open(a.run), "n1": Cluster.open(b.run)}
 
     def start(node: str, argv: list[str]) -> subprocess.Popen[str]:

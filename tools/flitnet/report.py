@@ -154,11 +154,10 @@ def streams_of(snapshot: Snapshot) -> list[StreamReport]:
 def report(snapshot: Snapshot, tables: dict[str, Any]) -> Report:
     """Everything, as it is now. `tables`: the cluster file."""
     network = tables.get("network", {})
-    nodes = {
-        labels.get("node")
-        for labels, up in snapshot.series("flitnet_attach_up")
-        if up and labels.get("side") == "fabric"
-    }
+    ends = list(snapshot.series("flitnet_attach_up"))
+    # Where the fabric is on another host, the nodes of this one say whether they are attached.
+    side = "fabric" if any(labels.get("side") == "fabric" for labels, _ in ends) else "hca"
+    nodes = {labels.get("node") for labels, up in ends if up and labels.get("side") == side}
     streams = streams_of(snapshot)
     classes = {}
     for name in CLASSES:

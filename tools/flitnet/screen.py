@@ -50,14 +50,24 @@ class _Screen:
 
     def _parts(self, worst: int) -> Group:
         view = self.view
+        ours = [] if _elsewhere(view) else [power_panel(view)]
         lanes = [lane_panel(view)] if any(view.now.lanes) else []
-        side = Columns([class_table(view.now), power_panel(view), *lanes], padding=(0, 1))
+        side = Columns([class_table(view.now), *ours, *lanes], padding=(0, 1))
         return Group(heading(view), stream_table(view.now.streams, worst), side)
+
+
+def _elsewhere(view: View) -> bool:
+    """The fabric is on another host: nobody of this one keeps a clock."""
+    return view.now.clock["mode"] == "unknown"
 
 
 def heading(view: View) -> RenderableType:
     clock = view.now.clock
     dilation = clock["dilation"]
+    if _elsewhere(view):
+        return Padding(Text.assemble(
+            (view.title, "bold"), f"   nodes of this host attached: {view.now.nodes}; the "
+            "clock, the power and the lanes are on the fabric's"), (0, 1))  # fmt: skip
     text = Text.assemble(
         (view.title, "bold"),
         f"   {view.now.nodes} nodes, {view.now.link_mbps} Mb/s links   ",
