@@ -208,6 +208,14 @@ TEST(Cluster, OverloadIsRefusedByTheRouter) {
   EXPECT_EQ(without->duplicated(), 0u);
 }
 
+// QPs are numbered by each node: an answer is for the stream of the node that asked.
+TEST(Cluster, WhoWasAdmittedIsBooked) {
+  auto run = make({.load = {.overload = true}});
+  run->admit();
+  const fabric::Book& book = run->cluster().admission().book(0);
+  EXPECT_EQ(admitted(*run), book.bookings());
+}
+
 // Packets that vanish between fabric and HCA are sent again by RC: every frame still arrives once.
 TEST(Cluster, LossAtTheAttachmentIsRecovered) {
   auto run = make({.load = {.load = 0.3, .real_time_share = 1.0}, .drop = 0.002});

@@ -57,9 +57,12 @@ emu::Result<void> Run::build(const ClusterOptions& options) {
       app.clip_keys.push_back(app.app.reg(clip.stream.data(), clip.stream.size(), 0));
     }
     cluster_->events(static_cast<int>(n)).on_admission =
-        [this](std::uint32_t qpn, const hca::AdmissionOutcome& outcome) {
+        [this, n](std::uint32_t qpn, const hca::AdmissionOutcome& outcome) {
           for (auto& stream : streams_) {
-            if (stream->sender_qpn() == qpn && !stream->answered()) stream->admission(outcome);
+            const bool asked = stream->from() == static_cast<int>(n);
+            if (asked && stream->sender_qpn() == qpn && !stream->answered()) {
+              stream->admission(outcome);
+            }
           }
         };
     if (scenario_.best_effort_bps > 0 && nodes > 1) {
