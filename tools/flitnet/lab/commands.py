@@ -118,7 +118,7 @@ def live(
 
     chosen = catalog.choose([id_])
     environment.enter()
-    build.ready((PROGRAM, "fabricd", "hcad", "flitnet-load", "flitnet-replay"))
+    build.ready((*build.RUNTIME, PROGRAM))
     from tools.flitnet.lab import live as live_module
 
     for experiment in chosen:

@@ -171,13 +171,24 @@ def write(
     ]  # fmt: skip
     summary = json.dumps({"results": results}, indent=1, ensure_ascii=False)
     (directory / "summary.json").write_text(summary + "\n")
-    (directory / "README.md").write_text(markdown(entries))
+    there = simulations(entries, directory)
+    (directory / "README.md").write_text(markdown(entries, there))
     page = directory / "index.html"
-    page.write_text(as_html(entries))
+    page.write_text(as_html(entries, there))
     return page
 
 
-def heading(entries: Sequence[Entry]) -> str:
+def simulations(entries: Sequence[Entry], directory: Path) -> int:
+    """How many different ones the results are made of, by the runs that lie beside the report."""
+    found: set[tuple[str, str]] = set()
+    for one in entries:
+        path = directory / data_name(one.experiment)
+        if (one.table or one.kept) and path.exists():
+            found |= {(row["version"], row["point"]) for row in read_parquet(path)}
+    return len(found)
+
+
+def heading(entries: Sequence[Entry], there: int) -> str:
     counts = {word: sum(e.verdict.word == word for e in entries) for word in WORDS}
     said = ", ".join(f"{count} {word}" for word, count in counts.items() if count)
     ran = [e for e in entries if e.table or e.kept]
@@ -188,7 +199,8 @@ def heading(entries: Sequence[Entry]) -> str:
     kind = ", ".join(kinds) or "nothing was run"
     runs = sum(e.cost.runs for e in entries)
     hours = sum(e.cost.minutes for e in entries) / 60
-    cost = f" {runs} of their simulations took {hours:.2f} hours of a core." if runs else ""
+    all_of = "All" if runs == there else f"{runs} of the"
+    cost = f" {all_of} {there} simulations took {hours:.2f} hours of a core." if runs else ""
     return f"{len(entries)} results, x.* beyond the papers: {said} ({kind}, {SEEDS_SAID}).{cost}"
 
 
@@ -235,8 +247,8 @@ def _md_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join(lines) + "\n\n"
 
 
-def markdown(entries: Sequence[Entry]) -> str:
-    text = f"# Results\n\n{heading(entries)}\n\n"
+def markdown(entries: Sequence[Entry], there: int) -> str:
+    text = f"# Results\n\n{heading(entries, there)}\n\n"
     text += _md_table(("id", "verdict", "paper"), [
         (f"[{e.experiment.id}](#{e.experiment.id.replace('.', '')})", e.verdict.word,
          e.experiment.paper) for e in entries
@@ -277,10 +289,10 @@ def _html_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "<table>" + line(head, "th") + "".join(line(r, "td") for r in rows) + "</table>\n"
 
 
-def as_html(entries: Sequence[Entry]) -> str:
+def as_html(entries: Sequence[Entry], there: int) -> str:
     text = (
         f"<!doctype html><meta charset=utf-8><title>flitnet results</title>"
-        f"<style>{STYLE}</style><h1>Results</h1><p>{heading(entries)}</p>\n<table>"
+        f"<style>{STYLE}</style><h1>Results</h1><p>{heading(entries, there)}</p>\n<table>"
     )
     for one in entries:
         e, word = one.experiment, one.verdict.word
