@@ -15,7 +15,8 @@
 //   deregister_mr    number = lkey
 //   alloc_mw         number = PD, mr.access = type  number = handle, mr.rkey
 //   dealloc_mw       number = handle
-//   may_advise       number = PD, mr.address, mr.length, mr.rkey = lkey
+//   advise           number = PD, mr.iova, mr.length, mr.rkey = lkey
+//                                               mr.address: where in the program
 //   create_channel   -                           number = channel       sent: write end of a pipe
 //   destroy_channel  number = channel
 //   create_cq        cq                          number = CQ            received: region
@@ -62,7 +63,7 @@
 
 namespace hca {
 
-inline constexpr std::uint32_t kControlVersion = 6;
+inline constexpr std::uint32_t kControlVersion = 7;
 inline constexpr std::uint32_t kControlMagic = 0x54434c46;  // "FLCT"
 // Environment of a program on a node: the socket of its hcad.
 inline constexpr char kNodeSocketVariable[] = "FLITNET_NODE_SOCKET";
@@ -91,7 +92,7 @@ enum class ControlOp : std::uint32_t {
   open_cm,
   alloc_mw,
   dealloc_mw,
-  may_advise,
+  advise,
   attach_mcast,
   detach_mcast,
   open_xrcd,

@@ -177,8 +177,8 @@ int reject(CmState& s, Id& id, const rdma_ucm_reject& command) {
 }
 
 int disconnect(CmState& s, Id& id) {
-  if (is_datagram(id)) return EINVAL;  // a service that was found is no connection
-  if (id.state == IdState::established || id.state == IdState::rep_sent) {
+  const bool connected = id.state == IdState::established || id.state == IdState::rep_sent;
+  if (connected && !is_datagram(id)) {  // a service that was found is no connection
     CmMessage m = message_of(s, id, CmKind::dreq);
     m.qpn = id.remote_qpn;
     id.state = IdState::dreq_sent;
@@ -190,8 +190,8 @@ int disconnect(CmState& s, Id& id) {
     rest(s, id);
     return 0;
   }
-  const bool over = id.state == IdState::dreq_sent || id.state == IdState::timewait;
-  return over || id.state == IdState::ended ? 0 : EINVAL;
+  // As the kernel has it: nothing to say, but no error once the id has asked or been asked for.
+  return id.state < IdState::listening ? EINVAL : 0;
 }
 
 // The QP heard its peer before our RTU came: that is as good (IBA 12.9.6).

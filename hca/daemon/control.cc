@@ -77,7 +77,7 @@ void Control::service(emu::Cycle now) {
     }
     const auto it = std::find_if(clients_.begin(), clients_.end(),
                                  [fd](const auto& client) { return client->socket.get() == fd; });
-    if (it != clients_.end() && !serve(**it, now)) {
+    if (it != clients_.end() && !served(**it, now)) {
       close(**it);
       clients_.erase(it);
     }
@@ -99,7 +99,7 @@ void Control::accept_all() {
   }
 }
 
-void Control::admit(emu::UniqueFd socket) {
+void Control::admit(emu::UniqueFd socket) try {
   if (clients_.size() >= kConnectionsMax && !evict_silent()) {
     complain("too many open devices: one more was refused");
     return;
@@ -110,6 +110,8 @@ void Control::admit(emu::UniqueFd socket) {
   client->socket = std::move(socket);
   client->pid = peer->pid;
   clients_.push_back(std::move(client));
+} catch (const std::bad_alloc&) {
+  // Its connection ends.
 }
 
 bool Control::out_of_descriptors() const {
@@ -134,6 +136,13 @@ bool Control::evict_silent() {
   if (silent == clients_.end()) return false;
   clients_.erase(silent);
   return true;
+}
+
+// Who asks for what there is no memory for at a point where that cannot be answered goes alone.
+bool Control::served(Client& client, emu::Cycle now) try {
+  return serve(client, now);
+} catch (const std::bad_alloc&) {
+  return false;
 }
 
 bool Control::serve(Client& client, emu::Cycle now) {

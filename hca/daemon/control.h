@@ -76,12 +76,14 @@ class Control : public HostEvents {
   int no_room() const { return out_of_descriptors() ? EMFILE : ENOMEM; }  // for a region
   bool make_room();
   bool evict_silent();
+  bool served(Client& client, emu::Cycle now);
   bool serve(Client& client, emu::Cycle now);  // false: it has gone or must go
   void close(Client& client);
   Client* find(ClientId id);
 
   // Each fills in the reply and returns an errno; fds to send along go into `reply_fds_`.
   int handle(Client& client, Incoming& in, emu::Cycle now, ControlReply& reply);
+  int handle_usual(Client& client, Incoming& in, emu::Cycle now, ControlReply& reply);
   int handle_rare(Client& client, Incoming& in, ControlReply& reply);
   int hello(Client& client, Incoming& in, ControlReply& reply);
   int register_mr(Client& client, Incoming& in, ControlReply& reply);

@@ -14,6 +14,7 @@
 #include <fmt/core.h>
 
 #include "emu/base/log.h"
+#include "emu/ring/unix_socket.h"
 #include "hca/daemon/control.h"
 #include "hca/host/gid.h"
 
@@ -48,18 +49,21 @@ bool states_exist(const ControlModify& modify) {
          exists(kQpCurState, modify.attributes.cur_state);
 }
 
-// Queues are the largest memory that a program can ask for. It ends for who asked, not for the
-// node.
-template <class Request>
-int or_no_memory(Request&& request) try {
-  return request();
+}  // namespace
+
+// Memory ends for who asked for more of it, not for the node.
+int Control::handle(Client& client, Incoming& in, emu::Cycle now, ControlReply& reply) try {
+  // Once an object is there, what goes with the reply finds room.
+  reply_fds_.reserve(emu::kMessageFdsMax);
+  reply_owned_.reserve(emu::kMessageFdsMax);
+  return handle_usual(client, in, now, reply);
 } catch (const std::bad_alloc&) {
+  reply_fds_.clear();
+  reply_owned_.clear();
   return ENOMEM;
 }
 
-}  // namespace
-
-int Control::handle(Client& client, Incoming& in, emu::Cycle now, ControlReply& reply) {
+int Control::handle_usual(Client& client, Incoming& in, emu::Cycle now, ControlReply& reply) {
   const ControlRequest& request = in.request;
   switch (request.op) {
     case ControlOp::hello:
@@ -90,13 +94,11 @@ int Control::handle(Client& client, Incoming& in, emu::Cycle now, ControlReply& 
     case ControlOp::destroy_cq:
       return destroy_cq(client, request);
     case ControlOp::create_qp:
-      return or_no_memory([&] { return create_qp(client, request, reply); });
+      return create_qp(client, request, reply);
     case ControlOp::modify_qp:
       if (!states_exist(request.modify)) return EINVAL;
-      return or_no_memory([&] {
-        return host_->modify_qp(client.id, request.number, request.modify.attributes,
-                                request.modify.mask, now);
-      });
+      return host_->modify_qp(client.id, request.number, request.modify.attributes,
+                              request.modify.mask, now);
     case ControlOp::query_qp: {
       const auto attributes = host_->query_qp(client.id, request.number);
       if (!attributes) return attributes.error();
@@ -140,11 +142,13 @@ int Control::handle_rare(Client& client, Incoming& in, ControlReply& reply) {
     }
     case ControlOp::dealloc_mw:
       return host_->dealloc_mw(client.id, request.number);
-    case ControlOp::may_advise:
-      return host_->may_advise(client.id, request.number, request.mr.rkey, request.mr.address,
-                               request.mr.length)
-                 ? 0
-                 : EFAULT;
+    case ControlOp::advise: {
+      const auto address = host_->advised(client.id, request.number, request.mr.rkey,
+                                          request.mr.iova, request.mr.length);
+      if (!address) return address.error();
+      reply.mr.address = *address;
+      return 0;
+    }
     case ControlOp::attach_mcast:
     case ControlOp::detach_mcast: {
       emu::Gid gid;
@@ -219,12 +223,17 @@ int Control::hello(Client& client, Incoming& in, ControlReply& reply) {
   page->entries = kDoorbellEntries;
   const auto id = host_->open_client(page);
   if (!id) return id.error();
+  try {
+    if (by_id_.size() <= *id) by_id_.resize(*id + 1, nullptr);
+    memory_.attach(*id, client.pid);
+  } catch (...) {
+    host_->close_client(*id);
+    throw;
+  }
   client.id = *id;
   client.events = std::move(events);
   client.said_hello = true;
-  if (by_id_.size() <= client.id) by_id_.resize(client.id + 1, nullptr);
   by_id_[client.id] = &client;
-  memory_.attach(client.id, client.pid);
   reply.client = client.id;
   hand_over(std::move(*node_page));
   hand_over(client.doorbells.take_fd());
@@ -246,8 +255,6 @@ int Control::create_qp(Client& client, const ControlRequest& request, ControlRep
   const ControlQp& qp = request.qp;
   if (!within_limits(qp.capacity())) return EINVAL;
   const QpLayout layout = qp_layout(qp.capacity());
-  reply_fds_.reserve(1);  // once the QP is there its descriptors find room
-  reply_owned_.reserve(1);
   auto made = emu::Region::create("flitnet-qp", layout.bytes);
   if (!made) return no_room();
   auto region = std::make_shared<emu::Region>(std::move(*made));
@@ -263,12 +270,8 @@ int Control::create_qp(Client& client, const ControlRequest& request, ControlRep
   const auto number = host_->create_qp(
       client.id, spec, {reinterpret_cast<std::uint8_t*>(region->data()), layout.bytes});
   if (!number) return number.error();
-  try {
-    client.qps[*number] = region;
-  } catch (...) {  // before its pages go
-    (void)host_->destroy_qp(client.id, *number);
-    throw;
-  }
+  keep(client.qps, *number, std::shared_ptr(region),
+       [&] { (void)host_->destroy_qp(client.id, *number); });
   reply.number = *number;
   reply.qp = qp;
   if (qp.type == QpType::xrc_recv) {
@@ -315,8 +318,10 @@ int Control::create_srq(Client& client, const ControlRequest& request, ControlRe
   if (!number) return number.error();
   reply.number = *number;
   reply.srq = srq;
-  hand_over(region->take_fd());
-  client.srqs[*number] = std::move(*region);
+  auto fd = region->take_fd();
+  keep(client.srqs, *number, std::move(*region),
+       [&] { (void)host_->destroy_srq(client.id, *number); });
+  hand_over(std::move(fd));
   return 0;
 }
 
@@ -337,7 +342,7 @@ int Control::open_xrcd(Client& client, Incoming& in, ControlReply& reply) {
                                      (flags & kXrcdExclusive) != 0);
   if (!xrcd) return xrcd.error();
   reply.number = *xrcd;
-  client.xrcds[*xrcd] = std::move(in.fd);
+  keep(client.xrcds, *xrcd, std::move(in.fd), [&] { (void)host_->close_xrcd(client.id, *xrcd); });
   return 0;
 }
 

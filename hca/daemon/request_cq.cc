@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "hca/daemon/control.h"
+#include "hca/daemon/request.h"
 
 namespace hca {
 
@@ -17,8 +18,10 @@ int Control::create_cq(Client& client, const ControlRequest& request, ControlRep
       client.id, cq.depth, {reinterpret_cast<std::uint8_t*>(region->data()), cq_bytes(cq.depth)});
   if (!number) return number.error();
   reply.number = *number;
-  hand_over(region->take_fd());
-  client.cqs[*number] = {std::move(*region), cq.channel, {}};
+  auto fd = region->take_fd();
+  keep(client.cqs, *number, {std::move(*region), cq.channel, {}},
+       [&] { (void)host_->destroy_cq(client.id, *number); });
+  hand_over(std::move(fd));
   return 0;
 }
 

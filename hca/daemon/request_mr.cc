@@ -35,6 +35,8 @@ Mapping map_shared(int fd, std::uint64_t offset, std::uint64_t length) {
   return {data, bytes, static_cast<std::uint8_t*>(data) + (offset - first)};
 }
 
+constexpr std::uint32_t kNoKey = 0;  // of no region
+
 }  // namespace
 
 int Control::register_mr(Client& client, Incoming& in, ControlReply& reply) {
@@ -44,6 +46,8 @@ int Control::register_mr(Client& client, Incoming& in, ControlReply& reply) {
   const bool again = in.request.op == ControlOp::reregister_mr;
   constexpr std::uint32_t kTranslation = 1;
   const bool moves = !again || (mr.mask & kTranslation) != 0;
+  client.mrs[kNoKey] = {};  // so that there is room for the mapping, once there is one
+  auto room = client.mrs.extract(kNoKey);
   if (in.fd && moves) mapping = map_shared(in.fd.get(), mr.file_offset, mr.length);
   spec.mapped = mapping.start;
   const auto keys = again ? host_->reregister_mr(client.id, in.request.number, mr.mask, mr.pd, spec)
@@ -62,7 +66,11 @@ int Control::register_mr(Client& client, Incoming& in, ControlReply& reply) {
       client.mrs.insert(std::move(old));
     }
   }
-  if (mapping.data != nullptr) client.mrs[keys->lkey] = {mapping.data, mapping.bytes};
+  if (mapping.data != nullptr) {
+    room.key() = keys->lkey;
+    room.mapped() = {mapping.data, mapping.bytes};
+    client.mrs.insert(std::move(room));
+  }
   reply.number = keys->lkey;
   reply.mr.rkey = keys->rkey;
   return 0;

@@ -105,9 +105,9 @@ class Host {
   // windows are bound to is EBUSY.
   OrErrno<std::uint32_t> alloc_mw(ClientId client, std::uint32_t pd, std::uint32_t type);
   int dealloc_mw(ClientId client, std::uint32_t handle);
-  // Whether a list entry names memory that this client may touch.
-  bool may_advise(ClientId client, std::uint32_t pd, std::uint32_t lkey, std::uint64_t address,
-                  std::uint64_t length) const;
+  // Where in the client the memory is that a list entry names; EFAULT: it may not touch it.
+  OrErrno<std::uint64_t> advised(ClientId client, std::uint32_t pd, std::uint32_t lkey,
+                                 std::uint64_t iova, std::uint64_t length) const;
   // `region` is cq_bytes(depth) long, depth a power of two; Host writes its header.
   OrErrno<std::uint32_t> create_cq(ClientId client, std::uint32_t depth,
                                    std::span<std::uint8_t> region);

@@ -265,7 +265,9 @@ void respond(HostState& s, Qp& qp, const Arrival& arrival, const emu::ParsedPack
   }
   const Request request = request_of(headers.bth.opcode);
   const auto length = static_cast<std::uint32_t>(packet.payload_bytes);
-  if ((request.kind == Receiving::nothing && !request.brings_data()) ||
+  // Who has no resources for READs and atomics has none for the first of them either.
+  const bool unwanted = request.brings_data() && qp.attributes.max_dest_rd_atomic == 0;
+  if ((request.kind == Receiving::nothing && !request.brings_data()) || unwanted ||
       !fits_sequence(qp, packet, request) || length > qp.payload) {
     refuse(s, qp, psn, NakCode::invalid_request, AsyncEvent::qp_req_err);
     return;

@@ -119,11 +119,12 @@ int Host::dealloc_mw(ClientId client, std::uint32_t handle) {
   return 0;
 }
 
-bool Host::may_advise(ClientId client, std::uint32_t pd, std::uint32_t lkey, std::uint64_t address,
-                      std::uint64_t length) const {
+OrErrno<std::uint64_t> Host::advised(ClientId client, std::uint32_t pd, std::uint32_t lkey,
+                                     std::uint64_t iova, std::uint64_t length) const {
   Range range;
-  return resolve(state_->mrs_, lkey, pd, address, length, kAccessLocalRead, range) &&
-         range.client == client;
+  const bool inside = resolve(state_->mrs_, lkey, pd, iova, length, kAccessLocalRead, range);
+  if (!inside || range.client != client) return std::unexpected(EFAULT);
+  return range.address;
 }
 
 }  // namespace hca

@@ -10,11 +10,6 @@ namespace hca {
 
 namespace {
 
-struct Dm : ibv_dm {
-  emu::Region region;
-  std::size_t length = 0;  // as asked for; the region is whole pages
-};
-
 constexpr std::size_t kWord = 4;  // what a device moves at once
 
 bool inside(const Dm& dm, std::uint64_t offset, std::size_t length) {
@@ -54,20 +49,25 @@ ibv_dm* alloc_dm(ibv_context* context, ibv_alloc_dm_attr* attributes) {
   return dm.release();
 }
 
-int free_dm(ibv_dm* dm) {
-  delete static_cast<Dm*>(dm);
+int free_dm(ibv_dm* base_dm) {
+  auto* dm = static_cast<Dm*>(base_dm);
+  if (dm->regions.load(std::memory_order_relaxed) != 0) return EBUSY;
+  delete dm;
   return 0;
 }
 
 ibv_mr* reg_dm_mr(ibv_pd* pd, ibv_dm* base_dm, std::uint64_t offset, std::size_t length,
                   unsigned access) {
   if (pd == nullptr || base_dm == nullptr) return null_with(EINVAL);
-  const auto* dm = static_cast<const Dm*>(base_dm);
+  auto* dm = static_cast<Dm*>(base_dm);
   // Offsets are all that a program knows of it; the device moves words of four bytes.
   const bool zero_based = (access & IBV_ACCESS_ZERO_BASED) != 0;
   if (!zero_based || offset % kWord != 0 || !inside(*dm, offset, length)) return null_with(EINVAL);
   ibv_mr* mr = ibv_reg_mr_iova2(pd, dm->region.data() + offset, length, 0, access);
-  if (mr != nullptr) mr->addr = nullptr;
+  if (mr == nullptr) return nullptr;
+  mr->addr = nullptr;
+  static_cast<Mr*>(mr)->device_memory = dm;
+  dm->regions.fetch_add(1, std::memory_order_relaxed);
   return mr;
 }
 

@@ -260,6 +260,7 @@ int ibv_dealloc_pd(ibv_pd* pd) {
   if (mine->parents.load(std::memory_order_relaxed) != 0) return EBUSY;
   if (mine->below != nullptr) {
     mine->below->parents.fetch_sub(1, std::memory_order_relaxed);
+    if (mine->thread != nullptr) mine->thread->parents.fetch_sub(1, std::memory_order_relaxed);
     delete mine;
     return 0;
   }
@@ -343,7 +344,11 @@ int ibv_dereg_mr(ibv_mr* mr) {
   request.number = mr->lkey;
   const int error = context->link().ask(request);
   if (error != 0 && !context->dead()) return error;
-  delete static_cast<Mr*>(mr);
+  auto* mine = static_cast<Mr*>(mr);
+  if (mine->device_memory != nullptr) {
+    mine->device_memory->regions.fetch_sub(1, std::memory_order_relaxed);
+  }
+  delete mine;
   return 0;
 }
 

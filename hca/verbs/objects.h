@@ -88,11 +88,22 @@ struct Context : verbs_context {
   QpEntry& qp_entry(std::uint32_t number) { return qp_entries[number % kQpSlots]; }
 };
 
+struct Td : ibv_td {
+  std::atomic<int> parents{0};  // parent domains of this thread
+};
 struct Pd : ibv_pd {
   Pd* below = nullptr;          // of a parent domain: the one that protects
+  Td* thread = nullptr;         // and the thread's, if any
   std::atomic<int> parents{0};  // parent domains above this one
 };
-struct Mr : ibv_mr {};
+struct Dm : ibv_dm {
+  emu::Region region;
+  std::size_t length = 0;  // as asked for; the region is whole pages
+  std::atomic<int> regions{0};
+};
+struct Mr : ibv_mr {
+  Dm* device_memory = nullptr;  // of which it is a part
+};
 
 // A domain of XRC, as this program has it open.
 struct Xrcd : ibv_xrcd {

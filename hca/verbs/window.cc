@@ -69,13 +69,15 @@ int bind_mw(ibv_qp* qp, ibv_mw* mw, ibv_mw_bind* bind) {
 
 ibv_td* alloc_td(ibv_context* context, ibv_td_init_attr* init) {
   if (context == nullptr || init == nullptr || init->comp_mask != 0) return null_with(EINVAL);
-  auto* td = new (std::nothrow) ibv_td{};
+  auto* td = new (std::nothrow) Td{};
   if (td == nullptr) return null_with(ENOMEM);
   td->context = context;
   return td;
 }
 
-int dealloc_td(ibv_td* td) {
+int dealloc_td(ibv_td* base_td) {
+  auto* td = static_cast<Td*>(base_td);
+  if (td->parents.load(std::memory_order_relaxed) != 0) return EBUSY;
   delete td;
   return 0;
 }
@@ -93,6 +95,8 @@ ibv_pd* alloc_parent_domain(ibv_context* context, ibv_parent_domain_init_attr* i
   pd->handle = below->handle;
   pd->below = below->below != nullptr ? below->below : below;
   pd->below->parents.fetch_add(1, std::memory_order_relaxed);
+  pd->thread = static_cast<Td*>(init->td);
+  if (pd->thread != nullptr) pd->thread->parents.fetch_add(1, std::memory_order_relaxed);
   return pd;
 }
 
@@ -120,16 +124,18 @@ int advise_mr(ibv_pd* pd, ibv_advise_mr_advice advice, std::uint32_t flags, ibv_
   }
   for (std::uint32_t i = 0; i < count; ++i) {
     ControlRequest request{};
-    request.op = ControlOp::may_advise;
+    request.op = ControlOp::advise;
     request.number = pd->handle;
-    request.mr.address = list[i].addr;
+    request.mr.iova = list[i].addr;
     request.mr.length = list[i].length;
     request.mr.rkey = list[i].lkey;
-    if (const int error = to_context(pd->context)->link().ask(request)) return error;
+    Answered answered;
+    if (const int error = to_context(pd->context)->link().ask(request, answered)) return error;
     // Without a fault there is nothing to do: hcad has no page table of its own to fill.
     if (advice == IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT) continue;
     const bool write = advice == IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE;
-    if (const int error = populate(list[i].addr, list[i].length, write)) return error;
+    const std::uint64_t address = answered.reply.mr.address;
+    if (const int error = populate(address, list[i].length, write)) return error;
   }
   return 0;
 }

@@ -63,7 +63,7 @@ class Speaker:
         "hello create_pd destroy_pd register_mr reregister_mr deregister_mr create_channel "
         "destroy_channel create_cq resize_cq destroy_cq create_qp modify_qp query_qp destroy_qp "
         "set_rate create_srq modify_srq query_srq destroy_srq open_cm alloc_mw dealloc_mw "
-        "may_advise attach_mcast detach_mcast open_xrcd close_xrcd open_qp find_gid adopt_cq "
+        "advise attach_mcast detach_mcast open_xrcd close_xrcd open_qp find_gid adopt_cq "
         "fire_cq"
     ).split()
     BODY_BYTES = 88

@@ -161,7 +161,8 @@ int App::connect(const Queue& queue, const Path& path, emu::Cycle now) {
   a.dest_qp_num = path.dest_qpn;
   a.rq_psn = path.recv_psn;
   a.sq_psn = path.send_psn;
-  a.max_dest_rd_atomic = a.max_rd_atomic = path.reads;
+  a.max_rd_atomic = path.reads;
+  a.max_dest_rd_atomic = path.reads_served;
   a.min_rnr_timer = path.min_rnr_timer;
   a.timeout = path.timeout;
   a.retry_cnt = path.retry_cnt;

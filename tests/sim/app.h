@@ -87,7 +87,8 @@ struct Path {
   std::uint8_t retry_cnt = 7;
   std::uint8_t rnr_retry = 7;
   std::uint8_t min_rnr_timer = 12;
-  std::uint8_t reads = 4;
+  std::uint8_t reads = 4;         // and atomics under way
+  std::uint8_t reads_served = 4;  // of the peer's
   std::uint32_t send_psn = 0;
   std::uint32_t recv_psn = 0;
   std::uint32_t access =

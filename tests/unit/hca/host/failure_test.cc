@@ -105,6 +105,21 @@ TEST(Failure, RemoteAccessOfRead) {
   EXPECT_EQ(test::statuses(pair.run().first), list({WcStatus::rem_access_err}));
 }
 
+// Who has no resources for READs refuses them.
+TEST(Failure, ReadOfNoResources) {
+  test::PairOptions options;
+  options.path.reads_served = 0;
+  Pair pair(options);
+  const hca::Sge to = pair.a.sge(0, 2000);
+  ASSERT_EQ(pair.post({.opcode = WrOpcode::rdma_read,
+                       .sges = {&to, 1},
+                       .remote_addr = pair.b.address(0),
+                       .rkey = pair.b.keys.rkey}),
+            0);
+  EXPECT_EQ(test::statuses(pair.run().first), list({WcStatus::rem_inv_req_err}));
+  EXPECT_TRUE(pair.cluster.told(1).heard(AsyncEvent::qp_req_err));
+}
+
 // A message longer than the receive: local length error there, remote invalid request here.
 TEST(Failure, Length) {
   Pair pair;

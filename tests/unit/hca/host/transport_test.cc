@@ -135,7 +135,7 @@ TEST(Rc, RepeatedReadsDoNotCountAsOutstanding) {
       options.link.delay_min = options.link.delay_max = delay;
       options.link.slots = slots;
       options.path.timeout = 6;
-      options.path.reads = hca::kMaxRdAtomic;
+      options.path.reads = options.path.reads_served = hca::kMaxRdAtomic;
       Pair pair(options);
       const hca::Sge piece = pair.a.sge(0, 2000);
       for (int i = 0; i < 60; ++i) {

@@ -163,8 +163,42 @@ TEST_F(WorkRequest, DeviceMemory) {
   ASSERT_EQ(ibv_post_send(from, &wr, &bad), 0);
   EXPECT_EQ(program.poll(1)[0].status, IBV_WC_SUCCESS);
   EXPECT_EQ(std::memcmp(program.bytes.data(), text, sizeof text), 0);
+  EXPECT_EQ(ibv_free_dm(dm), EBUSY);
   EXPECT_EQ(ibv_dereg_mr(mr), 0);
   EXPECT_EQ(ibv_free_dm(dm), 0);
+}
+
+// What others are made of stays until they have gone.
+TEST_F(WorkRequest, ThreadDomainsAreHeldByTheirParents) {
+  make();
+  ibv_td_init_attr thread{};
+  ibv_td* td = ibv_alloc_td(program.context, &thread);
+  ASSERT_NE(td, nullptr);
+  ibv_parent_domain_init_attr attributes{};
+  attributes.pd = program.pd;
+  attributes.td = td;
+  ibv_pd* parent = ibv_alloc_parent_domain(program.context, &attributes);
+  ASSERT_NE(parent, nullptr);
+  EXPECT_EQ(ibv_dealloc_td(td), EBUSY);
+  EXPECT_EQ(ibv_dealloc_pd(parent), 0);
+  EXPECT_EQ(ibv_dealloc_td(td), 0);
+}
+
+// Advice names memory as work requests do: by the region's own addresses.
+TEST_F(WorkRequest, AdviceIsOfTheRegionsAddresses) {
+  make();
+  constexpr std::uint64_t kIova = 1U << 20;
+  ibv_mr* mr = ibv_reg_mr_iova(program.pd, program.bytes.data(), program.bytes.size(), kIova,
+                               IBV_ACCESS_LOCAL_WRITE);
+  ASSERT_NE(mr, nullptr);
+  ibv_sge part{kIova + 8, 100, mr->lkey};
+  const auto advise = [&] {
+    return ibv_advise_mr(program.pd, IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE, 0, &part, 1);
+  };
+  EXPECT_EQ(advise(), 0);
+  part.addr = reinterpret_cast<std::uint64_t>(program.bytes.data());
+  EXPECT_EQ(advise(), EFAULT);
+  EXPECT_EQ(ibv_dereg_mr(mr), 0);
 }
 
 // Arming tells of completions that no event told of, whenever they came, and of no others: programs
