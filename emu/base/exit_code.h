@@ -3,7 +3,8 @@
 
 namespace emu {
 
-inline constexpr int kExitFailed = 1;    // something could not be done
-inline constexpr int kExitBadInput = 2;  // the command line or an input file is wrong
+inline constexpr int kExitFailed = 1;         // something could not be done
+inline constexpr int kExitBadInput = 2;       // the command line or an input file is wrong
+inline constexpr int kExitInterrupted = 130;  // SIGINT or SIGTERM came before the end
 
 }  // namespace emu

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import subprocess
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -47,6 +51,19 @@ def test_interrupted_programs_are_stopped(cluster2: Cluster, argv: tuple[str, ..
     assert not [p for p in processes_below(cluster2.run) if role in p]
     assert not list((cluster2.run / "plans").iterdir()), "nor do their plans stay"
     assert operate.status(cluster2.run, as_json=True) == 0, "the cluster is as it was"
+
+
+def test_down_is_no_good_end_of_what_runs(make_cluster: Callable[..., Cluster]) -> None:
+    cluster = make_cluster()
+    argv = [paths.ROOT / "flitnet", "load", "control", "--rate", "1M", "--seconds", "600"]
+    env = dict(os.environ) | {"FLITNET_RUN": str(cluster.run)}
+    with subprocess.Popen(argv, env=env, stderr=subprocess.PIPE, text=True) as running:
+        while len(list((cluster.run / "metrics").glob("load-*.page"))) < len(cluster.nodes):
+            assert running.poll() is None
+            time.sleep(0.02)
+        cluster.down()
+        _, said = running.communicate(timeout=60)
+    assert (running.returncode, said) == (1, "flitnet: stopped before its end\n")
 
 
 @pytest.mark.parametrize("awaited", ["flitnet-replay", "flitnet-load"])

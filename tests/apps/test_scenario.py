@@ -183,6 +183,15 @@ def test_torn_and_foreign_pages_are_skipped(run: Path, size: int) -> None:
     assert any(stream.frames_delivered == 598 for stream in made.streams)
 
 
+def test_quantiles_lie_inside_their_bucket() -> None:
+    # As in tests/unit/emu/metrics: of 100 values in [16, 17) and 100 in [64, 68) ...
+    buckets = [(16, 17, 100), (64, 68, 100)]
+    assert pages.quantile(buckets, 0.5) == 16
+    assert pages.quantile(buckets, 0.75) == pytest.approx(64 + 4 * 49.5 / 100)
+    assert pages.quantile(buckets, 0.99) == pytest.approx(64 + 4 * 97.5 / 100)
+    assert pages.quantile([], 0.99) == 0.0
+
+
 def test_screen_shows_the_worst_ten_and_the_total(run: Path) -> None:
     from rich.console import Console
 

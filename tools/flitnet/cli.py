@@ -11,7 +11,9 @@ import click
 import typer
 
 from tools.flitnet import build, cli_measure, options, paths, process
-from tools.flitnet.errors import EXIT_ERROR, EXIT_OK, EXIT_USAGE, FlitnetError, UsageError
+from tools.flitnet.errors import (
+    EXIT_ERROR, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, FlitnetError, UsageError,
+)  # fmt: skip
 from tools.flitnet.lab.commands import app as lab_app
 
 EPILOG = (
@@ -397,7 +399,7 @@ def run(argv: list[str]) -> int:
         hint = f" (see {context.command_path} --help)" if context else ""
         return _say(error.format_message().replace("\n", " ") + hint, EXIT_USAGE)
     except (click.Abort, KeyboardInterrupt):
-        return _say("interrupted", 130)
+        return _say("interrupted", EXIT_INTERRUPTED)
     except UsageError as error:
         return _say(str(error), EXIT_USAGE)
     except FlitnetError as error:

@@ -5,6 +5,7 @@ EXIT_ERROR = 1  # an operating error: something could not be done
 EXIT_USAGE = 2  # the command line or an input file is wrong
 EXIT_NOT_RUN = 126  # of `exec`, as shells and env have it: there, but no program
 EXIT_NOT_FOUND = 127
+EXIT_INTERRUPTED = 130  # a signal came before the end
 
 
 class FlitnetError(Exception):

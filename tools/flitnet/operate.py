@@ -20,8 +20,8 @@ from rich.table import Table
 from tools.flitnet import addresses, config, controls, ctl, pages, part, paths, programs, screen
 from tools.flitnet.cluster import Cluster
 from tools.flitnet.errors import (
-    EXIT_ERROR, EXIT_NOT_FOUND, EXIT_NOT_RUN, EXIT_OK, EXIT_USAGE, FlitnetError, ProgramError,
-    UsageError,
+    EXIT_ERROR, EXIT_INTERRUPTED, EXIT_NOT_FOUND, EXIT_NOT_RUN, EXIT_OK, EXIT_USAGE, FlitnetError,
+    ProgramError, UsageError,
 )  # fmt: skip
 from tools.flitnet.report import LoadReport, Report, report
 from tools.flitnet.workload import Generator, Link, Live, Workload
@@ -401,4 +401,6 @@ def _failure(cluster: Cluster, role: str, code: int, renamed: dict[str, str]) ->
     for plans, users in renamed.items():
         words = words.replace(plans, users)
     words = words or f"{role} ended with {code}"
+    if code == EXIT_INTERRUPTED:
+        words = "stopped before its end"
     return UsageError(words) if code == EXIT_USAGE else FlitnetError(words)

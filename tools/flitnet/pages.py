@@ -7,8 +7,9 @@ in a page is believed: what does not fit its file is skipped.
 from __future__ import annotations
 
 import contextlib
+import math
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -46,21 +47,28 @@ class Distribution:
         return self.total / self.count if self.count else 0.0
 
     def quantile(self, q: float) -> float:
-        """The middle of the bucket in which the quantile lies (right to about 3 %)."""
-        need = q * self.count
-        seen = 0
-        for i, n in enumerate(self.buckets):
-            seen += n
-            if n and seen >= need:
-                return _middle(i) * self.scale
-        return 0.0
+        return quantile(((*_edges(i), n) for i, n in enumerate(self.buckets)), q) * self.scale
 
 
-def _middle(bucket: int) -> float:
+def quantile(buckets: Iterable[tuple[int, int, int]], q: float) -> float:
+    """Of buckets in rising order, [low, high) and the count: linear inside the bucket in which it
+    lies, as emu/metrics/histogram.cc has it (right to about 3 %)."""
+    full = [one for one in buckets if one[2]]
+    rank = max(1, math.ceil(q * sum(count for _, _, count in full)))
+    before = 0
+    for low, high, count in full:
+        if before + count >= rank:
+            width = high - low
+            return low + (width * (rank - before - 0.5) / count if width > 1 else 0)
+        before += count
+    return 0.0
+
+
+def _edges(bucket: int) -> tuple[int, int]:
     if bucket < SUB:
-        return bucket
+        return bucket, bucket + 1
     octave, sub = divmod(bucket - SUB, SUB)
-    return ((SUB + sub) << octave) + (1 << octave) / 2
+    return (SUB + sub) << octave, (SUB + sub + 1) << octave
 
 
 Labels = tuple[tuple[str, str], ...]

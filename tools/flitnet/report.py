@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from tools.flitnet.config import LINK_MBPS_DEFAULT
-from tools.flitnet.pages import Snapshot
+from tools.flitnet.pages import Snapshot, quantile
 
 CLASSES = ("control", "real_time", "best_effort")
 LANES = 16
@@ -261,7 +261,7 @@ class LoadReport:
     bytes_corrupt: int = 0
     latency_us_mean: float = 0.0
     latency_us_p99: float = 0.0
-    buckets: dict[int, int] = field(default_factory=dict)  # middle in ns -> count
+    buckets: dict[tuple[int, int], int] = field(default_factory=dict)  # [low, high) in ns -> count
 
     def add(self, one: dict[str, Any]) -> None:
         """Adds what one node's generator wrote."""
@@ -270,14 +270,9 @@ class LoadReport:
             setattr(self, key, getattr(self, key) + one[key])
         self.latency_us_mean = total / self.received if self.received else 0.0
         for low, high, count in one["latency_ns_buckets"]:
-            middle = (low + high) // 2
-            self.buckets[middle] = self.buckets.get(middle, 0) + count
-        need, seen = 0.99 * sum(self.buckets.values()), 0
-        for middle in sorted(self.buckets):
-            seen += self.buckets[middle]
-            if seen >= need:
-                self.latency_us_p99 = middle / 1e3
-                break
+            self.buckets[low, high] = self.buckets.get((low, high), 0) + count
+        rising = ((low, high, count) for (low, high), count in sorted(self.buckets.items()))
+        self.latency_us_p99 = quantile(rising, 0.99) / 1e3
 
     def to_dict(self) -> dict[str, Any]:
         value = asdict(self)

@@ -12,6 +12,7 @@
 
 #include <fmt/core.h>
 
+#include "emu/base/exit_code.h"
 #include "emu/cli/command_line.h"
 #include "tools/load/generator.h"
 #include "tools/load/kinds.h"
@@ -232,7 +233,8 @@ int finish(bool well, const std::string& path, const std::string& json, const st
   // Not by fmt, which throws when nobody reads any more.
   (void)std::fputs(text.c_str(), stdout);
   well = std::fflush(stdout) == 0 && std::ferror(stdout) == 0 && well;
-  return well ? 0 : 1;
+  if (stop_asked != 0) return emu::kExitInterrupted;
+  return well ? 0 : emu::kExitFailed;
 }
 
 int run_replay(const Arguments& arguments) {

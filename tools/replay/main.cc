@@ -9,6 +9,7 @@
 
 #include <fmt/core.h>
 
+#include "emu/base/exit_code.h"
 #include "emu/cli/command_line.h"
 #include "tools/replay/replayer.h"
 #include "tools/replay/report.h"
@@ -131,5 +132,6 @@ int main(int argc, char** argv) {
   // Not by fmt, which throws when nobody reads any more.
   (void)std::fputs(report_text(replayer).c_str(), stdout);
   well = std::fflush(stdout) == 0 && std::ferror(stdout) == 0 && well;
-  return well ? 0 : 1;
+  if (stop_asked != 0) return emu::kExitInterrupted;
+  return well ? 0 : emu::kExitFailed;
 }
