@@ -63,7 +63,7 @@ def test_down_is_no_good_end_of_what_runs(make_cluster: Callable[..., Cluster]) 
             time.sleep(0.02)
         cluster.down()
         _, said = running.communicate(timeout=60)
-    assert (running.returncode, said) == (1, "flitnet: stopped before its end\n")
+    assert (running.returncode, said) == (1, "flitnet: the cluster was taken down before the end\n")
 
 
 @pytest.mark.parametrize("awaited", ["flitnet-replay", "flitnet-load"])

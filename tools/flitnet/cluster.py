@@ -125,6 +125,11 @@ class Cluster:
         with rundir.lock(self.run) as there:
             return self._clear() if there else []
 
+    @property
+    def ends(self) -> bool:
+        """Somebody takes it down, or has."""
+        return (self.run / record.ENDING).exists() or not (self.run / record.NAME).exists()
+
     def undo(self) -> None:
         """After a failure: takes down what this object started, and nobody else's cluster."""
         if self._mine:
@@ -132,6 +137,7 @@ class Cluster:
 
     def _clear(self) -> list[str]:
         with uninterrupted():
+            (self.run / record.ENDING).touch()  # for commands that wait for what runs here
             killed = self._stop_recorded()
             rundir.clear(self.run)
             self._mine = False

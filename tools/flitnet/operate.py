@@ -402,5 +402,5 @@ def _failure(cluster: Cluster, role: str, code: int, renamed: dict[str, str]) ->
         words = words.replace(plans, users)
     words = words or f"{role} ended with {code}"
     if code == EXIT_INTERRUPTED:
-        words = "stopped before its end"
+        words = "stopped by a signal before the end"
     return UsageError(words) if code == EXIT_USAGE else FlitnetError(words)

@@ -167,10 +167,17 @@ def _start_streams(
 def wait(cluster: Cluster, started: list[str]) -> tuple[str, int] | None:
     """Until all ended well (None), or one failed: its role and exit code."""
     while True:
-        codes = {role: cluster.exit_code(role) for role in started}
-        for role, code in codes.items():
-            if code:
-                return role, code
+        try:
+            codes = {role: cluster.exit_code(role) for role in started}
+        except FlitnetError:
+            if not cluster.ends:
+                raise
+            codes = {}  # none is known any more
+        failed = [(role, code) for role, code in codes.items() if code]
+        if cluster.ends:  # which is why one failed
+            raise FlitnetError("the cluster was taken down before the end")
+        if failed:
+            return failed[0]
         if all(code == 0 for code in codes.values()):
             return None
         if dead := [r for r in ("fabricd",) if not cluster.alive(r)]:

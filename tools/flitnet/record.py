@@ -24,7 +24,8 @@ ENTRIES = (
     "capture.ring", "cluster.key", "part.json", "controls.json", "controls.json.new",
 )  # fmt: skip
 NAME = "processes.json"
-FILES = ("processes.lock", "processes.json.new", NAME)  # in the order in which they are removed
+ENDING = "ending"  # there while somebody takes it down
+FILES = ("processes.lock", "processes.json.new", ENDING, NAME)  # removed in this order
 
 
 @dataclass

@@ -230,11 +230,12 @@ emu::Result<void> Generator::tick() {
 emu::Result<void> Generator::run(const volatile int* stop) {
   emu::Result<void> result;
   while (result && !over() && *stop == 0) result = tick();
-  if (result && !over()) {
+  if (result && !over() && started_) {
     waiting_over_ = true;
     for (Flow& flow : flows_) flow.stop();
-    // What is posted leaves within ahead_ms of emulated time; three seconds cover a slow host.
-    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(3);
+    // What is posted leaves within ahead_ms of emulated time; two seconds cover a slow host, and
+    // who stops us waits a little longer.
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(2);
     while (result && !over() && std::chrono::steady_clock::now() < end) result = tick();
   }
   for (Flow& flow : flows_) flow.settle();

@@ -383,8 +383,9 @@ emu::Result<void> Replayer::run(const volatile int* stop) {
   while (result && !over() && *stop == 0) result = tick();
   if (result && !over()) {
     for (Sender& sender : senders_) sender.stop();
-    // What is posted is due within ahead_ms of emulated time; three seconds cover a slow host.
-    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(3);
+    // What is posted is due within ahead_ms of emulated time; two seconds cover a slow host, and
+    // who stops us waits a little longer.
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(2);
     while (result && !over() && std::chrono::steady_clock::now() < end) result = tick();
     say_ends();  // a stream that had not begun is over without a turn
   }
