@@ -10,6 +10,8 @@
 #include <memory>
 #include <string>
 
+#include "emu/base/log.h"
+
 namespace hca {
 
 namespace {
@@ -92,8 +94,15 @@ std::size_t ProcessMemory::copy_batch(std::span<const MemoryPiece> batch, Direct
   const auto copy_by = [&](pid_t id) {
     return call(id, local.data(), batch.size(), remote.data(), ranges, 0);
   };
+  watch_.begin(pids_[client]);
   ssize_t copied = copy_by(pids_[client]);
   if (copied < 0 && errno == ESRCH) copied = by_another_thread(pids_[client], copy_by);
+  if (watch_.end()) [[unlikely]] {
+    emu::log_warning("program " + std::to_string(pids_[client]) +
+                     ": its memory did not come, which holds up all others: killed");
+    copied = -1;
+    errno = ESRCH;
+  }
   // ESRCH: it is dying, its memory went before its connection did.
   if (copied < 0 && errno == ESRCH) pids_[client] = 0;
   // A short count ends inside the first piece that faulted; whole pieces before it count.

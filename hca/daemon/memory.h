@@ -9,6 +9,7 @@
 #include <span>
 #include <vector>
 
+#include "hca/daemon/copy_watch.h"
 #include "hca/host/memory.h"
 
 namespace hca {
@@ -29,6 +30,7 @@ class ProcessMemory : public Memory {
   std::size_t copy(std::span<const MemoryPiece> pieces, Direction direction);
   std::size_t copy_batch(std::span<const MemoryPiece> batch, Direction direction);
 
+  CopyWatch watch_;
   std::vector<pid_t> pids_;  // 0: nobody, or one that has ended
 };
 

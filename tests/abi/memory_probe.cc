@@ -1,9 +1,12 @@
 // A verbs program for tests/apps: memory of every kind. It prints "good" and ends with 0, or says
 // what is wrong and ends with 1; 77: the machine has no such memory.
 //
-// usage: memory_probe big | unaligned | huge | read_only | file | truncated | in_flight
+// usage: memory_probe big | unaligned | huge | read_only | file | truncated | in_flight | slow
 #include <fcntl.h>
+#include <linux/userfaultfd.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <string>
@@ -173,6 +176,27 @@ void in_flight() {
   }
 }
 
+// Pages that do not come: whoever reads them waits for us, who have no page to give (userfaultfd).
+void slow() {
+  constexpr std::size_t kBytes = 4096;
+  Joined p;
+  std::uint8_t* at = map(kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS);
+  const ibv_mr* mr = enter(p, at, kBytes);
+  if (::madvise(at, kBytes, MADV_DONTNEED) != 0) fail("madvise");  // whoever touched them so far
+  const int fd = static_cast<int>(::syscall(SYS_userfaultfd, O_CLOEXEC));
+  uffdio_api api{};
+  api.api = UFFD_API;
+  uffdio_register range{};
+  range.range = {reinterpret_cast<std::uint64_t>(at), kBytes};
+  range.mode = UFFDIO_REGISTER_MODE_MISSING;
+  if (fd < 0 || ::ioctl(fd, UFFDIO_API, &api) != 0 || ::ioctl(fd, UFFDIO_REGISTER, &range) != 0) {
+    std::printf("no userfaultfd for this user\n");
+    std::exit(kSkipped);
+  }
+  post(p.from, IBV_WR_RDMA_WRITE, {piece(mr, 0, 512)}, p.mr, 0);
+  p.expect(IBV_WC_SUCCESS);  // which never comes
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -181,8 +205,8 @@ int main(int argc, char** argv) {
     const char* name;
     void (*run)();
   } kinds[] = {
-      {"big", big},   {"unaligned", unaligned}, {"huge", huge},          {"read_only", read_only},
-      {"file", file}, {"truncated", truncated}, {"in_flight", in_flight}};
+      {"big", big},   {"unaligned", unaligned}, {"huge", huge},           {"read_only", read_only},
+      {"file", file}, {"truncated", truncated}, {"in_flight", in_flight}, {"slow", slow}};
   for (const auto& kind : kinds) {
     if (what != kind.name) continue;
     kind.run();
@@ -191,6 +215,6 @@ int main(int argc, char** argv) {
   }
   std::fprintf(stderr,
                "usage: memory_probe big | unaligned | huge | read_only | file | truncated | "
-               "in_flight\n");
+               "in_flight | slow\n");
   return 2;
 }

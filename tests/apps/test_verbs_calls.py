@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import textwrap
@@ -39,6 +40,23 @@ def test_memory(cluster2: Cluster, kind: str) -> None:
     if done.returncode == 77:
         pytest.skip(done.stdout.strip())
     assert done.returncode == 0 and done.stdout == "good\n", done.stdout + done.stderr
+
+
+def test_memory_that_does_not_come(make_cluster: Callable[..., Cluster]) -> None:
+    """Who holds its own pages back is killed, before those beside it lose anything."""
+    cluster = make_cluster()
+    hcad = cluster.process("hcad:n0")
+    slow = cluster.popen("n0", [str(paths.build_dir() / "tests/abi/memory_probe"), "slow"])
+    beside = cluster.exec("n0", ["ibv_devinfo"], timeout=60)
+    said, _ = slow.communicate(timeout=60)
+    if slow.returncode == 77:
+        pytest.skip(said.strip())
+    assert slow.returncode == -signal.SIGKILL, said
+    assert beside.returncode == 0, beside.stderr
+    assert cluster.process("hcad:n0") == hcad and cluster.alive("hcad:n0")
+    assert "its memory did not come" in "\n".join(cluster.lines("hcad:n0"))
+    assert cluster.exec("n0", ["ibv_devinfo"]).returncode == 0
+    assert not any(cluster.node_status("n0")["objects"].values())
 
 
 MISTAKES = {
