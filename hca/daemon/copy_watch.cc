@@ -52,8 +52,10 @@ void CopyWatch::run() {
     looks = call != 0 && call == seen && blocked() ? looks + 1 : 0;
     seen = call;
     if (looks == kLooksKill) {
+      const pid_t pid = pid_.load(std::memory_order_acquire);
+      if (call_.load(std::memory_order_relaxed) != call) continue;  // and the pid may be another's
       killed_.store(call, std::memory_order_release);
-      (void)::kill(pid_.load(std::memory_order_relaxed), SIGKILL);
+      (void)::kill(pid, SIGKILL);
     } else if (looks == kLooksEnd) {
       emu::log_error("a program's memory does not come, and holds up all others: the node ends");
       ::_exit(emu::kExitFailed);

@@ -25,7 +25,8 @@ class CopyWatch {
   CopyWatch& operator=(const CopyWatch&) = delete;
 
   void begin(pid_t pid) {
-    pid_.store(pid, std::memory_order_relaxed);
+    // Who reads this pid sees that the call before is over.
+    pid_.store(pid, std::memory_order_release);
     call_.store(++calls_, std::memory_order_release);
   }
   // Whether the program was killed meanwhile.

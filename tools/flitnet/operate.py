@@ -104,7 +104,8 @@ def status(run: Path, as_json: bool) -> int:
         print(json.dumps(value.to_dict() | more, indent=1))
     else:
         power = pages.read(run).one("flitnet_power_last_watts")
-        Console().print(screen.screen(screen.View("flitnet", value, None, power)))
+        view = screen.View("flitnet", value, None, power, elsewhere=not cluster.part.fabric)
+        Console().print(screen.screen(view))
         _print_dead(run, dead)
         for name in _links_down(run) if value.links_down else []:
             print(f"link {name} is down; back into service with: flitnet link {name} up")
@@ -240,7 +241,7 @@ def _agreed(reply: dict[str, Any]) -> dict[str, Any]:
 
 
 def top(run: Path) -> None:
-    Cluster.open(run)
+    elsewhere = not Cluster.open(run).part.fabric
     if not sys.stdout.isatty():
         raise FlitnetError("top needs a terminal; use: flitnet status")
     before: Report | None = None
@@ -250,7 +251,8 @@ def top(run: Path) -> None:
             snapshot = pages.read(run)
             now = report(snapshot, tables_of(run))
             power = snapshot.one("flitnet_power_last_watts")
-            view = screen.View("flitnet top", now, before, power, live.console.height)
+            height = live.console.height
+            view = screen.View("flitnet top", now, before, power, height, elsewhere)
             live.update(screen.screen(view), refresh=True)
             before = now
             time.sleep(REFRESH_S)

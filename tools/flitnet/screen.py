@@ -30,6 +30,7 @@ class View:
     before: Report | None = None
     power_now_w: float = 0.0
     height: int | None = None  # lines of a terminal; None: it scrolls
+    elsewhere: bool = False  # the fabric is on another host: nobody of this one keeps a clock
 
 
 def screen(view: View) -> RenderableType:
@@ -50,21 +51,16 @@ class _Screen:
 
     def _parts(self, worst: int) -> Group:
         view = self.view
-        ours = [] if _elsewhere(view) else [power_panel(view)]
+        ours = [] if view.elsewhere else [power_panel(view)]
         lanes = [lane_panel(view)] if any(view.now.lanes) else []
         side = Columns([class_table(view.now), *ours, *lanes], padding=(0, 1))
         return Group(heading(view), stream_table(view.now.streams, worst), side)
 
 
-def _elsewhere(view: View) -> bool:
-    """The fabric is on another host: nobody of this one keeps a clock."""
-    return view.now.clock["mode"] == "unknown"
-
-
 def heading(view: View) -> RenderableType:
     clock = view.now.clock
     dilation = clock["dilation"]
-    if _elsewhere(view):
+    if view.elsewhere:
         return Padding(Text.assemble(
             (view.title, "bold"), f"   nodes of this host attached: {view.now.nodes}; the "
             "clock, the power and the lanes are on the fabric's"), (0, 1))  # fmt: skip
