@@ -239,7 +239,7 @@ def test_report_of_a_sweep(simulator, tmp_path: Path) -> None:
     assert written[0]["data/t.one.parquet"] == Store(tmp_path).parquet("t.one", True).read_bytes()
     runs = 2 * len(SEEDS)
     assert f"; {runs} simulations that no result above has, 0.".encode() in written[0]["README.md"]
-    assert f"{runs} of their simulations took 0.".encode() in written[0]["index.html"]
+    assert f"All {runs} simulations took 0.".encode() in written[0]["index.html"]
 
 
 def test_the_values_of_a_sweep_are_shown(
@@ -282,7 +282,7 @@ def test_what_results_share_is_counted_once(simulator, tmp_path: Path) -> None:
     write([one, same], store, True, tmp_path / "page", False)
     text = (tmp_path / "page/README.md").read_text()
     assert text.count("simulations that no result above has") == 1
-    assert f"{2 * len(SEEDS)} of their simulations" in text
+    assert f"All {2 * len(SEEDS)} simulations" in text
 
 
 def test_a_report_takes_the_full_run_where_there_is_one(simulator, tmp_path: Path) -> None:

@@ -49,6 +49,8 @@ FORMS = {
     "mw.fig5": Form(tuple((name, load) for name in ("FGVC", "FIFO") for load in (0.6, 0.8)),
                   ("interval_ms", "sd_ms", "best_effort_total_us"), seconds=2.0, frames=True),
     "mw.t5": Form((("20:80", 0.6), ("20:80", 0.8)), BEST_EFFORT),
+    "x.fairness": Form(tuple((name, 0.6) for name in
+                             ("No control", "Credit 200", "Self-Tuned", "ALO")), BEST_EFFORT),
 }  # fmt: skip
 
 
