@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tools.flitnet.lab.catalog import failures
+from tools.flitnet.lab.catalog import failures, vct
 from tools.flitnet.lab.catalog.acp import BEST_EFFORT_LANES, SCHEMES, on_off
 from tools.flitnet.lab.claims import Alike, Below, Rising, Within
 from tools.flitnet.lab.experiment import Experiment, Length, Plot, Point, Tables, quick_length
@@ -23,31 +23,45 @@ TAILS = (Plot("best_effort_p50_us", "median latency, µs", log=True),
          Plot("best_effort_p999_us", "p99.9, µs", log=True))  # fmt: skip
 
 
+MARKED: dict[str, dict[str, Any]] = {
+    "FECN and BECN": {"congestion": "ibcc", "notice": "message"},
+    "DCQCN": {"congestion": "dcqcn", "notice": "message"},
+}
+# Cut-through routers hold whole messages: two, so that one can be held up behind another.
+CUT_THROUGH = {"VCT 1": vct.first(), "VCT 2": vct.second()}
+
+
 def scheme(name: str, load: float, pattern: str) -> Tables:
+    network = {"topology": "mesh:4x4", "link_mbps": 1600, "vc_buf_size": 10, "alloc_iters": 4}
+    if name in CUT_THROUGH:
+        network |= {"router": "vct", "vc_buf_size": 80}
+    if name in MARKED:
+        network["control_packet_size"] = 1
     return {
-        "network": {"topology": "mesh:4x4", "link_mbps": 1600, "vc_buf_size": 10, "alloc_iters": 4},
+        "network": network,
         "qos": {"scheduler": "rr"},
-        "controls": {"admission": False, "power_control": False} | SCHEMES[name],
+        "controls": {"admission": False, "power_control": False}
+        | (SCHEMES | MARKED | CUT_THROUGH)[name],
         "workload": {"streams": "none", "load": load, "message_flits": 40, "pattern": pattern},
         "run": {"hca": True, "lanes": BEST_EFFORT_LANES, "batch_cycles": 20_000},
     }  # fmt: skip
 
 
-SCHEME_NAMES = ("No control", "Credit 200", "Self-Tuned", "ALO")
+OF_THE_PAPERS = ("No control", "Credit 200", "Self-Tuned", "ALO", *CUT_THROUGH)
 FAIR_LOADS = (0.3, 0.6, 0.9)
 FAIRNESS = Experiment(
     id="x.fairness", title="Shares and tails of every congestion control, 4×4 mesh, bit reversal",
-    paper="Beyond the papers: every scheme serves all senders alike below saturation, and "
-    "tails grow with the load.",
+    paper="Beyond the papers: below saturation every scheme of the papers serves all senders "
+    "alike, and tails grow with the load. Of those that mark packets nobody promises shares.",
     points=tuple(
         Point(name, load, scheme(name, load, "bit_reversal"), quick=load != 0.6)
-        for name in SCHEME_NAMES
+        for name in (*OF_THE_PAPERS, *MARKED)
         for load in FAIR_LOADS
     ),
     plots=(Plot("jain", "Jain's index"), *TAILS),
     claims=(
         # Four of sixteen nodes are their own mirror image: silent, so the most is 0.75.
-        *(Within("jain", (0.3,), name, 0.74, 0.7501) for name in SCHEME_NAMES),
+        *(Within("jain", (0.3,), name, 0.74, 0.7501) for name in OF_THE_PAPERS),
         *(Rising("best_effort_p99_us", FAIR_LOADS, name) for name in ("No control", "Credit 200")),
     ),
     **COMMON,
@@ -148,19 +162,15 @@ TORUS = combined(
 )
 
 # One node in sixteen wants a fifth of everything: 1.3 times its link at 0.4.
-MARKING = {"FECN and BECN": "ibcc", "DCQCN": "dcqcn"}
 HOT_LOADS = (0.2, 0.4, 0.6)
 
 
 def hot_spot(name: str, load: float) -> Tables:
-    scheme_of = SCHEMES | {
-        title: {"congestion": word, "notice": "message"} for title, word in MARKING.items()
-    }
     return {
         "network": {"topology": "mesh:4x4", "link_mbps": 1600, "vc_buf_size": 10, "alloc_iters": 4,
                     "control_packet_size": 1},
         "qos": {"scheduler": "rr"},
-        "controls": {"admission": False, "power_control": False} | scheme_of[name],
+        "controls": {"admission": False, "power_control": False} | (SCHEMES | MARKED)[name],
         "workload": {"streams": "none", "load": load, "message_flits": 40, "pattern": "hot_spot",
                      "hot_share": 0.2},
         "run": {"hca": True, "lanes": BEST_EFFORT_LANES, "batch_cycles": 20_000},
