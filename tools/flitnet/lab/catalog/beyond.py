@@ -27,8 +27,10 @@ MARKED: dict[str, dict[str, Any]] = {
     "FECN and BECN": {"congestion": "ibcc", "notice": "message"},
     "DCQCN": {"congestion": "dcqcn", "notice": "message"},
 }
-# Cut-through routers hold whole messages: two, so that one can be held up behind another.
-CUT_THROUGH = {"VCT 1": vct.first(), "VCT 2": vct.second()}
+# Cut-through routers hold whole messages, here two in a lane: the second tells of congestion.
+CUT_THROUGH = {
+    "VCT 1": vct.first(vct_threshold=1), "VCT 2": vct.second() | {"vct_threshold": 1},
+}  # fmt: skip
 
 
 def scheme(name: str, load: float, pattern: str) -> Tables:
