@@ -13,6 +13,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tools.flitnet.process import ProcessId
+
 MAGIC = 0x3145474150544C46
 VERSION = 1
 FILE_BYTES_MAX = 64 << 20
@@ -116,7 +118,7 @@ def drop_ended(run: Path, role: str) -> None:
         with contextlib.suppress(OSError, struct.error):
             with path.open("rb") as file:
                 pid = HEADER.unpack(file.read(HEADER.size))[2]
-            if not Path(f"/proc/{pid}").exists():
+            if ProcessId.of(pid) is None:
                 path.unlink()
 
 

@@ -168,15 +168,10 @@ HOT_LOADS = (0.2, 0.4, 0.6)
 
 
 def hot_spot(name: str, load: float) -> Tables:
-    return {
-        "network": {"topology": "mesh:4x4", "link_mbps": 1600, "vc_buf_size": 10, "alloc_iters": 4,
-                    "control_packet_size": 1},
-        "qos": {"scheduler": "rr"},
-        "controls": {"admission": False, "power_control": False} | (SCHEMES | MARKED)[name],
-        "workload": {"streams": "none", "load": load, "message_flits": 40, "pattern": "hot_spot",
-                     "hot_share": 0.2},
-        "run": {"hca": True, "lanes": BEST_EFFORT_LANES, "batch_cycles": 20_000},
-    }  # fmt: skip
+    tables = scheme(name, load, "hot_spot")
+    tables["network"]["control_packet_size"] = 1
+    tables["workload"]["hot_share"] = 0.2
+    return tables
 
 
 def against_credit(id_: str, name: str) -> Experiment:
