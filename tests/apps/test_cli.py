@@ -36,6 +36,15 @@ def test_every_command_has_help(command: str, run: Path) -> None:
     assert f"flitnet {command}" in done.stdout and done.stderr == ""
 
 
+def test_hints_name_the_run_directory_that_was_named(run: Path, tmp_path: Path) -> None:
+    named = tmp_path / "a b"
+    done = flitnet("--run", str(named), "exec", "n0", "--", "true", run=run)
+    hint = f"flitnet --run '{named}' up"
+    assert done.stderr == f"flitnet: no cluster in {named}; start one with: {hint}\n"
+    done = flitnet("exec", "n0", "--", "true", run=run)
+    assert done.stderr == f"flitnet: no cluster in {run}; start one with: flitnet up\n"
+
+
 def test_help_lists_every_command_and_the_exit_codes(run: Path) -> None:
     done = flitnet("--help", run=run)
     assert done.returncode == 0

@@ -65,7 +65,7 @@ def common(
     version: bool = options.version(),
 ) -> None:
     if run is not None:
-        os.environ["FLITNET_RUN"] = str(run.absolute())
+        paths.name_run(run)
 
 
 @app.command()

@@ -70,7 +70,7 @@ class Cluster:
     def open(run: Path) -> Cluster:
         """The cluster that runs in a run directory."""
         if not (run / "processes.json").exists():
-            raise FlitnetError(f"no cluster in {run}; start one with: flitnet up")
+            raise FlitnetError(f"no cluster in {run}; start one with: {paths.call('up')}")
         cluster = Cluster(run / "cluster.toml", run=run, owned=False)
         cluster.share(Part.read(run))
         return cluster
@@ -429,10 +429,11 @@ def attached_nodes(status: dict[str, Any]) -> set[str]:
 def _advice(daemons: list[str], alive: list[str]) -> str:
     """What to do about a cluster that runs, or a part of it."""
     dead = [role.removeprefix("hcad:") for role in daemons if role not in alive]
+    down = paths.call("down")
     if not dead or "fabricd" in dead:
-        back = "start it with: flitnet fabric start, or stop all with" if dead else "stop it with"
-        return ("fabricd is dead; " if dead else "") + f"{back}: flitnet down"
-    return f"{dead[0]} is dead; use: flitnet node {dead[0]} start, or: flitnet down"
+        start = f"start it with: {paths.call('fabric start')}, or stop all with"
+        return (f"fabricd is dead; {start}" if dead else "stop it with") + f": {down}"
+    return f"{dead[0]} is dead; use: {paths.call(f'node {dead[0]} start')}, or: {down}"
 
 
 def _stop_rank(role: str) -> tuple[str, ...]:

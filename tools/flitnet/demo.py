@@ -101,7 +101,7 @@ def _live(scenario: Scenario, keep: bool) -> tuple[Report, list[str]]:
             final.seconds = request.seconds
         if keep and not problems:
             cluster.release()
-            print(f"the cluster stays in {cluster.run}; stop it with: flitnet down")
+            print(f"the cluster stays in {cluster.run}; stop it with: {paths.call('down')}")
         else:
             cluster.down()
     except BaseException:

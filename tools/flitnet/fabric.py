@@ -10,28 +10,27 @@ import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 
-from tools.flitnet import controls
+from tools.flitnet import controls, paths
 from tools.flitnet.cluster import Cluster
 from tools.flitnet.errors import UsageError
 from tools.flitnet.nodes import held
 from tools.flitnet.process import stop_all, uninterrupted
 
 ROLE = "fabricd"
-BACK = "start it again with: flitnet fabric start"
 
 
 def kill(run: Path) -> None:
     """What is under way in it is gone; RC sends it again."""
     with _living(run) as cluster:
         cluster.kill(ROLE)
-    print(f"the fabric was killed; {BACK}")
+    print(f"the fabric was killed; {_back()}")
 
 
 def stop(run: Path) -> None:
     """In order, as `down` does it."""
     with _living(run) as cluster:
         stubborn = stop_all([cluster.process(ROLE)])
-    print(f"the fabric was stopped{' (by SIGKILL)' if stubborn else ''}; {BACK}")
+    print(f"the fabric was stopped{' (by SIGKILL)' if stubborn else ''}; {_back()}")
 
 
 def start(run: Path) -> None:
@@ -40,7 +39,7 @@ def start(run: Path) -> None:
     with _held(run) as cluster:
         dead = cluster.dead()
         if ROLE not in dead:
-            raise UsageError("the fabric runs; first: flitnet fabric kill (or stop)")
+            raise UsageError(f"the fabric runs; first: {paths.call('fabric kill')} (or stop)")
         nodes = [node for node in cluster.here if f"hcad:{node}" not in dead]
         try:
             cluster.start_fabricd(wait=False)
@@ -52,6 +51,10 @@ def start(run: Path) -> None:
                     cluster.kill(ROLE)
             raise
     print(f"the fabric serves {len(nodes)} of {len(cluster.here)} nodes again")
+
+
+def _back() -> str:
+    return f"start it again with: {paths.call('fabric start')}"
 
 
 ACTIONS = {"kill": kill, "stop": stop, "start": start}
@@ -69,5 +72,5 @@ def _held(run: Path) -> Iterator[Cluster]:
 def _living(run: Path) -> Iterator[Cluster]:
     with _held(run) as cluster:
         if ROLE in cluster.dead():
-            raise UsageError(f"the fabric is dead; {BACK}")
+            raise UsageError(f"the fabric is dead; {_back()}")
         yield cluster

@@ -10,7 +10,7 @@ import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 
-from tools.flitnet import controls, rundir
+from tools.flitnet import controls, paths, rundir
 from tools.flitnet.cluster import Cluster
 from tools.flitnet.errors import FlitnetError, UsageError
 from tools.flitnet.process import stop_all, uninterrupted
@@ -20,7 +20,7 @@ def kill(run: Path, node: str) -> None:
     """As a machine that loses power: nobody is told."""
     with _living(run, node) as cluster:
         cluster.kill(f"hcad:{node}")
-    print(f"{node} was killed; start it again with: flitnet node {node} start")
+    print(f"{node} was killed; start it again with: {_start(node)}")
 
 
 def stop(run: Path, node: str) -> None:
@@ -28,7 +28,7 @@ def stop(run: Path, node: str) -> None:
     with _living(run, node) as cluster:
         stubborn = stop_all([cluster.process(f"hcad:{node}")])
     how = " (by SIGKILL)" if stubborn else ""
-    print(f"{node} was stopped{how}; start it again with: flitnet node {node} start")
+    print(f"{node} was stopped{how}; start it again with: {_start(node)}")
 
 
 def start(run: Path, node: str) -> None:
@@ -36,9 +36,9 @@ def start(run: Path, node: str) -> None:
     with _held(run, node) as cluster:
         dead = cluster.dead()
         if f"hcad:{node}" not in dead:
-            raise UsageError(f"{node} runs; first: flitnet node {node} kill (or stop)")
+            raise UsageError(f"{node} runs; first: {paths.call(f'node {node} kill')} (or stop)")
         if "fabricd" in dead:
-            raise FlitnetError("fabricd is dead; first: flitnet fabric start")
+            raise FlitnetError(f"fabricd is dead; first: {paths.call('fabric start')}")
         try:
             cluster.start_node(node)
             controls.repeat(run, cluster.node_dir(node) / "hcad.ctl")
@@ -49,6 +49,10 @@ def start(run: Path, node: str) -> None:
             raise
         reason = cluster.node_status(node)["reason"]
     print(f"{node} serves again" + (f"; {reason}" if reason else ""))
+
+
+def _start(node: str) -> str:
+    return paths.call(f"node {node} start")
 
 
 ACTIONS = {"kill": kill, "stop": stop, "start": start}
@@ -73,5 +77,5 @@ def _held(run: Path, node: str) -> Iterator[Cluster]:
 def _living(run: Path, node: str) -> Iterator[Cluster]:
     with _held(run, node) as cluster:
         if f"hcad:{node}" in cluster.dead():
-            raise UsageError(f"{node} is dead; start it with: flitnet node {node} start")
+            raise UsageError(f"{node} is dead; start it with: {_start(node)}")
         yield cluster

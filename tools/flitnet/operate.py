@@ -27,7 +27,6 @@ from tools.flitnet.report import LoadReport, Report, report
 from tools.flitnet.workload import Generator, Link, Live, Workload
 
 REFRESH_S = 0.5
-FABRIC_DEAD = "the fabric is dead; start it with: flitnet fabric start"
 LOAD_KINDS = ("best-effort", "control", "on-off")
 
 
@@ -59,8 +58,8 @@ def up(
               "{toml,key}")  # fmt: skip
     if not cluster.file.pass_through:
         print("programs meet this network's rates, and best effort its power cap; for the bare "
-              "software: flitnet up --pass-through")  # fmt: skip
-    print(f"try: flitnet exec {ours[0] if ours else 'NODE'} -- ibv_devinfo")
+              f"software: {paths.call('up --pass-through')}")  # fmt: skip
+    _propose(ours[0] if ours else "NODE")
 
 
 def join(run: Path, file: Path, key: Path | None, here: str) -> None:
@@ -69,7 +68,15 @@ def join(run: Path, file: Path, key: Path | None, here: str) -> None:
     cluster.share(part.chosen(cluster.file, here, fabric=False, key=key))
     cluster.up()
     print(f"{', '.join(cluster.here)} joined; run directory {run}")
-    print(f"try: flitnet exec {cluster.here[0]} -- ibv_devinfo")
+    _propose(cluster.here[0])
+
+
+def _propose(node: str) -> None:
+    print(f"try: {paths.call(f'exec {node} -- ibv_devinfo')}")
+
+
+def _fabric_dead() -> str:
+    return f"the fabric is dead; start it with: {paths.call('fabric start')}"
 
 
 def down(run: Path) -> None:
@@ -108,7 +115,7 @@ def status(run: Path, as_json: bool) -> int:
         Console().print(screen.screen(view))
         _print_dead(run, dead)
         for name in _links_down(run) if value.links_down else []:
-            print(f"link {name} is down; back into service with: flitnet link {name} up")
+            print(f"link {name} is down; back into service with: {paths.call(f'link {name} up')}")
         for node in absent:
             if f"hcad:{node}" in dead:
                 continue
@@ -124,11 +131,13 @@ def _print_dead(run: Path, dead: list[str]) -> None:
     for role in dead:
         node = role.removeprefix("hcad:")
         if role == "fabricd":
-            print(f"{role} is dead; see {run}/log, then: flitnet fabric start, or: flitnet down")
+            start = paths.call("fabric start")
+            print(f"{role} is dead; see {run}/log, then: {start}, or: {paths.call('down')}")
         elif node == role:
-            print(f"{role} is dead; see {run}/log, then: flitnet down")
+            print(f"{role} is dead; see {run}/log, then: {paths.call('down')}")
         else:
-            print(f"{node} is dead; see: flitnet log {node}; then: flitnet node {node} start")
+            start = paths.call(f"node {node} start")
+            print(f"{node} is dead; see: {paths.call(f'log {node}')}; then: {start}")
 
 
 def set_control(run: Path, key: str, value: str) -> None:
@@ -143,9 +152,10 @@ def set_control(run: Path, key: str, value: str) -> None:
             before = ctl.ask(path, {"cmd": "status"}).get(key, before)
         except FlitnetError as error:
             if name == "fabricd" and not cluster.alive(name):
-                raise FlitnetError(f"{FABRIC_DEAD}; nothing was changed") from None
+                raise FlitnetError(f"{_fabric_dead()}; nothing was changed") from None
             dead = f"hcad:{name}" in cluster.dead()
-            why = f"dead, start it with: flitnet node {name} start" if dead else error
+            start = paths.call(f"node {name} start")
+            why = f"dead, start it with: {start}" if dead else error
             raise FlitnetError(f"{name}: {why}; nothing was changed") from None
     changed: list[str] = []
     for name, path in asked.items():
@@ -230,7 +240,7 @@ def _ask_fabric(run: Path, request: dict[str, Any]) -> dict[str, Any]:
     if not cluster.part.fabric:
         raise FlitnetError("the fabric runs on another host: ask there")
     if not cluster.alive("fabricd"):
-        raise FlitnetError(FABRIC_DEAD)
+        raise FlitnetError(_fabric_dead())
     return _agreed(ctl.ask(run / "fabricd.ctl", request))
 
 
@@ -243,7 +253,7 @@ def _agreed(reply: dict[str, Any]) -> dict[str, Any]:
 def top(run: Path) -> None:
     elsewhere = not Cluster.open(run).part.fabric
     if not sys.stdout.isatty():
-        raise FlitnetError("top needs a terminal; use: flitnet status")
+        raise FlitnetError(f"top needs a terminal; use: {paths.call('status')}")
     before: Report | None = None
     # Ctrl-C is how one leaves, not an accident.
     with contextlib.suppress(KeyboardInterrupt), Live(screen=True, auto_refresh=False) as live:
@@ -265,9 +275,9 @@ def execute(run: Path, node: str, command: list[str], dropin: bool) -> NoReturn:
     dead = cluster.dead()
     for name in node.split(","):
         if f"hcad:{name}" in dead:
-            raise FlitnetError(f"{name} is dead; start it with: flitnet node {name} start")
+            raise FlitnetError(f"{name} is dead; start it with: {paths.call(f'node {name} start')}")
         if not (cluster.node_dir(name) / "hcad.sock").exists():
-            raise FlitnetError(f"{name} is not up; see: flitnet status")
+            raise FlitnetError(f"{name} is not up; see: {paths.call('status')}")
     sys.stdout.flush()
     try:
         os.execvpe(command[0], command, env)

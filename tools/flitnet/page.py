@@ -123,7 +123,8 @@ def look(run: Path) -> dict[str, Any]:
     """What the page draws; or, as `away`, why there is nothing."""
     try:
         if not (run / "processes.json").exists():
-            return {"away": f"No cluster runs in {run}. Start one: flitnet up, or flitnet demo"}
+            start = f"{paths.call('up')}, or {paths.call('demo')}"
+            return {"away": f"No cluster runs in {run}. Start one: {start}"}
         links = ctl.ask(run / "fabricd.ctl", {"cmd": "links"})["links"]
         return _state(pages.read(run), operate.tables_of(run), links)
     except FlitnetError as error:

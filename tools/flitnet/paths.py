@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from pathlib import Path
 
 from tools.flitnet.errors import FlitnetError
@@ -46,6 +47,20 @@ def program(name: str) -> Path:
     if not path.exists():
         raise FlitnetError(f"{name} is not built ({path}); run ./flitnet doctor")
     return path
+
+
+_named_run: list[str] = []  # the words of --run, if it was given
+
+
+def name_run(run: Path) -> None:
+    """Of `--run DIR`: for this process and its children, and for what it tells people to type."""
+    os.environ["FLITNET_RUN"] = str(run.absolute())
+    _named_run[:] = ["--run", str(run)]
+
+
+def call(words: str) -> str:
+    """What to type next: `flitnet down`, with the `--run DIR` that this command was given."""
+    return " ".join(["flitnet", *map(shlex.quote, _named_run), words])
 
 
 def default_run_dir() -> Path:

@@ -181,7 +181,7 @@ def wait(cluster: Cluster, started: list[str]) -> tuple[str, int] | None:
         if all(code == 0 for code in codes.values()):
             return None
         if dead := [r for r in ("fabricd",) if not cluster.alive(r)]:
-            raise FlitnetError(f"{dead[0]} died; see flitnet status")
+            raise FlitnetError(f"{dead[0]} died; see: {paths.call('status')}")
         time.sleep(0.05)
 
 
