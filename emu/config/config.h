@@ -150,6 +150,14 @@ struct ControlsConfig {
   std::uint32_t vct_messages = 1;   // injected
   std::uint32_t mark_from = 4;      // packets for one output
   std::uint32_t mark_all = 16;
+  std::uint32_t ccti_increase = 1;  // entries of the table
+  std::uint32_t ccti_limit = 127;   // the last one
+  double ccti_timer_us = 153.6;
+  double dcqcn_notice_us = 50;  // a notice about a flow in so long at most
+  double dcqcn_timer_us = 55;
+  double dcqcn_gain = 1.0 / 256;
+  double dcqcn_rate_ai = 0.001;  // parts of the link
+  double dcqcn_rate_hai = 0.01;
   CompletionQueues completion_queues = CompletionQueues::global;  // credits: of whom together
   bool power_control = true;
   PeakPower peak_power = PeakPower::scheme;

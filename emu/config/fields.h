@@ -26,6 +26,14 @@ void visit_controls(Controls& controls, Visitor&& visit) {
   visit("controls", "vct_messages", controls.vct_messages);
   visit("controls", "mark_from", controls.mark_from);
   visit("controls", "mark_all", controls.mark_all);
+  visit("controls", "ccti_increase", controls.ccti_increase);
+  visit("controls", "ccti_limit", controls.ccti_limit);
+  visit("controls", "ccti_timer_us", controls.ccti_timer_us);
+  visit("controls", "dcqcn_notice_us", controls.dcqcn_notice_us);
+  visit("controls", "dcqcn_timer_us", controls.dcqcn_timer_us);
+  visit("controls", "dcqcn_gain", controls.dcqcn_gain);
+  visit("controls", "dcqcn_rate_ai", controls.dcqcn_rate_ai);
+  visit("controls", "dcqcn_rate_hai", controls.dcqcn_rate_hai);
   visit("controls", "completion_queues", controls.completion_queues);
   visit("controls", "power_control", controls.power_control);
   visit("controls", "peak_power", controls.peak_power);

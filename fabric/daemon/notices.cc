@@ -6,8 +6,6 @@ namespace fabric {
 
 namespace {
 
-constexpr emu::EmuNs kDcqcnRestNs = 50'000;  // N of DCQCN: a notice about a flow in so long at most
-
 DetectOptions detect_options(const emu::Config& config, emu::Congestion scheme) {
   const emu::ControlsConfig& controls = config.controls;
   DetectOptions options;
@@ -51,7 +49,8 @@ emu::Result<std::unique_ptr<Notices>> Notices::make(const emu::Config& config,
     const auto nodes = static_cast<std::size_t>(network.nodes());
     notices->told_at_.resize(nodes * nodes);
     if (scheme == emu::Congestion::dcqcn)
-      notices->rest_cycles_ = config.network.cycle_time().cycle_at(kDcqcnRestNs);
+      notices->rest_cycles_ = config.network.cycle_time().cycle_at(
+          static_cast<emu::EmuNs>(config.controls.dcqcn_notice_us * 1000 + 0.5));
   }
   if (!notices->listen())
     return emu::fail("congestion: {} needs routers that mark packets: network.engine = \"general\"",

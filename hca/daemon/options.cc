@@ -54,6 +54,22 @@ std::vector<std::uint32_t> node_addresses(const emu::Config& config) {
   return addresses;
 }
 
+CongestionReaction reaction_of(const emu::ControlsConfig& controls) {
+  const auto ns_of = [](double us) { return static_cast<emu::EmuNs>(us * 1000 + 0.5); };
+  return {
+      .vct_step_cycles = controls.vct_step,
+      .vct_timeout_cycles = controls.vct_timeout,
+      .vct_messages = controls.vct_messages,
+      .ccti_increase = controls.ccti_increase,
+      .ccti_limit = controls.ccti_limit,
+      .ccti_timer_ns = ns_of(controls.ccti_timer_us),
+      .dcqcn_timer_ns = ns_of(controls.dcqcn_timer_us),
+      .dcqcn_gain = controls.dcqcn_gain,
+      .dcqcn_rate_ai = controls.dcqcn_rate_ai,
+      .dcqcn_rate_hai = controls.dcqcn_rate_hai,
+  };
+}
+
 HostOptions host_options(const emu::Config& config, emu::NodeId node) {
   HostOptions options;
   options.node = node;
@@ -77,6 +93,7 @@ HostOptions host_options(const emu::Config& config, emu::NodeId node) {
   options.hca_buffer_packets = config.controls.hca_buffer_packets;
   options.best_effort_credits = config.controls.best_effort_credits;
   options.congestion = emu::name_of(config.controls.congestion);
+  options.congestion_reaction = reaction_of(config.controls);
   options.completion_queues = static_cast<CqLayout>(config.controls.completion_queues);
   static_assert(static_cast<int>(CqLayout::quad) == static_cast<int>(emu::CompletionQueues::quad));
   for (std::size_t other = 0; other < config.nodes.size(); ++other) {

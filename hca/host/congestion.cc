@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "hca/host/options.h"
+
 namespace hca {
 
 namespace {
@@ -27,6 +29,18 @@ constexpr CongestionScheme kSchemes[] = {
 
 std::unique_ptr<CongestionControl> make_no_congestion_control(const CongestionOptions&) {
   return std::make_unique<NoCongestionControl>();
+}
+
+CongestionOptions congestion_options(const HostOptions& options) {
+  const auto& quadrants = options.quadrant_of;
+  return {
+      .credits = options.best_effort_credits,
+      .layout = options.completion_queues,
+      .quadrant_of = {quadrants.begin(), quadrants.begin() + options.nodes},
+      .useful_ports = options.useful_ports,
+      .reaction = options.congestion_reaction,
+      .time = options.cycle_time,
+  };
 }
 
 std::span<const CongestionScheme> congestion_schemes() { return kSchemes; }

@@ -17,6 +17,8 @@
 
 namespace hca {
 
+struct HostOptions;
+
 // What a scheme may be told of the fabric: the HCA's own router (ALO), the whole (Self-Tuned). A
 // scheme that does not ask for it (needs_state) is told nothing.
 struct FabricState {
@@ -33,17 +35,33 @@ inline constexpr std::array<std::string_view, 3> kCqLayoutNames = {"global", "se
 
 using PortMask = std::uint64_t;  // of a router, a bit a port: none has more than 64
 
+// How sources react to what they are told: the keys of `controls` that say so.
+struct CongestionReaction {
+  // The VCT paper's: delay added or taken at a time, time without a notice after which approach 1
+  // takes a step back, messages after which approach 2 takes one.
+  emu::Cycle vct_step_cycles = 32;
+  emu::Cycle vct_timeout_cycles = 64;
+  std::uint32_t vct_messages = 1;
+  // ibcc (IBA A10.2): entries of the table that a BECN moves a flow on, the last one, and the time
+  // after which it moves back by one. 150 of the IBA's units of 1.024 us.
+  std::uint32_t ccti_increase = 1;
+  std::uint32_t ccti_limit = 127;
+  emu::EmuNs ccti_timer_ns = 153'600;
+  // dcqcn (Zhu, figure 7 and section 5): the timer of alpha and of the rate, g, R_AI and R_HAI as
+  // parts of the link.
+  emu::EmuNs dcqcn_timer_ns = 55'000;
+  double dcqcn_gain = 1.0 / 256;
+  double dcqcn_rate_ai = 0.001;
+  double dcqcn_rate_hai = 0.01;
+};
+
 struct CongestionOptions {
   std::uint32_t credits = 200;  // C_b of ACP 4.2, for all completion queues together
   CqLayout layout = CqLayout::global;
   std::vector<std::uint8_t> quadrant_of;  // by destination: 0 ... 3, seen from this HCA
   // By destination: output ports of the own router that the routing may choose.
   std::vector<PortMask> useful_ports;
-  // The VCT paper's sources: delay added or taken at a time, time without a notice after which
-  // approach 1 takes a step back, messages after which approach 2 takes one.
-  emu::Cycle vct_step_cycles = 32;
-  emu::Cycle vct_timeout_cycles = 64;
-  std::uint32_t vct_messages = 1;
+  CongestionReaction reaction;
   emu::CycleTime time;
 };
 
@@ -88,6 +106,8 @@ struct CongestionScheme {
   std::unique_ptr<CongestionControl> (*make)(const CongestionOptions&);
 };
 std::span<const CongestionScheme> congestion_schemes();
+// What a scheme is told of the HCA that it serves.
+CongestionOptions congestion_options(const HostOptions& options);
 // Null: there is none of that name.
 std::unique_ptr<CongestionControl> make_congestion(std::string_view name,
                                                    const CongestionOptions& options);

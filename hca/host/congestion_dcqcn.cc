@@ -1,9 +1,9 @@
 // DCQCN at the source, its reaction point (Zhu and others, SIGCOMM 2015, section 5 and figure 7): a
-// destination that gets marked packets sends congestion notices, at most one in 50 us; each cuts
-// the rate to that destination by alpha / 2, where alpha is how often that happens. Without notices
-// the rate climbs every 55 us: half of the way back five times, then by a constant as well, then by
-// more. Rates are parts of the link; the paper's byte counter (10 MB) is left out, it never comes
-// first here.
+// destination that gets marked packets sends congestion notices, at most one in `dcqcn_notice_us`;
+// each cuts the rate to that destination by alpha / 2, where alpha is how often that happens.
+// Without notices the rate climbs with its timer: half of the way back five times, then by a
+// constant as well, then by more. Rates are parts of the link; the paper's byte counter (10 MB) is
+// left out, it never comes first here.
 #include <algorithm>
 
 #include "hca/host/paced.h"
@@ -12,12 +12,9 @@ namespace hca {
 
 namespace {
 
-constexpr emu::EmuNs kPeriodNs = 55'000;  // of alpha and of the rate's timer
-constexpr double kGain = 1.0 / 256;       // g
-constexpr int kFastSteps = 5;             // F
-constexpr double kAdditive = 0.001;       // R_AI: 40 Mb/s of 40 Gb/s
-constexpr double kHyper = 0.01;
+constexpr int kFastSteps = 5;  // F
 constexpr double kLeastRate = 0.001;
+constexpr double kNearlyAll = 0.999;  // from here on the rate is the link's
 
 struct DcqcnFlow {
   double rate = 1;    // R_C
@@ -32,7 +29,8 @@ class Dcqcn final : public PacedByDestination<DcqcnFlow> {
  public:
   explicit Dcqcn(const CongestionOptions& options)
       : PacedByDestination(options),
-        period_(std::max<emu::Cycle>(1, options.time.cycle_at(kPeriodNs))) {}
+        reaction_(options.reaction),
+        period_(std::max<emu::Cycle>(1, options.time.cycle_at(reaction_.dcqcn_timer_ns))) {}
 
   std::uint16_t handed_on(emu::NodeId dest, std::uint16_t flits, emu::Cycle now) override {
     if (dest >= flows_.size()) return 0;
@@ -47,7 +45,7 @@ class Dcqcn final : public PacedByDestination<DcqcnFlow> {
     DcqcnFlow& flow = flows_[dest];
     settle(flow, now);
     flow.target = flow.rate;
-    flow.alpha = (1 - kGain) * flow.alpha + kGain;
+    flow.alpha = (1 - reaction_.dcqcn_gain) * flow.alpha + reaction_.dcqcn_gain;
     flow.rate = std::max(kLeastRate, flow.rate * (1 - flow.alpha / 2));
     flow.timer = now;
     flow.steps = 0;
@@ -61,18 +59,19 @@ class Dcqcn final : public PacedByDestination<DcqcnFlow> {
   void settle(DcqcnFlow& flow, emu::Cycle now) const {
     while (flow.rate < 1 && now >= flow.timer + period_) {
       flow.timer += period_;
-      flow.alpha *= 1 - kGain;
+      flow.alpha *= 1 - reaction_.dcqcn_gain;
       ++flow.steps;
       if (flow.steps > 2 * kFastSteps) {
-        flow.target += kHyper;
+        flow.target += reaction_.dcqcn_rate_hai;
       } else if (flow.steps > kFastSteps) {
-        flow.target += kAdditive;
+        flow.target += reaction_.dcqcn_rate_ai;
       }
       flow.target = std::min(flow.target, 1.0);
       flow.rate = (flow.target + flow.rate) / 2;
-      if (flow.rate > 1 - kAdditive) flow.rate = 1;
+      if (flow.rate > kNearlyAll) flow.rate = 1;
     }
   }
+  CongestionReaction reaction_;
   emu::Cycle period_;
 };
 

@@ -10,10 +10,6 @@ namespace hca {
 
 namespace {
 
-constexpr std::uint32_t kCctiIncrease = 1;
-constexpr std::uint32_t kCctiLimit = 127;        // of a table of 128 entries
-constexpr emu::EmuNs kCctiTimerNs = 150 * 1024;  // CCTI_Timer 150, in units of 1.024 us
-
 struct IbccFlow {
   std::uint32_t ccti = 0;  // into the table
   emu::Cycle timer = 0;    // it was last moved back then, or began
@@ -24,7 +20,10 @@ class InfinibandControl final : public PacedByDestination<IbccFlow> {
  public:
   explicit InfinibandControl(const CongestionOptions& options)
       : PacedByDestination(options),
-        timer_cycles_(std::max<emu::Cycle>(1, options.time.cycle_at(kCctiTimerNs))) {}
+        increase_(options.reaction.ccti_increase),
+        limit_(options.reaction.ccti_limit),
+        timer_cycles_(
+            std::max<emu::Cycle>(1, options.time.cycle_at(options.reaction.ccti_timer_ns))) {}
 
   std::uint16_t handed_on(emu::NodeId dest, std::uint16_t flits, emu::Cycle now) override {
     if (dest >= flows_.size()) return 0;
@@ -38,7 +37,7 @@ class InfinibandControl final : public PacedByDestination<IbccFlow> {
     IbccFlow& flow = flows_[dest];
     settle(flow, now);
     if (flow.ccti == 0) flow.timer = now;
-    flow.ccti = std::min(flow.ccti + kCctiIncrease, kCctiLimit);
+    flow.ccti = std::min(flow.ccti + increase_, limit_);
   }
   // The longest of all destinations, for a packet of 40 flits.
   emu::Cycle delay_cycles() const override {
@@ -52,6 +51,8 @@ class InfinibandControl final : public PacedByDestination<IbccFlow> {
       flow.timer += timer_cycles_;
     }
   }
+  std::uint32_t increase_;
+  std::uint32_t limit_;
   emu::Cycle timer_cycles_;
 };
 

@@ -55,14 +55,14 @@ class Approach1 final : public VctSource {
   void notice(emu::NoticeKind kind, emu::NodeId, emu::Cycle now) override {
     if (kind != emu::NoticeKind::congestion) return;
     settle(now);
-    delay_ += options_.vct_step_cycles;
+    delay_ += options_.reaction.vct_step_cycles;
     timer_ = now;
   }
   // The delay may end before it has passed, for timeouts shorten it.
   emu::Cycle ready_at() const override {
     if (in_flight()) return emu::kNever;
-    const emu::Cycle step = options_.vct_step_cycles;
-    const emu::Cycle timeout = options_.vct_timeout_cycles;
+    const emu::Cycle step = options_.reaction.vct_step_cycles;
+    const emu::Cycle timeout = options_.reaction.vct_timeout_cycles;
     const emu::Cycle next = timer_ + timeout;
     if (ready_after(delay_) <= next) return ready_after(delay_);
     // Each timeout brings both ends nearer, until they meet or no delay is left.
@@ -74,9 +74,9 @@ class Approach1 final : public VctSource {
 
  private:
   void settle(emu::Cycle now) override {
-    while (delay_ > 0 && now >= timer_ + options_.vct_timeout_cycles) {
-      delay_ -= std::min<emu::Cycle>(delay_, options_.vct_step_cycles);
-      timer_ += options_.vct_timeout_cycles;
+    while (delay_ > 0 && now >= timer_ + options_.reaction.vct_timeout_cycles) {
+      delay_ -= std::min<emu::Cycle>(delay_, options_.reaction.vct_step_cycles);
+      timer_ += options_.reaction.vct_timeout_cycles;
     }
   }
   emu::Cycle timer_ = 0;  // of the last notice or timeout
@@ -90,18 +90,18 @@ class Approach2 final : public VctSource {
     const bool begins = kind == emu::NoticeKind::congestion && !limited_;
     limited_ = kind == emu::NoticeKind::congestion;
     if (!begins) return;
-    delay_ = std::max<emu::Cycle>(delay_, options_.vct_step_cycles);
+    delay_ = std::max<emu::Cycle>(delay_, options_.reaction.vct_step_cycles);
     count_ = 0;
   }
 
  private:
   void injected() override {
-    if (delay_ == 0 || ++count_ < options_.vct_messages) return;
+    if (delay_ == 0 || ++count_ < options_.reaction.vct_messages) return;
     count_ = 0;
     if (limited_) {
-      delay_ += options_.vct_step_cycles;
+      delay_ += options_.reaction.vct_step_cycles;
     } else {
-      delay_ -= std::min<emu::Cycle>(delay_, options_.vct_step_cycles);
+      delay_ -= std::min<emu::Cycle>(delay_, options_.reaction.vct_step_cycles);
     }
   }
   bool limited_ = false;

@@ -61,15 +61,9 @@ bool may_send_best_effort(HostState& s, emu::NodeId dest) {
 }
 
 void choose_congestion(HostState& s) {
-  CongestionOptions options;
-  options.credits = s.options_.best_effort_credits;
-  options.layout = s.options_.completion_queues;
-  options.quadrant_of.assign(s.options_.quadrant_of.begin(),
-                             s.options_.quadrant_of.begin() + s.options_.nodes);
-  options.time = s.options_.cycle_time;
-  options.useful_ports = s.options_.useful_ports;
   const bool on = s.options_.controls.congestion_control;
-  s.congestion_ = make_congestion(on ? s.options_.congestion : "none", options);
+  s.congestion_ =
+      make_congestion(on ? s.options_.congestion : "none", congestion_options(s.options_));
   CHECK(s.congestion_ != nullptr);
   s.congestion_turn_ = !s.congestion_turn_;
 }

@@ -50,6 +50,7 @@ struct HostOptions {
   std::uint32_t hca_buffer_packets = 13107;  // M of C_i = (b_i / B) M: 8 MiB of 640 B
   std::uint32_t best_effort_credits = 200;   // C_b, packets handed on and not yet injected
   std::string_view congestion = "credit";    // a scheme of hca/host/congestion.h
+  CongestionReaction congestion_reaction;
   CqLayout completion_queues = CqLayout::global;
   std::array<std::uint8_t, emu::kNodesVirtualMax> quadrant_of{};  // by destination, seen from here
   // By destination: output ports of the own router on a shortest way, a bit each; known once the

@@ -30,25 +30,18 @@ HcaGate::HcaGate(const emu::Config& config, emu::NodeId node, const fabric::Netw
       place_{network.router_of(node), network.port_of(node)},
       lanes_(lanes[static_cast<std::size_t>(emu::TrafficClass::best_effort)]),
       energy_(config.energy) {
-  const hca::HostOptions options = hca::host_options(config, node);
-  hca::CongestionOptions wanted;
-  wanted.credits = options.best_effort_credits;
-  wanted.layout = options.completion_queues;
+  hca::HostOptions options = hca::host_options(config, node);
   const auto nodes = static_cast<std::size_t>(network.nodes());
-  wanted.quadrant_of.assign(options.quadrant_of.begin(), options.quadrant_of.begin() + nodes);
+  CHECK(options.nodes == nodes);
   for (std::size_t dest = 0; dest < nodes; ++dest) {
     hca::PortMask useful = 0;
     for (const auto choice : network.choices(place_.router, static_cast<emu::NodeId>(dest)))
       useful |= hca::PortMask{1} << choice.port;
-    wanted.useful_ports.push_back(useful);
+    options.useful_ports.push_back(useful);
   }
-  wanted.vct_step_cycles = config.controls.vct_step;
-  wanted.vct_timeout_cycles = config.controls.vct_timeout;
-  wanted.vct_messages = config.controls.vct_messages;
-  wanted.time = options.cycle_time;
   const bool on = config.controls.congestion_control;
   const std::string_view scheme = on ? options.congestion : "none";
-  control_ = hca::make_congestion(scheme, wanted);
+  control_ = hca::make_congestion(scheme, hca::congestion_options(options));
   CHECK(control_ != nullptr);
   at_consumer_ = scheme == "credit";
   outer_.resize(control_->groups());

@@ -25,4 +25,44 @@ TEST(NodePage, TheLongestMessageFitsItsPackets) {
   EXPECT_EQ(longest_message(4, 128), 32 * hca::kMaxMessagePackets);  // 64 without 28 and 4
 }
 
+// What `controls` says of sources holds in a live HCA: the simulator is told by the same function.
+TEST(HostOptions, SourcesReactAsConfigured) {
+  const auto config = emu::Config::parse(
+      "[controls]\nvct_step = 3\nvct_timeout = 5\nvct_messages = 7\nccti_increase = 2\n"
+      "ccti_limit = 9\nccti_timer_us = 20.5\ndcqcn_timer_us = 11\ndcqcn_gain = 0.5\n"
+      "dcqcn_rate_ai = 0.25\ndcqcn_rate_hai = 0.75\n");
+  ASSERT_TRUE(config) << config.error().message;
+  const hca::HostOptions options = hca::host_options(*config, 1);
+  const hca::CongestionOptions told = hca::congestion_options(options);
+  EXPECT_EQ(told.quadrant_of.size(), options.nodes);
+  const hca::CongestionReaction& reaction = told.reaction;
+  EXPECT_EQ(reaction.vct_step_cycles, 3U);
+  EXPECT_EQ(reaction.vct_timeout_cycles, 5U);
+  EXPECT_EQ(reaction.vct_messages, 7U);
+  EXPECT_EQ(reaction.ccti_increase, 2U);
+  EXPECT_EQ(reaction.ccti_limit, 9U);
+  EXPECT_EQ(reaction.ccti_timer_ns, 20'500U);
+  EXPECT_EQ(reaction.dcqcn_timer_ns, 11'000U);
+  EXPECT_EQ(reaction.dcqcn_gain, 0.5);
+  EXPECT_EQ(reaction.dcqcn_rate_ai, 0.25);
+  EXPECT_EQ(reaction.dcqcn_rate_hai, 0.75);
+}
+
+// Neither of the two has a default of its own.
+TEST(HostOptions, DefaultsOfSourcesAreThoseOfTheSchema) {
+  const hca::CongestionReaction schema =
+      hca::host_options(*emu::Config::parse(""), 0).congestion_reaction;
+  const hca::CongestionReaction own;
+  EXPECT_EQ(schema.vct_step_cycles, own.vct_step_cycles);
+  EXPECT_EQ(schema.vct_timeout_cycles, own.vct_timeout_cycles);
+  EXPECT_EQ(schema.vct_messages, own.vct_messages);
+  EXPECT_EQ(schema.ccti_increase, own.ccti_increase);
+  EXPECT_EQ(schema.ccti_limit, own.ccti_limit);
+  EXPECT_EQ(schema.ccti_timer_ns, own.ccti_timer_ns);
+  EXPECT_EQ(schema.dcqcn_timer_ns, own.dcqcn_timer_ns);
+  EXPECT_EQ(schema.dcqcn_gain, own.dcqcn_gain);
+  EXPECT_EQ(schema.dcqcn_rate_ai, own.dcqcn_rate_ai);
+  EXPECT_EQ(schema.dcqcn_rate_hai, own.dcqcn_rate_hai);
+}
+
 }  // namespace

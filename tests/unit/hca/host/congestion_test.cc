@@ -151,8 +151,8 @@ TEST(Congestion, VctApproach1SaysWhenItIsReady) {
   emu::Prng random(7);
   for (int round = 0; round < 300; ++round) {
     CongestionOptions options;
-    options.vct_step_cycles = 1 + random.below(70);
-    options.vct_timeout_cycles = 1 + random.below(70);
+    options.reaction.vct_step_cycles = 1 + random.below(70);
+    options.reaction.vct_timeout_cycles = 1 + random.below(70);
     const auto vct = made("vct1", options);
     emu::Cycle now = 1000;
     for (std::uint64_t notices = random.below(9); notices > 0; --notices)
@@ -168,7 +168,7 @@ TEST(Congestion, VctApproach1SaysWhenItIsReady) {
 // VCT 5: from congestion to relief the delay grows with each message, then it shrinks with each.
 TEST(Congestion, VctApproach2StepsByMessages) {
   CongestionOptions options;
-  options.vct_messages = 2;
+  options.reaction.vct_messages = 2;
   const auto vct = made("vct2", options);
   emu::Cycle now = 0;
   const auto inject = [&](int messages) {
@@ -219,6 +219,40 @@ TEST(Congestion, InfinibandTableByDestination) {
   EXPECT_TRUE(control->may_send(2, later + timer));
   for (int i = 0; i < 1000; ++i) control->notice(kCongestion, 2, later);
   EXPECT_LE(control->delay_cycles(), 127U * 40) << "the table has an end";
+}
+
+TEST(Congestion, InfinibandTableAsConfigured) {
+  CongestionOptions options;
+  options.quadrant_of.resize(2);
+  options.time.cycle_ps = 80'000;
+  options.reaction.ccti_increase = 2;
+  options.reaction.ccti_limit = 5;
+  options.reaction.ccti_timer_ns = 8'000;  // 100 cycles
+  const auto control = made("ibcc", options);
+  control->notice(kCongestion, 1, 100);
+  EXPECT_EQ(control->delay_cycles(), 2U * 40);
+  for (int i = 0; i < 9; ++i) control->notice(kCongestion, 1, 100);
+  EXPECT_EQ(control->delay_cycles(), 5U * 40);
+  control->handed_on(1, 40, 300);
+  EXPECT_EQ(control->delay_cycles(), 3U * 40);
+}
+
+TEST(Congestion, DcqcnAsConfigured) {
+  CongestionOptions options;
+  options.quadrant_of.resize(2);
+  options.time.cycle_ps = 80'000;
+  options.reaction.dcqcn_timer_ns = 8'000;  // 100 cycles
+  options.reaction.dcqcn_gain = 0.5;
+  options.reaction.dcqcn_rate_ai = 0.25;
+  const auto control = made("dcqcn", options);
+  control->notice(kCongestion, 1, 100);
+  EXPECT_EQ(control->delay_cycles(), 40U) << "half of the link";
+  control->handed_on(1, 40, 199);
+  EXPECT_EQ(control->delay_cycles(), 40U);
+  control->handed_on(1, 40, 200);
+  EXPECT_EQ(control->delay_cycles(), 13U) << "half of the way back to the whole";
+  control->notice(kCongestion, 1, 200);  // alpha was 1, then 0.5, and is 0.75
+  EXPECT_EQ(control->delay_cycles(), 45U) << "0.75 * (1 - 0.75 / 2)";
 }
 
 // DCQCN: the first notice halves the rate, later ones cut by what alpha has become, and it climbs
