@@ -107,7 +107,9 @@ void destroy_id(CmState& s, std::uint32_t number) {
   }
   std::erase_if(s.multicasts, [number](const auto& mc) { return mc.second.id == number; });
   if (ending.passive) {
-    std::erase_if(s.requests, [number](const auto& request) { return request.second == number; });
+    // Another life of the sender may have asked by the same number since.
+    const auto asked = s.requests.find({ending.peer, ending.remote_id});
+    if (asked != s.requests.end() && asked->second == number) s.requests.erase(asked);
   }
   drop_events(s, number);
   s.ids.erase(it);
