@@ -147,9 +147,10 @@ TEST(EveryDesign, RandomNetworksAtRandomLoads) {
 
 // Seeds with which the soak found something.
 TEST(EveryDesign, WhatTheSoakFound) {
-  run_seed(1'000'059);  // circuits: a circuit that nobody closed
-  run_seed(2'000'007);  // cells on a torus
-  run_seed(2'001'147);  // a probe cut in two by preemption asked admission again
+  run_seed(1'000'059);   // circuits: a circuit that nobody closed
+  run_seed(2'000'007);   // cells on a torus
+  run_seed(43'000'370);  // circuits whose blocks wait, a buffer of two flits: slow, not stuck
+  run_seed(2'001'147);   // a probe cut in two by preemption asked admission again
 }
 
 // What was drawn, as near to it as the fast engine does it.
