@@ -104,8 +104,9 @@ void Edge::submit_data(PacketHandle packet, const PacketMeta& meta) {
 void Edge::pass_or_hold(PacketHandle packet, const PacketMeta& meta) {
   const std::uint64_t order = submitted_++;
   const emu::Cycle now = network_.now();
-  if (meta.launch_cycle <= now) return pass(packet, now);
-  held_.push_back({meta.launch_cycle, order, packet});
+  // What is due and has not passed yet goes first.
+  if (meta.launch_cycle <= now && next_launch() > now) return pass(packet, now);
+  held_.push_back({std::max(meta.launch_cycle, now), order, packet});
   std::push_heap(held_.begin(), held_.end());
 }
 

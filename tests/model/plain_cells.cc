@@ -47,7 +47,9 @@ void PlainCells::submit(emu::NodeId src, const hca::SendPacket& packet) {
   message->dest = packet.dest;
   message->flits = packet.flits;
   message->launch = std::max(packet.launch, now_);
-  if (message->launch > now_) {
+  // Behind what waits for this very cycle.
+  const bool others_due = !launches_.empty() && launches_.begin()->first <= now_;
+  if (message->launch > now_ || others_due) {
     launches_.emplace(message->launch, message);
     return;
   }

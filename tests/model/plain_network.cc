@@ -113,7 +113,9 @@ void PlainNetwork::submit(emu::NodeId src, const hca::SendPacket& packet) {
   message->flits = packet.flits;
   message->vl_in = packet.vl_in;
   message->launch = std::max(packet.launch, now_);
-  if (message->launch == now_) {
+  // Behind what waits for this very cycle.
+  const bool others_due = !launches_.empty() && launches_.begin()->first <= now_;
+  if (message->launch == now_ && !others_due) {
     ++live_;
     make_ready(message);
   } else {

@@ -73,6 +73,23 @@ TEST_F(EdgeTest, PassThroughKeepsLaunchTimesAndTheOrderOfEqualOnes) {
   EXPECT_EQ(edge_->next_launch(), emu::kNever);
 }
 
+TEST_F(EdgeTest, PassThroughLetsNobodyOvertakeWhatIsDue) {
+  make(true);
+  for (std::uint64_t i = 0; i < 2; ++i) {
+    const PacketHandle handle = packet(1, 3, i);
+    memory_.meta(handle).launch_cycle = 1050;
+    memory_.meta(handle).length = static_cast<std::uint16_t>(100 + i);
+    send(handle);
+    network_->skip_to(1050);
+  }
+  const PacketHandle last = packet(1, 3, 2);
+  memory_.meta(last).length = 102;
+  send(last);
+  edge_->hand_out();
+  ASSERT_EQ(port_.deliveries.size(), 3U);
+  for (std::size_t i = 0; i < 3; ++i) EXPECT_EQ(port_.deliveries[i].desc.length, 100 + i);
+}
+
 TEST_F(EdgeTest, PassThroughStillAsksTheRoutersOfAReservation) {
   make(true);
   send(control(emu::PacketKind::probe, 1, 2, 5, 40));

@@ -54,6 +54,39 @@ TEST(Network, ZeroLoadLatencyIsThePipeline) {
   }
 }
 
+// Who is submitted in the very cycle for which another waits does not overtake it: a caller that
+// sleeps until a launch hands in what it got meanwhile first.
+TEST(Network, PacketsOfALaneKeepTheirOrderInTheCycleOfALaunch) {
+  NetworkSpec single;
+  single.lane_vtick = default_lane_vticks(single.lanes_of_class);
+  NetworkSpec general = single;
+  general.general_engine = true;
+  NetworkSpec cells = single;
+  cells.router = RouterKind::cell;
+  NetworkSpec threads = mesh(4, 1);
+  threads.threads = 2;
+  for (const NetworkSpec& spec : {single, general, cells, mesh(2, 1), threads}) {
+    const auto network = Network::make(spec).value();
+    for (const bool asks : {false, true}) {
+      const emu::Cycle at = network->now() + 10;
+      for (std::uint64_t cookie = 0; cookie < 6; ++cookie) {
+        auto packet = packet_by_lane_5(1, 3);
+        packet.cookie = cookie;
+        if (cookie < 3 || asks) packet.launch = at;
+        ASSERT_TRUE(network->submit(0, packet));
+        if (cookie == 2) network->run_until(at);
+      }
+      network->step(200);
+      ASSERT_EQ(network->delivered().size(), 6U);
+      for (std::uint64_t cookie = 0; cookie < 6; ++cookie) {
+        EXPECT_EQ(network->injected()[cookie].cookie, cookie);
+        EXPECT_EQ(network->delivered()[cookie].cookie, cookie);
+      }
+      network->clear_events();
+    }
+  }
+}
+
 TEST(Network, SpecErrorsNameFieldAndRange) {
   NetworkSpec spec;
   spec.vc_buf_size = 4096;
