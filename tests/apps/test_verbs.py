@@ -162,6 +162,23 @@ def running_pair(cluster: Cluster, flags: list[str]) -> tuple[subprocess.Popen, 
     return server, client
 
 
+@pytest.mark.parametrize("controls", [
+    {"congestion": "alo"}, {"best_effort_credits": 5}, {"congestion": "self_tuned"},
+], ids=str)  # fmt: skip
+@pytest.mark.parametrize("program", ["ibv_rc_pingpong", "ibv_uc_pingpong"])
+def test_packets_keep_their_order_whoever_holds_them_back(
+    make_cluster: Callable[..., Cluster], controls: dict[str, object], program: str
+) -> None:
+    """Power spaces them, and congestion control lets a message go in several turns."""
+    cluster = make_cluster({"network": {"nodes": 2}, "controls": controls})
+    assert_done(pingpong(cluster, [program, "-s", "8192", "-n", "60", "-c"], next(PORTS)))
+    wait_for_packets(cluster, 2 * 60 * 8192 // 612)
+    metrics = pages.read(cluster.run)
+    assert metrics.total("flitnet_device_out_of_sequence_packets_total") == 0
+    assert metrics.total("flitnet_device_dropped_packets_total") == 0
+    assert metrics.total("flitnet_power_waits_total") > 0
+
+
 def sent_packets(cluster: Cluster) -> int:
     return int(pages.read(cluster.run).total("flitnet_class_transmitted_packets_total"))
 
