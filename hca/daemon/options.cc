@@ -41,18 +41,6 @@ void copy_name(const std::string& from, char (&to)[N]) {
 }
 
 constexpr std::uint32_t kFirstAddress = 0x7f010001;  // 127.1.0.1
-}  // namespace
-
-std::vector<std::uint32_t> node_addresses(const emu::Config& config) {
-  std::vector<std::uint32_t> addresses;
-  for (const emu::NodeConfig& node : config.nodes) {
-    in_addr given{};
-    const bool has_one = !node.ip.empty() && ::inet_aton(node.ip.c_str(), &given) != 0;
-    const auto place = static_cast<std::uint32_t>(addresses.size());
-    addresses.push_back(has_one ? ntohl(given.s_addr) : kFirstAddress + place);
-  }
-  return addresses;
-}
 
 CongestionReaction reaction_of(const emu::ControlsConfig& controls) {
   const auto ns_of = [](double us) { return static_cast<emu::EmuNs>(us * 1000 + 0.5); };
@@ -68,6 +56,19 @@ CongestionReaction reaction_of(const emu::ControlsConfig& controls) {
       .dcqcn_rate_ai = controls.dcqcn_rate_ai,
       .dcqcn_rate_hai = controls.dcqcn_rate_hai,
   };
+}
+
+}  // namespace
+
+std::vector<std::uint32_t> node_addresses(const emu::Config& config) {
+  std::vector<std::uint32_t> addresses;
+  for (const emu::NodeConfig& node : config.nodes) {
+    in_addr given{};
+    const bool has_one = !node.ip.empty() && ::inet_aton(node.ip.c_str(), &given) != 0;
+    const auto place = static_cast<std::uint32_t>(addresses.size());
+    addresses.push_back(has_one ? ntohl(given.s_addr) : kFirstAddress + place);
+  }
+  return addresses;
 }
 
 HostOptions host_options(const emu::Config& config, emu::NodeId node) {
