@@ -83,9 +83,12 @@ int write_out(const std::string& text) {
   return 1;
 }
 
-// Null: the address cannot be had.
-std::unique_ptr<prometheus::Exposer> listen(const std::string& address) try {
+// Null: the address cannot be had. Until `what` is registered there is nothing at /metrics, so it
+// says that it listens behind that.
+std::unique_ptr<prometheus::Exposer> listen(
+    const std::string& address, const std::shared_ptr<prometheus::Collectable>& what) try {
   auto exposer = std::make_unique<prometheus::Exposer>(address, 2);
+  exposer->RegisterCollectable(what);
   for (const int port : exposer->GetListeningPorts()) fmt::print("listening on port {}\n", port);
   std::fflush(stdout);
   return exposer;
@@ -100,9 +103,8 @@ int serve(const Arguments& arguments) {
   const auto collector = std::make_shared<tools::PageCollector>(arguments.run);
   std::unique_ptr<prometheus::Exposer> exposer;
   if (arguments.listen != kNobody) {
-    exposer = listen(arguments.listen);
+    exposer = listen(arguments.listen, collector);
     if (!exposer) return 1;
-    exposer->RegisterCollectable(collector);
   }
   std::optional<tools::SysfsTree> tree = make_tree(arguments);
   int updates = 0;
