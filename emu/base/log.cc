@@ -4,29 +4,43 @@
 #include <spdlog/spdlog.h>
 
 #include <memory>
+#include <utility>
+#include <vector>
 
 namespace emu {
 
 namespace {
-std::shared_ptr<spdlog::logger>& logger() {
-  static std::shared_ptr<spdlog::logger> instance;
+struct Logs {
+  std::vector<std::shared_ptr<spdlog::logger>> all;
+  Log current = 0;
+};
+Logs& logs() {
+  static Logs instance;
   return instance;
 }
 void write(spdlog::level::level_enum level, std::string_view line) {
-  if (logger() != nullptr) logger()->log(level, spdlog::string_view_t(line.data(), line.size()));
+  const Logs& known = logs();
+  if (known.all.empty()) return;
+  known.all[known.current]->log(level, spdlog::string_view_t(line.data(), line.size()));
 }
 }  // namespace
 
 Result<void> open_log(const std::string& path, const std::string& process) {
   try {
-    logger() = spdlog::basic_logger_st(process, path);
+    auto sink = std::make_shared<spdlog::sinks::basic_file_sink_st>(path);
+    logs().all.push_back(std::make_shared<spdlog::logger>(process, std::move(sink)));
   } catch (const spdlog::spdlog_ex& error) {
     return fail("log file {}: {}", path, error.what());
   }
-  logger()->set_pattern("%Y-%m-%d %H:%M:%S.%e %n[%P] %l: %v");
-  logger()->flush_on(spdlog::level::info);
+  logs().current = logs().all.size() - 1;
+  spdlog::logger& opened = *logs().all.back();
+  opened.set_pattern("%Y-%m-%d %H:%M:%S.%e %n[%P] %l: %v");
+  opened.flush_on(spdlog::level::info);
   return {};
 }
+
+Log current_log() { return logs().current; }
+void log_to(Log log) { logs().current = log; }
 
 void log_info(std::string_view line) { write(spdlog::level::info, line); }
 void log_warning(std::string_view line) { write(spdlog::level::warn, line); }

@@ -254,6 +254,9 @@ std::string_view name_of(Pointer value) { return names_of(value)[static_cast<std
 std::string_view name_of(LinkLayer value) {
   return names_of(value)[static_cast<std::size_t>(value)];
 }
+std::string_view name_of(HcaProcess value) {
+  return names_of(value)[static_cast<std::size_t>(value)];
+}
 std::string_view name_of(AttachKind value) {
   return names_of(value)[static_cast<std::size_t>(value)];
 }

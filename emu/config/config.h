@@ -55,6 +55,7 @@ enum class PowerBooking : std::uint8_t { links, routers };
 enum class NoticeWay : std::uint8_t { instant, message };
 enum class CompletionQueues : std::uint8_t { global, separate, quad };
 enum class LinkLayer : std::uint8_t { infiniband, roce_v2 };
+enum class HcaProcess : std::uint8_t { automatic, own, fabric };
 enum class AttachKind : std::uint8_t { shm, udp, ethdev };
 
 // "mesh:4x4": a kind and its sizes.
@@ -180,6 +181,7 @@ struct HcaConfig {
   std::uint32_t mtu = 2048;                  // active MTU, bytes
   std::string device = "flitnet0";
   LinkLayer link_layer = LinkLayer::infiniband;  // as programs see it
+  HcaProcess process = HcaProcess::automatic;    // who runs an HCA; read by who starts processes
 };
 
 // [clock]
@@ -274,6 +276,7 @@ std::string_view name_of(Frame value);
 std::string_view name_of(Pointer value);
 std::string_view name_of(AttachKind value);
 std::string_view name_of(LinkLayer value);
+std::string_view name_of(HcaProcess value);
 std::string_view name_of(Congestion value);
 Result<Congestion> congestion_of(std::string_view name);
 std::string_view name_of(CompletionQueues value);

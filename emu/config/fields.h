@@ -100,6 +100,7 @@ void visit_fields(C& c, Visitor&& visit) {
   visit("hca", "vendor_id", c.hca.vendor_id);
   visit("hca", "vendor_part_id", c.hca.vendor_part_id);
   visit("hca", "link_layer", c.hca.link_layer);
+  visit("hca", "process", c.hca.process);
   visit("hca", "mtu", c.hca.mtu);
   visit("hca", "device", c.hca.device);
   visit("clock", "mode", c.clock.mode);
@@ -157,6 +158,7 @@ inline constexpr std::array<std::string_view, 3> kPeakPowerNames = {"scheme", "p
 inline constexpr std::array<std::string_view, 2> kPowerBookingNames = {"links", "routers"};
 inline constexpr std::array<std::string_view, 2> kNoticeNames = {"instant", "message"};
 inline constexpr std::array<std::string_view, 2> kLinkLayerNames = {"infiniband", "roce_v2"};
+inline constexpr std::array<std::string_view, 3> kHcaProcessNames = {"auto", "own", "fabric"};
 inline constexpr std::array<std::string_view, 3> kCompletionQueuesNames = {"global", "separate",
                                                                            "quad"};
 
@@ -173,6 +175,7 @@ constexpr std::span<const std::string_view> names_of(Frame) { return kFrameNames
 constexpr std::span<const std::string_view> names_of(Pointer) { return kPointerNames; }
 constexpr std::span<const std::string_view> names_of(AttachKind) { return kAttachNames; }
 constexpr std::span<const std::string_view> names_of(LinkLayer) { return kLinkLayerNames; }
+constexpr std::span<const std::string_view> names_of(HcaProcess) { return kHcaProcessNames; }
 constexpr std::span<const std::string_view> names_of(Congestion) { return kCongestionNames; }
 constexpr std::span<const std::string_view> names_of(PeakPower) { return kPeakPowerNames; }
 constexpr std::span<const std::string_view> names_of(PowerBooking) { return kPowerBookingNames; }

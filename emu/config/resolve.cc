@@ -114,8 +114,10 @@ Result<void> check_design(const NetworkConfig& network) {
 }
 
 // One lost heartbeat is no silence.
-Result<void> resolve_attach(const AttachConfig& attach) {
+Result<void> resolve_attach(const AttachConfig& attach, HcaProcess process) {
   constexpr std::uint32_t kHeartbeats = 3;
+  if (process == HcaProcess::fabric && attach.kind != AttachKind::shm)
+    return fail("hca.process = \"fabric\": must have attach.kind shm");
   if (attach.kind == AttachKind::shm) return {};
   if (attach.heartbeat_ms * kHeartbeats <= attach.dead_after_ms) return {};
   return fail("attach.dead_after_ms = {}: must be at least {}, {} times heartbeat_ms",
@@ -290,7 +292,7 @@ Result<void> resolve(Config& config, bool nodes_given, bool node_tables, bool la
   if (auto scheme = check_congestion(config); !scheme) return scheme;
   complete(config.network);
   if (auto passes = resolve_pass_through(config); !passes) return passes;
-  if (auto attaches = resolve_attach(config.attach); !attaches) return attaches;
+  if (auto attaches = resolve_attach(config.attach, config.hca.process); !attaches) return attaches;
   if (!lanes_given) {
     if (auto lanes = share_lanes(config); !lanes) return lanes;
   }

@@ -1,10 +1,5 @@
 #include "fabric/daemon/fabric.h"
 
-#include <sys/epoll.h>
-#include <unistd.h>
-
-#include <cerrno>
-#include <cstring>
 #include <utility>
 
 #include "emu/base/check.h"
@@ -39,20 +34,8 @@ emu::Result<std::unique_ptr<Fabric>> Fabric::make(const std::string& run_dir,
   if (!control) return std::unexpected(control.error());
   fabric->control_ = std::move(*control);
 
-  fabric->wait_ = emu::UniqueFd(::epoll_create1(EPOLL_CLOEXEC));
-  std::vector<int> fds = {fabric->control_->fd()};
   for (const auto& port : fabric->ports_) {
-    const std::vector<int> wakers = port->wait_fds();
-    fds.insert(fds.end(), wakers.begin(), wakers.end());
-    if (wakers.empty()) fabric->polled_.push_back(port.get());
-  }
-  for (const int fd : fds) {
-    epoll_event event{};
-    event.events = EPOLLIN;
-    event.data.fd = fd;
-    if (::epoll_ctl(fabric->wait_.get(), EPOLL_CTL_ADD, fd, &event) != 0) {
-      return emu::fail("epoll: {}", std::strerror(errno));
-    }
+    if (port->wait_fds().empty()) fabric->polled_.push_back(port.get());
   }
   return fabric;
 }

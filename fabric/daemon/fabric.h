@@ -1,20 +1,22 @@
 // fabricd put together: ports, wire halves, routers, clock, books, meters. Made once by main, run
-// until it is told to stop. loop.cc is what it does all day.
+// until it is told to stop. loop.cc is what it does all day; flitnetd has nodes beside it.
 #pragma once
 
 #include <array>
-#include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "emu/base/log.h"
 #include "emu/base/result.h"
 #include "emu/clock/pace.h"
 #include "emu/clock/page.h"
 #include "emu/config/config.h"
+#include "emu/daemon/daemon.h"
 #include "emu/ring/control_server.h"
 #include "emu/ring/fd.h"
 #include "emu/ring/patience.h"
@@ -34,17 +36,22 @@
 
 namespace fabric {
 
-class Fabric {
+class Fabric : public emu::Daemon {
  public:
   // The run directory exists and `pid_file` holds it.
   static emu::Result<std::unique_ptr<Fabric>> make(const std::string& run_dir,
                                                    const emu::Config& config,
                                                    emu::PidFile pid_file);
-  ~Fabric();
+  ~Fabric() override;
 
-  // Returns when `stop` is set or a client asked for it; an error if the clock's hard limit was
-  // exceeded.
-  emu::Result<void> run(const std::atomic<bool>& stop);
+  // emu::Daemon
+  emu::Turn turn(std::uint64_t host_ns) override;
+  bool ends() const override { return stop_asked_ || pace_->hard_limit_exceeded(); }
+  std::uint64_t fall_asleep(std::uint64_t host_ns) override;
+  void wake_up(std::span<const int> rung) override;
+  std::vector<int> wake_fds() const override;
+  // Of a run that ended: an error if the clock's hard limit was exceeded.
+  emu::Result<void> outcome() const;
 
  private:
   explicit Fabric(const emu::Config& config);
@@ -59,8 +66,7 @@ class Fabric {
   void receive(std::uint64_t host_ns);
   bool step(std::uint64_t host_ns);  // true: ahead of time
   void flush();
-  void rest(std::uint64_t host_ns);
-  void sleep_until_woken(std::uint64_t host_ns);
+  emu::Turn rest(std::uint64_t host_ns);
   void handle_events(Port& port);
   void publish();
   void update_link_shares();
@@ -122,7 +128,9 @@ class Fabric {
   std::uint64_t start_ns_ = 0;
   bool stop_asked_ = false;
   std::string stuck_;  // what the network's watchdog said last
-  emu::UniqueFd wait_;
+  emu::Log log_ = emu::current_log();
+  std::size_t asleep_ = 0;  // ports that know that we sleep
+  bool started_ = false;    // the clock runs
   emu::PidFile pid_file_;
 };
 

@@ -1,15 +1,10 @@
 // What fabricd does all day.
-#include <sched.h>
-#include <sys/epoll.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 
 #include "emu/base/log.h"
 #include "emu/clock/doze.h"
-#include "emu/clock/host.h"
 #include "fabric/daemon/fabric.h"
 #include "fabric/daemon/look.h"
 
@@ -30,34 +25,28 @@ constexpr std::uint64_t kLingerNs = 300'000;
 constexpr std::uint64_t kShortNapNs = 20'000;
 constexpr std::uint64_t kFewPackets = 8;
 
-void nap_until(std::uint64_t host_ns) {
-  const timespec until{static_cast<time_t>(host_ns / 1'000'000'000),
-                       static_cast<long>(host_ns % 1'000'000'000)};
-  (void)::clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, nullptr);
-}
-
 }  // namespace
 
-emu::Result<void> Fabric::run(const std::atomic<bool>& stop) {
-  pace_->start(network_->now(), emu::host_now_ns());
-  while (!stop.load(std::memory_order_relaxed) && !stop_asked_) {
-    const std::uint64_t host_ns = emu::host_now_ns();
-    follow(host_ns);
-    skip_idle(host_ns);
-    receive(host_ns);                  // packets in
-    const bool ahead = step(host_ns);  // the engine, up to the clock
-    tell_state();                      // how the routers look, if a scheme wants to know
-    tell_notices();                    // what they tell sources, the same
-    edge_->hand_out();                 // deliveries, injected events, answers
-    flush();                           // packets out
-    service(host_ns);                  // who comes and goes
-    if (pace_->hard_limit_exceeded()) {
-      return emu::fail("clock: {} us behind real time, more than hard_limit_ms = {} allows",
-                       pace_->lag_max_ns() / 1000, config_.clock.hard_limit_ms);
-    }
-    if (ahead && inbox_.packets.empty()) rest(host_ns);
-  }
-  return {};
+emu::Turn Fabric::turn(std::uint64_t host_ns) {
+  emu::log_to(log_);
+  if (!started_) pace_->start(network_->now(), host_ns);
+  started_ = true;
+  follow(host_ns);
+  skip_idle(host_ns);
+  receive(host_ns);                  // packets in
+  const bool ahead = step(host_ns);  // the engine, up to the clock
+  tell_state();                      // how the routers look, if a scheme wants to know
+  tell_notices();                    // what they tell sources, the same
+  edge_->hand_out();                 // deliveries, injected events, answers
+  flush();                           // packets out
+  service(host_ns);                  // who comes and goes
+  return ahead && inbox_.packets.empty() ? rest(host_ns) : emu::Turn{};
+}
+
+emu::Result<void> Fabric::outcome() const {
+  if (!pace_->hard_limit_exceeded()) return {};
+  return emu::fail("clock: {} us behind real time, more than hard_limit_ms = {} allows",
+                   pace_->lag_max_ns() / 1000, config_.clock.hard_limit_ms);
 }
 
 void Fabric::service(std::uint64_t host_ns) {
@@ -169,20 +158,19 @@ void Fabric::tell_notices() {
   notices_->heard();
 }
 
-void Fabric::rest(std::uint64_t host_ns) {
+emu::Turn Fabric::rest(std::uint64_t host_ns) {
   const bool few = network_->idle() || edge_->in_flight() <= kFewPackets;
   looking_ = few && patience_.look_again(host_ns);
-  if (looking_) {
-    (void)::sched_yield();
-    return;
-  }
+  if (looking_) return {emu::Rest::look};
   // Nothing is under way between two turns where packets pass at once.
   const bool lingers = !config_.network.pass_through && host_ns - active_ns_ < kLingerNs;
-  if (network_->idle() && !lingers) return sleep_until_woken(host_ns);
-  nap_until(host_ns + (few ? kShortNapNs : std::max(kShortNapNs, pace_->options().quantum_ns / 2)));
+  if (network_->idle() && !lingers) return {emu::Rest::sleep};
+  const std::uint64_t nap_ns =
+      few ? kShortNapNs : std::max(kShortNapNs, pace_->options().quantum_ns / 2);
+  return {emu::Rest::nap, host_ns + nap_ns};
 }
 
-void Fabric::sleep_until_woken(std::uint64_t host_ns) {
+std::uint64_t Fabric::fall_asleep(std::uint64_t host_ns) {
   // An idle fabric still moves the clock page on: programs pace by it.
   std::uint64_t sleep_ns = emu::doze_ns(host_ns - active_ns_);
   if (edge_->next_launch() != emu::kNever) {
@@ -193,23 +181,31 @@ void Fabric::sleep_until_woken(std::uint64_t host_ns) {
     const std::uint64_t next_ns = port->next_service_ns();
     sleep_ns = std::min(sleep_ns, next_ns > host_ns ? next_ns - host_ns : 0);
   }
-  std::size_t prepared = 0;
   bool quiet = true;
-  for (; quiet && prepared < ports_.size(); ++prepared) quiet = ports_[prepared]->prepare_sleep();
+  for (asleep_ = 0; quiet && asleep_ < ports_.size(); ++asleep_)
+    quiet = ports_[asleep_]->prepare_sleep();
+  return quiet ? sleep_ns : 0;
+}
+
+void Fabric::wake_up(std::span<const int> rung) {
   bool readable = false;
-  if (quiet) {
-    std::array<epoll_event, 8> events;
-    const timespec limit{0, static_cast<long>(sleep_ns)};
-    const int woken = ::epoll_pwait2(wait_.get(), events.data(), events.size(), &limit, nullptr);
-    for (int i = 0; i < woken; ++i) {
-      const bool control = events[static_cast<std::size_t>(i)].data.fd == control_->fd();
-      if (control) serviced_ns_ = 0;
-      readable |= !control;
-    }
+  for (const int fd : rung) {
+    const bool control = fd == control_->fd();
+    if (control) serviced_ns_ = 0;
+    readable |= !control;
   }
-  for (std::size_t i = 0; i < prepared; ++i) {
+  for (std::size_t i = 0; i < asleep_; ++i) {
     if (ports_[i]->end_sleep(readable)) serviced_ns_ = 0;
   }
+}
+
+std::vector<int> Fabric::wake_fds() const {
+  std::vector<int> fds = {control_->fd()};
+  for (const auto& port : ports_) {
+    const std::vector<int> wakers = port->wait_fds();
+    fds.insert(fds.end(), wakers.begin(), wakers.end());
+  }
+  return fds;
 }
 
 void Fabric::handle_events(Port& port) {

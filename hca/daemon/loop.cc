@@ -1,11 +1,7 @@
 // What hcad does all day.
-#include <sched.h>
-#include <sys/epoll.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 
 #include <fmt/core.h>
 
@@ -22,25 +18,23 @@ constexpr std::uint64_t kServiceNs = 1'000'000;  // programs, control, the sessi
 // The same while nothing happens: whoever comes wakes us. A fabric on another host has timers.
 constexpr std::uint64_t kIdleServiceNs = 8'000'000;
 constexpr std::uint64_t kPublishNs = 100'000'000;  // metrics
-constexpr long kNapNs = 1'000'000;  // a tenth of the launch horizon (nap.h says when)
+constexpr std::uint64_t kNapNs = 1'000'000;  // a tenth of the launch horizon (nap.h says when)
 constexpr std::uint64_t kLongestSleepNs = 20'000'000;  // without programs
 
 }  // namespace
 
-void Node::run(const std::atomic<bool>& stop) {
-  while (!stop.load(std::memory_order_relaxed) && !stop_asked_) {
-    const std::uint64_t host_ns = emu::host_now_ns();
-    tell_time();
-    const emu::Cycle began = now_;
-    std::size_t work = receive();                 // deliveries, injected events, answers
-    side_band_.tell(*host_, now_);                // how the routers look, if the scheme asks
-    work += control_->doorbells(now_) ? 1U : 0U;  // what programs posted
-    work += transmit();                           // timers, packets out
-    if (!left_over_) attachment_->served(began);
-    if (work != 0) active_ns_ = host_ns;
-    service(host_ns, work != 0 || looking_);  // last: a packet waits for no program that comes
-    rest(work, host_ns);
-  }
+emu::Turn Node::turn(std::uint64_t host_ns) {
+  emu::log_to(log_);
+  tell_time();
+  const emu::Cycle began = now_;
+  std::size_t work = receive();                 // deliveries, injected events, answers
+  side_band_.tell(*host_, now_);                // how the routers look, if the scheme asks
+  work += control_->doorbells(now_) ? 1U : 0U;  // what programs posted
+  work += transmit();                           // timers, packets out
+  if (!left_over_) attachment_->served(began);
+  if (work != 0) active_ns_ = host_ns;
+  service(host_ns, work != 0 || looking_);  // last: a packet waits for no program that comes
+  return rest(work, host_ns);
 }
 
 void Node::tell_time() {
@@ -141,41 +135,40 @@ std::size_t Node::transmit() {
   return packets;
 }
 
-void Node::rest(std::size_t work, std::uint64_t host_ns) {
+emu::Turn Node::rest(std::size_t work, std::uint64_t host_ns) {
   looking_ = false;
-  if (!config_.network.pass_through && naps_.nap(host_ns)) {
-    const timespec nap{0, kNapNs};
-    (void)::clock_nanosleep(CLOCK_MONOTONIC, 0, &nap, nullptr);
-    return;
-  }
+  if (!config_.network.pass_through && naps_.nap(host_ns))
+    return {emu::Rest::nap, emu::host_now_ns() + kNapNs};
   if (work != 0) patience_.found(host_ns);
   looking_ = work != 0 || patience_.look_again(host_ns);
-  if (!looking_) return sleep(host_ns);
-  if (work == 0) (void)::sched_yield();
+  if (!looking_) return {emu::Rest::sleep};
+  return {work != 0 ? emu::Rest::none : emu::Rest::look};
 }
 
-void Node::sleep(std::uint64_t host_ns) {
-  const bool attached = attachment_->state() == AttachState::attached;
+std::uint64_t Node::fall_asleep(std::uint64_t host_ns) {
+  asleep_attached_ = attachment_->state() == AttachState::attached;
   const std::uint64_t limit_ns = sleep_limit_ns(host_ns - active_ns_);
   if (!left_over_) attachment_->served(next_look(limit_ns));
   const bool quiet_programs = control_->prepare_sleep();
-  const bool quiet_fabric = !attached || attachment_->prepare_sleep();
-  bool rung = false;
+  const bool quiet_fabric = !asleep_attached_ || attachment_->prepare_sleep();
+  return quiet_programs && quiet_fabric ? limit_ns : 0;
+}
+
+void Node::wake_up(std::span<const int> rung) {
+  bool doorbell = false;
   bool readable = false;
-  if (quiet_programs && quiet_fabric) {
-    const timespec limit{0, static_cast<long>(limit_ns)};
-    std::array<epoll_event, 8> events;
-    const int woken = ::epoll_pwait2(wait_.get(), events.data(), events.size(), &limit, nullptr);
-    for (int i = 0; i < woken; ++i) {
-      const int fd = events[static_cast<std::size_t>(i)].data.fd;
-      rung |= fd == control_->doorbell_fd();
-      readable |= fd == attachment_->fd();
-      // Programs' requests wait for service().
-      if (fd != control_->doorbell_fd() && fd != attachment_->fd()) serviced_ns_ = 0;
-    }
+  for (const int fd : rung) {
+    doorbell |= fd == control_->doorbell_fd();
+    readable |= fd == attachment_->fd();
+    // Programs' requests wait for service().
+    if (fd != control_->doorbell_fd() && fd != attachment_->fd()) serviced_ns_ = 0;
   }
-  if (attached ? attachment_->end_sleep(readable) : readable) serviced_ns_ = 0;
-  control_->awake(rung);
+  if (asleep_attached_ ? attachment_->end_sleep(readable) : readable) serviced_ns_ = 0;
+  control_->awake(doorbell);
+}
+
+std::vector<int> Node::wake_fds() const {
+  return {attachment_->fd(), control_->fd(), control_->doorbell_fd(), ctl_->fd()};
 }
 
 // Programs read emulated time from the node page, so with programs time waits for the next look.

@@ -1,14 +1,13 @@
 // hcad: one node of a cluster as a process. Reads the command line and the configuration, takes the
 // node's folder of the run directory, runs until SIGTERM.
+#include <array>
 #include <atomic>
 #include <string>
 
 #include <fmt/core.h>
 
-#include "emu/base/log.h"
 #include "emu/cli/command_line.h"
 #include "emu/config/config.h"
-#include "emu/ring/pid_file.h"
 #include "emu/ring/start.h"
 #include "hca/daemon/node.h"
 
@@ -18,21 +17,10 @@ int complain(const std::string& message, int code) { return emu::complain("hcad"
 
 emu::Result<void> run_node(const std::string& run_dir, const emu::Config& config, int index,
                            const std::atomic<bool>& stop) {
-  const std::string& name = config.nodes[static_cast<std::size_t>(index)].name;
-  const std::string folder = "nodes/" + name;
-  if (auto done = emu::make_run_directories(run_dir, {&folder, 1}); !done) return done;
-  auto pid_file = emu::PidFile::acquire(run_dir + "/nodes/" + name + "/hcad.pid");
-  if (!pid_file) return std::unexpected(pid_file.error());
-  if (auto done = emu::open_log(run_dir + "/log/hcad-" + name + ".log", "hcad"); !done) return done;
   auto node = hca::Node::make(run_dir, config, static_cast<emu::NodeId>(index));
-  if (!node) {
-    emu::log_error(node.error().message);
-    return std::unexpected(node.error());
-  }
-  emu::log_info(fmt::format("node {} serves", name));
-  (*node)->run(stop);
-  emu::log_info("ends");
-  return {};
+  if (!node) return std::unexpected(node.error());
+  const std::array<emu::Daemon*, 1> alone = {node->get()};
+  return emu::run(alone, stop);
 }
 
 }  // namespace

@@ -1,10 +1,6 @@
 #include "hca/daemon/node.h"
 
-#include <sys/epoll.h>
 #include <unistd.h>
-
-#include <cerrno>
-#include <cstring>
 
 #include <fmt/core.h>
 
@@ -12,6 +8,7 @@
 #include "emu/base/log.h"
 #include "emu/clock/host.h"
 #include "emu/wire/key.h"
+#include "emu/ring/start.h"
 #include "hca/attach/shm.h"
 #include "hca/attach/udp.h"
 #include "hca/daemon/hosts.h"
@@ -34,12 +31,29 @@ Node::Node(const std::string& run_dir, const emu::Config& config, emu::NodeId no
   arrivals_.reserve(kBurst);
 }
 
-Node::~Node() = default;
+Node::~Node() {
+  emu::log_to(log_);
+  emu::log_info("ends");
+}
 
 emu::Result<std::unique_ptr<Node>> Node::make(const std::string& run_dir, const emu::Config& config,
                                               emu::NodeId node) {
+  const std::string& name = config.nodes[node].name;
+  const std::string folder = "nodes/" + name;
+  if (auto done = emu::make_run_directories(run_dir, {&folder, 1}); !done)
+    return std::unexpected(done.error());
+  auto pid_file = emu::PidFile::acquire(run_dir + "/" + folder + "/hcad.pid");
+  if (!pid_file) return std::unexpected(pid_file.error());
+  if (auto done = emu::open_log(run_dir + "/log/hcad-" + name + ".log", "hcad"); !done)
+    return std::unexpected(done.error());
   std::unique_ptr<Node> made(new Node(run_dir, config, node));
-  if (auto done = made->open(run_dir); !done) return std::unexpected(done.error());
+  made->pid_file_ = std::move(*pid_file);
+  made->log_ = emu::current_log();
+  if (auto done = made->open(run_dir); !done) {
+    emu::log_error(done.error().message);
+    return std::unexpected(done.error());
+  }
+  emu::log_info(fmt::format("node {} serves", name));
   return made;
 }
 
@@ -74,15 +88,6 @@ emu::Result<void> Node::open(const std::string& run_dir) {
       dir + "/hcad.ctl", [this](const std::string& request) { return answer(request); });
   if (!ctl) return std::unexpected(ctl.error());
   ctl_ = std::move(*ctl);
-  wait_ = emu::UniqueFd(::epoll_create1(EPOLL_CLOEXEC));
-  for (const int fd : {attachment_->fd(), control_->fd(), control_->doorbell_fd(), ctl_->fd()}) {
-    epoll_event event{};
-    event.events = EPOLLIN;
-    event.data.fd = fd;
-    if (::epoll_ctl(wait_.get(), EPOLL_CTL_ADD, fd, &event) != 0) {
-      return emu::fail("epoll: {}", std::strerror(errno));
-    }
-  }
   started_ns_ = emu::host_now_ns();
   return {};
 }

@@ -1,17 +1,20 @@
 // One node of the cluster: its HCA's host half, its programs and its way to the fabric, composed.
-// main.cc makes one and calls run().
+// main.cc makes one and lets it run (emu/daemon); flitnetd has several.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "emu/base/log.h"
 #include "emu/base/result.h"
 #include "emu/config/config.h"
+#include "emu/daemon/daemon.h"
 #include "emu/ring/control_server.h"
 #include "emu/ring/patience.h"
+#include "emu/ring/pid_file.h"
 #include "emu/ring/region.h"
 #include "hca/abi/node.h"
 #include "hca/attach/attach.h"
@@ -27,14 +30,19 @@
 
 namespace hca {
 
-class Node {
+class Node : public emu::Daemon {
  public:
+  // Takes the node's folder of the run directory, which exists, and logs into a file of its own.
   static emu::Result<std::unique_ptr<Node>> make(const std::string& run_dir,
                                                  const emu::Config& config, emu::NodeId node);
-  ~Node();
+  ~Node() override;
 
-  // Until `stop` is set or the control socket asks for it.
-  void run(const std::atomic<bool>& stop);
+  // emu::Daemon
+  emu::Turn turn(std::uint64_t host_ns) override;
+  bool ends() const override { return stop_asked_; }
+  std::uint64_t fall_asleep(std::uint64_t host_ns) override;
+  void wake_up(std::span<const int> rung) override;
+  std::vector<int> wake_fds() const override;
 
  private:
   Node(const std::string& run_dir, const emu::Config& config, emu::NodeId node);
@@ -46,9 +54,8 @@ class Node {
   std::size_t receive();
   std::size_t transmit();
   void service(std::uint64_t host_ns, bool busy);
-  void rest(std::size_t work, std::uint64_t host_ns);
+  emu::Turn rest(std::size_t work, std::uint64_t host_ns);
 
-  void sleep(std::uint64_t host_ns);
   void notice_session();
   void tell_port(bool up);
   bool same_host() const { return config_.attach.kind == emu::AttachKind::shm; }
@@ -71,7 +78,8 @@ class Node {
   std::unique_ptr<Publisher> publisher_;
   SideBand side_band_;  // what ALO and Self-Tuned see of the routers
   std::unique_ptr<emu::ControlServer> ctl_;
-  emu::UniqueFd wait_;  // epoll over everything that may wake us
+  emu::PidFile pid_file_;
+  emu::Log log_ = 0;
 
   std::vector<Received> received_;
   std::vector<Arrival> arrivals_;
@@ -90,6 +98,7 @@ class Node {
   std::uint64_t idle_ns_ = 0;  // host time of the last turn that had no work and expected none
   bool left_over_ = false;     // more came in than one turn takes
   bool dark_ = false;          // the fabric said that our link is down
+  bool asleep_attached_ = false;  // we were when we fell asleep
   bool stop_asked_ = false;
 };
 

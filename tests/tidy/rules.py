@@ -31,6 +31,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "emu/metrics": ("emu/base", "emu/ring"),
     "emu/clock": ("emu/base", "emu/metrics"),
     "emu/wire": ("emu/base", "emu/packet", "emu/ring"),
+    "emu/daemon": ("emu/base", "emu/clock", "emu/ring"),
     "emu/config": ("emu/base", "emu/lane", "emu/energy", "emu/clock"),
     "hca/abi": ("emu",),
     "hca/verbs": ("emu", "hca/abi"),
@@ -66,6 +67,8 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "fabric/admit", "fabric/router", "fabric/daemon", "tools/trace", "tools/replay",
         "tools/load",  # the laws of arrivals
     ),
+    # The daemons of a host in one process.
+    "tools/together": ("emu", "fabric/daemon", "hca/daemon"),
     "tools/exporter": ("emu/base", "emu/cli", "emu/metrics", "emu/config"),
     "tools/capture": ("emu/base", "emu/cli", "emu/ring", "emu/wire"),
 }  # fmt: skip

@@ -19,6 +19,7 @@ import subprocess
 import tempfile
 import time
 import tomllib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -110,8 +111,9 @@ class Cluster:
         self._prepare()
         if self.part.fabric:
             self.start_fabricd(wait=False)
-        for node in self.here:
-            self.start_node(node, wait=False)
+        if not self.together:
+            for node in self.here:
+                self.start_node(node, wait=False)
         if self._exporter:
             self.start_exporter(self._exporter)
         self.wait_attached()
@@ -146,7 +148,9 @@ class Cluster:
         return killed
 
     def start_fabricd(self, wait: bool = True) -> None:
-        self.start("fabricd", [str(paths.program("fabricd")), "--run", str(self.run)])
+        program = paths.program("flitnetd" if self.together else "fabricd")
+        nodes = [f"hcad:{node}" for node in self.here] if self.together else []
+        self.start("fabricd", [str(program), "--run", str(self.run)], more_roles=nodes)
         if wait:
             self.wait_attached()
 
@@ -160,10 +164,17 @@ class Cluster:
         program = str(paths.program("flitnet-exporter"))
         self.start("exporter", [program, "--run", str(self.run), "--listen", listen])
 
-    def start(self, role: str, argv: list[str], env: dict[str, str] | None = None) -> ProcessId:
+    def start(
+        self,
+        role: str,
+        argv: list[str],
+        env: dict[str, str] | None = None,
+        more_roles: Sequence[str] = (),
+    ) -> ProcessId:
         """Starts a program of ours, records it and returns its identity."""
         with uninterrupted():
-            process, popen = record.start(self.run, role, argv, self._log(role), env)
+            roles = [role, *more_roles]
+            process, popen = record.start(self.run, roles, argv, self._log(role), env)
             _children[process] = popen  # reaped by poll() in exit_code
         if role != "fabricd" and not self.file.pass_through:
             yield_to_fabricd(popen.pid)
@@ -188,6 +199,15 @@ class Cluster:
             return self.record().processes[role]
         except KeyError:
             raise FlitnetError(f"{role} was not started in {self.run}") from None
+
+    @property
+    def together(self) -> bool:
+        """The nodes of this host are in the fabric's process: as recorded, or as it will be."""
+        found = self.record().processes
+        nodes = [found[role] for role in (f"hcad:{node}" for node in self.here) if role in found]
+        if "fabricd" in found and nodes:
+            return nodes[0] == found["fabricd"]
+        return self.file.hca_process == "fabric"
 
     def alive(self, role: str) -> bool:
         return self.process(role).alive()

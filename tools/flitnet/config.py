@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import subprocess
 import tempfile
 import tomllib
@@ -31,6 +32,7 @@ class ClusterFile:
     node_names: tuple[str, ...]
     name: str = "cluster.toml"  # for messages
     pass_through: bool = False  # no emulated time passes between nodes
+    hca_process: str = "own"  # who runs the nodes: each its own process, or "fabric"
 
 
 def parse_toml(text: str, where: str) -> dict[str, Any]:
@@ -52,7 +54,18 @@ def parse(text: str, where: str = "cluster.toml") -> ClusterFile:
         names = []  # fabricd --check names the fault with its range
     network = table.get("network")
     passes = isinstance(network, dict) and network.get("pass_through") is True
-    return ClusterFile(text, tuple(names), Path(where).name, passes)
+    return ClusterFile(text, tuple(names), Path(where).name, passes, _hca_process(table, passes))
+
+
+def _hca_process(table: dict[str, Any], passes: bool) -> str:
+    """As the file says; or the fabric's, where two programs, their nodes and the fabric have no
+    core each and packets only pass, so that switches of processes are what a message waits for."""
+    hca, attach = table.get("hca"), table.get("attach")
+    word = hca.get("process", "auto") if isinstance(hca, dict) else "auto"
+    if word != "auto":
+        return str(word)
+    local = not isinstance(attach, dict) or attach.get("kind", "shm") == "shm"
+    return "fabric" if passes and local and len(os.sched_getaffinity(0)) < 5 else "own"
 
 
 def _node_names(table: dict[str, Any]) -> list[str]:

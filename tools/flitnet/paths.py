@@ -14,6 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS = {
     "fabricd": "fabric/daemon/fabricd",
     "hcad": "hca/daemon/hcad",
+    "flitnetd": "tools/together/flitnetd",
     "flitnet-exporter": "tools/exporter/flitnet-exporter",
     "flitnet-capture": "tools/capture/flitnet-capture",
     "flitnet-replay": "tools/replay/flitnet-replay",

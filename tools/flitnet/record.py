@@ -80,18 +80,19 @@ def changed(run: Path) -> Iterator[Record]:
 
 
 def start(
-    run: Path, role: str, argv: list[str], log: Path, env: dict[str, str] | None
+    run: Path, roles: list[str], argv: list[str], log: Path, env: dict[str, str] | None
 ) -> tuple[ProcessId, subprocess.Popen]:
-    """Starts a program under a role that nobody has; what cannot be recorded does not stay."""
+    """Starts a program under roles that nobody has; what cannot be recorded does not stay."""
     popen = None
     try:
         with changed(run) as record:
-            old = record.processes.get(role)
-            if old and old.alive():
-                raise FlitnetError(f"{role} runs already (pid {old.pid})")
+            for role in roles:
+                old = record.processes.get(role)
+                if old and old.alive():
+                    raise FlitnetError(f"{role} runs already (pid {old.pid})")
             popen = spawn(argv, log, env)
             process = ProcessId.of(popen.pid) or ProcessId(popen.pid, 0)
-            record.processes[role] = process
+            record.processes |= dict.fromkeys(roles, process)
         return process, popen
     except BaseException:
         if popen:
