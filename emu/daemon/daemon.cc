@@ -54,10 +54,15 @@ class Loop {
       least = std::min(least, turn.rest);
     }
     switch (least) {
-      case Rest::none: return;
-      case Rest::look: (void)::sched_yield(); return;
-      case Rest::nap: return nap(naps);
-      case Rest::sleep: return sleep(host_ns);
+      case Rest::none:
+        return;
+      case Rest::look:
+        (void)::sched_yield();
+        return;
+      case Rest::nap:
+        return nap(naps);
+      case Rest::sleep:
+        return sleep(host_ns);
     }
   }
 

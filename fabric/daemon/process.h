@@ -1,5 +1,5 @@
-// The process of a fabric: takes the run directory, starts DPDK, makes the fabric of a configuration
-// and runs until SIGTERM. Called by the main functions of fabricd and flitnetd.
+// The process of a fabric: takes the run directory, starts DPDK, makes the fabric of a
+// configuration and runs until SIGTERM. Called by the main functions of fabricd and flitnetd.
 #pragma once
 
 #include <functional>

@@ -94,10 +94,10 @@ class Node : public emu::Daemon {
   std::uint64_t active_ns_ = 0;  // there was work
   Naps naps_;
   emu::Patience patience_;
-  bool looking_ = false;       // the last turn ended without rest
-  std::uint64_t idle_ns_ = 0;  // host time of the last turn that had no work and expected none
-  bool left_over_ = false;     // more came in than one turn takes
-  bool dark_ = false;          // the fabric said that our link is down
+  bool looking_ = false;          // the last turn ended without rest
+  std::uint64_t idle_ns_ = 0;     // host time of the last turn that had no work and expected none
+  bool left_over_ = false;        // more came in than one turn takes
+  bool dark_ = false;             // the fabric said that our link is down
   bool asleep_attached_ = false;  // we were when we fell asleep
   bool stop_asked_ = false;
 };

@@ -22,8 +22,8 @@ NINJA = "/usr/bin/ninja"
 ERROR_LINES_MAX = 40
 # What a live cluster and its programs need; `test` and `bench` build everything.
 RUNTIME = (
-    "fabricd", "hcad", "flitnetd", "flitnet-exporter", "flitnet-capture", "flitnet-replay", "flitnet-load",
-    "flitnet-trace",
+    "fabricd", "hcad", "flitnetd", "flitnet-exporter", "flitnet-capture", "flitnet-replay",
+    "flitnet-load", "flitnet-trace",
     "libflitnet_verbs.so", "libflitnet_files.so", "libibverbs.so.1",
 )  # fmt: skip
 

@@ -18,12 +18,11 @@ import signal
 import subprocess
 import tempfile
 import time
-import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tools.flitnet import config, ctl, paths, record, rundir
+from tools.flitnet import config, ctl, paths, record, rundir, surroundings
 from tools.flitnet.errors import FlitnetError, RunningError, UsageError
 from tools.flitnet.part import Part, span
 from tools.flitnet.process import ProcessId, stop_all, uninterrupted, yield_to_fabricd
@@ -209,6 +208,10 @@ class Cluster:
             return nodes[0] == found["fabricd"]
         return self.file.hca_process == "fabric"
 
+    def revival(self, node: str) -> str:
+        """How a dead node is started."""
+        return paths.call("fabric start" if self.together else f"node {node} start")
+
     def alive(self, role: str) -> bool:
         return self.process(role).alive()
 
@@ -338,24 +341,7 @@ class Cluster:
 
     def env(self, node: str, *, dropin: bool = False) -> dict[str, str]:
         """The environment in which a verbs program runs on a node, or on several: "n0,n1"."""
-        nodes = node.split(",")
-        if len(set(nodes)) != len(nodes):
-            raise UsageError(f"{node!r} names a node twice")
-        sockets = [str(self.node_dir(name) / "hcad.sock") for name in nodes]
-        self._host_of(nodes)
-        env = dict(os.environ)
-        env["FLITNET_RUN"] = str(self.run)
-        env["FLITNET_NODE"] = node
-        env["FLITNET_NODE_SOCKET"] = ":".join(sockets)
-        if dropin:  # for programs that dlopen libibverbs
-            library = str(paths.program("libibverbs.so.1").parent)
-            before = env.get("LD_LIBRARY_PATH")
-            env["LD_LIBRARY_PATH"] = f"{library}:{before}" if before else library
-        # With the drop-in, what is preloaded knows files alone (rdma_cm's, sysfs).
-        library = str(paths.program("libflitnet_files.so" if dropin else "libflitnet_verbs.so"))
-        before = env.get("LD_PRELOAD")
-        env["LD_PRELOAD"] = f"{library}:{before}" if before else library
-        return env
+        return surroundings.of(self, node.split(","), dropin)
 
     def exec(
         self,
@@ -380,18 +366,6 @@ class Cluster:
         return subprocess.Popen(argv, env=env, **(defaults | options))
 
     # Below: how it is done.
-
-    def _host_of(self, nodes: list[str]) -> None:
-        """Where /sys/class/infiniband of a program lies: links to what the exporter, if one runs,
-        writes of its nodes. Programs see by the links alone that there are devices."""
-        device = tomllib.loads(self.file.text).get("hca", {}).get("device", "flitnet0")
-        devices = self.run / "sys" / "nodes" / ",".join(nodes) / "class" / "infiniband"
-        devices.mkdir(parents=True, exist_ok=True)
-        for place, node in enumerate(nodes):
-            several = f"{device.rstrip('0123456789')}{place}"
-            link = devices / (several if len(nodes) > 1 else device)
-            with contextlib.suppress(FileExistsError):
-                link.symlink_to(f"../../../../class/infiniband/{node}-{device}")
 
     def _take_over(self) -> None:
         """Clears what a crash left; refuses when somebody who lives answers for the cluster."""

@@ -33,6 +33,7 @@ class ClusterFile:
     name: str = "cluster.toml"  # for messages
     pass_through: bool = False  # no emulated time passes between nodes
     hca_process: str = "own"  # who runs the nodes: each its own process, or "fabric"
+    hca_process_chosen: bool = False  # by us
 
 
 def parse_toml(text: str, where: str) -> dict[str, Any]:
@@ -54,18 +55,20 @@ def parse(text: str, where: str = "cluster.toml") -> ClusterFile:
         names = []  # fabricd --check names the fault with its range
     network = table.get("network")
     passes = isinstance(network, dict) and network.get("pass_through") is True
-    return ClusterFile(text, tuple(names), Path(where).name, passes, _hca_process(table, passes))
+    hca = table.get("hca")
+    process = hca.get("process", "auto") if isinstance(hca, dict) else "auto"
+    chosen = process == "auto"
+    if chosen:
+        process = _hca_process(table) if passes else "own"
+    return ClusterFile(text, tuple(names), Path(where).name, passes, str(process), chosen)
 
 
-def _hca_process(table: dict[str, Any], passes: bool) -> str:
-    """As the file says; or the fabric's, where two programs, their nodes and the fabric have no
-    core each and packets only pass, so that switches of processes are what a message waits for."""
-    hca, attach = table.get("hca"), table.get("attach")
-    word = hca.get("process", "auto") if isinstance(hca, dict) else "auto"
-    if word != "auto":
-        return str(word)
+def _hca_process(table: dict[str, Any]) -> str:
+    """Where packets only pass, a message waits for switches of processes: nodes share the fabric's
+    process, unless two programs, their nodes and the fabric have a core each."""
+    attach = table.get("attach")
     local = not isinstance(attach, dict) or attach.get("kind", "shm") == "shm"
-    return "fabric" if passes and local and len(os.sched_getaffinity(0)) < 5 else "own"
+    return "fabric" if local and len(os.sched_getaffinity(0)) < 5 else "own"
 
 
 def _node_names(table: dict[str, Any]) -> list[str]:

@@ -1,5 +1,7 @@
 """The death of the fabric, to see how software takes it: `flitnet fabric kill|stop|start`.
 
+Where nodes share its process (hca.process), they die and come back with it.
+
 As when a network's only switch loses power: nodes and programs live on, ports are down, and
 emulated time stands still until it is back. The record keeps it, as any daemon that died.
 """
@@ -23,14 +25,16 @@ def kill(run: Path) -> None:
     """What is under way in it is gone; RC sends it again."""
     with _living(run) as cluster:
         cluster.kill(ROLE)
-    print(f"the fabric was killed; {_back()}")
+        who = _who(cluster)
+    print(f"{who} killed; {_back()}")
 
 
 def stop(run: Path) -> None:
     """In order, as `down` does it."""
     with _living(run) as cluster:
         stubborn = stop_all([cluster.process(ROLE)])
-    print(f"the fabric was stopped{' (by SIGKILL)' if stubborn else ''}; {_back()}")
+        who = _who(cluster)
+    print(f"{who} stopped{' (by SIGKILL)' if stubborn else ''}; {_back()}")
 
 
 def start(run: Path) -> None:
@@ -40,17 +44,25 @@ def start(run: Path) -> None:
         dead = cluster.dead()
         if ROLE not in dead:
             raise UsageError(f"the fabric runs; first: {paths.call('fabric kill')} (or stop)")
-        nodes = [node for node in cluster.here if f"hcad:{node}" not in dead]
+        nodes = list(cluster.here)
+        if not cluster.together:
+            nodes = [node for node in nodes if f"hcad:{node}" not in dead]
         try:
             cluster.start_fabricd(wait=False)
             cluster.wait_attached(nodes)
             controls.repeat(run, run / "fabricd.ctl", controls.OF_THE_FABRIC)
+            for node in nodes if cluster.together else []:
+                controls.repeat(run, cluster.node_dir(node) / "hcad.ctl")
         except BaseException:
             with uninterrupted():
                 if ROLE not in cluster.dead():
                     cluster.kill(ROLE)
             raise
     print(f"the fabric serves {len(nodes)} of {len(cluster.here)} nodes again")
+
+
+def _who(cluster: Cluster) -> str:
+    return "the fabric and its nodes were" if cluster.together else "the fabric was"
 
 
 def _back() -> str:

@@ -70,6 +70,11 @@ def held(run: Path) -> Iterator[Cluster]:
 def _held(run: Path, node: str) -> Iterator[Cluster]:
     with held(run) as cluster:
         cluster.node_dir(node)  # refuses who is none
+        if cluster.together:
+            raise UsageError(
+                f'{node} shares the fabric\'s process (hca.process = "own" gives it its own): '
+                f"use {paths.call('fabric kill')} (or stop, start)"
+            )
         yield cluster
 
 

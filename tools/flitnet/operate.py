@@ -53,6 +53,9 @@ def up(
     print(f"{len(ours)} nodes ({part.span(ours)}) attached in {took:.1f} s; run directory {run}")
     if metrics:
         print(f"metrics: http://{metrics}/metrics")
+    if cluster.together and cluster.file.hca_process_chosen:
+        print('one process runs the fabric and its nodes, for want of cores; [hca] process = "own" '
+              "in a cluster file gives each its own")  # fmt: skip
     if here:
         print(f"the others: flitnet join FILE --key KEY --here NODES, with copies of {run}/cluster."
               "{toml,key}")  # fmt: skip
@@ -85,7 +88,7 @@ def down(run: Path) -> None:
         print(f"no cluster in {run}")
         return
     cluster = Cluster(run=run, owned=False)  # the record says all that is needed
-    count = sum(process.alive() for process in cluster.record().processes.values())
+    count = sum(process.alive() for process in set(cluster.record().processes.values()))
     killed = cluster.down()
     print(f"stopped {count} processes" + (f" (by SIGKILL: {', '.join(killed)})" if killed else ""))
 
@@ -113,7 +116,7 @@ def status(run: Path, as_json: bool) -> int:
         power = pages.read(run).one("flitnet_power_last_watts")
         view = screen.View("flitnet", value, None, power, elsewhere=not cluster.part.fabric)
         Console().print(screen.screen(view))
-        _print_dead(run, dead)
+        _print_dead(run, ["fabricd"] if cluster.together and dead else dead)
         for name in _links_down(run) if value.links_down else []:
             print(f"link {name} is down; back into service with: {paths.call(f'link {name} up')}")
         for node in absent:
@@ -154,8 +157,7 @@ def set_control(run: Path, key: str, value: str) -> None:
             if name == "fabricd" and not cluster.alive(name):
                 raise FlitnetError(f"{_fabric_dead()}; nothing was changed") from None
             dead = f"hcad:{name}" in cluster.dead()
-            start = paths.call(f"node {name} start")
-            why = f"dead, start it with: {start}" if dead else error
+            why = f"dead, start it with: {cluster.revival(name)}" if dead else error
             raise FlitnetError(f"{name}: {why}; nothing was changed") from None
     changed: list[str] = []
     for name, path in asked.items():
@@ -275,7 +277,7 @@ def execute(run: Path, node: str, command: list[str], dropin: bool) -> NoReturn:
     dead = cluster.dead()
     for name in node.split(","):
         if f"hcad:{name}" in dead:
-            raise FlitnetError(f"{name} is dead; start it with: {paths.call(f'node {name} start')}")
+            raise FlitnetError(f"{name} is dead; start it with: {cluster.revival(name)}")
         if not (cluster.node_dir(name) / "hcad.sock").exists():
             raise FlitnetError(f"{name} is not up; see: {paths.call('status')}")
     sys.stdout.flush()

@@ -19,7 +19,9 @@ from tools.flitnet.cluster import Cluster
 from tools.flitnet.errors import FlitnetError
 from tools.flitnet.process import free_port
 
-TABLES: dict[str, Any] = {"network": {"nodes": 2, "pass_through": True}}
+TABLES: dict[str, Any] = {
+    "network": {"nodes": 2, "pass_through": True}, "hca": {"process": "own"},
+}  # fmt: skip
 TARGETS = ("verbs_soak", "scribbler")
 PROGRAMS_PER_NODE = 2
 # What hcad keeps for the next program: growth that stops. Rings of one program are far more.

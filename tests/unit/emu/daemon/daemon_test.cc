@@ -1,0 +1,131 @@
+// The loop that daemons share: who has his way when they want to go on differently, and who hears
+// of what woke the process.
+#include "emu/daemon/daemon.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <deque>
+#include <functional>
+#include <string>
+
+#include "emu/clock/host.h"
+#include "emu/ring/doorbell.h"
+
+namespace emu {
+namespace {
+
+constexpr std::uint64_t kLongNs = 60'000'000'000;  // a test that waits so long has failed
+
+// Writes down what it is asked, and answers by a list; behind its end it says that it ends.
+class Scripted : public Daemon {
+ public:
+  Scripted(std::string& story, char name, std::deque<Turn> turns)
+      : story_(story), name_(name), turns_(std::move(turns)), bell_(std::move(*make_eventfd())) {}
+
+  Turn turn(std::uint64_t) override {
+    say('t');
+    if (on_turn) on_turn();
+    const Turn next = turns_.front();
+    turns_.pop_front();
+    return next;
+  }
+  bool ends() const override { return turns_.empty(); }
+  std::uint64_t fall_asleep(std::uint64_t) override {
+    say('s');
+    return sleep_ns;
+  }
+  void wake_up(std::span<const int> rung) override {
+    say('w');
+    for (const int fd : rung) {
+      if (fd == bell_.get()) say('!');
+      drain_eventfd(fd);
+    }
+  }
+  std::vector<int> wake_fds() const override { return {bell_.get()}; }
+
+  void ring() const { signal_eventfd(bell_.get()); }
+
+  std::uint64_t sleep_ns = kLongNs;
+  std::function<void()> on_turn;
+
+ private:
+  void say(char what) { (story_ += name_) += what; }
+
+  std::string& story_;
+  char name_;
+  std::deque<Turn> turns_;
+  UniqueFd bell_;
+};
+
+class DaemonTest : public testing::Test {
+ protected:
+  void run_all(std::vector<Daemon*> all) {
+    const auto done = run(all, stop_);
+    ASSERT_TRUE(done) << done.error().message;
+  }
+  std::string story_;
+  std::atomic<bool> stop_{false};
+};
+
+constexpr Turn kNone{Rest::none};
+constexpr Turn kLook{Rest::look};
+constexpr Turn kSleep{Rest::sleep};
+
+TEST_F(DaemonTest, WhoHasWorkKeepsAllAwake) {
+  Scripted a(story_, 'a', {kSleep, kSleep, kNone});
+  Scripted b(story_, 'b', {kNone, kLook, kNone});
+  run_all({&a, &b});
+  EXPECT_EQ(story_, "atbtatbtatbt");
+}
+
+TEST_F(DaemonTest, AllSleepTogetherAndTheBellIsHeardByItsOwner) {
+  Scripted a(story_, 'a', {kSleep, kNone});
+  Scripted b(story_, 'b', {kSleep, kNone});
+  b.ring();
+  run_all({&a, &b});
+  EXPECT_EQ(story_, "atbtasbsawbwb!atbt");
+}
+
+TEST_F(DaemonTest, TheShortestSleepIsSlept) {
+  Scripted a(story_, 'a', {kSleep, kNone});
+  Scripted b(story_, 'b', {kSleep, kNone});
+  b.sleep_ns = 1'000;
+  run_all({&a, &b});
+  EXPECT_EQ(story_, "atbtasbsawbwatbt");
+}
+
+TEST_F(DaemonTest, WhoWasCalledWhileFallingAsleepWakesTheOthers) {
+  Scripted a(story_, 'a', {kSleep, kNone});
+  Scripted b(story_, 'b', {kSleep, kNone});
+  Scripted c(story_, 'c', {kSleep, kNone});
+  b.sleep_ns = 0;
+  run_all({&a, &b, &c});
+  EXPECT_EQ(story_, "atbtctasbsawbwatbtct") << "c was not asked, so it is not woken";
+}
+
+TEST_F(DaemonTest, ANapLastsUntilTheFirstThatWantsToGoOn) {
+  const std::uint64_t now = host_now_ns();
+  Scripted a(story_, 'a', {{Rest::nap, now + kLongNs}, kNone});
+  Scripted b(story_, 'b', {{Rest::nap, now + 1'000}, kNone});
+  Scripted c(story_, 'c', {kSleep, kNone});
+  run_all({&a, &b, &c});
+  EXPECT_EQ(story_, "atbtctatbtct");
+}
+
+TEST_F(DaemonTest, OneEndsAll) {
+  Scripted a(story_, 'a', {kNone});
+  Scripted b(story_, 'b', {kNone, kNone, kNone});
+  run_all({&a, &b});
+  EXPECT_EQ(story_, "atbt");
+}
+
+TEST_F(DaemonTest, AStopIsHeardBetweenTurns) {
+  Scripted a(story_, 'a', {kNone, kNone, kNone});
+  a.on_turn = [this] { stop_ = true; };
+  run_all({&a});
+  EXPECT_EQ(story_, "at");
+}
+
+}  // namespace
+}  // namespace emu

@@ -1,0 +1,48 @@
+"""What a verbs program finds around it: the environment, and the files that it points to."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tomllib
+from typing import TYPE_CHECKING
+
+from tools.flitnet import paths
+from tools.flitnet.errors import UsageError
+
+if TYPE_CHECKING:
+    from tools.flitnet.cluster import Cluster
+
+
+def of(cluster: Cluster, nodes: list[str], dropin: bool) -> dict[str, str]:
+    """The environment in which a program runs on these nodes."""
+    if len(set(nodes)) != len(nodes):
+        raise UsageError(f"{','.join(nodes)!r} names a node twice")
+    sockets = [str(cluster.node_dir(name) / "hcad.sock") for name in nodes]
+    _make_host(cluster, nodes)
+    env = dict(os.environ)
+    env["FLITNET_RUN"] = str(cluster.run)
+    env["FLITNET_NODE"] = ",".join(nodes)
+    env["FLITNET_NODE_SOCKET"] = ":".join(sockets)
+    if dropin:  # for programs that dlopen libibverbs
+        library = str(paths.program("libibverbs.so.1").parent)
+        before = env.get("LD_LIBRARY_PATH")
+        env["LD_LIBRARY_PATH"] = f"{library}:{before}" if before else library
+    # With the drop-in, what is preloaded knows files alone (rdma_cm's, sysfs).
+    library = str(paths.program("libflitnet_files.so" if dropin else "libflitnet_verbs.so"))
+    before = env.get("LD_PRELOAD")
+    env["LD_PRELOAD"] = f"{library}:{before}" if before else library
+    return env
+
+
+def _make_host(cluster: Cluster, nodes: list[str]) -> None:
+    """Where /sys/class/infiniband of a program lies: links to what the exporter, if one runs,
+    writes of its nodes. Programs see by the links alone that there are devices."""
+    device = tomllib.loads(cluster.file.text).get("hca", {}).get("device", "flitnet0")
+    devices = cluster.run / "sys" / "nodes" / ",".join(nodes) / "class" / "infiniband"
+    devices.mkdir(parents=True, exist_ok=True)
+    for place, node in enumerate(nodes):
+        several = f"{device.rstrip('0123456789')}{place}"
+        link = devices / (several if len(nodes) > 1 else device)
+        with contextlib.suppress(FileExistsError):
+            link.symlink_to(f"../../../../class/infiniband/{node}-{device}")
