@@ -36,22 +36,27 @@ inline constexpr std::array<std::string_view, kClassCount> kClassNames = {"contr
 
 __extension__ typedef unsigned __int128 WideUint;  // ISO C++ has no name for it
 
+// a * b + c over d, rounded down, of what fits into 64 bits. Nearly always the product does, too,
+// and a division of 128 bits costs as much as all else in some places that ask.
+constexpr std::uint64_t scaled(std::uint64_t a, std::uint64_t b, std::uint64_t c, std::uint64_t d) {
+  std::uint64_t product = 0;
+  std::uint64_t sum = 0;
+  if (!__builtin_mul_overflow(a, b, &product) && !__builtin_add_overflow(product, c, &sum))
+    return sum / d;
+  return static_cast<std::uint64_t>((static_cast<WideUint>(a) * b + c) / d);
+}
+
 // Length of a cycle and conversions. flit_bits / link_bps, kept in picoseconds.
 struct CycleTime {
   std::uint64_t cycle_ps = 320'000;  // 128-bit flit at 400 Mb/s
 
-  constexpr EmuNs ns(Cycle c) const {
-    return static_cast<EmuNs>(static_cast<WideUint>(c) * cycle_ps / 1000);
-  }
+  constexpr EmuNs ns(Cycle c) const { return scaled(c, cycle_ps, 0, 1000); }
   // The first cycle that does not begin before `t`.
-  constexpr Cycle cycle_at(EmuNs t) const {
-    return static_cast<Cycle>((static_cast<WideUint>(t) * 1000 + cycle_ps - 1) / cycle_ps);
-  }
+  constexpr Cycle cycle_at(EmuNs t) const { return scaled(t, 1000, cycle_ps - 1, cycle_ps); }
   // The first that does not begin before cycle `c` of another length: to the picosecond, for a
   // nanosecond may hold several cycles.
   constexpr Cycle cycle_from(CycleTime other, Cycle c) const {
-    return static_cast<Cycle>((static_cast<WideUint>(c) * other.cycle_ps + cycle_ps - 1) /
-                              cycle_ps);
+    return scaled(c, other.cycle_ps, cycle_ps - 1, cycle_ps);
   }
 };
 

@@ -34,7 +34,10 @@ struct NodePage {
   std::uint8_t class_of_sl[16];  // emu::TrafficClass
   std::uint32_t ipv4;            // RoCE v2: GID 1 is ::ffff:a.b.c.d; host order
   std::uint8_t link_layer;       // IBV_LINK_LAYER_INFINIBAND or _ETHERNET
-  std::uint8_t reserved0[3];
+  // 1: a message goes through several processes, so who waits for an event looks for a while, to
+  // keep a core awake for them. 0: through one, which may have the waiter's core.
+  std::uint8_t waiters_look;
+  std::uint8_t reserved0[2];
   std::uint32_t max_message_bytes;  // that the packets of any connection can carry
   // hot
   alignas(64) std::atomic<std::uint64_t> now_ns;  // emulated time

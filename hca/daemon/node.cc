@@ -37,7 +37,7 @@ Node::~Node() {
 }
 
 emu::Result<std::unique_ptr<Node>> Node::make(const std::string& run_dir, const emu::Config& config,
-                                              emu::NodeId node) {
+                                              emu::NodeId node, bool with_fabric) {
   const std::string& name = config.nodes[node].name;
   const std::string folder = "nodes/" + name;
   if (auto done = emu::make_run_directories(run_dir, {&folder, 1}); !done)
@@ -53,6 +53,7 @@ emu::Result<std::unique_ptr<Node>> Node::make(const std::string& run_dir, const 
     emu::log_error(done.error().message);
     return std::unexpected(done.error());
   }
+  made->page()->waiters_look = with_fabric ? 0 : 1;
   emu::log_info(fmt::format("node {} serves", name));
   return made;
 }

@@ -35,10 +35,11 @@ bool readable(int fd) {
 
 bool is_nonblocking(int fd) { return (::fcntl(fd, F_GETFL) & O_NONBLOCK) != 0; }
 
-// The same, for a thread that means to sleep: who expects an answer soon keeps its core awake.
+// The same, for a thread that means to sleep: who expects an answer soon keeps its core awake,
+// unless one process alone has to work for it (`looks`, hca/abi/node.h).
 template <class Record>
-int await_record(int fd, Record& record) {
-  if (is_nonblocking(fd)) return read_record(fd, record);
+int await_record(int fd, Record& record, bool looks) {
+  if (!looks || is_nonblocking(fd)) return read_record(fd, record);
   while (!readable(fd) && patience.look_again(emu::host_now_ns())) (void)::sched_yield();
   const int got = read_record(fd, record);
   patience.found(emu::host_now_ns());
@@ -182,7 +183,7 @@ int ibv_get_cq_event(ibv_comp_channel* channel, ibv_cq** cq, void** cq_context) 
   Context* context = to_context(channel->context);
   while (true) {
     ChannelRecord record;
-    const int got = await_record(channel->fd, record);
+    const int got = await_record(channel->fd, record, context->node().waiters_look != 0);
     if (got < 0) return -1;
     if (got == 0) {
       Cq* fired = fire_after_death(*context, channel);

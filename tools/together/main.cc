@@ -22,7 +22,7 @@ emu::Result<Daemons> make_nodes(const std::string& run_dir, const emu::Config& c
     return emu::fail("attach.kind: must be shm where nodes share the process of the fabric");
   Daemons nodes;
   for (std::size_t i = 0; i < config.nodes.size(); ++i) {
-    auto node = hca::Node::make(run_dir, config, static_cast<emu::NodeId>(i));
+    auto node = hca::Node::make(run_dir, config, static_cast<emu::NodeId>(i), true);
     if (!node) return emu::fail("{}: {}", config.nodes[i].name, node.error().message);
     nodes.push_back(std::move(*node));
   }

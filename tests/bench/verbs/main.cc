@@ -59,6 +59,18 @@ std::uint64_t get(int pair) {
   return word;
 }
 
+// By a third party. Which of the three share a core is chance and stays as it was at first, so
+// other processes are asked several times.
+std::uint64_t measure_relayed(std::size_t round_trips) {
+  constexpr std::size_t kTimes = 5;
+  std::vector<std::uint64_t> medians;
+  for (std::size_t i = 0; i < kTimes; ++i) {
+    std::vector<std::uint64_t> times = bench::measure_chain(3, round_trips / kTimes);
+    medians.push_back(quantile(times, 0.5));
+  }
+  return quantile(medians, 0.5);
+}
+
 double measure_memcpy() {
   constexpr std::size_t kBlocks = 256;  // 16 MiB: beyond the caches of one core
   std::vector<char> from(kBlocks * bench::kBlockBytes, 1);
@@ -307,8 +319,7 @@ Figures measure_bare(const Plan& plan) {
   std::vector<std::uint64_t> times = bench::measure_chain(2, plan.round_trips);
   f.bare_median_ns = quantile(times, 0.5);
   f.bare_p99_ns = quantile(times, 0.99);
-  times = bench::measure_chain(3, plan.round_trips);
-  f.relayed_median_ns = quantile(times, 0.5);
+  f.relayed_median_ns = measure_relayed(plan.round_trips);
   times = bench::measure_chain(bench::kPartiesOfAWay, plan.round_trips);
   f.chain_median_ns = quantile(times, 0.5);
   times = bench::measure_wakeups(plan.slept_round_trips);
