@@ -138,14 +138,14 @@ constexpr std::uint32_t kDatagramBytesLeast = 256;
 
 std::uint32_t Config::datagram_bytes() const {
   std::uint32_t bytes = hca.mtu;
-  if (network.router != Router::vct || network.pass_through) return bytes;
+  if (!buffers_hold_packets()) return bytes;
   const std::uint32_t room = network.vc_buf_size * network.flit_bits / 8;
   while (bytes > kDatagramBytesLeast && bytes + kDatagramOverheadBytes > room) bytes /= 2;
   return bytes;
 }
 
 std::uint32_t Config::buffer_flits_least() const {
-  if (network.router != Router::vct || network.pass_through) return 1;
+  if (!buffers_hold_packets()) return 1;
   const std::uint32_t flit_bytes = network.flit_bits / 8;
   return (kDatagramBytesLeast + kDatagramOverheadBytes + flit_bytes - 1) / flit_bytes;
 }

@@ -236,6 +236,10 @@ struct Config {
   // Complete and resolved TOML; parse() of it gives the same Config.
   std::string to_toml() const;
 
+  // Cut-through routers take packets in whole, and packets come to them.
+  bool buffers_hold_packets() const {
+    return network.router == Router::vct && !network.pass_through;
+  }
   // The longest UD message, one of the sizes of an MTU, 256 at least: hca.mtu, but what the buffers
   // of routers that take packets in whole hold. Connections cut their messages to packet_size.
   std::uint32_t datagram_bytes() const;

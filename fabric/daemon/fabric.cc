@@ -131,20 +131,13 @@ emu::Refusal Fabric::objection(emu::NodeId node, const Port* other) const {
 }
 
 emu::Result<void> Fabric::set_congestion(emu::Congestion scheme) {
-  std::unique_ptr<Notices> notices;
-  if (Notices::wanted(scheme)) {
-    auto made = Notices::make(config_, scheme, *network_);
-    if (!made) return std::unexpected(made.error());
-    notices = std::move(*made);
-    const bool by_message = config_.controls.notice == emu::NoticeWay::message;
-    if (by_message && !notices->all_have_senders()) {
-      notices.reset();
-      if (notices_ != nullptr) notices_->listen();  // as before
-      return emu::fail("controls.notice = \"message\": a router has no node that could send");
-    }
+  auto made = Notices::make_wanted(config_, scheme, *network_);
+  if (!made) {
+    if (notices_ != nullptr) notices_->listen();  // as before
+    return std::unexpected(made.error());
   }
   notices_.reset();
-  notices_ = std::move(notices);
+  notices_ = std::move(*made);
   if (notices_ != nullptr) notices_->listen();
   state_wanted_ = needs_state(emu::name_of(scheme));
   config_.controls.congestion = scheme;

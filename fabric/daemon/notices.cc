@@ -65,6 +65,17 @@ bool Notices::listen() {
   return network_.watch(marker_.get());
 }
 
+emu::Result<std::unique_ptr<Notices>> Notices::make_wanted(const emu::Config& config,
+                                                           emu::Congestion scheme,
+                                                           Network& network) {
+  if (!wanted(scheme)) return nullptr;
+  auto made = make(config, scheme, network);
+  const bool by_message = config.controls.notice == emu::NoticeWay::message;
+  if (made && by_message && !(*made)->all_have_senders())
+    return emu::fail("controls.notice = \"message\": a router has no node that could send");
+  return made;
+}
+
 bool Notices::all_have_senders() const {
   return marker_ != nullptr || std::ranges::count(sender_, kNoSender) == 0;
 }

@@ -36,6 +36,11 @@ class Notices {
   // from now on, until it is destroyed; messages that are in routers already are not counted.
   static emu::Result<std::unique_ptr<Notices>> make(const emu::Config& config,
                                                     emu::Congestion scheme, Network& network);
+  // The same, for a scheme that may want none (null), and as the configuration has notices go:
+  // fails, too, where they are messages and a router has no node that could send.
+  static emu::Result<std::unique_ptr<Notices>> make_wanted(const emu::Config& config,
+                                                           emu::Congestion scheme,
+                                                           Network& network);
   ~Notices();
   Notices(const Notices&) = delete;
   Notices& operator=(const Notices&) = delete;

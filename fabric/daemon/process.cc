@@ -13,6 +13,7 @@
 #include "emu/ring/start.h"
 #include "fabric/daemon/eal.h"
 #include "fabric/daemon/fabric.h"
+#include "fabric/daemon/notices.h"
 #include "fabric/daemon/spec.h"
 
 namespace fabric {
@@ -34,6 +35,8 @@ emu::Result<emu::Config> load_config(const std::string& path) {
         "datagrams",
         name, config->network.vc_buf_size, config->buffer_flits_least());
   }
+  auto notices = Notices::make_wanted(*config, config->controls.congestion, **network);
+  if (!notices) return emu::fail("{}: {}", name, notices.error().message);
   tell_links(*config, **network);
   return config;
 }

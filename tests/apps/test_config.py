@@ -80,6 +80,16 @@ def test_both_refuse_in_one_line(text: str, tmp_path: Path) -> None:
     assert error.count("\n") == 1 and "c.toml:" in error
 
 
+def test_what_the_network_cannot_tell_is_refused_before_the_start(tmp_path: Path) -> None:
+    (tmp_path / "c.toml").write_text(
+        '[network]\ntopology = "tree:2x2"\nrouter = "vct"\nvc_buf_size = 40\n'
+        '[controls]\ncongestion = "vct1"\nnotice = "message"\n'
+    )
+    code, error = check(tmp_path / "c.toml")
+    assert code == 2 and error.count("\n") == 1, error
+    assert 'c.toml: controls.notice = "message": a router has no node that could send' in error
+
+
 def test_files_that_are_none(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     (tmp_path / "binary.toml").write_bytes(bytes(range(256)))

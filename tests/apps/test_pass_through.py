@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -36,3 +36,15 @@ def test_no_emulated_time_passes_and_nothing_stays(passing: Cluster) -> None:
     assert best_effort["latency_us_mean"] == best_effort["queueing_us_mean"] == 0
     assert status["in_flight"] == 0
     assert all(node["violations"] == 0 for node in status["nodes"])
+
+
+def test_buffers_of_routers_do_not_matter(make_cluster: Callable[..., Cluster]) -> None:
+    # A packet of more flits than cut-through routers buffer was taken for a fault of its node.
+    cluster = make_cluster({
+        "network": {"nodes": 2, "pass_through": True, "router": "vct", "packet_size": 64,
+                    "vc_buf_size": 64, "flit_bits": 256},
+        "hca": {"mtu": 2048},
+    })  # fmt: skip
+    argv = ["ibv_rc_pingpong", "-g", "0", "-c", "-s", "8192", "-m", "2048", "-n", "20"]
+    assert_done(pingpong(cluster, argv, next(PORTS)))
+    assert all(node["violations"] == 0 for node in cluster.status()["nodes"])

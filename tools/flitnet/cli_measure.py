@@ -60,14 +60,14 @@ def conformance(
 
 
 def soak(
-    what: str = typer.Argument(..., metavar="model|verbs|hostile|kill"),
+    what: str = typer.Argument(..., metavar="model|live|verbs|hostile|kill"),
     minutes: float = options.number(10.0, 0.01, 100_000, "For so long."),
     seed: int = options.seed(1, "First seed; a failing one is printed."),
     count: int = typer.Option(1000, min=1, help="kill: so many programs."),
 ) -> None:
-    """Random tests for hours if asked: `model` the engine against the plain model; `verbs` call
-    sequences against the object rules; `hostile` programs that write over their rings; `kill`
-    programs that die anywhere."""
+    """Random tests for hours if asked: `model` the engine against the plain model; `live`
+    unmodified programs on clusters of random designs; `verbs` call sequences against the object
+    rules; `hostile` programs that write over their rings; `kill` programs that die anywhere."""
     from tools.flitnet import soak as soak_module
 
     raise typer.Exit(soak_module.run(what, minutes, seed, count))

@@ -6,10 +6,10 @@ import os
 import subprocess
 import time
 
-from tools.flitnet import build, paths, soak_verbs
+from tools.flitnet import build, paths, soak_live, soak_verbs
 from tools.flitnet.errors import EXIT_ERROR, EXIT_OK, UsageError
 
-SOAKS = ("model", "verbs", "hostile", "kill")
+SOAKS = ("model", "live", "verbs", "hostile", "kill")
 # One process tells nothing for so long; then comes the next, behind its seeds.
 SLICE_SECONDS = 60
 SEEDS_PER_SLICE = 1_000_000
@@ -20,6 +20,7 @@ def run(what: str, minutes: float, seed: int, count: int) -> int:
         raise UsageError(f"soak {what!r}: one of {', '.join(SOAKS)}")
     if what != "model":
         said = {
+            "live": lambda: soak_live.live(minutes * 60, seed, prints=True),
             "verbs": lambda: soak_verbs.verbs(minutes * 60, seed),
             "hostile": lambda: soak_verbs.hostile(minutes * 60, seed),
             "kill": lambda: soak_verbs.kill(count, seed),
