@@ -250,6 +250,9 @@ std::string_view name_of(PowerBooking value) {
 std::string_view name_of(NoticeWay value) {
   return names_of(value)[static_cast<std::size_t>(value)];
 }
+std::string_view name_of(VctCounts value) {
+  return names_of(value)[static_cast<std::size_t>(value)];
+}
 std::string_view name_of(Pointer value) { return names_of(value)[static_cast<std::size_t>(value)]; }
 std::string_view name_of(LinkLayer value) {
   return names_of(value)[static_cast<std::size_t>(value)];

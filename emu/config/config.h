@@ -52,6 +52,7 @@ enum class Pointer : std::uint8_t { fast, slow };
 enum class Congestion : std::uint8_t { credit, alo, self_tuned, none, vct1, vct2, ibcc, dcqcn };
 enum class PeakPower : std::uint8_t { scheme, powerherd, none };
 enum class PowerBooking : std::uint8_t { links, routers };
+enum class VctCounts : std::uint8_t { held, injected };
 enum class NoticeWay : std::uint8_t { instant, message };
 enum class CompletionQueues : std::uint8_t { global, separate, quad };
 enum class LinkLayer : std::uint8_t { infiniband, roce_v2 };
@@ -149,7 +150,8 @@ struct ControlsConfig {
   std::uint32_t vct_step = 32;      // cycles
   std::uint32_t vct_timeout = 64;   // cycles
   std::uint32_t vct_messages = 1;   // injected
-  std::uint32_t mark_from = 4;      // packets for one output
+  VctCounts vct_counts = VctCounts::held;
+  std::uint32_t mark_from = 4;  // packets for one output
   std::uint32_t mark_all = 16;
   std::uint32_t ccti_increase = 1;  // entries of the table
   std::uint32_t ccti_limit = 127;   // the last one
@@ -285,6 +287,7 @@ std::string_view name_of(Congestion value);
 Result<Congestion> congestion_of(std::string_view name);
 std::string_view name_of(CompletionQueues value);
 std::string_view name_of(NoticeWay value);
+std::string_view name_of(VctCounts value);
 std::string_view name_of(PeakPower value);
 std::string_view name_of(PowerBooking value);
 

@@ -24,6 +24,7 @@ void visit_controls(Controls& controls, Visitor&& visit) {
   visit("controls", "vct_step", controls.vct_step);
   visit("controls", "vct_timeout", controls.vct_timeout);
   visit("controls", "vct_messages", controls.vct_messages);
+  visit("controls", "vct_counts", controls.vct_counts);
   visit("controls", "mark_from", controls.mark_from);
   visit("controls", "mark_all", controls.mark_all);
   visit("controls", "ccti_increase", controls.ccti_increase);
@@ -156,6 +157,7 @@ inline constexpr auto kCongestionNames = std::to_array<std::string_view>(
     {"credit", "alo", "self_tuned", "none", "vct1", "vct2", "ibcc", "dcqcn"});
 inline constexpr std::array<std::string_view, 3> kPeakPowerNames = {"scheme", "powerherd", "none"};
 inline constexpr std::array<std::string_view, 2> kPowerBookingNames = {"links", "routers"};
+inline constexpr std::array<std::string_view, 2> kVctCountsNames = {"held", "injected"};
 inline constexpr std::array<std::string_view, 2> kNoticeNames = {"instant", "message"};
 inline constexpr std::array<std::string_view, 2> kLinkLayerNames = {"infiniband", "roce_v2"};
 inline constexpr std::array<std::string_view, 3> kHcaProcessNames = {"auto", "own", "fabric"};
@@ -179,6 +181,7 @@ constexpr std::span<const std::string_view> names_of(HcaProcess) { return kHcaPr
 constexpr std::span<const std::string_view> names_of(Congestion) { return kCongestionNames; }
 constexpr std::span<const std::string_view> names_of(PeakPower) { return kPeakPowerNames; }
 constexpr std::span<const std::string_view> names_of(PowerBooking) { return kPowerBookingNames; }
+constexpr std::span<const std::string_view> names_of(VctCounts) { return kVctCountsNames; }
 constexpr std::span<const std::string_view> names_of(NoticeWay) { return kNoticeNames; }
 constexpr std::span<const std::string_view> names_of(CompletionQueues) {
   return kCompletionQueuesNames;

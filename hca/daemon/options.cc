@@ -48,6 +48,7 @@ CongestionReaction reaction_of(const emu::ControlsConfig& controls) {
       .vct_step_cycles = controls.vct_step,
       .vct_timeout_cycles = controls.vct_timeout,
       .vct_messages = controls.vct_messages,
+      .vct_counts_held = controls.vct_counts == emu::VctCounts::held,
       .ccti_increase = controls.ccti_increase,
       .ccti_limit = controls.ccti_limit,
       .ccti_timer_ns = ns_of(controls.ccti_timer_us),

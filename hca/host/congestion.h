@@ -42,6 +42,7 @@ struct CongestionReaction {
   emu::Cycle vct_step_cycles = 32;
   emu::Cycle vct_timeout_cycles = 64;
   std::uint32_t vct_messages = 1;
+  bool vct_counts_held = true;  // of these only what the delay held
   // ibcc (IBA A10.2): entries of the table that a BECN moves a flow on, the last one, and the time
   // after which it moves back by one. 150 of the IBA's units of 1.024 us.
   std::uint32_t ccti_increase = 1;

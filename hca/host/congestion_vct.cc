@@ -2,7 +2,9 @@
 // waits before each message. Approach 1 (section 4.1): a step more for each notice, a step less for
 // each timeout without one. Approach 2 (section 5): from a notice until the relief a step more
 // after each `messages` injected, then a step less after as many. While there is a delay, messages
-// leave one at a time and it counts from the last one's tail.
+// leave one at a time and it counts from the last one's tail. What was handed on before the notice
+// leaves as it would have, and says nothing of what the delay brought about: it is counted only if
+// the options want it.
 #include <algorithm>
 
 #include "hca/host/congestion.h"
@@ -34,6 +36,7 @@ class VctSource : public CongestionControl {
  protected:
   virtual void settle(emu::Cycle) {}  // what time alone does to the delay
   virtual void injected() {}
+  std::uint32_t out() const { return out_; }  // handed on and not yet injected
   bool in_flight() const { return out_ > 0; }
   emu::Cycle ready_after(emu::Cycle delay) const { return last_ + delay; }
 
@@ -45,8 +48,8 @@ class VctSource : public CongestionControl {
     settle(now);
     return delay_ == 0 || (out_ == 0 && now >= last_ + delay_);
   }
-  std::uint32_t out_ = 0;  // handed on and not yet injected
-  emu::Cycle last_ = 0;    // the last tail left
+  std::uint32_t out_ = 0;
+  emu::Cycle last_ = 0;  // the last tail left
 };
 
 class Approach1 final : public VctSource {
@@ -90,12 +93,21 @@ class Approach2 final : public VctSource {
     const bool begins = kind == emu::NoticeKind::congestion && !limited_;
     limited_ = kind == emu::NoticeKind::congestion;
     if (!begins) return;
+    before_ = options_.reaction.vct_counts_held ? out() : 0;
     delay_ = std::max<emu::Cycle>(delay_, options_.reaction.vct_step_cycles);
     count_ = 0;
+  }
+  void restart() override {
+    VctSource::restart();
+    before_ = 0;
   }
 
  private:
   void injected() override {
+    if (before_ > 0) {
+      --before_;
+      return;
+    }
     if (delay_ == 0 || ++count_ < options_.reaction.vct_messages) return;
     count_ = 0;
     if (limited_) {
@@ -105,7 +117,8 @@ class Approach2 final : public VctSource {
     }
   }
   bool limited_ = false;
-  std::uint32_t count_ = 0;  // injected since the last step
+  std::uint32_t before_ = 0;  // not to be counted: handed on before the notice, not yet injected
+  std::uint32_t count_ = 0;   // injected since the last step
 };
 
 }  // namespace

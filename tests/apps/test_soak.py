@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
-from tools.flitnet import soak_verbs
+import random
+
+import pytest
+
+from tools.flitnet import config, soak_live, soak_verbs
 from tools.flitnet.cluster import Cluster
+from tools.flitnet.errors import FlitnetError
+from tools.flitnet.process import free_port
 
 
 def test_random_verbs_calls_are_as_the_model_has_them() -> None:
@@ -25,3 +31,32 @@ def test_looks_at_an_idle_node_are_alike() -> None:
     with Cluster(soak_verbs.TABLES) as cluster:
         looks = [soak_verbs.footprint(cluster, "n0").descriptors for _ in range(100)]
     assert len(set(looks)) == 1, looks
+
+
+@pytest.mark.parametrize("seed", [3, 7, 29])
+def test_programs_on_random_clusters_succeed(seed: int) -> None:
+    said = soak_live.live(seconds=0, seed=seed)
+    assert said.startswith("1 clusters, ") and said.endswith("all succeeded")
+
+
+def test_draws_are_of_all_kinds() -> None:
+    drawn = [soak_live.draw(random.Random(seed)) for seed in range(40)]
+    for table, key in (("network", "router"), ("qos", "scheduler"), ("controls", "congestion")):
+        assert len({tables[table][key] for tables in drawn}) > 4, key
+    assert {tables["hca"]["process"] for tables in drawn} == {"own", "fabric"}
+    for tables in drawn:
+        config.check(config.parse(config.to_toml(tables)))
+
+
+def test_a_program_that_fails_ends_the_soak_with_its_seed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def pair(*_: object) -> soak_live.Pair:
+        port = free_port()
+        argv = ["ibv_rc_pingpong", "-g", "0", "-p", str(port)]
+        return soak_live.Pair(argv, [*argv, "-m", "9", "127.0.0.1"], ("n0", "n1"), port)
+
+    monkeypatch.setattr(soak_live, "_pair", pair)
+    monkeypatch.setattr(soak_live, "TIMEOUT_S", 2.0)
+    with pytest.raises(FlitnetError, match="n1: ibv_rc_pingpong .*: exit code 1") as failure:
+        soak_live.live(seconds=0, seed=5)
+    assert "again: ./flitnet soak live --minutes 0.01 --seed 5" in str(failure.value)
+    assert "[network]" in str(failure.value)

@@ -28,7 +28,7 @@ TEST(NodePage, TheLongestMessageFitsItsPackets) {
 // What `controls` says of sources holds in a live HCA: the simulator is told by the same function.
 TEST(HostOptions, SourcesReactAsConfigured) {
   const auto config = emu::Config::parse(
-      "[controls]\nvct_step = 3\nvct_timeout = 5\nvct_messages = 7\nccti_increase = 2\n"
+      "[controls]\nvct_step = 3\nvct_timeout = 5\nvct_messages = 7\nvct_counts = \"injected\"\nccti_increase = 2\n"
       "ccti_limit = 9\nccti_timer_us = 20.5\ndcqcn_timer_us = 11\ndcqcn_gain = 0.5\n"
       "dcqcn_rate_ai = 0.25\ndcqcn_rate_hai = 0.75\n");
   ASSERT_TRUE(config) << config.error().message;
@@ -39,6 +39,7 @@ TEST(HostOptions, SourcesReactAsConfigured) {
   EXPECT_EQ(reaction.vct_step_cycles, 3U);
   EXPECT_EQ(reaction.vct_timeout_cycles, 5U);
   EXPECT_EQ(reaction.vct_messages, 7U);
+  EXPECT_FALSE(reaction.vct_counts_held);
   EXPECT_EQ(reaction.ccti_increase, 2U);
   EXPECT_EQ(reaction.ccti_limit, 9U);
   EXPECT_EQ(reaction.ccti_timer_ns, 20'500U);
@@ -56,6 +57,7 @@ TEST(HostOptions, DefaultsOfSourcesAreThoseOfTheSchema) {
   EXPECT_EQ(schema.vct_step_cycles, own.vct_step_cycles);
   EXPECT_EQ(schema.vct_timeout_cycles, own.vct_timeout_cycles);
   EXPECT_EQ(schema.vct_messages, own.vct_messages);
+  EXPECT_EQ(schema.vct_counts_held, own.vct_counts_held);
   EXPECT_EQ(schema.ccti_increase, own.ccti_increase);
   EXPECT_EQ(schema.ccti_limit, own.ccti_limit);
   EXPECT_EQ(schema.ccti_timer_ns, own.ccti_timer_ns);

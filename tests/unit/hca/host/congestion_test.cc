@@ -195,6 +195,44 @@ TEST(Congestion, VctApproach2StepsByMessages) {
   EXPECT_EQ(vct->delay_cycles(), 0U);
 }
 
+// A burst that is under way when the notice comes was once counted message by message: a connection
+// that had filled its lanes waited a thousand steps behind it.
+TEST(Congestion, VctApproach2CountsWhatItDelays) {
+  const auto vct = made("vct2");
+  for (int i = 0; i < 100; ++i) vct->handed_on(1, 4, 0);
+  vct->came_back(0, 4);
+  vct->notice(kCongestion, emu::kAnyDest, 5);
+  EXPECT_EQ(vct->delay_cycles(), 32U);
+  emu::Cycle now = 4;
+  for (int i = 0; i < 99; ++i) {
+    EXPECT_FALSE(vct->may_send(1, now)) << "they leave first";
+    vct->came_back(0, now += 4);
+  }
+  EXPECT_EQ(vct->delay_cycles(), 32U);
+  for (int i = 1; i <= 3; ++i) {
+    now = vct->ready_at();
+    ASSERT_TRUE(vct->may_send(1, now));
+    vct->handed_on(1, 4, now);
+    vct->came_back(0, now += 4);
+    EXPECT_EQ(vct->delay_cycles(), 32U * static_cast<unsigned>(1 + i));
+  }
+  for (int i = 0; i < 10; ++i) vct->handed_on(1, 4, now);
+  vct->notice(kRelief, emu::kAnyDest, now);
+  vct->notice(kCongestion, emu::kAnyDest, now);
+  vct->restart();  // none of the ten comes back
+  vct->handed_on(1, 4, now);
+  vct->came_back(0, now + 4);
+  EXPECT_EQ(vct->delay_cycles(), 160U) << "it counts from here";
+
+  CongestionOptions options;
+  options.reaction.vct_counts_held = false;
+  const auto all = made("vct2", options);
+  for (int i = 0; i < 10; ++i) all->handed_on(1, 4, 0);
+  all->notice(kCongestion, emu::kAnyDest, 5);
+  for (int i = 0; i < 10; ++i) all->came_back(0, 10);
+  EXPECT_EQ(all->delay_cycles(), 32U * 11) << "every one injected since";
+}
+
 // IBA A10.2: each BECN one entry further into the table of that destination, the timer back.
 TEST(Congestion, InfinibandTableByDestination) {
   CongestionOptions options;

@@ -96,7 +96,7 @@ def first(**changed: int) -> dict[str, Any]:
 
 def second(messages: int = 1) -> dict[str, Any]:
     return {"congestion": "vct2", "vct_threshold": 2, "vct_history": 4, "vct_step": 32,
-            "vct_messages": messages}  # fmt: skip
+            "vct_messages": messages, "vct_counts": "injected"}  # fmt: skip
 
 
 # By what factor load without control falls below what it delivers elsewhere to be a collapse.
