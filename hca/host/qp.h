@@ -179,6 +179,7 @@ struct Qp {
 
   // Scheduler.
   QueueLink request_link;
+  std::uint32_t turn_packets = 0;  // of its turn in the queue of requests
   QueueLink response_link;
   // Of the queues that the links are in; traffic_class may change meanwhile (SQD).
   emu::TrafficClass request_class = emu::TrafficClass::best_effort;

@@ -9,7 +9,9 @@ namespace hca {
 
 namespace {
 
-// Packets a QP may send before the next QP of its class has its turn.
+// Packets a QP may send before the next QP of its class has its turn. Where room, energy or credit
+// run out before, it keeps its place for the rest of them, and for no more: what comes back packet
+// by packet would else be always the same one's.
 constexpr std::uint32_t kTurnPackets = 16;
 // When the port is full, look again after so many cycles if nothing else happens.
 constexpr emu::Cycle kSlotRetryCycles = 64;
@@ -41,6 +43,7 @@ void take_out(HostState& s, QpQueue& queue, Qp& qp, Side side) {
   (link.next == kNone ? queue.last : link_of(s.qp_at(link.next), side).prev) = link.prev;
   link = {};
   --queue.count;
+  if (side == Side::request) qp.turn_packets = 0;
 }
 
 QpQueue& request_queue(HostState& s, Qp& qp) {
@@ -80,7 +83,7 @@ std::size_t response_turn(HostState& s, Qp& qp) {
 std::size_t request_turn(HostState& s, Qp& qp) {
   const emu::TrafficClass mine = qp.request_class;
   std::size_t sent = 0;
-  while (sent < kTurnPackets) {
+  while (qp.turn_packets < kTurnPackets) {
     if (!s.burst_.room()) dispatch(s);
     // A fault found at dispatch may have ended this QP's sending.
     if (!request_ready(s, qp)) break;
@@ -95,6 +98,7 @@ std::size_t request_turn(HostState& s, Qp& qp) {
     }
     if (s.slots_blocked_ || s.power_blocked_until_ > s.now_ || qp.power_at != emu::kNever) break;
     ++sent;
+    ++qp.turn_packets;
   }
   return sent;
 }
@@ -128,10 +132,12 @@ std::size_t serve_requests(HostState& s, emu::TrafficClass traffic_class) {
     Qp& qp = s.qp_at(queue.first);
     const std::size_t now_sent = request_turn(s, qp);
     sent += now_sent;
-    if (s.slots_blocked_) break;
-    if (traffic_class == emu::TrafficClass::best_effort &&
-        (s.power_blocked_until_ > s.now_ || best_effort_blocked(s))) {
-      continue;  // it keeps its place
+    if (qp.turn_packets < kTurnPackets) {  // it keeps its place
+      if (s.slots_blocked_) break;
+      if (traffic_class == emu::TrafficClass::best_effort &&
+          (s.power_blocked_until_ > s.now_ || best_effort_blocked(s))) {
+        continue;
+      }
     }
     take_out(s, queue, qp, Side::request);
     want_request(s, qp);

@@ -8,7 +8,6 @@ ends the soak with the cluster file, what it said and the seed.
 
 from __future__ import annotations
 
-import contextlib
 import random
 import subprocess
 import time
@@ -60,7 +59,7 @@ def play(seed: int, prints: bool) -> int:
     try:
         with cluster:
             pairs = [_pair(rng, cluster, tables) for _ in range(rng.randint(*AT_ONCE))]
-            _run(rng, cluster, tables, pairs)
+            _run(rng, cluster, pairs)
             _rests(cluster)
     except (FlitnetError, subprocess.SubprocessError) as failure:
         again = f"./flitnet soak live --minutes 0.01 --seed {seed}"
@@ -186,9 +185,8 @@ def _by_cm(rng: random.Random, cluster: Cluster, nodes: tuple[str, str], _: str)
 # A round.
 
 
-def _run(
-    rng: random.Random, cluster: Cluster, tables: dict[str, Any], pairs: list[Pair]
-) -> None:
+def _run(rng: random.Random, cluster: Cluster, pairs: list[Pair]) -> None:
+    meanwhile: list[str] = []
     try:
         for pair in pairs:  # all of them first: a node counts its listeners, whose they are
             if any(pair.server == other.server for other in pairs[: pairs.index(pair)]):
@@ -198,10 +196,12 @@ def _run(
             if pair.running:
                 pair.running.append(cluster.popen(pair.nodes[1], pair.client))
         for _ in range(rng.randint(0, 3)):
-            _disturb(rng, cluster, tables)
+            meanwhile.append(_disturb(rng, cluster))
         for pair in pairs:
             if pair.running:
                 _succeeded(pair)
+    except FlitnetError as failure:
+        raise FlitnetError(f"{failure}\nmeanwhile: {', then '.join(meanwhile)}") from None
     finally:
         for pair in pairs:
             for program in pair.running:
@@ -238,23 +238,30 @@ def _listens(port: int) -> bool:
     return False
 
 
-def _disturb(rng: random.Random, cluster: Cluster, tables: dict[str, Any]) -> None:
+def _disturb(rng: random.Random, cluster: Cluster) -> str:
     """A control is set, or a link between routers goes and comes back. What this cluster refuses is
-    no fault."""
+    no fault. Returns what was done."""
     time.sleep(rng.random() * 0.2)
-    with contextlib.suppress(UsageError):
-        if rng.random() < 0.5:
-            key = rng.choice(sorted(controls.OF_THE_FABRIC))
-            words = SCHEMES if key == "congestion" else ("true", "false")
-            operate.set_control(cluster.run, key, rng.choice(words))
-            return
-        links = ctl.ask(cluster.run / "fabricd.ctl", {"cmd": "links"})["links"]
-        between = [link["link"] for link in links if ":" in link["link"]]
-        if between:
-            link = rng.choice(between)
-            operate.set_link(cluster.run, link, "down")
-            time.sleep(rng.random() * 0.2)
-            operate.set_link(cluster.run, link, "up")
+    if rng.random() < 0.5:
+        key = rng.choice(sorted(controls.OF_THE_FABRIC))
+        word = rng.choice(SCHEMES if key == "congestion" else ("true", "false"))
+        try:
+            operate.set_control(cluster.run, key, word)
+        except UsageError:
+            return f"set {key} {word} was refused"
+        return f"set {key} {word}"
+    links = ctl.ask(cluster.run / "fabricd.ctl", {"cmd": "links"})["links"]
+    between = [link["link"] for link in links if ":" in link["link"]]
+    if not between:
+        return "nothing"
+    link = rng.choice(between)
+    try:
+        operate.set_link(cluster.run, link, "down")
+    except UsageError:
+        return f"link {link} down was refused"
+    time.sleep(rng.random() * 0.2)
+    operate.set_link(cluster.run, link, "up")
+    return f"link {link} down and up"
 
 
 def _succeeded(pair: Pair) -> None:

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 
 #include "tests/unit/hca/host/pair.h"
@@ -123,6 +124,45 @@ TEST(Rc, ReadAndFence) {
   EXPECT_EQ(std::memcmp(&pair.a.bytes[100], &pair.b.bytes[13], 49990), 0);
   // The fenced send left with what the READ had brought.
   EXPECT_EQ(std::memcmp(&pair.b.bytes[900000], &pair.a.bytes[0], 64), 0);
+}
+
+// Buffers that come back packet by packet once went all to the QP whose turn it was when they ran
+// out: others of the node stood in the middle of a message until their timers had run out.
+TEST(Rc, QpsTakeTurnsWhereBuffersAreFew) {
+  constexpr int kMessages = 8;
+  for (const std::uint32_t slots : {1u, 3u, 20u}) {
+    PairOptions options;
+    options.link.slots = slots;
+    Pair pair(options);
+    test::Side& a = pair.a;
+    sim::Queue other = a.app->make_qp(hca::QpType::rc, a.cq, a.cq, options.capacity);
+    sim::Queue peer = pair.b.app->make_qp(hca::QpType::rc, pair.b.cq, pair.b.cq, options.capacity);
+    sim::Path path = options.path;
+    path.dest = 1;
+    path.dest_qpn = peer.number;
+    ASSERT_EQ(a.app->connect(other, path, pair.cluster.now()), 0);
+    path.dest = 0;
+    path.dest_qpn = other.number;
+    ASSERT_EQ(pair.b.app->connect(peer, path, pair.cluster.now()), 0);
+    const hca::Sge from = a.sge(0, 50'000);
+    for (sim::Queue* queue : {&a.qp, &other}) {
+      for (int i = 0; i < kMessages; ++i) {
+        ASSERT_EQ(a.app->post(*queue, {.opcode = WrOpcode::rdma_write,
+                                       .sges = {&from, 1},
+                                       .remote_addr = pair.b.address(0),
+                                       .rkey = pair.b.keys.rkey}),
+                  0);
+      }
+    }
+    a.app->ring(pair.cluster.now());
+    const auto [sent, received] = pair.run();
+    ASSERT_EQ(test::statuses(sent), std::vector(2 * kMessages, WcStatus::success));
+    int ahead = 0;  // messages of the one that are done and have no equal of the other
+    for (const hca::Cqe& cqe : sent) {
+      ahead += cqe.qp_num == other.number ? -1 : 1;
+      EXPECT_LE(std::abs(ahead), 1) << slots << " buffers";
+    }
+  }
 }
 
 // Inline data is taken at the post: the application may reuse its bytes at once.
