@@ -223,7 +223,8 @@ def _listen(cluster: Cluster, pair: Pair) -> None:
     ):
         if server.poll() is not None or time.monotonic() > deadline:
             server.kill()
-            raise FlitnetError(f"{' '.join(pair.server)} does not listen: {server.communicate()[0]}")
+            said = server.communicate()[0]
+            raise FlitnetError(f"{' '.join(pair.server)} does not listen: {said}")
         time.sleep(0.01)
 
 

@@ -28,7 +28,8 @@ TEST(NodePage, TheLongestMessageFitsItsPackets) {
 // What `controls` says of sources holds in a live HCA: the simulator is told by the same function.
 TEST(HostOptions, SourcesReactAsConfigured) {
   const auto config = emu::Config::parse(
-      "[controls]\nvct_step = 3\nvct_timeout = 5\nvct_messages = 7\nvct_counts = \"injected\"\nccti_increase = 2\n"
+      "[controls]\nvct_step = 3\nvct_timeout = 5\nvct_messages = 7\nvct_counts = "
+      "\"injected\"\nccti_increase = 2\n"
       "ccti_limit = 9\nccti_timer_us = 20.5\ndcqcn_timer_us = 11\ndcqcn_gain = 0.5\n"
       "dcqcn_rate_ai = 0.25\ndcqcn_rate_hai = 0.75\n");
   ASSERT_TRUE(config) << config.error().message;
