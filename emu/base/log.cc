@@ -3,6 +3,7 @@
 #include <spdlog/sinks/basic_file_sink.h>
 #include <spdlog/spdlog.h>
 
+#include <atomic>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -12,7 +13,7 @@ namespace emu {
 namespace {
 struct Logs {
   std::vector<std::shared_ptr<spdlog::logger>> all;
-  Log current = 0;
+  std::atomic<Log> current{0};  // a watch (hca/daemon/copy_watch.h) may ask
 };
 Logs& logs() {
   static Logs instance;

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from tools.flitnet import paths, topology
-from tools.flitnet.errors import UsageError
+from tools.flitnet.errors import FlitnetError, UsageError
 
 NODES_DEFAULT = 8
 LINK_MBPS_DEFAULT = 400
@@ -173,6 +173,9 @@ def check(file: ClusterFile) -> None:
         path.write_text(file.text)
         argv = [paths.program("fabricd"), "--check", path]
         done = subprocess.run(argv, capture_output=True, text=True, timeout=20)
+    if done.returncode < 0:
+        died = f"fabricd --check ended by signal {-done.returncode}"
+        raise FlitnetError(f"{died}, a bug, over:\n{file.text}")
     if done.returncode != 0:
         lines = (done.stderr.strip() or done.stdout.strip() or "rejected").splitlines()
         raise UsageError(lines[0].removeprefix("fabricd: "))
