@@ -113,7 +113,7 @@ Result<void> check_design(const NetworkConfig& network) {
   return {};
 }
 
-// One lost heartbeat is no silence.
+// Who shares the process of the fabric has no way to it but shm. One lost heartbeat is no silence.
 Result<void> resolve_attach(const AttachConfig& attach, HcaProcess process) {
   constexpr std::uint32_t kHeartbeats = 3;
   if (process == HcaProcess::fabric && attach.kind != AttachKind::shm)

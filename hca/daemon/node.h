@@ -32,7 +32,8 @@ namespace hca {
 
 class Node : public emu::Daemon {
  public:
-  // Takes the node's folder of the run directory, which exists, and logs into a file of its own.
+  // Takes the node's folder of the run directory, makes it if need be, and logs into a file of its
+  // own.
   // `with_fabric`: the fabric is in this process, too.
   static emu::Result<std::unique_ptr<Node>> make(const std::string& run_dir,
                                                  const emu::Config& config, emu::NodeId node,

@@ -36,7 +36,7 @@ bool readable(int fd) {
 bool is_nonblocking(int fd) { return (::fcntl(fd, F_GETFL) & O_NONBLOCK) != 0; }
 
 // The same, for a thread that means to sleep: who expects an answer soon keeps its core awake,
-// unless one process alone has to work for it (`looks`, hca/abi/node.h).
+// unless one process alone has to work for it (NodePage::waiters_look).
 template <class Record>
 int await_record(int fd, Record& record, bool looks) {
   if (!looks || is_nonblocking(fd)) return read_record(fd, record);

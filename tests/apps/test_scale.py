@@ -9,8 +9,9 @@ from contextlib import ExitStack
 
 import pytest
 
-from tests.apps.test_verbs import PORTS, listens
+from tests.apps.test_verbs import PORTS
 from tools.flitnet.cluster import Cluster
+from tools.flitnet.process import listens
 
 NODES = 16
 QPS_PROGRAM = 256

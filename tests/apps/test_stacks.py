@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.apps.test_verbs import PORTS, listens
+from tests.apps.test_verbs import PORTS
 from tools.flitnet import paths
 from tools.flitnet.cluster import Cluster
+from tools.flitnet.process import listens
 
 ROOT = paths.ROOT
 MESSAGES = 100

@@ -98,6 +98,15 @@ def test_all_die_and_come_back_together(make_cluster: Callable[..., Cluster]) ->
     assert not cluster.run.exists()
 
 
+def test_who_died_is_named_and_nobody_else(make_cluster: Callable[..., Cluster]) -> None:
+    # A dead exporter was once called a dead fabric.
+    cluster = make_cluster(TOGETHER, exporter="off")
+    cluster.kill("exporter")
+    status = flitnet(cluster, "status")
+    assert status.returncode == 1
+    assert "exporter is dead" in status.stdout and "fabricd" not in status.stdout
+
+
 @pytest.mark.parametrize("action", ["kill", "stop", "start"])
 def test_a_node_has_no_death_of_its_own(together: Cluster, action: str) -> None:
     done = flitnet(together, "node", "n1", action)

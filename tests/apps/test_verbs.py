@@ -12,6 +12,7 @@ import pytest
 
 from tools.flitnet import pages, paths
 from tools.flitnet.cluster import Cluster
+from tools.flitnet.process import listens
 
 DONE = re.compile(r"\d+ bytes in [\d.]+ seconds|^success$", re.MULTILINE)  # the latter: xsrq
 Pair = tuple[subprocess.CompletedProcess[str], str, int]
@@ -27,14 +28,6 @@ def start_server(cluster: Cluster, argv: list[str], port: int, **options) -> sub
         time.sleep(0.02)
     server.kill()
     pytest.fail("the server does not listen")
-
-
-def listens(port: int) -> bool:
-    with open("/proc/net/tcp6") as v6, open("/proc/net/tcp") as v4:
-        lines = v6.readlines()[1:] + v4.readlines()[1:]
-    # Column 1 is the local address, column 3 the state: 0A is LISTEN.
-    wanted = f":{port:04X}"
-    return any(f[1].endswith(wanted) and f[3] == "0A" for f in map(str.split, lines))
 
 
 def pingpong(

@@ -116,7 +116,8 @@ def status(run: Path, as_json: bool) -> int:
         power = pages.read(run).one("flitnet_power_last_watts")
         view = screen.View("flitnet", value, None, power, elsewhere=not cluster.part.fabric)
         Console().print(screen.screen(view))
-        _print_dead(run, ["fabricd"] if cluster.together and dead else dead)
+        # Nodes in the fabric's process died with it: that is said once.
+        _print_dead(run, [r for r in dead if not (cluster.together and r.startswith("hcad:"))])
         for name in _links_down(run) if value.links_down else []:
             print(f"link {name} is down; back into service with: {paths.call(f'link {name} up')}")
         for node in absent:

@@ -94,6 +94,15 @@ def free_port() -> int:
         return probe.getsockname()[1]
 
 
+def listens(port: int) -> bool:
+    """Whether somebody of this host listens on a TCP port."""
+    with open("/proc/net/tcp6") as v6, open("/proc/net/tcp") as v4:
+        lines = v6.readlines()[1:] + v4.readlines()[1:]
+    # Column 1 is the local address, column 3 the state: 0A is LISTEN.
+    wanted = f":{port:04X}"
+    return any(f[1].endswith(wanted) and f[3] == "0A" for f in map(str.split, lines))
+
+
 # What asks a command to end: Ctrl-C, a service manager, the terminal that closes.
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 

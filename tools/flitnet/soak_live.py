@@ -18,7 +18,7 @@ from typing import Any
 from tools.flitnet import build, config, controls, ctl, operate
 from tools.flitnet.cluster import Cluster
 from tools.flitnet.errors import FlitnetError, UsageError
-from tools.flitnet.process import free_port
+from tools.flitnet.process import free_port, listens
 
 TIMEOUT_S = 180.0  # of a program: machines are shared, and a design may be slow
 LISTEN_S = 60.0
@@ -227,24 +227,13 @@ def _listen(cluster: Cluster, pair: Pair) -> None:
     while not (
         int(cluster.node_status(to)["cm_listeners"]) > before
         if pair.port is None
-        else _listens(pair.port)
+        else listens(pair.port)
     ):
         if server.poll() is not None or time.monotonic() > deadline:
             server.kill()
             said = server.communicate()[0]
             raise FlitnetError(f"{' '.join(pair.server)} does not listen: {said}")
         time.sleep(0.01)
-
-
-def _listens(port: int) -> bool:
-    wanted = f":{port:04X}"
-    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
-        with open(table) as file:
-            # Column 1 is the local address, column 3 the state: 0A is LISTEN.
-            rows = (line.split() for line in file)
-            if any(row[1].endswith(wanted) and row[3] == "0A" for row in rows):
-                return True
-    return False
 
 
 def _disturb(rng: random.Random, cluster: Cluster) -> str:
