@@ -199,7 +199,7 @@ bool Host::idle() const {
     if (qp == nullptr || qp->state == QpState::err) continue;
     if (qp->sq_done != qp->sq_posted || !qp->responses_empty() || qp->in_wire > 0) return false;
   }
-  return s.loop_sent_ == s.loop_delivered_;
+  return s.loop_sent_ == s.loop_delivered_ && s.left_responses_.empty();
 }
 
 }  // namespace hca

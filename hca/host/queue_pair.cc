@@ -92,6 +92,7 @@ constexpr bool is_served(QpType type) {
 
 void free_qp(HostState& s, Qp& qp) {
   settle(s);
+  leave_responses(s, qp);
   release_rate(s, qp, true);
   unqueue(s, qp);
   detach_all(s, qp.number);

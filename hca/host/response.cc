@@ -18,6 +18,35 @@ emu::Opcode read_opcode(const Response& response) {
   return last ? rc_read_response_last : rc_read_response_middle;
 }
 
+// Headers of the response's next packet.
+emu::PacketHeaders headers_of(const HostState& s, const Qp& qp, const Response& response) {
+  const bool is_read = response.kind == ResponseKind::read;
+  const bool is_atomic = response.kind == ResponseKind::atomic;
+  const emu::Opcode rc = is_read     ? read_opcode(response)
+                         : is_atomic ? emu::Opcode::rc_atomic_ack
+                                     : emu::Opcode::rc_ack;
+  emu::PacketHeaders headers;
+  fill_path(s, qp, headers);
+  headers.bth.opcode = qp.is_xrc() ? emu::xrc_of(rc) : rc;
+  headers.bth.psn = add24(response.psn, response.sent);
+  headers.atomic_original = response.address;
+  headers.aeth = {is_read || is_atomic
+                      ? static_cast<std::uint8_t>(emu::kSyndromeAck | emu::kAckNoCredits)
+                      : response.syndrome,
+                  response.msn};
+  return headers;
+}
+
+Leaving leaving_of(const Qp& qp, emu::Cycle launch) {
+  return {launch, qp.vl_in, qp.vl_out, 0, qp.traffic_class, false};
+}
+
+std::uint16_t flits_of(const HostState& s, const emu::PacketHeaders& headers,
+                       std::uint32_t payload_bytes) {
+  return emu::flits_of(emu::packet_bytes(headers.bth.opcode, headers.has_grh, payload_bytes),
+                       s.options_.flit_bits);
+}
+
 void finish_response(HostState& s, Qp& qp, const Response& response) {
   ++qp.responses_first;
   if (response.fatal) enter_error(s, qp);
@@ -54,16 +83,10 @@ bool build_response(HostState& s, Qp& qp) {
   const bool is_read = response.kind == ResponseKind::read;
   const std::uint32_t offset = response.sent * qp.payload;
   const std::uint32_t length = is_read ? std::min(qp.payload, response.length - offset) : 0;
-  const bool is_atomic = response.kind == ResponseKind::atomic;
-  const emu::Opcode rc = is_read     ? read_opcode(response)
-                         : is_atomic ? emu::Opcode::rc_atomic_ack
-                                     : emu::Opcode::rc_ack;
-  const emu::Opcode opcode = qp.is_xrc() ? emu::xrc_of(rc) : rc;
-  const bool grh = qp.attributes.av.is_global != 0;
-  const std::uint16_t flits =
-      emu::flits_of(emu::packet_bytes(opcode, grh, length), s.options_.flit_bits);
+  const emu::PacketHeaders headers = headers_of(s, qp, response);
   const bool is_metered = metered(s, qp.traffic_class, qp.dest);
-  const PowerNeed need = is_metered ? power_need(s, qp.dest, flits) : PowerNeed{};
+  const PowerNeed need =
+      is_metered ? power_need(s, qp.dest, flits_of(s, headers, length)) : PowerNeed{};
 
   // Reads wait for energy like any best-effort packet. Acknowledgements do not wait, but count.
   emu::Cycle launch = qp.last_response_launch > s.now_ ? qp.last_response_launch : 0;
@@ -76,19 +99,9 @@ bool build_response(HostState& s, Qp& qp) {
   if (is_metered) hold_power(s, qp.traffic_class, launch, need);
   qp.last_response_launch = launch;
 
-  emu::PacketHeaders headers;
-  fill_path(s, qp, headers);
-  headers.bth.opcode = opcode;
-  headers.bth.psn = add24(response.psn, response.sent);
-  headers.atomic_original = response.address;
-  headers.aeth = {is_read || is_atomic
-                      ? static_cast<std::uint8_t>(emu::kSyndromeAck | emu::kAckNoCredits)
-                      : response.syndrome,
-                  response.msn};
   packet->psn = headers.bth.psn;
   packet->response = is_read;
-  std::uint8_t* payload = close_packet(s, *packet, &qp, headers, length,
-                                       {launch, qp.vl_in, qp.vl_out, 0, qp.traffic_class, false});
+  std::uint8_t* payload = close_packet(s, *packet, &qp, headers, length, leaving_of(qp, launch));
   const Response done = response;
   ++response.sent;
   if (is_read) fetch_response(s, qp, done, offset, payload, length);
@@ -97,6 +110,40 @@ bool build_response(HostState& s, Qp& qp) {
     finish_response(s, qp, done);
   }
   return true;
+}
+
+void leave_responses(HostState& s, Qp& qp) {
+  for (; !qp.responses_empty(); ++qp.responses_first) {
+    const Response& response = qp.response(qp.responses_first);
+    // Its bytes are the program's; whatever is behind it would say that they were sent.
+    if (response.kind == ResponseKind::read) break;
+    if (s.left_responses_.size() == kLeftResponsesMax) break;
+    s.left_responses_.push_back({.headers = headers_of(s, qp, response),
+                                 .leaving = leaving_of(qp, qp.last_response_launch),
+                                 .dest = qp.dest,
+                                 .response = response});
+  }
+  qp.responses_first = qp.responses_last;
+}
+
+std::size_t send_left_responses(HostState& s) {
+  std::size_t sent = 0;
+  for (; !s.left_responses_.empty(); s.left_responses_.pop_front()) {
+    LeftResponse& left = s.left_responses_.front();
+    if (!s.burst_.room()) dispatch(s);
+    BurstPacket* packet = open_packet(s, kNone, left.dest);
+    if (packet == nullptr) break;
+    if (left.leaving.launch <= s.now_) left.leaving.launch = 0;
+    const emu::TrafficClass traffic_class = left.leaving.traffic_class;
+    if (metered(s, traffic_class, left.dest)) {
+      hold_power(s, traffic_class, left.leaving.launch,
+                 power_need(s, left.dest, flits_of(s, left.headers, 0)));
+    }
+    close_packet(s, *packet, nullptr, left.headers, 0, left.leaving);
+    count_response(s, left.response);
+    ++sent;
+  }
+  return sent;
 }
 
 void push_ack(HostState& s, Qp& qp, std::uint32_t psn) {

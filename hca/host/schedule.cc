@@ -217,7 +217,7 @@ void run_timers(HostState& s) {
 
 std::size_t transmit(HostState& s) {
   s.slots_blocked_ = false;
-  std::size_t sent = send_probes(s) + send_mads(s);
+  std::size_t sent = send_probes(s) + send_mads(s) + send_left_responses(s);
   // Responses first: they free the peers' queues and are short but for reads.
   for (int c = 0; c < emu::kClassCount && !s.slots_blocked_; ++c) {
     sent += serve_responses(s, s.responses_[static_cast<std::size_t>(c)]);
@@ -238,7 +238,8 @@ static emu::Cycle congestion_wake(const HostState& s) {
 emu::Cycle next_wake(const HostState& s) {
   emu::Cycle at = std::min(s.wakes_.first_time(), probe_deadline(s));
   if (s.loop_sent_ != s.loop_delivered_) return s.now_;
-  if (!s.mads_.empty() && !s.slots_blocked_) return s.now_;
+  const bool waiting = !s.mads_.empty() || !s.left_responses_.empty();
+  if (waiting && !s.slots_blocked_) return s.now_;
   if (s.slots_blocked_) at = std::min(at, s.now_ + kSlotRetryCycles);
   if (s.power_blocked_until_ > s.now_) at = std::min(at, s.power_blocked_until_);
   for (int c = 0; c < emu::kClassCount; ++c) {

@@ -52,6 +52,26 @@ struct QpQueue {
   std::uint32_t count = 0;
 };
 
+// What the rest of a packet's descriptor says.
+struct Leaving {
+  emu::Cycle launch = 0;
+  emu::Vl vl_in = 0;
+  emu::Vl vl_out = 0;
+  std::uint16_t vtick = 0;  // 0: its lane's
+  emu::TrafficClass traffic_class = emu::TrafficClass::best_effort;
+  bool first_time = false;  // not a repetition: its injection returns a credit
+};
+
+// The last words of a QP that has ended: a program that has what it waited for goes at once, and
+// its peer would ask a QP that is gone until it gave up.
+struct LeftResponse {
+  emu::PacketHeaders headers;
+  Leaving leaving;
+  emu::NodeId dest = 0;
+  Response response;
+};
+inline constexpr std::size_t kLeftResponsesMax = kQpSlots;  // peers of what is beyond ask in vain
+
 // Packets on their way to a QP of this same node: the fabric never sees them.
 inline constexpr std::uint32_t kLoopPackets = 128;
 
@@ -100,6 +120,7 @@ class HostState {
   std::vector<Cq> cqs_;
   std::vector<Srq> srqs_;
   MadQueue mads_;
+  std::deque<LeftResponse> left_responses_;
   std::vector<McastGroup> groups_;
   std::vector<XrcDomain> xrc_domains_;
   std::vector<XrcHandle> xrc_handles_;
@@ -155,6 +176,10 @@ void fill_grh(const HostState& s, const AddressVector& av, emu::Grh& grh);
 
 // ---- response.cc: the responder's packets ----
 bool build_response(HostState& s, Qp& qp);  // one packet into the burst; false: none left
+// The QP ends: what it has yet to acknowledge did come, and is said without it. Only behind
+// settle(), which may find that it did not.
+void leave_responses(HostState& s, Qp& qp);
+std::size_t send_left_responses(HostState& s);
 void push_ack(HostState& s, Qp& qp, std::uint32_t psn);
 void push_nak(HostState& s, Qp& qp, std::uint32_t psn, std::uint8_t syndrome, bool fatal);
 
@@ -282,15 +307,6 @@ void deliver_loop(HostState& s);
 BurstPacket* open_packet(HostState& s, std::uint32_t qp_slot, emu::NodeId dest);
 // The same, which leaves the node whatever its destination.
 BurstPacket* open_packet_out(HostState& s, std::uint32_t qp_slot, emu::NodeId dest);
-// What the rest of a packet's descriptor says.
-struct Leaving {
-  emu::Cycle launch = 0;
-  emu::Vl vl_in = 0;
-  emu::Vl vl_out = 0;
-  std::uint16_t vtick = 0;  // 0: its lane's
-  emu::TrafficClass traffic_class = emu::TrafficClass::best_effort;
-  bool first_time = false;  // not a repetition: its injection returns a credit
-};
 // Headers into the slot; returns where the payload goes. The packet is part of the burst then.
 std::uint8_t* close_packet(HostState& s, BurstPacket& packet, Qp* qp,
                            const emu::PacketHeaders& headers, std::uint32_t payload_bytes,

@@ -126,6 +126,22 @@ TEST(Rc, ReadAndFence) {
   EXPECT_EQ(std::memcmp(&pair.b.bytes[900000], &pair.a.bytes[0], 64), 0);
 }
 
+// A second QP of each side, joined: a's and b's.
+std::pair<sim::Queue, sim::Queue> join_others(Pair& pair, const PairOptions& options) {
+  const auto make = [&options](test::Side& side) {
+    return side.app->make_qp(hca::QpType::rc, side.cq, side.cq, options.capacity);
+  };
+  const std::pair<sim::Queue, sim::Queue> others{make(pair.a), make(pair.b)};
+  sim::Path path = options.path;
+  path.dest = 1;
+  path.dest_qpn = others.second.number;
+  EXPECT_EQ(pair.a.app->connect(others.first, path, pair.cluster.now()), 0);
+  path.dest = 0;
+  path.dest_qpn = others.first.number;
+  EXPECT_EQ(pair.b.app->connect(others.second, path, pair.cluster.now()), 0);
+  return others;
+}
+
 // Buffers that come back packet by packet once went all to the QP whose turn it was when they ran
 // out: others of the node stood in the middle of a message until their timers had run out.
 TEST(Rc, QpsTakeTurnsWhereBuffersAreFew) {
@@ -135,15 +151,7 @@ TEST(Rc, QpsTakeTurnsWhereBuffersAreFew) {
     options.link.slots = slots;
     Pair pair(options);
     test::Side& a = pair.a;
-    sim::Queue other = a.app->make_qp(hca::QpType::rc, a.cq, a.cq, options.capacity);
-    sim::Queue peer = pair.b.app->make_qp(hca::QpType::rc, pair.b.cq, pair.b.cq, options.capacity);
-    sim::Path path = options.path;
-    path.dest = 1;
-    path.dest_qpn = peer.number;
-    ASSERT_EQ(a.app->connect(other, path, pair.cluster.now()), 0);
-    path.dest = 0;
-    path.dest_qpn = other.number;
-    ASSERT_EQ(pair.b.app->connect(peer, path, pair.cluster.now()), 0);
+    sim::Queue other = join_others(pair, options).first;
     const hca::Sge from = a.sge(0, 50'000);
     for (sim::Queue* queue : {&a.qp, &other}) {
       for (int i = 0; i < kMessages; ++i) {
@@ -165,7 +173,54 @@ TEST(Rc, QpsTakeTurnsWhereBuffersAreFew) {
   }
 }
 
-// Inline data is taken at the post: the application may reuse its bytes at once.
+// A program that has its last message may end at once: that it came is said even so, when the node
+// has a buffer again. The peer once asked a QP that was gone until it gave up.
+TEST(Rc, WhatArrivedIsAcknowledgedThoughItsQpEnds) {
+  enum class End : std::uint8_t { destroyed, error, reset, program };
+  for (const End end : {End::destroyed, End::error, End::reset, End::program}) {
+    for (const bool atomic : {false, true}) {
+      PairOptions options;
+      options.link.slots = 1;
+      options.path.timeout = 12;
+      Pair pair(options);
+      test::Side& b = pair.b;
+      sim::Queue other = join_others(pair, options).second;
+      const hca::Sge from = b.sge(0, 50'000);
+      ASSERT_EQ(b.app->post(other, {.opcode = WrOpcode::rdma_write,
+                                    .sges = {&from, 1},
+                                    .remote_addr = pair.a.address(0),
+                                    .rkey = pair.a.keys.rkey}),
+                0);
+      b.app->ring(pair.cluster.now());
+      pair.expect_recv(1, b.sge(60'000, 100));
+      const hca::Sge word = pair.a.sge(60'000, 8);
+      ASSERT_EQ(pair.post({.opcode = atomic ? WrOpcode::atomic_fadd : WrOpcode::send,
+                           .sges = {&word, 1},
+                           .remote_addr = b.address(80'000),
+                           .rkey = b.keys.rkey,
+                           .compare_add = 5}),
+                0);
+      const auto done = [&] { return atomic ? b.bytes[80'000] == 5 : !b.take().empty(); };
+      while (!done()) pair.cluster.run(pair.cluster.now() + 1);
+      ASSERT_TRUE(pair.a.take().empty());
+      const emu::Cycle now = pair.cluster.now();
+      if (end == End::destroyed) {
+        ASSERT_EQ(pair.cluster.host(1).destroy_qp(b.app->client(), b.qp.number), 0);
+      } else if (end == End::program) {
+        b.app.reset();
+      } else {
+        const auto to = end == End::error ? hca::QpState::err : hca::QpState::reset;
+        ASSERT_EQ(b.app->modify(b.qp, {.state = to}, hca::kQpState, now), 0);
+      }
+      pair.cluster.run();
+      EXPECT_EQ(test::statuses(pair.a.take()), std::vector{WcStatus::success})
+          << static_cast<int>(end) << " " << atomic;
+      EXPECT_EQ(pair.cluster.host(0).counters().timeouts, 0u);
+      EXPECT_TRUE(pair.cluster.host(1).idle());
+    }
+  }
+}
+
 // The timer runs out just before the answers come, and the responder has few buffers: what is asked
 // for again still waits there when the first new requests come. They are no more than was agreed.
 TEST(Rc, RepeatedReadsDoNotCountAsOutstanding) {
@@ -192,6 +247,7 @@ TEST(Rc, RepeatedReadsDoNotCountAsOutstanding) {
   }
 }
 
+// Inline data is taken at the post: the application may reuse its bytes at once.
 TEST(Rc, Inline) {
   Pair pair;
   pair.expect_recv(1, pair.b.sge(0, 64));
