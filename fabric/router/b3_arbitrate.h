@@ -39,14 +39,14 @@ void take_output_lane(Block& b, unsigned in_lane, const BlockWorld& world) {
   const unsigned out_port = emu::port_of_lane(out_lane);
   const unsigned out_vl = emu::vl_of_lane(out_lane);
   b.owner[out_lane] = static_cast<BlockLane>(in_lane);
-  b.way[in_lane] = static_cast<std::uint8_t>(1U << out_port % emu::kPortsMax);
+  b.way[in_lane] = static_cast<std::uint8_t>(1U << (out_port - b.first[out_port]));
   emu::add_lane(b.owned[out_port], out_vl);
   if ((b.out.full[out_port] >> out_vl & 1U) == 0)
     emu::add_lane(b.open[emu::port_of_lane(in_lane)], emu::vl_of_lane(in_lane));
   // The whole of the lane's earlier messages has crossed.
   b.out_messages[out_lane].push(b.in_messages[in_lane].front(), b.out_others[out_lane]);
   if (b.out_messages[out_lane].count == 1) begin_leaving(b, out_lane, world);
-  ++b.activity[out_port / emu::kPortsMax].heads;
+  ++b.activity[b.first[out_port]].heads;
 }
 
 // The tail of the front message of `in_lane` has crossed: its output lane goes to the first in
@@ -95,9 +95,11 @@ inline bool keeps_to_fixed(const hca::Message& message, const BlockWorld& world)
 }
 
 // The output lane of a choice for a router whose first port is `first`.
-inline unsigned lane_of_choice(unsigned first, const Choice& choice, const hca::Message& message,
-                               const BlockWorld& world) {
-  return emu::block_lane(first + choice.port, world.routes.lanes.at(choice.set, message.vl_out));
+template <class Block>
+unsigned lane_of_choice(const Block& b, unsigned first, const Choice& choice,
+                        const hca::Message& message, const BlockWorld& world) {
+  return emu::block_lane(b.place[first][choice.port],
+                         world.routes.lanes.at(choice.set, message.vl_out));
 }
 
 // `claimed`: output lanes that heads of this cycle have chosen before.
@@ -105,12 +107,12 @@ template <class Block>
 unsigned choose_by_load(const Block& b, unsigned first, std::span<const Choice> choices,
                         const hca::Message& message, const BlockWorld& world,
                         const emu::LaneWords& claimed) {
-  unsigned best = lane_of_choice(first, choices[0], message, world);
+  unsigned best = lane_of_choice(b, first, choices[0], message, world);
   const bool adaptive = choices[1].set == LaneSet::adaptive;
   if (adaptive && ((world.routes.lanes.may_adapt >> message.vl_out) & 1) == 0) return best;
   unsigned least = ~0U;
   for (const Choice& choice : choices.subspan(adaptive ? 1 : 0)) {
-    const unsigned lane = lane_of_choice(first, choice, message, world);
+    const unsigned lane = lane_of_choice(b, first, choice, message, world);
     const unsigned port = emu::port_of_lane(lane);
     const bool taken = (((b.owned[port] | claimed[port]) >> emu::vl_of_lane(lane)) & 1U) != 0;
     if (adaptive && taken) continue;
@@ -137,11 +139,11 @@ template <class Block>
   for (const auto& [in_lane, id, way] : b.routing) {
     hca::Message& message = world.messages[id];
     const unsigned in_port = emu::port_of_lane(in_lane);
-    const unsigned first = in_port / emu::kPortsMax * emu::kPortsMax;
-    const auto router = static_cast<emu::RouterId>(b.first_router + in_port / emu::kPortsMax);
+    const unsigned first = b.first[in_port];
+    const emu::RouterId router = b.router[in_port];
     const std::span<const Choice> choices = world.routes.table.choices(router, way);
     const unsigned out_lane = choices.size() == 1 || keeps_to_fixed(message, world)
-                                  ? lane_of_choice(first, choices[0], message, world)
+                                  ? lane_of_choice(b, first, choices[0], message, world)
                                   : choose_by_load(b, first, choices, message, world, claimed);
     const unsigned out_port = emu::port_of_lane(out_lane);
     emu::add_lane(claimed[out_port], emu::vl_of_lane(out_lane));
@@ -149,7 +151,7 @@ template <class Block>
     b.arbitrating.push(in_lane);
     if (asks_admission(world.hook, message))
       ask_admission(*world.hook, message,
-                    {router, in_port % emu::kPortsMax, out_port % emu::kPortsMax, now,
+                    {router, b.number[in_port], b.number[out_port], now,
                      &world.routes.lanes.lane[static_cast<std::size_t>(choices[0].set)]});
   }
   b.routing.count = 0;

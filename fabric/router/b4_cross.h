@@ -17,9 +17,10 @@
 namespace fabric::blocks {
 
 // What a port proposes: the most urgent of `lanes`, in one number for its output port. Smaller
-// claims go first: urgency (16 bits) | rank (3) | port (3).
+// claims go first: urgency (16 bits) | rank (3) | input port (6).
 inline constexpr std::uint32_t kNoClaim = ~0U;
-inline constexpr unsigned kClaimShift = 6;
+inline constexpr unsigned kRankShift = 6;
+inline constexpr unsigned kClaimShift = kRankShift + 3;
 
 template <emu::Isa kIsa, class Scheduler>
 emu::PortPick pick_of(Scheduler& scheduler, unsigned port, unsigned lanes, unsigned yields) {
@@ -47,7 +48,7 @@ void cross(Block& b, Scheduler& scheduler, unsigned port, unsigned in_lane, emu:
 template <emu::Isa kIsa, class Block, class Scheduler>
 void stage4_cross(Block& b, Scheduler& scheduler, const BlockWorld& world, emu::Moved& moved,
                   emu::LinkBlock* there, emu::Cycle now) {
-  const auto& ranks = kRankedPorts.of[now % kRankedPorts.of.size()];
+  const auto& ranks = kPortRanks.of[now % kPortRanks.of.size()];
   const std::uint32_t stamp_now = emu::stamp_now(now);
   std::array<BlockLane, emu::kBlockPorts> proposed;  // [input port] lane
   std::uint64_t todo = emu::common_words<kIsa>(b.in.queued, b.open, b.ports);
@@ -58,14 +59,15 @@ void stage4_cross(Block& b, Scheduler& scheduler, const BlockWorld& world, emu::
       const unsigned port = emu::first_of(bits);
       unsigned lanes = b.in.queued[port] & b.open[port];
       if (round > 1) {
-        const auto gone = static_cast<unsigned>(taken >> (port & ~7U) & 0xff);
+        const auto gone = static_cast<unsigned>(taken >> b.first[port] & 0xff);
         lanes &= ~emu::lanes_with<kIsa>(&b.way[emu::block_lane(port, 0)], gone);
         if (lanes == 0) continue;
       }
       const emu::PortPick pick = pick_of<kIsa>(scheduler, port, lanes, world.yields);
       const unsigned in_lane = emu::block_lane(port, pick.lane);
       const unsigned out_port = emu::port_of_lane(b.target[in_lane]);
-      const std::uint32_t claim = pick.urgency << kClaimShift | ranks[port % emu::kPortsMax];
+      const std::uint32_t claim =
+          pick.urgency << kClaimShift | unsigned{ranks[b.number[port]]} << kRankShift | port;
       scheduler.fetch(in_lane);
       proposed[port] = static_cast<BlockLane>(in_lane);
       b.claim[out_port] = std::min(b.claim[out_port], claim);
@@ -73,7 +75,7 @@ void stage4_cross(Block& b, Scheduler& scheduler, const BlockWorld& world, emu::
     }
     for (std::uint64_t bits = wanted; bits != 0; bits &= bits - 1) {
       const unsigned out_port = emu::first_of(bits);
-      const unsigned port = (out_port & ~7U) | (b.claim[out_port] & 7U);
+      const unsigned port = b.claim[out_port] % emu::kBlockPorts;
       b.claim[out_port] = kNoClaim;
       todo &= ~(std::uint64_t{1} << port);
       cross(b, scheduler, port, proposed[port], moved, there, stamp_now);

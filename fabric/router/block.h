@@ -1,7 +1,8 @@
-// Everything that eight routers remember: a block. Plain data, sized at start; the stages
-// (b1_decode.h ... b5_output.h) are functions over it, stepped back to front by block_step.h. Ports
-// are numbered through the block, router * 8 + port; lanes as port * 16 + lane. What a cycle asks
-// of every port are words of lanes; the rest is touched only where a flit is.
+// Everything that the routers of a block remember, as many as have 64 ports together
+// (fabric/link/packing.h). Plain data, sized at start; the stages (b1_decode.h ... b5_output.h) are
+// functions over it, stepped back to front by block_step.h. Ports are numbered through the block,
+// those of a router side by side; lanes as port * 16 + lane. What a cycle asks of every port are
+// words of lanes; the rest is touched only where a flit is.
 #pragma once
 
 #include <array>
@@ -17,10 +18,6 @@
 
 namespace fabric::blocks {
 
-inline constexpr unsigned kBlockRouters = emu::kBlockPorts / emu::kPortsMax;
-inline std::size_t blocks_of(const Graph& graph) {
-  return (graph.routers.size() + kBlockRouters - 1) / kBlockRouters;
-}
 // A lane of a block, or kNoBlockLane.
 using BlockLane = std::uint16_t;
 inline constexpr BlockLane kNoBlockLane = 0xffff;
@@ -96,20 +93,21 @@ struct alignas(64) HotLanes {
   std::array<emu::LinkPlace, emu::kBlockPorts> peer{};    // [port] where its link leads to
   std::array<std::uint32_t, emu::kBlockPorts> claim{};    // [output port] stage 4
   std::array<std::uint32_t, emu::kBlockPorts> arrived{};  // flits in the running energy window
+  std::array<std::uint8_t, emu::kBlockPorts> first{};     // [port] the first one of its router
+  std::array<std::uint8_t, emu::kBlockPorts> number{};    // [port] its number at its router
   std::array<BlockLane, emu::kBlockLanes>
       target{};  // [input lane] output lane of its front message
-  // Of an input lane that owns an output lane: the port of that, one bit of eight.
+  // Of an input lane that owns an output lane: the port of that, one bit of its router's.
   alignas(64) std::array<std::uint8_t, emu::kBlockLanes> way{};
 };
 
-static_assert(sizeof(HotLanes<4>) / kBlockRouters <= 1024);
+static_assert(sizeof(HotLanes<4>) / (emu::kBlockPorts / emu::kPortsMax) <= 1024);
 
 template <int kPlanes>
 struct Block : HotLanes<kPlanes> {
   std::uint64_t to_hca = 0;  // bit p: port p leads to an HCA
   std::uint32_t inside = 0;  // flits in all buffers
-  unsigned ports = 0;        // 8 * routers
-  unsigned first_router = 0;
+  unsigned ports = 0;
 
   // Touched at heads and tails only, and where an output lane becomes full.
   std::array<BlockLane, emu::kBlockLanes> owner;  // [output lane] input lane, or kNoBlockLane
@@ -120,11 +118,14 @@ struct Block : HotLanes<kPlanes> {
   LaneList<BlockLane> arbitrating;  // and in stage 3
   std::array<InputMessages, emu::kBlockLanes> in_messages;
   std::array<OutputMessages, emu::kBlockLanes> out_messages;
+  std::array<emu::RouterId, emu::kBlockPorts> router{};  // [port]
+  // [first port of a router][number of a port at it] where it is
+  std::array<std::array<std::uint8_t, emu::kPortsMax>, emu::kBlockPorts> place{};
   // Cold.
   using Others = std::array<hca::MessageId, 1U << kPlanes>;
   std::array<Others, emu::kBlockLanes> in_others;  // behind the second of a lane
   std::array<Others, emu::kBlockLanes> out_others;
-  std::array<RouterActivity, kBlockRouters> activity{};
+  std::array<RouterActivity, emu::kBlockPorts> activity{};  // [first port of a router]
   std::array<std::uint64_t, emu::kBlockPorts> wait_cycles{};
 };
 

@@ -25,11 +25,12 @@ class BlockEngine final : public Network::Impl {
  public:
   BlockEngine(const NetworkSpec& network_spec, Graph network_graph, ControlHook* control_hook)
       : Impl(network_spec, std::move(network_graph), control_hook),
-        parts_(*this, blocks::kBlockRouters, emu::kBlockPorts,
+        packing_(graph, static_cast<int>(parts)),
+        parts_(*this, packing_.blocks().size(), emu::kBlockPorts,
                [this](std::size_t part, emu::Cycle from, emu::Cycle end) {
                  step_part(*this, isa_, part, from, end);
                }),
-        rows_(graph, spec.link_delay, parts_.ahead()),
+        rows_(packing_, graph.nodes.size(), spec.link_delay, parts_.ahead()),
         blocks_(rows_.router_blocks()),
         order_of_part_(parts_.count()) {
     CHECK(parts_.routers_of(parts_.count() - 1).end == blocks_.size());
@@ -60,7 +61,7 @@ class BlockEngine final : public Network::Impl {
       const Parts::Range range = parts_.routers_of(part);
       order_of_part_[part].clear();
       for (const emu::RouterId r : order) {
-        const std::size_t block = r / blocks::kBlockRouters;
+        const std::size_t block = packing_.block_of(r);
         if (seen[block] || block < range.first || block >= range.end) continue;
         seen[block] = true;
         order_of_part_[part].push_back(block);
@@ -86,8 +87,8 @@ class BlockEngine final : public Network::Impl {
   void close_window() override {
     const auto length = static_cast<emu::Cycle>(spec.energy_window);
     for (std::size_t i = 0; i < graph.routers.size(); ++i) {
-      const PortRange r = range_of(i);
-      const ActivityWindow window = activity_of(r, next_window - length);
+      const auto router = static_cast<emu::RouterId>(i);
+      const ActivityWindow window = activity_of(router, next_window - length);
       if (window.arrived + window.crossed + window.sent + window.heads == 0) continue;
       const std::size_t most = Network::kActivityWindowsMax * graph.routers.size();
       if (windows.size() >= most) windows.erase(windows.begin());
@@ -96,14 +97,17 @@ class BlockEngine final : public Network::Impl {
     next_window += length;
   }
 
+  // Of ports that lead nowhere nothing is kept.
   void set_weights(emu::RouterId router, emu::PortId port, const emu::VlWeights& w) override {
-    scheduler_of(router).set_weights(at(router, port), w);
+    const unsigned p = packing_.place(router, port);
+    if (p != Packing::kNowhere) scheduler_of(router).set_weights(p, w);
   }
   void set_wire_weights(emu::NodeId node, const emu::VlWeights& w) override {
     wires_of(node).scheduler().set_weights(node % emu::kBlockPorts, w);
   }
   void set_vtick(emu::RouterId router, emu::PortId port, emu::Vl vl, emu::Vtick vtick) override {
-    scheduler_of(router).set_vtick(emu::block_lane(at(router, port), vl), vtick);
+    const unsigned p = packing_.place(router, port);
+    if (p != Packing::kNowhere) scheduler_of(router).set_vtick(emu::block_lane(p, vl), vtick);
   }
   void set_wire_vtick(emu::NodeId node, emu::Vl vl, emu::Vtick vtick) override {
     wires_of(node).scheduler().set_vtick(emu::block_lane(node % emu::kBlockPorts, vl), vtick);
@@ -111,8 +115,9 @@ class BlockEngine final : public Network::Impl {
 
   PortCounters router_counters(emu::RouterId router, emu::PortId port) const override {
     const State& b = state_of(router);
-    const unsigned p = at(router, port);
+    const unsigned p = packing_.place(router, port);
     PortCounters counters;
+    if (p == Packing::kNowhere) return counters;
     for (unsigned v = 0; v < emu::kVlCount; ++v) {
       counters.received[v] = b.in_messages[emu::block_lane(p, v)].traffic;
       counters.sent[v] = b.out_messages[emu::block_lane(p, v)].traffic;
@@ -133,10 +138,12 @@ class BlockEngine final : public Network::Impl {
   }
   Network::Occupancy occupancy(emu::RouterId router, emu::PortId port) const override {
     const State& b = state_of(router);
+    const unsigned p = packing_.place(router, port);
     Network::Occupancy occupancy;
+    if (p == Packing::kNowhere) return occupancy;
     for (unsigned v = 0; v < emu::kVlCount; ++v) {
-      occupancy.input[v] = static_cast<std::uint8_t>(b.in.held.get(at(router, port), v));
-      occupancy.output[v] = static_cast<std::uint8_t>(b.out.held.get(at(router, port), v));
+      occupancy.input[v] = static_cast<std::uint8_t>(b.in.held.get(p, v));
+      occupancy.output[v] = static_cast<std::uint8_t>(b.out.held.get(p, v));
     }
     return occupancy;
   }
@@ -152,25 +159,12 @@ class BlockEngine final : public Network::Impl {
   using State = blocks::Block<kPlanes>;
   using Wires = hca::WireBlock<SourceScheduler>;
 
-  // Of one router: its block, and its first port there.
-  struct PortRange {
-    std::size_t block;
-    unsigned first;
-    emu::RouterId router;
-  };
-  static PortRange range_of(std::size_t router) {
-    return {router / blocks::kBlockRouters,
-            static_cast<unsigned>(router % blocks::kBlockRouters) * unsigned{emu::kPortsMax},
-            static_cast<emu::RouterId>(router)};
-  }
-  static unsigned at(emu::RouterId router, unsigned port) {
-    return router % blocks::kBlockRouters * unsigned{emu::kPortsMax} + port;
-  }
   const State& state_of(emu::RouterId router) const {
-    return blocks_[router / blocks::kBlockRouters].state;
+    return blocks_[packing_.block_of(router)].state;
   }
+  State& state_of(emu::RouterId router) { return blocks_[packing_.block_of(router)].state; }
   InputScheduler& scheduler_of(emu::RouterId router) {
-    return blocks_[router / blocks::kBlockRouters].scheduler;
+    return blocks_[packing_.block_of(router)].scheduler;
   }
   Wires& wires_of(emu::NodeId node) { return wires_[node / emu::kBlockPorts]; }
 
@@ -181,21 +175,29 @@ class BlockEngine final : public Network::Impl {
   }
   void set_up(std::size_t index) {
     State& b = blocks_[index].state;
-    b.first_router = static_cast<unsigned>(index * blocks::kBlockRouters);
-    const auto count =
-        std::min<std::size_t>(blocks::kBlockRouters, graph.routers.size() - b.first_router);
-    b.ports = static_cast<unsigned>(count) * emu::kPortsMax;
+    const Packing::Block& packed = packing_.blocks()[index];
+    b.ports = packed.ports;
     b.claim.fill(blocks::kNoClaim);
     b.owner.fill(blocks::kNoBlockLane);
-    for (unsigned p = 0; p < b.ports; ++p) {
-      const auto router = static_cast<emu::RouterId>(b.first_router + p / emu::kPortsMax);
-      b.peer[p] = rows_.peer_of(graph, router, p % emu::kPortsMax);
-      const bool to_hca = !rows_.is_router(b.peer[p]) && !rows_.is_nowhere(b.peer[p]);
-      b.to_hca |= std::uint64_t{to_hca} << p;
+    for (unsigned i = 0; i < packed.routers; ++i)
+      set_up_router(b, static_cast<emu::RouterId>(packed.first_router + i));
+    configure(blocks_[index].scheduler, spec.router_scheduler());
+  }
+  void set_up_router(State& b, emu::RouterId router) {
+    const std::vector<PortEnd>& ends = graph.routers[router];
+    const unsigned first = packing_.first_port(router);
+    for (unsigned number = 0; number < ends.size(); ++number) {
+      const unsigned p = packing_.place(router, number);
+      if (p == Packing::kNowhere) continue;
+      b.first[p] = static_cast<std::uint8_t>(first);
+      b.number[p] = static_cast<std::uint8_t>(number);
+      b.router[p] = router;
+      b.place[first][number] = static_cast<std::uint8_t>(p);
+      b.peer[p] = rows_.peer_of(ends[number]);
+      b.to_hca |= std::uint64_t{!rows_.is_router(b.peer[p])} << p;
       for (unsigned v = 0; v < emu::kVlCount; ++v)
         b.out.credits.set(p, v, static_cast<unsigned>(spec.vc_buf_size));
     }
-    configure(blocks_[index].scheduler, spec.router_scheduler());
   }
   void add_wires(std::size_t index, hca::Events& events_of_part) {
     const auto first = static_cast<unsigned>(index * emu::kBlockPorts);
@@ -215,13 +217,14 @@ class BlockEngine final : public Network::Impl {
 
   // What happened in the window that began in `begin`; the next one begins. Only arrivals are
   // counted flit by flit: what has gone on is what is no longer there.
-  ActivityWindow activity_of(const PortRange& r, emu::Cycle begin) {
-    State& b = blocks_[r.block].state;
-    blocks::RouterActivity& activity = b.activity[r.first / emu::kPortsMax];
+  ActivityWindow activity_of(emu::RouterId router, emu::Cycle begin) {
+    State& b = state_of(router);
+    const unsigned first = packing_.first_port(router);
+    blocks::RouterActivity& activity = b.activity[first];
     std::uint32_t arrived = 0;
     std::uint32_t in_now = 0;
     std::uint32_t out_now = 0;
-    for (unsigned p = r.first; p < r.first + emu::kPortsMax; ++p) {
+    for (unsigned p = first; p < packing_.end_port(router); ++p) {
       arrived += b.arrived[p];
       b.arrived[p] = 0;
       in_now += b.in.held.sum(p);
@@ -229,7 +232,7 @@ class BlockEngine final : public Network::Impl {
     }
     const std::uint32_t crossed = activity.in_held + arrived - in_now;
     const std::uint32_t sent = activity.out_held + crossed - out_now;
-    const ActivityWindow window = {begin, r.router, arrived, crossed, sent, activity.heads};
+    const ActivityWindow window = {begin, router, arrived, crossed, sent, activity.heads};
     activity = {.heads = 0, .in_held = in_now, .out_held = out_now};
     return window;
   }
@@ -285,12 +288,13 @@ class BlockEngine final : public Network::Impl {
 
   std::string audit_link(emu::LinkPlace peer, emu::LinkPlace self, unsigned vl,
                          unsigned credits) const;
-  std::string audit_router(const PortRange& r) const;
+  std::string audit_router(emu::RouterId router) const;
 
   // So many do not stay in a cache from one cycle to the next.
   static constexpr std::size_t kBlocksFar = 16;
 
   emu::Isa isa_ = best_isa(spec.isa_max);
+  Packing packing_;
   Parts parts_;
   LinkRows rows_;
   std::vector<Routers, emu::HugePages<Routers>> blocks_;

@@ -29,11 +29,11 @@ std::string BlockEngine<kPlanes, I, S>::audit_link(emu::LinkPlace peer, emu::Lin
 }
 
 template <int kPlanes, class I, class S>
-std::string BlockEngine<kPlanes, I, S>::audit_router(const PortRange& r) const {
-  const State& b = blocks_[r.block].state;
+std::string BlockEngine<kPlanes, I, S>::audit_router(emu::RouterId router) const {
+  const State& b = state_of(router);
   unsigned owners = 0;
   unsigned owned = 0;
-  for (unsigned p = r.first; p < r.first + emu::kPortsMax; ++p) {
+  for (unsigned p = packing_.first_port(router); p < packing_.end_port(router); ++p) {
     owned += static_cast<unsigned>(std::popcount(b.owned[p]));
     for (unsigned v = 0; v < emu::kVlCount; ++v) {
       const unsigned lane = emu::block_lane(p, v);
@@ -44,9 +44,8 @@ std::string BlockEngine<kPlanes, I, S>::audit_router(const PortRange& r) const {
         if (b.target[b.owner[lane]] != lane)
           return fmt::format("output lane {} has an owner that is elsewhere", lane);
       }
-      if (rows_.is_nowhere(b.peer[p])) continue;
-      const std::string wrong = audit_link(b.peer[p], rows_.port_of(r.router, p % emu::kPortsMax),
-                                           v, b.out.credits.get(p, v));
+      const std::string wrong =
+          audit_link(b.peer[p], rows_.port_of(router, b.number[p]), v, b.out.credits.get(p, v));
       if (!wrong.empty()) return wrong;
     }
   }
@@ -66,16 +65,15 @@ std::string BlockEngine<kPlanes, I, S>::audit() const {
     }
   }
   for (std::size_t index = 0; index < graph.routers.size(); ++index) {
-    const PortRange r = range_of(index);
-    const std::string wrong = audit_router(r);
-    if (!wrong.empty()) return fmt::format("router {}: {}", r.router, wrong);
+    const std::string wrong = audit_router(static_cast<emu::RouterId>(index));
+    if (!wrong.empty()) return fmt::format("router {}: {}", index, wrong);
   }
   for (const auto& block : blocks_) {
     std::uint32_t inside = 0;
     for (unsigned p = 0; p < emu::kBlockPorts; ++p)
       inside += block.state.in.held.sum(p) + block.state.out.held.sum(p);
     if (inside != block.state.inside)
-      return fmt::format("routers from {} on: {} flits, not {}", block.state.first_router, inside,
+      return fmt::format("routers from {} on: {} flits, not {}", block.state.router[0], inside,
                          block.state.inside);
   }
   return {};
@@ -100,17 +98,17 @@ template <int kPlanes, class I, class S>
 std::vector<Wait> BlockEngine<kPlanes, I, S>::waits() const {
   std::vector<Wait> found;
   for (std::size_t index = 0; index < graph.routers.size(); ++index) {
-    const PortRange r = range_of(index);
-    const State& b = blocks_[r.block].state;
+    const auto router = static_cast<emu::RouterId>(index);
+    const State& b = state_of(router);
     const auto add = [&](unsigned in_lane, unsigned out_lane, bool owns) {
-      const auto port = [](unsigned lane) {
-        return static_cast<emu::PortId>(emu::port_of_lane(lane) % emu::kPortsMax);
+      const auto port = [&b](unsigned lane) {
+        return static_cast<emu::PortId>(b.number[emu::port_of_lane(lane)]);
       };
-      found.push_back({r.router, port(in_lane), static_cast<emu::Vl>(emu::vl_of_lane(in_lane)),
+      found.push_back({router, port(in_lane), static_cast<emu::Vl>(emu::vl_of_lane(in_lane)),
                        port(out_lane), static_cast<emu::Vl>(emu::vl_of_lane(out_lane)), owns});
     };
     for (unsigned vl = 0; vl < emu::kVlCount; ++vl) {
-      for (unsigned p = r.first; p < r.first + emu::kPortsMax; ++p) {
+      for (unsigned p = packing_.first_port(router); p < packing_.end_port(router); ++p) {
         const unsigned o = emu::block_lane(p, vl);
         if (b.owner[o] == blocks::kNoBlockLane) continue;
         if ((b.out.full[p] >> vl & 1U) != 0) add(b.owner[o], o, true);

@@ -1,6 +1,6 @@
-// One cycle of eight routers: the five stages from back to front, so that a flit moves one stage a
-// cycle and what a later stage frees can be used by an earlier one in the same cycle. Routers meet
-// only through rows, so stages of different routers may be done in any order.
+// One cycle of a block of routers: the five stages from back to front, so that a flit moves one
+// stage a cycle and what a later stage frees can be used by an earlier one in the same cycle.
+// Routers meet only through rows, so stages of different routers may be done in any order.
 #pragma once
 
 #include "fabric/router/b1_decode.h"
@@ -29,9 +29,8 @@ template <class Block, class Scheduler>
     scheduler.fetch(in_lane);
   }
   for (const UnroutedHead& head : b.routing) {
-    const unsigned router = b.first_router + emu::port_of_lane(head.lane) / emu::kPortsMax;
     __builtin_prefetch(&world.messages[head.message]);
-    world.routes.table.fetch(static_cast<emu::RouterId>(router), head.way);
+    world.routes.table.fetch(b.router[emu::port_of_lane(head.lane)], head.way);
   }
   for (const BlockLane in_lane : b.arbitrating) {
     __builtin_prefetch(&b.in_messages[in_lane], 1);

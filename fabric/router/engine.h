@@ -21,7 +21,7 @@ class Engine final : public Network::Impl {
   Engine(const NetworkSpec& network_spec, Graph network_graph, ControlHook* control_hook)
       : Impl(network_spec, std::move(network_graph), control_hook),
         wiring_(make_wiring(graph)),
-        parts_(*this, 1, emu::kPortsMax,
+        parts_(*this, graph.routers.size(), emu::kPortsMax,
                [this](std::size_t part, emu::Cycle from, emu::Cycle end) {
                  step_part(*this, isa_, part, from, end);
                }),

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <memory>
 
-#include "fabric/router/block.h"
+#include "fabric/link/packing.h"
 #include "fabric/router/impl.h"
 
 namespace fabric {
@@ -26,7 +26,8 @@ std::unique_ptr<Network::Impl> make_engine(const NetworkSpec& spec, Graph graph,
                                            ControlHook* hook) {
   if (graph.routers.size() == 1) return make_engine<OfOne>(spec, std::move(graph), hook);
   NetworkSpec shared = spec;  // threads share out blocks, not routers
-  shared.threads = std::min(spec.threads, static_cast<int>(blocks::blocks_of(graph)));
+  const std::size_t blocks = Packing(graph, spec.threads).blocks().size();
+  shared.threads = std::min(spec.threads, static_cast<int>(blocks));
   return make_engine<OfMany>(shared, std::move(graph), hook);
 }
 

@@ -23,11 +23,11 @@ class Parts {
     std::size_t end;
   };
 
-  // Routers are stepped `routers_together`, HCAs `hcas_together` (a multiple of 8): units, of which
-  // each part has a range. `step` runs the cycles of one part, by run().
-  Parts(Network::Impl& network, std::size_t routers_together, std::size_t hcas_together, Step step)
+  // Routers are stepped in so many units, HCAs `hcas_together` (a multiple of 8): each part has a
+  // range of either. `step` runs the cycles of one part, by run().
+  Parts(Network::Impl& network, std::size_t router_units, std::size_t hcas_together, Step step)
       : network_(network),
-        router_units_(units(network.graph.routers.size(), routers_together)),
+        router_units_(router_units),
         hca_units_(units(network.graph.nodes.size(), hcas_together)),
         step_(std::move(step)) {
     if (count() == 1) return;

@@ -33,15 +33,5 @@ struct PortRanks {
   }
 };
 inline constexpr PortRanks kPortRanks;
-// The same with the port: rank * 8 + port.
-struct RankedPorts {
-  std::array<std::array<std::uint8_t, 8>, 64> of;
-  constexpr RankedPorts() : of{} {
-    for (unsigned i = 0; i < 64; ++i)
-      for (unsigned port = 0; port < 8; ++port)
-        of[i][port] = static_cast<std::uint8_t>(kPortRanks.of[i][port] * 8U + port);
-  }
-};
-inline constexpr RankedPorts kRankedPorts;
 
 }  // namespace fabric

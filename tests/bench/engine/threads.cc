@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "fabric/crew/crew.h"
-#include "fabric/router/block.h"
 #include "tests/bench/engine/workload.h"
 
 namespace bench {
@@ -24,8 +23,19 @@ double ns_since(Clock::time_point start) {
 struct ThreadsRun {
   double ns_per_cycle = 0;
   std::uint64_t digest = 0;
-  int routers = 0;
+  int ports = 0;
 };
+
+// Of all routers, those that lead somewhere: the engine steps them in blocks.
+int ports_of(const fabric::Network& network) {
+  int ports = network.nodes();
+  for (int r = 0; r < network.routers(); ++r) {
+    const auto router = static_cast<emu::RouterId>(r);
+    for (int p = 0; p < network.ports(router); ++p)
+      ports += network.peer(router, static_cast<emu::PortId>(p)).router != emu::kNoRouter;
+  }
+  return ports;
+}
 
 ThreadsRun run_once(Case which, int threads, emu::Cycle cycles) {
   which.spec.threads = threads;
@@ -47,7 +57,7 @@ ThreadsRun run_once(Case which, int threads, emu::Cycle cycles) {
   advance(cycles / 4);  // the queues fill
   const emu::Cycle from = network->now();
   const double ns = advance(from + cycles);
-  return {ns / static_cast<double>(network->now() - from), network->digest(), network->routers()};
+  return {ns / static_cast<double>(network->now() - from), network->digest(), ports_of(*network)};
 }
 
 // One meeting of threads that have nothing else to do.
@@ -70,7 +80,7 @@ double meeting_ns(int threads) {
 struct Row {
   std::string name;
   int threads;
-  int routers;
+  int ports;
   double ns_per_cycle;
   double speed_up;
 };
@@ -93,7 +103,7 @@ bool measure(const Case& which, const std::vector<int>& threads, int repeats,
   const double one = median(ns[0]);
   for (std::size_t t = 0; t < threads.size(); ++t) {
     const double cost = median(ns[t]);
-    rows.push_back({which.name, threads[t], alone.routers, cost, one / cost});
+    rows.push_back({which.name, threads[t], alone.ports, cost, one / cost});
     fmt::print("{:<26}{:>9}{:>14.0f}{:>11.2f}\n", which.name, threads[t], cost, one / cost);
   }
   std::fflush(stdout);
@@ -138,13 +148,13 @@ int run_threads(bool quick, const std::string& json) {
     same &= measure(which, threads, quick ? 3 : 7, rows);
   }
   fmt::print("deliveries: {}\n", same ? "the same for every number of threads" : "DIFFERENT");
-  // Estimates, not measurements: blocks of eight routers, their HCAs with them, shared out evenly,
+  // Estimates, not measurements: blocks of routers, their HCAs with them, shared out evenly,
   // and a meeting whose one counter every thread has to touch in turn.
   for (const int n : {16, 64}) {
     for (const Row& r : rows) {
       if (r.threads != 1) continue;
-      constexpr auto kTogether = static_cast<int>(fabric::blocks::kBlockRouters);
-      const int blocks = (r.routers + kTogether - 1) / kTogether;
+      const int room = std::clamp((r.ports + n - 1) / n, 32, 64);
+      const int blocks = (r.ports + room - 1) / room;
       const int parts = std::min(n, blocks);
       const int of_one = (blocks + parts - 1) / parts;  // of the part that has most
       const double cost = r.ns_per_cycle * of_one / blocks + meeting * parts / 2;
