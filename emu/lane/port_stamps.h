@@ -1,8 +1,8 @@
 // FCFS, VirtualClock (by arrival or by head of line) and FGVC: the flit with the smallest stamp
 // goes first (MW section 3, PAPERS.md section 1). One object serves the ports of a block, inputs of
 // routers, where flits are stamped as they arrive, or links of HCAs, where a whole message is there
-// at once. FCFS is Vtick 0: the stamp is the arrival. Called by fabric/router stages 1 and 4, and
-// by hca/wire.
+// at once. FCFS is Vtick 0: the stamp is the arrival. Lanes of control have the stamp 0 and so go
+// before all others. Called by fabric/router stages 1 and 4, and by hca/wire.
 #pragma once
 
 #include <algorithm>
@@ -37,9 +37,6 @@ class PortClocks {
 
   template <Isa kIsa>
   PortPick pick(unsigned port, unsigned lanes) const {
-    const unsigned urgent = lanes & control_;
-    if (urgent != 0) [[unlikely]]
-      return {first_of(urgent), 0};
     const std::uint16_t* stamps = &stamp_[block_lane(port, 0)];
     const unsigned lane = least_lane<kIsa>(stamps, lanes);
     return {lane, stamps[lane]};
@@ -51,9 +48,11 @@ class PortClocks {
   }
   // The next flit of a lane gets its stamp.
   std::uint16_t tick(unsigned lane, std::uint32_t now) { return tick(clock_[lane], now); }
+  bool is_control(unsigned lane) const { return (control_ >> vl_of_lane(lane) & 1U) != 0; }
   void age_clocks(std::uint64_t moved) {
     for (Clock& clock : clock_) clock.aux = aged_stamp(clock.aux, moved);
-    for (auto& stamp : stamp_) stamp = aged_stamp(stamp, moved);
+    for (unsigned lane = 0; lane < kBlockLanes; ++lane)
+      if (!is_control(lane)) stamp_[lane] = aged_stamp(stamp_[lane], moved);
   }
 
   // Of the first flit of each lane.
@@ -67,8 +66,9 @@ class PortClocks {
 // At a crossbar input, also the stamps behind the first: a flit touches one cache line of its lane.
 template <unsigned kRing>
 struct alignas(64) InputClock : PortClock {
-  std::uint16_t arrived = 0;  // flits so far, modulo 2^16
-  std::uint16_t granted = 0;  // and of those
+  std::uint16_t arrived = 0;    // flits so far, modulo 2^16
+  std::uint16_t granted = 0;    // and of those
+  std::uint16_t bits = 0xffff;  // of a stamp: none for control
   std::array<std::uint16_t, kRing> behind{};
 };
 
@@ -83,6 +83,12 @@ class InputClocks : public PortClocks<InputClock<1U << kPlanes>> {
   using PortClocks<Clock>::tick;
 
  public:
+  void configure(SchedulerKind kind, const std::array<Vtick, kVlCount>& lane_vtick,
+                 LaneMask control) {
+    PortClocks<Clock>::configure(kind, lane_vtick, control);
+    for (unsigned lane = 0; lane < kBlockLanes; ++lane)
+      clock_[lane].bits = this->is_control(lane) ? 0 : 0xffff;
+  }
   // The head of a message arrives; arrive() follows for its flit.
   void head(unsigned lane, Vtick vtick) {
     if (!per_message_) return;
@@ -94,10 +100,10 @@ class InputClocks : public PortClocks<InputClock<1U << kPlanes>> {
     const unsigned place = clock.arrived++;
     const bool first = clock.granted == place;
     if (head_of_line_) [[unlikely]] {
-      if (first) stamp_[lane] = tick(clock, now);
+      if (first) stamp_[lane] = tick(clock, now) & clock.bits;
       return;
     }
-    first_or_behind(first, lane, place) = tick(clock, now);
+    first_or_behind(first, lane, place) = tick(clock, now) & clock.bits;
   }
   // The first flit of the lane has been granted; the next one, if there is one, is first now.
   void granted(unsigned lane, std::uint32_t now) {
@@ -105,7 +111,7 @@ class InputClocks : public PortClocks<InputClock<1U << kPlanes>> {
     const unsigned place = ++clock.granted;
     const bool none = clock.arrived == place;
     if (head_of_line_) [[unlikely]] {
-      if (!none) stamp_[lane] = tick(clock, now);
+      if (!none) stamp_[lane] = tick(clock, now) & clock.bits;
       return;
     }
     // Of a lane that is empty now the stamp is of no meaning.
@@ -116,7 +122,7 @@ class InputClocks : public PortClocks<InputClock<1U << kPlanes>> {
   void age(std::uint64_t moved) {
     this->age_clocks(moved);
     for (Clock& clock : clock_)
-      for (std::uint16_t& stamp : clock.behind) stamp = aged_stamp(stamp, moved);
+      for (std::uint16_t& stamp : clock.behind) stamp = aged_stamp(stamp, moved) & clock.bits;
   }
 
  private:
@@ -137,6 +143,10 @@ class SourceClocks : public PortClocks<PortClock> {
   void front(unsigned lane, Cycle ready, Cycle now, Vtick vtick) {
     PortClock& clock = clock_[lane];
     if (per_message_) clock.vtick = vtick;
+    if (is_control(lane)) {
+      stamp_[lane] = limit_[lane] = 0;
+      return;
+    }
     if (head_of_line_) {
       stamp_[lane] = tick(lane, stamp_now(now));
       return;
@@ -153,7 +163,7 @@ class SourceClocks : public PortClocks<PortClock> {
     if (ended) {
       clock_[lane].aux = stamp_[lane];
     } else if (head_of_line_) {
-      stamp_[lane] = tick(lane, stamp_now(now));
+      if (!is_control(lane)) stamp_[lane] = tick(lane, stamp_now(now));
     } else {
       const unsigned next = stamp_[lane] + unsigned{clock_[lane].vtick};
       stamp_[lane] = static_cast<std::uint16_t>(std::min<unsigned>(next, limit_[lane]));
@@ -161,7 +171,8 @@ class SourceClocks : public PortClocks<PortClock> {
   }
   void age(std::uint64_t moved) {
     age_clocks(moved);
-    for (auto& limit : limit_) limit = aged_stamp(limit, moved);
+    for (unsigned lane = 0; lane < kBlockLanes; ++lane)
+      if (!is_control(lane)) limit_[lane] = aged_stamp(limit_[lane], moved);
   }
 
  private:
