@@ -54,7 +54,7 @@ def test_a_program_that_fails_ends_the_soak_with_its_seed(monkeypatch: pytest.Mo
         argv = ["ibv_rc_pingpong", "-g", "0", "-p", str(port)]
         return soak_live.Pair(argv, [*argv, "-m", "9", "127.0.0.1"], ("n0", "n1"), port)
 
-    monkeypatch.setattr(soak_live, "_pair", pair)
+    monkeypatch.setattr(soak_live, "draw_pair", pair)
     monkeypatch.setattr(soak_live, "TIMEOUT_S", 2.0)
     with pytest.raises(FlitnetError, match="n1: ibv_rc_pingpong .*: exit code 1") as failure:
         soak_live.live(seconds=0, seed=5)

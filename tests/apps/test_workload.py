@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 import subprocess
 from pathlib import Path
+from typing import Any
 
-from tools.flitnet import paths
+import pytest
+
+from tools.flitnet import paths, programs
 from tools.flitnet.cluster import Cluster
 
 WORKLOAD = """
@@ -103,3 +106,39 @@ def test_a_cluster_file_need_not_name_the_rate(make_cluster, tmp_path: Path) -> 
     cluster = make_cluster({"qos": {"scheduler": "rr"}, "node": [{"name": "a"}, {"name": "b"}]})
     done = load(cluster.run, file, "--seconds", "0.2")
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("network", "hca", "flits"),
+    [
+        ({}, {}, "40 10 16"),
+        ({}, {"mtu": 256}, "18 10 16"),  # a packet with a datagram of 256 bytes has 290
+        ({"flit_bits": 32, "packet_size": 64}, {}, "64 10 4"),
+        ({"flit_bits": 512, "packet_size": 2}, {}, "2 10 64"),
+        ({"flit_bits": 512, "packet_size": 68}, {"mtu": 4096}, "64 10 64"),
+        ({"router": "vct", "vc_buf_size": 40}, {}, "34 10 16"),  # no buffer holds 1024 bytes
+    ],
+)
+def test_packets_are_the_clusters(
+    make_cluster, network: dict[str, Any], hca: dict[str, Any], flits: str
+) -> None:
+    # With a small MTU every packet was refused at its sender, and counted as lost.
+    cluster = make_cluster({"network": {"topology": "single:2"} | network, "hca": hca})
+    assert " ".join(programs.packet_options(cluster)[1::2]) == flits
+    for kind in ("best-effort", "control"):
+        argv = [str(paths.ROOT / "flitnet"), "--run", str(cluster.run), "load", kind, "--json"]
+        done = subprocess.run(
+            [*argv, "--rate", "20M", "--seconds", "0.2"], capture_output=True, text=True, timeout=90
+        )
+        assert done.returncode == 0, done.stderr
+        (one,) = json.loads(done.stdout)
+        assert one["received"] == one["sent"] > 0
+
+
+def test_packets_beyond_the_mtu_are_refused(make_cluster, tmp_path: Path) -> None:
+    file = tmp_path / "mix.toml"
+    file.write_text('[workload]\nload = 0.1\nstreams = "none"\n')
+    cluster = make_cluster({"network": {"topology": "single:2"}, "hca": {"mtu": 256}})
+    done = load(cluster.run, file, "--seconds", "0.2")
+    assert done.returncode == 1 and done.stderr.count("\n") == 1, done.stderr
+    assert "604 bytes of payload, the port takes 256" in done.stderr

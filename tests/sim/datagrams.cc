@@ -1,5 +1,6 @@
 #include "tests/sim/datagrams.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "emu/base/check.h"
@@ -23,7 +24,8 @@ struct Stamp {
 Datagrams::Datagrams(const DatagramOptions& options, NodeApp& node, std::size_t nodes)
     : options_(options), node_(node), prng_(options.seed) {
   const std::uint32_t flit_bytes = node.cluster.config().network.flit_bits / 8;
-  payload_ = (options.flits * flit_bytes - kUdHeaders) & ~3u;
+  payload_ = std::min((options.flits * flit_bytes - kUdHeaders) & ~3u,
+                      node.cluster.config().datagram_bytes());
   out_.resize(std::size_t{kSlots} * payload_);
   in_.resize(std::size_t{kSlots} * (payload_ + hca::kGrhBytes));
   out_keys_ = node.app.reg(out_.data(), out_.size(), 0);

@@ -344,8 +344,9 @@ def load(run: Path, kind: str, rate: str, *, seconds: float, seed: int, as_json:
     if bps > link_mbps * 1e6 and not cluster.file.pass_through:
         raise UsageError(f"--rate {rate}: at most what a link carries, {link_mbps:g}M")
     word, nodes = f"{kind}={bps}", cluster.nodes
+    packets = programs.packet_options(cluster)
     wanted = [
-        Generator.of_kind(word, node, others)
+        Generator.of_kind(word, node, others, packets)
         for node in nodes
         if (others := tuple(other for other in nodes if other != node))
     ]

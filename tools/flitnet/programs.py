@@ -29,6 +29,7 @@ from tools.flitnet.workload import Generator, Live
 # Peers start one after another on busy machines; nobody waits longer for the others.
 WAIT_SECONDS = 30
 LEAD_S = 0.2  # from the word that a workload begins to its first message
+UD_HEADERS = 34  # LRH, BTH, DETH, ICRC, VCRC
 
 
 def roles(scenario: Scenario) -> list[str]:
@@ -221,8 +222,20 @@ def generator_argv(
         str(paths.program("flitnet-load")), *kinds, "--node", node, "--to", ",".join(others),
         "--seconds", f"{seconds:g}", "--seed", str(seed), "--rendezvous", meeting(plans, name),
         "--wait-seconds", str(WAIT_SECONDS), "--metrics", str(cluster.run),
-        "--json", str(plans / f"{name}-{node}.json"),
+        *packet_options(cluster), "--json", str(plans / f"{name}-{node}.json"),
     ]  # fmt: skip
+
+
+def packet_options(cluster: Cluster) -> tuple[str, ...]:
+    """A generator's packets are the cluster's, or as long as a datagram may be."""
+    network = config.parse_toml(cluster.file.text, cluster.file.name).get("network", {})
+    flit_bytes = network.get("flit_bits", 128) // 8
+    most = (cluster.node_status(next(iter(cluster.here)))["mtu_bytes"] + UD_HEADERS) // flit_bytes
+    return (
+        "--packet-flits", str(min(network.get("packet_size", 40), most)),
+        "--control-flits", str(min(network.get("control_packet_size", 10), most)),
+        "--flit-bytes", str(flit_bytes),
+    )  # fmt: skip
 
 
 def workload_argv(

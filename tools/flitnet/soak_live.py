@@ -1,43 +1,34 @@
 """`flitnet soak live`: unmodified verbs programs on clusters of random designs, controls and sizes.
 
-Each round draws a cluster from its seed, starts it, and lets random programs of ibverbs-utils,
-perftest and rdmacm-utils run between random nodes, several at once, while controls change and links
-go and come back. A fabric loses nothing, so every program has to succeed. The first that does not
-ends the soak with the cluster file, what it said and the seed.
+Each round draws a cluster from its seed, starts it, and lets random programs (soak_programs.py) run
+between random nodes, several at once, while controls change, links go and come back, traffic is
+offered beside them, other programs are killed, other nodes die and return, or the fabric itself
+does. A fabric loses nothing, and what a dead one takes with it RC sends again, so every program has
+to succeed; behind the last a node holds nothing of it. The first that does not ends the soak with
+the cluster file, what it said and the seed.
 """
 
 from __future__ import annotations
 
+import contextlib
+import io
 import random
 import subprocess
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any
 
-from tools.flitnet import build, config, controls, ctl, operate
+from tools.flitnet import build, config, controls, ctl, fabric, nodes, operate, paths
 from tools.flitnet.cluster import Cluster
-from tools.flitnet.errors import FlitnetError, UsageError
-from tools.flitnet.process import free_port, listens
+from tools.flitnet.errors import EXIT_USAGE, FlitnetError, UsageError
+from tools.flitnet.process import listens
+from tools.flitnet.soak_programs import Pair
+from tools.flitnet.soak_programs import draw as draw_pair
 
 TIMEOUT_S = 180.0  # of a program: machines are shared, and a design may be slow
 LISTEN_S = 60.0
 AT_ONCE = (1, 4)  # pairs of programs
 SCHEMES = ("credit", "alo", "self_tuned", "none", "vct1", "vct2", "ibcc", "dcqcn")
-# Packets of a message may overtake each other: UC, which sends nothing again, loses such messages.
-OVERTAKING = ("up_by_load", "adaptive", "recovery")
 SCHEDULERS = ("vclk", "fgvc", "fcfs", "rr", "wrr", "two_level", "vclk_hol", "fq", "fgfq")
-
-
-@dataclass
-class Pair:
-    """A program that waits on one node and the one on another that goes to it."""
-
-    server: list[str]
-    client: list[str]
-    nodes: tuple[str, str]
-    port: int | None  # of TCP, where the server listens; None: it listens by rdma_cm
-    running: list[subprocess.Popen[str]] = field(default_factory=list)
 
 
 def live(seconds: float, seed: int, prints: bool = False) -> str:
@@ -60,13 +51,16 @@ def play(seed: int, prints: bool) -> int:
     cluster = Cluster(tables)
     try:
         with cluster:
-            pairs = [_pair(rng, cluster, tables) for _ in range(rng.randint(*AT_ONCE))]
+            pairs = [draw_pair(rng, cluster, tables) for _ in range(rng.randint(*AT_ONCE))]
+            if rng.random() < 0.3:
+                pairs.append(draw_pair(rng, cluster, tables))
+                pairs[-1].victim = True
             _run(rng, cluster, pairs)
             _rests(cluster)
     except (FlitnetError, subprocess.SubprocessError) as failure:
         again = f"./flitnet soak live --minutes 0.01 --seed {seed}"
         raise FlitnetError(f"{failure}\n{cluster.file.text}\nagain: {again}") from None
-    return len(pairs)
+    return sum(not pair.victim for pair in pairs)
 
 
 def draw(rng: random.Random) -> dict[str, Any]:
@@ -128,68 +122,6 @@ def _short(tables: dict[str, Any]) -> str:
     return " ".join(f"{key}={value}" for table in tables.values() for key, value in table.items())
 
 
-# Programs.
-
-
-def _pair(rng: random.Random, cluster: Cluster, tables: dict[str, Any]) -> Pair:
-    to, come = rng.sample(cluster.nodes, 2)
-    roce = tables["hca"].get("link_layer") == "roce_v2"
-    kind: Callable[..., Pair] = rng.choice((_pingpong, _pingpong, _perftest, _perftest, _by_cm))
-    pair = kind(rng, cluster, (to, come), "1" if roce else "0")
-    overtakes = tables["network"].get("routing") in OVERTAKING
-    return _pair(rng, cluster, tables) if overtakes and _is_uc(pair) else pair
-
-
-def _is_uc(pair: Pair) -> bool:
-    return pair.server[0] == "ibv_uc_pingpong" or "UC" in pair.server
-
-
-def _pingpong(rng: random.Random, _: Cluster, nodes: tuple[str, str], gid: str) -> Pair:
-    name = rng.choice(("rc", "uc", "ud", "srq", "xsrq"))
-    size = rng.choice((1, 64, 200)) if name == "ud" else rng.choice((1, 64, 4096, 40_000))
-    port = free_port()
-    argv = [f"ibv_{name}_pingpong", "-g", gid, "-p", str(port), "-s", str(size),
-            "-n", str(rng.choice((10, 100)))]  # fmt: skip
-    argv += [] if name == "xsrq" else ["-c"]
-    argv += [] if name == "ud" else ["-m", "256"]  # no port of any draw has less
-    argv += rng.choice(([], ["-e"]))
-    return Pair(argv, [*argv, "127.0.0.1"], nodes, port)
-
-
-def _perftest(rng: random.Random, _: Cluster, nodes: tuple[str, str], gid: str) -> Pair:
-    verb = rng.choice(("send", "write", "read", "atomic"))
-    how = rng.choice(("lat", "bw"))
-    port = free_port()
-    argv = [f"ib_{verb}_{how}", "-F", "-x", gid, "-p", str(port), "-n", str(rng.choice((20, 200)))]
-    if verb != "atomic":
-        argv += ["-s", str(rng.choice((2, 64, 3000, 65_536)))]
-    if how == "bw" and rng.random() < 0.4:
-        argv += ["-q", str(rng.choice((2, 5)))]
-    if verb == "write" and rng.random() < 0.3:
-        argv += ["-c", "UC"]
-    if how == "lat" and verb == "send" and rng.random() < 0.3:
-        argv += ["-e"]
-    return Pair(argv, [*argv, "127.0.0.1"], nodes, port)
-
-
-def _by_cm(rng: random.Random, cluster: Cluster, nodes: tuple[str, str], _: str) -> Pair:
-    address = str(cluster.node_status(nodes[0])["address"])
-    port = str(free_port())
-    count = str(rng.choice((1, 10)))
-    name = rng.choice(("rping", "ucmatose", "udaddy", "rdma", "rstream"))
-    server, client = {
-        "rping": (["rping", "-s", "-a", address, "-p", port, "-C", count],
-                  ["rping", "-c", "-a", address, "-p", port, "-C", count]),
-        "ucmatose": (["ucmatose", "-b", address, "-p", port, "-c", count],
-                     ["ucmatose", "-s", address, "-p", port, "-c", count]),
-        "udaddy": (["udaddy", "-b", address], ["udaddy", "-s", address]),  # of one port alone
-        "rdma": (["rdma_server", "-p", port], ["rdma_client", "-s", address, "-p", port]),
-        "rstream": (["rstream", "-b", address, "-p", port, "-C", "50", "-S", "2000"],
-                    ["rstream", "-s", address, "-p", port, "-C", "50", "-S", "2000"]),
-    }[name]  # fmt: skip
-    return Pair(server, client, nodes, None)
-
-
 # A round.
 
 
@@ -204,18 +136,25 @@ def _run(rng: random.Random, cluster: Cluster, pairs: list[Pair]) -> None:
             if pair.running:
                 pair.running.append(cluster.popen(pair.nodes[1], pair.client))
         for _ in range(rng.randint(0, 3)):
-            meanwhile.append(_disturb(rng, cluster))
+            meanwhile.append(_disturb(rng, cluster, pairs))
         for pair in pairs:
-            if pair.running:
+            if pair.victim:
+                _kill(pair)
+                meanwhile.append(f"killed {' '.join(pair.server)}")
+            elif pair.running:
                 _succeeded(pair)
     except FlitnetError as failure:
         raise FlitnetError(f"{failure}\nmeanwhile: {', then '.join(meanwhile)}") from None
     finally:
         for pair in pairs:
-            for program in pair.running:
-                program.kill()
-                program.wait()
-                program.stdout.close()
+            _kill(pair)
+
+
+def _kill(pair: Pair) -> None:
+    for program in pair.running:
+        program.kill()
+        program.wait()
+        program.stdout.close()
 
 
 def _listen(cluster: Cluster, pair: Pair) -> None:
@@ -236,30 +175,70 @@ def _listen(cluster: Cluster, pair: Pair) -> None:
         time.sleep(0.01)
 
 
-def _disturb(rng: random.Random, cluster: Cluster) -> str:
-    """A control is set, or a link between routers goes and comes back. What this cluster refuses is
-    no fault. Returns what was done."""
+def _disturb(rng: random.Random, cluster: Cluster, pairs: list[Pair]) -> str:
+    """Something happens beside the programs. What this cluster refuses is no fault. Returns what
+    was done."""
     time.sleep(rng.random() * 0.2)
-    if rng.random() < 0.5:
-        key = rng.choice(sorted(controls.OF_THE_FABRIC))
-        word = rng.choice(SCHEMES if key == "congestion" else ("true", "false"))
-        try:
-            operate.set_control(cluster.run, key, word)
-        except UsageError:
-            return f"set {key} {word} was refused"
-        return f"set {key} {word}"
+    what = rng.choice((_set, _set, _pull, _pull, _offer, _kill_node, _kill_fabric))
+    try:
+        with contextlib.redirect_stdout(io.StringIO()):
+            return what(rng, cluster, pairs)
+    except UsageError as refused:
+        return f"refused: {refused}"
+
+
+def _set(rng: random.Random, cluster: Cluster, _: list[Pair]) -> str:
+    key = rng.choice(sorted(controls.OF_THE_FABRIC))
+    word = rng.choice(SCHEMES if key == "congestion" else ("true", "false"))
+    operate.set_control(cluster.run, key, word)
+    return f"set {key} {word}"
+
+
+def _pull(rng: random.Random, cluster: Cluster, _: list[Pair]) -> str:
+    """A link between routers goes and comes back."""
     links = ctl.ask(cluster.run / "fabricd.ctl", {"cmd": "links"})["links"]
     between = [link["link"] for link in links if ":" in link["link"]]
     if not between:
         return "nothing"
     link = rng.choice(between)
-    try:
-        operate.set_link(cluster.run, link, "down")
-    except UsageError:
-        return f"link {link} down was refused"
+    operate.set_link(cluster.run, link, "down")
     time.sleep(rng.random() * 0.2)
     operate.set_link(cluster.run, link, "up")
     return f"link {link} down and up"
+
+
+def _offer(rng: random.Random, cluster: Cluster, _: list[Pair]) -> str:
+    kind = rng.choice(("best-effort", "control", "on-off"))
+    argv = ["load", kind, "--rate", rng.choice(("1M", "10M")), "--seconds", "0.2"]
+    done = subprocess.run(
+        [str(paths.ROOT / "flitnet"), "--run", str(cluster.run), *argv],
+        capture_output=True, text=True, timeout=TIMEOUT_S,
+    )  # fmt: skip
+    if done.returncode not in (0, EXIT_USAGE):
+        raise FlitnetError(f"flitnet {' '.join(argv)}: {done.stdout}{done.stderr}")
+    return " ".join(argv)
+
+
+def _kill_node(rng: random.Random, cluster: Cluster, pairs: list[Pair]) -> str:
+    """One that no program depends on dies and comes back."""
+    needed = {node for pair in pairs if not pair.victim for node in pair.nodes}
+    spare = [node for node in cluster.nodes if node not in needed]
+    if not spare:
+        return "nothing"
+    node = rng.choice(spare)
+    nodes.kill(cluster.run, node)
+    time.sleep(rng.random() * 0.2)
+    nodes.start(cluster.run, node)
+    return f"node {node} kill and start"
+
+
+def _kill_fabric(rng: random.Random, cluster: Cluster, pairs: list[Pair]) -> str:
+    if cluster.together or not all(pair.victim or pair.survives_losses for pair in pairs):
+        return "nothing"
+    fabric.kill(cluster.run)
+    time.sleep(rng.random() * 0.2)
+    fabric.start(cluster.run)
+    return "fabric kill and start"
 
 
 def _succeeded(pair: Pair) -> None:
@@ -280,7 +259,7 @@ def _succeeded(pair: Pair) -> None:
 
 
 def _rests(cluster: Cluster) -> None:
-    """Nothing is under way behind the last program, and no daemon complained of another."""
+    """Behind the last program nothing is under way or held, and no daemon complained of another."""
     if dead := cluster.dead():
         raise FlitnetError(f"{', '.join(dead)} died; {cluster.last_words()}")
     deadline = time.monotonic() + 30.0
@@ -288,6 +267,11 @@ def _rests(cluster: Cluster) -> None:
         time.sleep(0.02)
     if status["in_flight"]:
         raise FlitnetError(f"{status['in_flight']} packets stay in the fabric")
+    for node in cluster.nodes:
+        while held := _held(cluster, node):
+            if time.monotonic() > deadline:
+                raise FlitnetError(f"{node} holds behind its last program: {held}")
+            time.sleep(0.02)
     for node in status["nodes"]:
         if node["violations"]:
             raise FlitnetError(f"{node['name']}: {node['violations']} violations of the attachment")
@@ -295,3 +279,10 @@ def _rests(cluster: Cluster) -> None:
         for line in cluster.lines(role):
             if " error: " in line:
                 raise FlitnetError(f"{role} said: {line}")
+
+
+def _held(cluster: Cluster, node: str) -> str:
+    """What a node has of programs; empty: nothing."""
+    status = cluster.node_status(node)
+    counts = {key: status[key] for key in ("clients", "cm_ids", "reserved_bps")} | status["objects"]
+    return ", ".join(f"{count} {what}" for what, count in counts.items() if count)

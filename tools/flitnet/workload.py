@@ -341,8 +341,10 @@ class Generator:
     options: tuple[str, ...] = ()
 
     @staticmethod
-    def of_kind(word: str, node: str, others: tuple[str, ...]) -> Generator:
-        return Generator(node, {word.split("=")[0]: others}, others, (word,))
+    def of_kind(
+        word: str, node: str, others: tuple[str, ...], options: tuple[str, ...]
+    ) -> Generator:
+        return Generator(node, {word.split("=")[0]: others}, others, (word,), options)
 
     @property
     def peers(self) -> tuple[str, ...]:

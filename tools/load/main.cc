@@ -21,6 +21,8 @@
 
 namespace {
 
+constexpr int kFlitsMax = 1088;  // the longest packet, in the smallest flits
+
 volatile int stop_asked = 0;
 void ask_stop(int) { stop_asked = 1; }
 
@@ -71,10 +73,10 @@ void add_options(emu::CommandLine& line, Arguments& arguments) {
   line.option("--device", load.device, "RDMA device (default: the first)");
   line.option("--seed", arguments.kinds.seed, "of all random choices").show_default();
   line.option("--packet-flits", arguments.kinds.packet_flits, "flits of a packet")
-      .range(5, 128)
+      .range(1, kFlitsMax)
       .show_default();
   line.option("--control-flits", arguments.kinds.control_flits, "flits of a control packet")
-      .range(5, 128)
+      .range(1, kFlitsMax)
       .show_default();
   line.option("--flit-bytes", arguments.kinds.flit_bytes, "bytes of a flit")
       .range(4, 64)
@@ -260,8 +262,11 @@ int run_load(Arguments& arguments) {
     return 2;
   }
   tools::Generator generator(std::move(arguments.load));
-  auto ran = generator.open();
-  if (ran) ran = generator.run(&stop_asked);
+  if (auto opened = generator.open(); !opened) {
+    tools::say_load(opened.error().message);
+    return emu::kExitFailed;
+  }
+  const auto ran = generator.run(&stop_asked);
   if (!ran) tools::say_load(ran.error().message);
   return finish(ran && generator.all_well(), arguments.json, tools::load_json(generator),
                 tools::load_text(generator));
