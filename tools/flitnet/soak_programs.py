@@ -13,7 +13,7 @@ from tools.flitnet.cluster import Cluster
 from tools.flitnet.process import free_port
 
 # Packets of a message may overtake each other: UC, which sends nothing again, loses such messages.
-OVERTAKING = ("up_by_load", "adaptive", "recovery")
+OVERTAKING = ("up_by_load", "adaptive", "recovery")  # routings, and router pcs
 
 
 @dataclass
@@ -39,7 +39,8 @@ def draw(rng: random.Random, cluster: Cluster, tables: dict[str, Any]) -> Pair:
     roce = tables["hca"].get("link_layer") == "roce_v2"
     kind: Callable[..., Pair] = rng.choice((_pingpong, _pingpong, _perftest, _perftest, _by_cm))
     pair = kind(rng, cluster, (to, come), "1" if roce else "0")
-    overtakes = tables["network"].get("routing") in OVERTAKING
+    network = tables["network"]
+    overtakes = network.get("routing") in OVERTAKING or network["router"] == "pcs"
     return draw(rng, cluster, tables) if overtakes and _is_uc(pair) else pair
 
 
@@ -80,7 +81,7 @@ def _perftest(rng: random.Random, cluster: Cluster, nodes: tuple[str, str], gid:
         often += [["-q", str(rng.choice((2, 5)))], ["-t", str(rng.choice((1, 16, 300)))], ["-N"]]
         often += [["-b"]] if service != "UD" else []
     if bandwidth and verb in ("send", "write") and service == "RC":
-        often += [["-l", "8", "-t", "64"], ["-I", "60"]]
+        often += [["-l", "4", "-t", "64"], ["-I", "60"]]
     if verb == "send":
         often += [["-e"]]
         often += [["--use-srq"]] if service == "RC" else []
