@@ -207,11 +207,13 @@ void set_path(HostState& s, Qp& qp) {
   qp.dest = emu::node_of(av.dlid);
   qp.traffic_class = s.options_.class_of_sl[av.sl & 15];
   const std::uint16_t lanes = s.options_.lanes_of_sl[av.sl & 15];
+  // An XRC connection has a QP for each way: an acknowledgement by the one and the answer by the
+  // other stay in order, as on the one lane that hardware has of a service level.
   std::uint32_t& draws = s.lane_draws_[static_cast<std::size_t>(qp.traffic_class)];
-  qp.vl_in = next_lane(lanes, draws);
+  const std::uint32_t draw = qp.is_xrc() ? qp.dest : draws++;
+  qp.vl_in = next_lane(lanes, draw);
   // Different from node to node, so that the flows of two nodes to a third meet on few lanes.
-  qp.vl_out = next_lane(lanes, draws + s.options_.node);
-  ++draws;
+  qp.vl_out = next_lane(lanes, draw + s.options_.node);
   qp.payload = emu::rc_payload_bytes_max(s.options_.packet_flits, s.options_.flit_bits,
                                          128u << qp.attributes.path_mtu,
                                          qp.is_xrc() ? emu::kXrcEthBytes : 0);

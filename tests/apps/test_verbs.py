@@ -284,7 +284,7 @@ def test_perftest_options(cluster2: Cluster, flags: list[str]) -> None:
     ["ib_read_bw", "-q", "8", "-s", "4096"], ["ib_write_lat", "-I", "32", "-s", "32"],
     ["ib_write_bw", "-S", "1"], ["ib_send_lat", "-c", "UD", "-e"], ["ib_send_lat", "-x", "0"],
     ["ib_send_bw", "-c", "XRC", "-q", "4", "-e"], ["ib_atomic_bw", "-c", "XRC"],
-    ["ib_send_bw", "-c", "XRC", "-b"],
+    ["ib_send_bw", "-c", "XRC", "-b"], ["ib_send_lat", "-c", "XRC", "-e"],
 ], ids="_".join)  # fmt: skip
 def test_perftest_extents(cluster2: Cluster, argv: list[str]) -> None:
     client, server_said, server_code = pingpong(

@@ -277,4 +277,34 @@ TEST(Xrc, Objects) {
   EXPECT_EQ(scene.host.create_qp(client, spec, region).error(), EINVAL);
 }
 
+// perftest takes it for granted that its send is done when the answer comes by another QP: the
+// acknowledgement must not come behind, so both ways of a node to another have one lane.
+TEST(Xrc, BothQpsOfAWayHaveOneLane) {
+  Scene scene;
+  Receiver& there = *scene.first;
+  sim::Queue more[2];
+  for (sim::Queue& qp : more) {  // connections between that would move the turn of the lanes
+    qp = scene.pair.b.app->make_qp(hca::QpType::rc, scene.pair.b.cq, scene.pair.b.cq,
+                                   {4, 4, 1, 1, 0});
+    sim::Path path;
+    ASSERT_EQ(scene.pair.b.app->connect(qp, path, scene.pair.cluster.now()), 0);
+  }
+  sim::Queue back = there.app.make_qp(hca::QpType::xrc_send, there.cq, there.cq, {4, 0, 1, 1, 64});
+  sim::Path path;
+  path.dest_qpn = 0x4444;  // nobody: what leaves is enough
+  ASSERT_EQ(there.app.connect(back, path, scene.pair.cluster.now()), 0);
+  there.post(1, 0, 100);
+  scene.send(there.srq, 1, 0, 100);
+  const hca::Sge piece{there.address(0), 8, there.keys.lkey};
+  ASSERT_EQ(there.app.post(back, {.sges = {&piece, 1}, .xrc_srqn = 1}), 0);
+  scene.pair.cluster.sent().clear();
+  there.app.ring(scene.pair.cluster.now());
+  scene.pair.cluster.run(scene.pair.cluster.now() + 2000);
+  std::vector<std::pair<emu::Vl, emu::Vl>> lanes;
+  for (const emu::TxDesc& desc : scene.pair.cluster.sent())
+    if (desc.dest == 0) lanes.emplace_back(desc.vl_in, desc.vl_out);
+  ASSERT_GE(lanes.size(), 2U);
+  for (const auto& lane : lanes) EXPECT_EQ(lane, lanes.front());
+}
+
 }  // namespace
