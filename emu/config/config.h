@@ -285,6 +285,10 @@ std::string_view name_of(LinkLayer value);
 std::string_view name_of(HcaProcess value);
 std::string_view name_of(Congestion value);
 Result<Congestion> congestion_of(std::string_view name);
+// Whether its sources act by what routers see; HCAs have that from a page on the fabric's host.
+constexpr bool hears_of_routers(Congestion scheme) {
+  return scheme != Congestion::credit && scheme != Congestion::none;
+}
 std::string_view name_of(CompletionQueues value);
 std::string_view name_of(NoticeWay value);
 std::string_view name_of(VctCounts value);

@@ -137,6 +137,11 @@ Result<void> resolve_pass_through(Config& config) {
 
 Result<void> check_congestion(const Config& config) {
   const Congestion scheme = config.controls.congestion;
+  if (config.attach.kind != AttachKind::shm && hears_of_routers(scheme))
+    return fail(
+        "controls.congestion = \"{}\": must be credit or none for attach.kind {}: what it "
+        "hears of routers is on the fabric's host alone",
+        name_of(scheme), name_of(config.attach.kind));
   const bool detected = scheme == Congestion::vct1 || scheme == Congestion::vct2;
   if (detected && config.network.router != Router::vct)
     return fail("controls.congestion = \"{}\": must have router vct: its routers detect",

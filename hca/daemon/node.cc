@@ -59,7 +59,6 @@ emu::Result<std::unique_ptr<Node>> Node::make(const std::string& run_dir, const 
 }
 
 emu::Result<void> Node::open(const std::string& run_dir) {
-  if (auto live = check_live(options_.congestion, same_host()); !live) return live;
   const std::string dir = run_dir + "/nodes/" + config_.nodes[options_.node].name;
   auto node_page = emu::Region::create("flitnet-node", sizeof(NodePage));
   if (!node_page) return std::unexpected(node_page.error());

@@ -6,6 +6,9 @@
 
 namespace hca {
 
+namespace {
+
+// A scheme that hears of routers needs the fabric's shared page (`side_band`: it is on this host).
 emu::Result<void> check_live(std::string_view congestion, bool side_band) {
   const auto scheme = make_congestion(congestion, {});
   if (scheme == nullptr) return emu::fail("congestion: there is no scheme '{}'", congestion);
@@ -17,6 +20,8 @@ emu::Result<void> check_live(std::string_view congestion, bool side_band) {
   }
   return {};
 }
+
+}  // namespace
 
 emu::Result<void> set_control(Host& host, std::string_view key, std::string_view value,
                               bool side_band) {

@@ -20,7 +20,7 @@ from typing import Any
 from tools.flitnet import build, config, controls, ctl, fabric, nodes, operate, paths
 from tools.flitnet.cluster import Cluster
 from tools.flitnet.errors import EXIT_USAGE, FlitnetError, UsageError
-from tools.flitnet.process import listens
+from tools.flitnet.process import free_port, listens
 from tools.flitnet.soak_programs import Pair
 from tools.flitnet.soak_programs import draw as draw_pair
 
@@ -115,7 +115,10 @@ def _draw(rng: random.Random) -> dict[str, Any]:
     hca: dict[str, Any] = {"process": rng.choice(("own", "own", "fabric"))}
     maybe(hca, "mtu", (256, 1024, 4096), 0.4)
     maybe(hca, "link_layer", ("roce_v2",), 0.25)
-    return {"network": network, "qos": qos, "controls": chosen, "hca": hca}
+    tables = {"network": network, "qos": qos, "controls": chosen, "hca": hca}
+    if rng.random() < 0.15:  # as nodes of other hosts have it
+        tables["attach"] = {"kind": "udp", "listen": f"127.0.0.1:{free_port()}"}
+    return tables
 
 
 def _short(tables: dict[str, Any]) -> str:

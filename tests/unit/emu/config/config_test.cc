@@ -317,6 +317,14 @@ TEST(Config, SilenceIsLongerThanAHeartbeat) {
   EXPECT_FALSE(emu::Config::parse("[[node]]\nname = \"" + std::string(32, 'a') + '"'));
 }
 
+TEST(Config, SchemesThatHearOfRoutersAreOnTheirHost) {
+  EXPECT_EQ(
+      error_of("[attach]\nkind = \"udp\"\n[controls]\ncongestion = \"alo\""),
+      "c.toml: controls.congestion = \"alo\": must be credit or none for attach.kind udp: what "
+      "it hears of routers is on the fabric's host alone");
+  EXPECT_TRUE(emu::Config::parse("[attach]\nkind = \"udp\"\n[controls]\ncongestion = \"none\""));
+}
+
 TEST(Config, DatagramsFitIntoBuffersOfCutThrough) {
   const auto longest = [](const std::string& network) {
     return emu::Config::parse("[network]\n" + network)->datagram_bytes();

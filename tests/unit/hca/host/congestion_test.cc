@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "emu/base/prng.h"
+#include "emu/config/config.h"
 #include "tests/unit/hca/host/pair.h"
 
 namespace {
@@ -25,6 +26,10 @@ TEST(Congestion, EverySchemeOfTheListIsMadeByItsName) {
     const auto control = made(scheme.name);
     EXPECT_TRUE(control->may_send(0, 0)) << scheme.name << " blocks an empty network";
     EXPECT_GE(control->groups(), 1);
+    // What the configuration says of it.
+    EXPECT_EQ(control->needs() != hca::Signal::nothing,
+              emu::hears_of_routers(emu::congestion_of(scheme.name).value()))
+        << scheme.name;
   }
   EXPECT_EQ(hca::make_congestion("hope", {}), nullptr);
 }
