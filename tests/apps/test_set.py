@@ -100,7 +100,7 @@ def test_what_cannot_be_set(cluster2: Cluster, key: str, value: str, says: str) 
 def test_a_scheme_that_needs_the_shared_page_does_not_start_without(make_cluster) -> None:
     tables = {"network": {"nodes": 2}, "attach": {"kind": "udp"},
               "controls": {"congestion": "ibcc"}}  # fmt: skip
-    with pytest.raises(FlitnetError, match="attach.kind shm"):
+    with pytest.raises(FlitnetError, match="must be credit or none for attach.kind udp"):
         make_cluster(tables)
 
 
