@@ -37,32 +37,6 @@ struct LanePlanes {
   }
 };
 
-// Counts flits of one message a lane down to its tail. What does not fit into the planes waits.
-inline constexpr int kNearPlanes = 6;
-class FarFlits {
- public:
-  // A message of so many flits begins.
-  void begin(LanePlanes<kNearPlanes>& near, unsigned lane, unsigned flits) {
-    constexpr unsigned kMost = (1U << kNearPlanes) - 1;
-    const unsigned now = flits < kMost ? flits : kMost;
-    near.set(port_of_lane(lane), vl_of_lane(lane), now);
-    drop_lane(waits_[port_of_lane(lane)], vl_of_lane(lane));
-    if (flits == now) return;
-    add_lane(waits_[port_of_lane(lane)], vl_of_lane(lane));
-    rest_[lane] = static_cast<std::uint16_t>(flits - now);
-  }
-  // The planes have come to an end: whether the message has, too.
-  bool ends(LanePlanes<kNearPlanes>& near, unsigned lane) {
-    if ((waits_[port_of_lane(lane)] >> vl_of_lane(lane) & 1U) == 0) return true;
-    begin(near, lane, rest_[lane]);
-    return false;
-  }
-
- private:
-  LaneWords waits_{};  // lanes of which more flits wait than the planes count: few
-  std::array<std::uint16_t, kBlockLanes> rest_{};
-};
-
 template <int kPlanes>
 struct OutputLanes {
   alignas(64) LaneWords occupied{};  // have flits
@@ -70,15 +44,13 @@ struct OutputLanes {
   alignas(64) LaneWords at_head{};   // the next flit that leaves is a head
   alignas(64) LaneWords behind{};    // round robin: lanes above the last one served
   alignas(64) LaneWords recent_wait{};
-  LanePlanes<kPlanes> credits;      // free flits of the next buffer
-  LanePlanes<kPlanes> held;         // flits
-  LanePlanes<kNearPlanes> leaving;  // flits of the leaving message that have not left
+  LanePlanes<kPlanes> credits;  // free flits of the next buffer
+  LanePlanes<kPlanes> held;     // flits
 };
 template <int kPlanes>
 struct InputLanes {
   alignas(64) LaneWords queued{};  // have flits
   LanePlanes<kPlanes> held;        // flits
-  LanePlanes<kNearPlanes> left;    // flits of the front message that have not crossed
 };
 
 // What a function leaves to do, a bit a port.
@@ -86,11 +58,9 @@ struct Sent {
   std::uint64_t ports = 0;     // a flit leaves
   std::uint64_t unfilled = 0;  // from a lane that was full
   std::uint64_t heads = 0;     // it is a head
-  std::uint64_t tails = 0;     // it is a tail, if nothing is left elsewhere
 };
 struct Crossed {
   std::uint64_t filled = 0;    // output ports: a lane has become full
-  std::uint64_t tails = 0;     // input ports: a tail has crossed, if nothing is left elsewhere
   std::uint64_t arrivals = 0;  // input ports
 };
 // Lanes that moved a flit in a cycle, at most one of each port.

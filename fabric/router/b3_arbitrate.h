@@ -21,21 +21,20 @@ void bring_to_front(Block& b, unsigned in_lane, const BlockWorld& world) {
   InputMessages& in = b.in_messages[in_lane];
   const hca::Message& message = world.messages[in.front()];
   in.flits = message.flits;
-  b.far_left.begin(b.in.left, in_lane, message.flits);
+  b.front[in_lane].left = message.flits;
   b.routing.push({static_cast<BlockLane>(in_lane), in.front(), message.way});
 }
 
 // The front message of an output lane begins to leave.
 template <class Block>
 void begin_leaving(Block& b, unsigned out_lane, const BlockWorld& world) {
-  b.far_leaving.begin(b.out.leaving, out_lane,
-                      world.messages[b.out_messages[out_lane].front()].flits);
+  b.leaving[out_lane] = world.messages[b.out_messages[out_lane].front()].flits;
   emu::add_lane(b.out.at_head[emu::port_of_lane(out_lane)], emu::vl_of_lane(out_lane));
 }
 
 template <class Block>
 void take_output_lane(Block& b, unsigned in_lane, const BlockWorld& world) {
-  const unsigned out_lane = b.target[in_lane];
+  const unsigned out_lane = b.front[in_lane].target;
   const unsigned out_port = emu::port_of_lane(out_lane);
   const unsigned out_vl = emu::vl_of_lane(out_lane);
   b.owner[out_lane] = static_cast<BlockLane>(in_lane);
@@ -53,7 +52,7 @@ void take_output_lane(Block& b, unsigned in_lane, const BlockWorld& world) {
 // line, the next message of the input lane comes to the front.
 template <class Block>
 void release_output_lane(Block& b, unsigned in_lane, const BlockWorld& world) {
-  const unsigned out_lane = b.target[in_lane];
+  const unsigned out_lane = b.front[in_lane].target;
   InputMessages& in = b.in_messages[in_lane];
   OutputMessages& out = b.out_messages[out_lane];
   in.traffic.flits += in.flits;
@@ -74,7 +73,7 @@ void release_output_lane(Block& b, unsigned in_lane, const BlockWorld& world) {
 template <class Block>
 [[gnu::noinline]] void stage3_arbitrate(Block& b, const BlockWorld& world) {
   for (const BlockLane in_lane : b.arbitrating) {
-    const unsigned out_lane = b.target[in_lane];
+    const unsigned out_lane = b.front[in_lane].target;
     if (b.owner[out_lane] == kNoBlockLane) {
       take_output_lane(b, in_lane, world);
       continue;
@@ -147,7 +146,7 @@ template <class Block>
                                   : choose_by_load(b, first, choices, message, world, claimed);
     const unsigned out_port = emu::port_of_lane(out_lane);
     emu::add_lane(claimed[out_port], emu::vl_of_lane(out_lane));
-    b.target[in_lane] = static_cast<BlockLane>(out_lane);
+    b.front[in_lane].target = static_cast<BlockLane>(out_lane);
     b.arbitrating.push(in_lane);
     if (asks_admission(world.hook, message))
       ask_admission(*world.hook, message,

@@ -33,26 +33,31 @@ emu::PortPick pick_of(Scheduler& scheduler, unsigned port, unsigned lanes, unsig
   return pick;
 }
 
-// A flit crosses; what that changes is counted later, with what arrives: account().
+// A flit crosses; what that changes is counted later, with what arrives: account(). Returns whether
+// it is a tail.
 template <class Block, class Scheduler>
-void cross(Block& b, Scheduler& scheduler, unsigned port, unsigned in_lane, emu::Moved& moved,
+bool cross(Block& b, Scheduler& scheduler, unsigned port, unsigned in_lane, emu::Moved& moved,
            emu::LinkBlock* there, std::uint32_t stamp_now) {
-  const unsigned out_lane = b.target[in_lane];
+  FrontMessage& front = b.front[in_lane];
+  const unsigned out_lane = front.target;
   const emu::LaneMask lane = emu::lane_bit(emu::vl_of_lane(in_lane));
   moved.gone[port] = lane;
   moved.came[emu::port_of_lane(out_lane)] = emu::lane_bit(emu::vl_of_lane(out_lane));
   emu::put_credit(there, b.peer[port], lane);
   scheduler.granted(in_lane, stamp_now);
+  return --front.left == 0;
 }
 
+// Returns the input ports of which a tail has crossed.
 template <emu::Isa kIsa, class Block, class Scheduler>
-void stage4_cross(Block& b, Scheduler& scheduler, const BlockWorld& world, emu::Moved& moved,
-                  emu::LinkBlock* there, emu::Cycle now) {
+std::uint64_t stage4_cross(Block& b, Scheduler& scheduler, const BlockWorld& world,
+                           emu::Moved& moved, emu::LinkBlock* there, emu::Cycle now) {
   const auto& ranks = kPortRanks.of[now % kPortRanks.of.size()];
   const std::uint32_t stamp_now = emu::stamp_now(now);
   std::array<BlockLane, emu::kBlockPorts> proposed;  // [input port] lane
   std::uint64_t todo = emu::common_words<kIsa>(b.in.queued, b.open, b.ports);
   std::uint64_t taken = 0;  // outputs for which somebody has proposed
+  std::uint64_t tails = 0;
   for (int round = 1; todo != 0; ++round) {
     std::uint64_t wanted = 0;
     for (std::uint64_t bits = todo; bits != 0; bits &= bits - 1) {
@@ -65,7 +70,7 @@ void stage4_cross(Block& b, Scheduler& scheduler, const BlockWorld& world, emu::
       }
       const emu::PortPick pick = pick_of<kIsa>(scheduler, port, lanes, world.yields);
       const unsigned in_lane = emu::block_lane(port, pick.lane);
-      const unsigned out_port = emu::port_of_lane(b.target[in_lane]);
+      const unsigned out_port = emu::port_of_lane(b.front[in_lane].target);
       const std::uint32_t claim =
           pick.urgency << kClaimShift | unsigned{ranks[b.number[port]]} << kRankShift | port;
       scheduler.fetch(in_lane);
@@ -78,23 +83,23 @@ void stage4_cross(Block& b, Scheduler& scheduler, const BlockWorld& world, emu::
       const unsigned port = b.claim[out_port] % emu::kBlockPorts;
       b.claim[out_port] = kNoClaim;
       todo &= ~(std::uint64_t{1} << port);
-      cross(b, scheduler, port, proposed[port], moved, there, stamp_now);
+      const bool tail = cross(b, scheduler, port, proposed[port], moved, there, stamp_now);
+      tails |= std::uint64_t{tail} << port;
     }
     taken |= wanted;
-    if (wanted == 0 || round == world.alloc_iters) return;
+    if (wanted == 0 || round == world.alloc_iters) break;
   }
+  return tails;
 }
 
-// What has become of the lanes that flits have crossed from and to.
+// What has become of the lanes that flits have crossed from (`tails`) and to (`filled`).
 template <class Block>
-void lanes_crossed(Block& b, const emu::Crossed& crossed, const emu::Moved& moved,
+void lanes_crossed(Block& b, std::uint64_t filled, std::uint64_t tails, const emu::Moved& moved,
                    const BlockWorld& world) {
-  for (std::uint64_t bits = crossed.filled; bits != 0; bits &= bits - 1)
+  for (std::uint64_t bits = filled; bits != 0; bits &= bits - 1)
     set_open(b, only_lane(moved.came, emu::first_of(bits)), false);
-  for (std::uint64_t bits = crossed.tails; bits != 0; bits &= bits - 1) {
-    const unsigned in_lane = only_lane(moved.gone, emu::first_of(bits));
-    if (b.far_left.ends(b.in.left, in_lane)) release_output_lane(b, in_lane, world);
-  }
+  for (std::uint64_t bits = tails; bits != 0; bits &= bits - 1)
+    release_output_lane(b, only_lane(moved.gone, emu::first_of(bits)), world);
 }
 
 }  // namespace fabric::blocks

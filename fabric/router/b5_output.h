@@ -29,7 +29,6 @@ void set_open(Block& b, unsigned out_lane, bool open) {
 template <class Block>
 [[gnu::noinline]] void tail_leaves(Block& b, unsigned port, unsigned out_lane,
                                    const BlockWorld& world, emu::LinkBlock* there) {
-  if (!b.far_leaving.ends(b.out.leaving, out_lane)) return;
   if ((b.to_hca >> port & 1U) != 0)
     emu::put_name(there, b.peer[port], b.out_messages[out_lane].front());
   b.out_messages[out_lane].pop(b.out_others[out_lane]);
@@ -41,9 +40,11 @@ void stage5_output(Block& b, const BlockWorld& world, emu::LaneWords& returned, 
                    emu::LinkBlock* there) {
   const emu::Sent sent = emu::send_in_turn<kIsa>(b.out, returned, moved, world.control, b.ports);
   b.inside -= static_cast<unsigned>(std::popcount(sent.ports));
+  std::uint64_t tails = 0;
   for (std::uint64_t bits = sent.ports; bits != 0; bits &= bits - 1) {
     const unsigned port = emu::first_of(bits);
     emu::put_flit(there, b.peer[port], moved.sent[port]);
+    tails |= std::uint64_t{--b.leaving[only_lane(moved.sent, port)] == 0} << port;
   }
   for (std::uint64_t bits = sent.unfilled; bits != 0; bits &= bits - 1)
     set_open(b, only_lane(moved.sent, emu::first_of(bits)), true);
@@ -51,7 +52,7 @@ void stage5_output(Block& b, const BlockWorld& world, emu::LaneWords& returned, 
     const unsigned port = emu::first_of(bits);
     emu::put_name(there, b.peer[port], b.out_messages[only_lane(moved.sent, port)].front());
   }
-  for (std::uint64_t bits = sent.tails; bits != 0; bits &= bits - 1) {
+  for (std::uint64_t bits = tails; bits != 0; bits &= bits - 1) {
     const unsigned port = emu::first_of(bits);
     tail_leaves(b, port, only_lane(moved.sent, port), world, there);
   }

@@ -59,6 +59,12 @@ struct alignas(32) OutputMessages : LaneMessages {  // owners, and those whose t
 };
 static_assert(sizeof(InputMessages) == 32 && sizeof(OutputMessages) == 32);
 
+// Of the front message of an input lane.
+struct FrontMessage {
+  BlockLane target = 0;    // the output lane
+  std::uint16_t left = 0;  // flits that have not crossed
+};
+
 // A lane whose head is due in stage 2.
 struct UnroutedHead {
   BlockLane lane;
@@ -95,13 +101,15 @@ struct alignas(64) HotLanes {
   std::array<std::uint32_t, emu::kBlockPorts> arrived{};  // flits in the running energy window
   std::array<std::uint8_t, emu::kBlockPorts> first{};     // [port] the first one of its router
   std::array<std::uint8_t, emu::kBlockPorts> number{};    // [port] its number at its router
-  std::array<BlockLane, emu::kBlockLanes>
-      target{};  // [input lane] output lane of its front message
+  std::array<FrontMessage, emu::kBlockLanes> front{};     // [input lane]
+  // [output lane] flits of its front message that have not left.
+  std::array<std::uint16_t, emu::kBlockLanes> leaving{};
   // Of an input lane that owns an output lane: the port of that, one bit of its router's.
   alignas(64) std::array<std::uint8_t, emu::kBlockLanes> way{};
 };
 
-static_assert(sizeof(HotLanes<4>) / (emu::kBlockPorts / emu::kPortsMax) <= 1024);
+// Of eight ports. A cycle touches all of the words and, where a flit is, what is kept by lane.
+static_assert(sizeof(HotLanes<4>) / (emu::kBlockPorts / emu::kPortsMax) <= 1344);
 
 template <int kPlanes>
 struct Block : HotLanes<kPlanes> {
@@ -112,10 +120,8 @@ struct Block : HotLanes<kPlanes> {
   // Touched at heads and tails only, and where an output lane becomes full.
   std::array<BlockLane, emu::kBlockLanes> owner;  // [output lane] input lane, or kNoBlockLane
   emu::LaneWords owned{};                         // output lanes that have an owner
-  emu::FarFlits far_leaving;                      // continue out.leaving and in.left
-  emu::FarFlits far_left;
-  LaneList<UnroutedHead> routing;   // heads that are due in stage 2
-  LaneList<BlockLane> arbitrating;  // and in stage 3
+  LaneList<UnroutedHead> routing;                 // heads that are due in stage 2
+  LaneList<BlockLane> arbitrating;                // and in stage 3
   std::array<InputMessages, emu::kBlockLanes> in_messages;
   std::array<OutputMessages, emu::kBlockLanes> out_messages;
   std::array<emu::RouterId, emu::kBlockPorts> router{};  // [port]

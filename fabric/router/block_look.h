@@ -41,7 +41,7 @@ std::string BlockEngine<kPlanes, I, S>::audit_router(emu::RouterId router) const
         return fmt::format("output lane {} holds too much", lane);
       if (b.owner[lane] != blocks::kNoBlockLane) {
         ++owners;
-        if (b.target[b.owner[lane]] != lane)
+        if (b.front[b.owner[lane]].target != lane)
           return fmt::format("output lane {} has an owner that is elsewhere", lane);
       }
       const std::string wrong =

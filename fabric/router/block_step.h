@@ -34,7 +34,7 @@ template <class Block, class Scheduler>
   }
   for (const BlockLane in_lane : b.arbitrating) {
     __builtin_prefetch(&b.in_messages[in_lane], 1);
-    __builtin_prefetch(&b.out_messages[b.target[in_lane]], 1);
+    __builtin_prefetch(&b.out_messages[b.front[in_lane].target], 1);
   }
 }
 
@@ -49,10 +49,10 @@ void step_block(RouterBlock& block, emu::LinkBlock& here, emu::LinkBlock* there,
     fetch_heads(b, block.scheduler, heads, here, world);
   emu::Moved moved;
   stage5_output<kIsa>(b, world, here.credits, moved, there);
-  stage4_cross<kIsa>(b, block.scheduler, world, moved, there, now);
+  const std::uint64_t tails = stage4_cross<kIsa>(b, block.scheduler, world, moved, there, now);
   const emu::Crossed crossed =
       emu::account<kIsa>(b.out, b.in, here.flits, moved, world.buffer, b.ports);
-  if ((crossed.filled | crossed.tails) != 0) lanes_crossed(b, crossed, moved, world);
+  if ((crossed.filled | tails) != 0) lanes_crossed(b, crossed.filled, tails, moved, world);
   if (b.arbitrating.count != 0) stage3_arbitrate(b, world);
   if (b.routing.count != 0) stage2_route(b, world, now);
   if (crossed.arrivals != 0)
