@@ -13,16 +13,19 @@ bool leads_somewhere(const PortEnd& end) { return end.node != kNoNode || end.rou
 
 }  // namespace
 
+std::size_t Packing::room(std::size_t ports, int threads) {
+  const auto parts = static_cast<std::size_t>(threads);
+  return std::clamp<std::size_t>((ports + parts - 1) / parts, kBlockPortsMin, emu::kBlockPorts);
+}
+
 Packing::Packing(const Graph& graph, int threads) {
   std::size_t ports = 0;
   for (const auto& router : graph.routers)
     ports += static_cast<std::size_t>(std::ranges::count_if(router, leads_somewhere));
-  const auto parts = static_cast<std::size_t>(threads);
-  const std::size_t room =
-      std::clamp<std::size_t>((ports + parts - 1) / parts, kBlockPortsMin, emu::kBlockPorts);
+  const std::size_t most = room(ports, threads);
   for (const auto& ends : graph.routers) {
     const auto used = static_cast<std::size_t>(std::ranges::count_if(ends, leads_somewhere));
-    if (blocks_.empty() || blocks_.back().ports + used > room)
+    if (blocks_.empty() || blocks_.back().ports + used > most)
       blocks_.push_back({.first_router = static_cast<emu::RouterId>(of_router_.size())});
     Block& block = blocks_.back();
     Router router{.block = static_cast<std::uint32_t>(blocks_.size() - 1),

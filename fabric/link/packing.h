@@ -24,6 +24,8 @@ class Packing {
   // For so many threads, which share out blocks: if there are few ports, a block has less than 64
   // of them, but so many that what is done for all of a block's ports is worth while.
   Packing(const Graph& graph, int threads);
+  // Ports that a block may have where a network has `ports` of them.
+  static std::size_t room(std::size_t ports, int threads);
 
   const std::vector<Block>& blocks() const { return blocks_; }
   std::size_t block_of(emu::RouterId router) const { return of_router_[router].block; }

@@ -240,7 +240,6 @@ void enter_rts(HostState& s, Qp& qp, QpState from) {
 }
 
 void enter_reset(HostState& s, Qp& qp) {
-  settle(s);
   leave_responses(s, qp);
   release_rate(s, qp, true);
   unqueue(s, qp);
@@ -266,7 +265,6 @@ int modify(HostState& s, Qp& qp, const QpAttributes& wanted, std::uint32_t mask)
     return EINVAL;
   }
   if (to == err) {
-    settle(s);
     leave_responses(s, qp);
     enter_error(s, qp);
     settle(s);

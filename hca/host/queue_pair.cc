@@ -91,7 +91,6 @@ constexpr bool is_served(QpType type) {
 }  // namespace
 
 void free_qp(HostState& s, Qp& qp) {
-  settle(s);
   leave_responses(s, qp);
   release_rate(s, qp, true);
   unqueue(s, qp);

@@ -113,6 +113,7 @@ bool build_response(HostState& s, Qp& qp) {
 }
 
 void leave_responses(HostState& s, Qp& qp) {
+  settle(s);
   for (; !qp.responses_empty(); ++qp.responses_first) {
     const Response& response = qp.response(qp.responses_first);
     // Its bytes are the program's; whatever is behind it would say that they were sent.

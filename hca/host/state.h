@@ -176,8 +176,8 @@ void fill_grh(const HostState& s, const AddressVector& av, emu::Grh& grh);
 
 // ---- response.cc: the responder's packets ----
 bool build_response(HostState& s, Qp& qp);  // one packet into the burst; false: none left
-// The QP ends: what it has yet to acknowledge did come, and is said without it. Only behind
-// settle(), which may find that it did not.
+// The QP ends: what it has yet to acknowledge did come, unless settle() finds now that it did not,
+// and is said without it.
 void leave_responses(HostState& s, Qp& qp);
 std::size_t send_left_responses(HostState& s);
 void push_ack(HostState& s, Qp& qp, std::uint32_t psn);

@@ -21,6 +21,8 @@ from tools.flitnet.errors import FlitnetError, UsageError
 
 NODES_DEFAULT = 8
 LINK_MBPS_DEFAULT = 400
+FLIT_BITS_DEFAULT = 128
+PACKET_SIZE_DEFAULT = 40
 NODES_MAX = 64  # emu::kNodesMax; fabricd --check refuses more
 
 
@@ -142,7 +144,8 @@ def with_network(file: Path | None, choices: dict[str, str | bool | None]) -> st
 def hold_packets(network: dict[str, Any]) -> None:
     """Routers that take packets in whole have buffers for a packet and for the longest datagram of
     a port, 2048 bytes and 78 of headers, unless the file says how long they are."""
-    flit_bits, packet_size = network.get("flit_bits", 128), network.get("packet_size", 40)
+    flit_bits = network.get("flit_bits", FLIT_BITS_DEFAULT)
+    packet_size = network.get("packet_size", PACKET_SIZE_DEFAULT)
     whole = isinstance(flit_bits, int) and flit_bits > 0 and isinstance(packet_size, int)
     if network.get("router") == "vct" and whole:
         longest = math.ceil((2048 + 78) * 8 / flit_bits)

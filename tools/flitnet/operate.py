@@ -380,7 +380,10 @@ def load_workload(run: Path, file: Path, *, seconds: float, seed: int, as_json: 
 
 def _link(run: Path) -> Link:
     network = tables_of(run).get("network", {})
-    return Link(network.get("link_mbps", config.LINK_MBPS_DEFAULT), network.get("flit_bits", 128))
+    return Link(
+        network.get("link_mbps", config.LINK_MBPS_DEFAULT),
+        network.get("flit_bits", config.FLIT_BITS_DEFAULT),
+    )
 
 
 def _play(cluster: Cluster, what: Live, *, seconds: float, seed: int) -> programs.Played:

@@ -229,10 +229,10 @@ def generator_argv(
 def packet_options(cluster: Cluster) -> tuple[str, ...]:
     """A generator's packets are the cluster's, or as long as a datagram may be."""
     network = config.parse_toml(cluster.file.text, cluster.file.name).get("network", {})
-    flit_bytes = network.get("flit_bits", 128) // 8
+    flit_bytes = network.get("flit_bits", config.FLIT_BITS_DEFAULT) // 8
     most = (cluster.node_status(next(iter(cluster.here)))["mtu_bytes"] + UD_HEADERS) // flit_bytes
     return (
-        "--packet-flits", str(min(network.get("packet_size", 40), most)),
+        "--packet-flits", str(min(network.get("packet_size", config.PACKET_SIZE_DEFAULT), most)),
         "--control-flits", str(min(network.get("control_packet_size", 10), most)),
         "--flit-bytes", str(flit_bytes),
     )  # fmt: skip

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "fabric/crew/crew.h"
+#include "fabric/link/packing.h"
 #include "tests/bench/engine/workload.h"
 
 namespace bench {
@@ -153,7 +154,8 @@ int run_threads(bool quick, const std::string& json) {
   for (const int n : {16, 64}) {
     for (const Row& r : rows) {
       if (r.threads != 1) continue;
-      const int room = std::clamp((r.ports + n - 1) / n, 32, 64);
+      const int room =
+          static_cast<int>(fabric::Packing::room(static_cast<std::size_t>(r.ports), n));
       const int blocks = (r.ports + room - 1) / room;
       const int parts = std::min(n, blocks);
       const int of_one = (blocks + parts - 1) / parts;  // of the part that has most
