@@ -136,10 +136,14 @@ constexpr std::uint32_t kDatagramBytesLeast = 256;
 
 }  // namespace
 
+std::uint32_t Config::buffer_bytes() const {
+  return buffers_hold_packets() ? network.vc_buf_size * network.flit_bits / 8 : 0;
+}
+
 std::uint32_t Config::datagram_bytes() const {
   std::uint32_t bytes = hca.mtu;
-  if (!buffers_hold_packets()) return bytes;
-  const std::uint32_t room = network.vc_buf_size * network.flit_bits / 8;
+  const std::uint32_t room = buffer_bytes();
+  if (room == 0) return bytes;
   while (bytes > kDatagramBytesLeast && bytes + kDatagramOverheadBytes > room) bytes /= 2;
   return bytes;
 }

@@ -245,6 +245,8 @@ struct Config {
   // The longest UD message, one of the sizes of an MTU, 256 at least: hca.mtu, but what the buffers
   // of routers that take packets in whole hold. Connections cut their messages to packet_size.
   std::uint32_t datagram_bytes() const;
+  // What the buffers of routers that take packets in whole hold; 0 of all others.
+  std::uint32_t buffer_bytes() const;
   // Flits of network.vc_buf_size that a running cluster needs for its datagrams of 256 bytes.
   std::uint32_t buffer_flits_least() const;
 

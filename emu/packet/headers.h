@@ -26,6 +26,9 @@ inline constexpr std::size_t kVcrcBytes = 2;
 // What an RC packet carries beside its payload in the middle of a message.
 inline constexpr std::size_t kRcOverheadBytes = kLrhBytes + kBthBytes + kIcrcBytes + kVcrcBytes;
 static_assert(kRcOverheadBytes == 26);
+// And at most: with a GRH, by XRC, the first and only one of an RDMA WRITE with immediate data.
+inline constexpr std::size_t kRcOverheadBytesMost =
+    kRcOverheadBytes + kGrhBytes + kXrcEthBytes + kRethBytes + kImmDtBytes;
 
 inline constexpr std::uint16_t kDefaultPkey = 0xffff;
 inline constexpr std::uint32_t kMask24 = 0xffffff;  // QP numbers, PSNs, MSNs

@@ -152,7 +152,10 @@ std::string Node::status() const {
   j.field("node", config_.nodes[options_.node].name).field("attached", up);
   j.field("state", up ? "attached" : "down").field("reason", attachment_->reason());
   j.field("sessions", session_).field("lid", static_cast<int>(emu::lid_of(options_.node)));
-  j.field("mtu_bytes", host_->options().datagram_bytes);
+  const HostOptions& options = host_->options();
+  j.field("mtu_bytes", options.datagram_bytes);
+  j.field("payload_bytes", connection_payload(options, options.datagram_bytes, false));
+  j.field("grh_bytes", options.roce ? kGrhBytes : 0U);
   j.field("address", address_text(node_addresses(config_)[options_.node]));
   j.field("cm_ids", static_cast<std::uint64_t>(cm_->cm().ids()));
   j.field("cm_listeners", static_cast<std::uint64_t>(cm_->cm().listeners()));

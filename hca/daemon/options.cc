@@ -7,7 +7,6 @@
 #include <cstring>
 #include <string>
 
-#include "emu/packet/build.h"
 #include "emu/wire/message.h"
 #include "hca/abi/limits.h"
 
@@ -25,8 +24,7 @@ std::uint8_t mtu_enum(std::uint32_t bytes) {  // IBV_MTU_256 = 1 … IBV_MTU_409
 // XRC's header in every packet. Only a network of small packets has less than 2^31.
 std::uint32_t max_message_bytes(const HostOptions& options) {
   constexpr std::uint32_t kPathMtuMin = 256;
-  const std::uint64_t payload = emu::rc_payload_bytes_max(options.packet_flits, options.flit_bits,
-                                                          kPathMtuMin, emu::kXrcEthBytes);
+  const std::uint64_t payload = connection_payload(options, kPathMtuMin, true);
   return static_cast<std::uint32_t>(
       std::min<std::uint64_t>(payload * kMaxMessagePackets, kMaxMessageBytes));
 }
@@ -86,6 +84,7 @@ HostOptions host_options(const emu::Config& config, emu::NodeId node) {
           : config.network.packet_size;
   options.mtu_bytes = config.hca.mtu;
   options.datagram_bytes = config.datagram_bytes();
+  options.buffer_bytes = config.buffer_bytes();
   options.class_of_sl = config.qos.sl_class;
   for (std::uint8_t sl = 0; sl < options.lanes_of_sl.size(); ++sl) {
     options.lanes_of_sl[sl] = config.qos.lanes_of_sl(sl);

@@ -4,7 +4,6 @@
 #include <bit>
 #include <cerrno>
 
-#include "emu/packet/build.h"
 #include "hca/host/gid.h"
 #include "hca/host/state.h"
 
@@ -214,9 +213,7 @@ void set_path(HostState& s, Qp& qp) {
   qp.vl_in = next_lane(lanes, draw);
   // Different from node to node, so that the flows of two nodes to a third meet on few lanes.
   qp.vl_out = next_lane(lanes, draw + s.options_.node);
-  qp.payload = emu::rc_payload_bytes_max(s.options_.packet_flits, s.options_.flit_bits,
-                                         128u << qp.attributes.path_mtu,
-                                         qp.is_xrc() ? emu::kXrcEthBytes : 0);
+  qp.payload = connection_payload(s.options_, 128u << qp.attributes.path_mtu, qp.is_xrc());
 }
 
 void enter_rtr(HostState& s, Qp& qp) {

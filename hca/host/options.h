@@ -1,6 +1,7 @@
 // What a Host is told at start: identity, fabric-wide constants, controls, sizes of its tables.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <string_view>
@@ -9,6 +10,7 @@
 #include "emu/base/guid.h"
 #include "emu/base/units.h"
 #include "emu/energy/table.h"
+#include "emu/packet/build.h"
 #include "hca/abi/limits.h"
 #include "hca/host/congestion.h"
 
@@ -29,6 +31,8 @@ struct HostOptions {
   std::uint32_t packet_flits = 40;  // RC payload is cut so that a full packet has this many flits
   std::uint32_t mtu_bytes = 2048;   // largest path MTU that a connection may have
   std::uint32_t datagram_bytes = 2048;  // active MTU of the port: a UD message fits
+  // Of the routers, where they take packets in whole: none may be longer. 0: no matter.
+  std::uint32_t buffer_bytes = 0;
   std::uint64_t gid_prefix = emu::kGidPrefix;
   std::uint64_t guid_base = emu::kGuidBase;  // node n: guid_base + n + 1
   // RoCE v2: nodes are found by GID (hca/host/gid.h), LIDs are the fabric's own business.
@@ -87,5 +91,15 @@ struct HostOptions {
   std::uint32_t qps_max = kMaxQp + 2;
   std::uint64_t seed = 1;
 };
+
+// Payload of a full packet of a connection, the same at both of its ends.
+inline std::uint32_t connection_payload(const HostOptions& options, std::uint32_t mtu_bytes,
+                                        bool xrc) {
+  const std::uint32_t payload = emu::rc_payload_bytes_max(options.packet_flits, options.flit_bits,
+                                                          mtu_bytes, xrc ? emu::kXrcEthBytes : 0);
+  if (options.buffer_bytes == 0) return payload;
+  const std::size_t room = options.buffer_bytes - emu::kRcOverheadBytesMost;
+  return std::min(payload, static_cast<std::uint32_t>(room) & ~3U);
+}
 
 }  // namespace hca

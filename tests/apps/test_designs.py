@@ -68,6 +68,11 @@ def test_datagrams_fit_into_the_buffers_of_cut_through(
     # Connections cut their messages, whatever path MTU they have.
     assert_done(both(cluster, ["ibv_rc_pingpong", "-n", "50", "-m", "2048"], next(PORTS)))
     assert cluster.absent() == []
+    # With a GRH, too: too long a packet cost its node the fabric.
+    roce = make_cluster({"network": cut_through, "hca": {"link_layer": "roce_v2"}})
+    argv = ["ibv_rc_pingpong", "-n", "50", "-m", "2048", "-g", "1"]
+    assert_done(both(roce, argv, next(PORTS)))
+    assert [node["violations"] for node in roce.status()["nodes"]] == [0, 0]
     small = {"network": cut_through | {"vc_buf_size": 20, "packet_size": 16}}
     with pytest.raises(UsageError, match="vc_buf_size = 20: must be at least 21 for router vct"):
         make_cluster(small)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import re
+import subprocess
 from collections.abc import Iterator
 
 import pytest
 
 from tests.apps.test_rdma_cm import address, assert_good, run_pair
 from tests.apps.test_verbs import assert_done, pingpong
+from tools.flitnet import paths
 from tools.flitnet.cluster import Cluster
 
 PORTS = iter(range(18900, 19000))
@@ -76,3 +79,21 @@ def test_multicast(roce: Cluster) -> None:
     sender = roce.exec("n1", [*flags, "-s"], timeout=30)
     said, _ = receiver.communicate(timeout=30)
     assert sender.returncode == 0 and receiver.returncode == 0, sender.stdout + said
+
+
+@pytest.mark.parametrize("argv", [
+    ["replay", "traces/t7_city.trace", "--from", "n0", "--to", "n1"],
+    ["load", "best-effort", "--rate", "20M"], ["load", "control", "--rate", "1M"],
+], ids=lambda argv: "_".join(argv[:2]))  # fmt: skip
+def test_our_own_programs(roce: Cluster, argv: list[str]) -> None:
+    """They named their peers by LIDs: a stream failed, generators sent nothing and said nothing."""
+    done = subprocess.run(
+        [str(paths.ROOT / "flitnet"), "--run", str(roce.run), *argv, "--seconds", "0.3", "--json"],
+        capture_output=True, text=True, timeout=90, cwd=paths.ROOT,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    (one,) = json.loads(done.stdout)
+    if argv[0] == "replay":
+        assert one["admitted"] and one["frames_delivered"] == one["frames_sent"] == 9
+    else:
+        assert one["received"] == one["sent"] > 50

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from tools.flitnet import config, soak_live, soak_verbs
+from tools.flitnet import config, soak_clusters, soak_live, soak_verbs
 from tools.flitnet.cluster import Cluster
 from tools.flitnet.errors import FlitnetError
 from tools.flitnet.process import free_port
@@ -40,7 +40,7 @@ def test_programs_on_random_clusters_succeed(seed: int) -> None:
 
 
 def test_draws_are_of_all_kinds() -> None:
-    drawn = [soak_live.draw(random.Random(seed)) for seed in range(40)]
+    drawn = [soak_clusters.draw(random.Random(seed)) for seed in range(40)]
     for table, key in (("network", "router"), ("qos", "scheduler"), ("controls", "congestion")):
         assert len({tables[table][key] for tables in drawn}) > 4, key
     assert {tables["hca"]["process"] for tables in drawn} == {"own", "fabric"}

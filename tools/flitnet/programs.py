@@ -29,7 +29,7 @@ from tools.flitnet.workload import Generator, Live
 # Peers start one after another on busy machines; nobody waits longer for the others.
 WAIT_SECONDS = 30
 LEAD_S = 0.2  # from the word that a workload begins to its first message
-UD_HEADERS = 34  # LRH, BTH, DETH, ICRC, VCRC
+HEADERS = {"RC": 26, "UD": 34}  # bytes: LRH, BTH, ICRC, VCRC, of a datagram a DETH, too
 
 
 def roles(scenario: Scenario) -> list[str]:
@@ -64,9 +64,34 @@ def replay_argv(
         str(paths.program("flitnet-replay")), "--node", node, "--plan", str(plan),
         "--seconds", f"{seconds:g}", "--rendezvous", meeting(plans, name),
         "--wait-seconds", str(WAIT_SECONDS), "--metrics", str(cluster.run),
-        "--json", str(plans / f"{name}-{node}.json"),
+        "--json", str(plans / f"{name}-{node}.json"), *_frame_options(cluster),
     ]  # fmt: skip
     return argv + ([] if admission else ["--no-admission"])
+
+
+def _frame_options(cluster: Cluster) -> tuple[str, ...]:
+    """Into which packets the cluster's HCAs cut a replayer's messages."""
+    return (
+        "--packet-payload", str(_hca(cluster)["payload_bytes"]),
+        "--header-bytes", str(_headers(cluster, "RC")), "--flit-bytes", str(_flit_bytes(cluster)),
+    )  # fmt: skip
+
+
+def _hca(cluster: Cluster) -> dict[str, Any]:
+    """What is alike at every node, of one of them."""
+    return cluster.node_status(next(iter(cluster.here)))
+
+
+def _headers(cluster: Cluster, service: str) -> int:
+    return HEADERS[service] + int(_hca(cluster)["grh_bytes"])
+
+
+def _flit_bytes(cluster: Cluster) -> int:
+    return int(_network(cluster).get("flit_bits", config.FLIT_BITS_DEFAULT)) // 8
+
+
+def _network(cluster: Cluster) -> dict[str, Any]:
+    return config.parse_toml(cluster.file.text, cluster.file.name).get("network", {})
 
 
 def write_replay_plan(
@@ -222,15 +247,15 @@ def generator_argv(
         str(paths.program("flitnet-load")), *kinds, "--node", node, "--to", ",".join(others),
         "--seconds", f"{seconds:g}", "--seed", str(seed), "--rendezvous", meeting(plans, name),
         "--wait-seconds", str(WAIT_SECONDS), "--metrics", str(cluster.run),
-        *packet_options(cluster), "--json", str(plans / f"{name}-{node}.json"),
+        "--header-bytes", str(_headers(cluster, "UD")), *packet_options(cluster),
+        "--json", str(plans / f"{name}-{node}.json"),
     ]  # fmt: skip
 
 
 def packet_options(cluster: Cluster) -> tuple[str, ...]:
     """A generator's packets are the cluster's, or as long as a datagram may be."""
-    network = config.parse_toml(cluster.file.text, cluster.file.name).get("network", {})
-    flit_bytes = network.get("flit_bits", config.FLIT_BITS_DEFAULT) // 8
-    most = (cluster.node_status(next(iter(cluster.here)))["mtu_bytes"] + UD_HEADERS) // flit_bytes
+    network, flit_bytes = _network(cluster), _flit_bytes(cluster)
+    most = (_hca(cluster)["mtu_bytes"] + _headers(cluster, "UD")) // flit_bytes
     return (
         "--packet-flits", str(min(network.get("packet_size", config.PACKET_SIZE_DEFAULT), most)),
         "--control-flits", str(min(network.get("control_packet_size", 10), most)),
@@ -246,7 +271,8 @@ def workload_argv(
     argv = [
         str(paths.program("flitnet-load")), *generator.kinds, "--node", generator.node,
         "--seconds", f"{seconds:g}", "--seed", str(seed), "--rendezvous", meeting(plans, name),
-        "--wait-seconds", str(WAIT_SECONDS), "--metrics", str(cluster.run), *generator.options,
+        "--wait-seconds", str(WAIT_SECONDS), "--metrics", str(cluster.run),
+        "--header-bytes", str(_headers(cluster, "UD")), *generator.options,
         "--json", str(plans / f"{name}-{generator.node}.json"),
     ]  # fmt: skip
     peers = generator.peers

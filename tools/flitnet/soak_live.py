@@ -17,18 +17,18 @@ import subprocess
 import time
 from typing import Any
 
-from tools.flitnet import build, config, controls, ctl, fabric, nodes, operate, paths
+from tools.flitnet import build, controls, ctl, fabric, nodes, operate, paths
 from tools.flitnet.cluster import Cluster
 from tools.flitnet.errors import EXIT_USAGE, FlitnetError, UsageError
-from tools.flitnet.process import free_port, listens
+from tools.flitnet.process import listens
+from tools.flitnet.soak_clusters import SCHEMES, short
+from tools.flitnet.soak_clusters import draw as draw_cluster
 from tools.flitnet.soak_programs import Pair
 from tools.flitnet.soak_programs import draw as draw_pair
 
 TIMEOUT_S = 180.0  # of a program: machines are shared, and a design may be slow
 LISTEN_S = 60.0
 AT_ONCE = (1, 4)  # pairs of programs
-SCHEMES = ("credit", "alo", "self_tuned", "none", "vct1", "vct2", "ibcc", "dcqcn")
-SCHEDULERS = ("vclk", "fgvc", "fcfs", "rr", "wrr", "two_level", "vclk_hol", "fq", "fgfq")
 
 
 def live(seconds: float, seed: int, prints: bool = False) -> str:
@@ -45,9 +45,9 @@ def live(seconds: float, seed: int, prints: bool = False) -> str:
 def play(seed: int, prints: bool) -> int:
     """One cluster; returns how many pairs ran."""
     rng = random.Random(seed)
-    tables = draw(rng)
+    tables = draw_cluster(rng)
     if prints:
-        print(f"seed {seed}: {_short(tables)}", flush=True)
+        print(f"seed {seed}: {short(tables)}", flush=True)
     cluster = Cluster(tables)
     try:
         with cluster:
@@ -61,68 +61,6 @@ def play(seed: int, prints: bool) -> int:
         again = f"./flitnet soak live --minutes 0.01 --seed {seed}"
         raise FlitnetError(f"{failure}\n{cluster.file.text}\nagain: {again}") from None
     return sum(not pair.victim for pair in pairs)
-
-
-def draw(rng: random.Random) -> dict[str, Any]:
-    """Tables of a cluster file that can be built; what cannot is drawn anew."""
-    while True:
-        tables = _draw(rng)
-        try:
-            config.check(config.parse(config.to_toml(tables)))
-            return tables
-        except UsageError:
-            continue
-
-
-def _draw(rng: random.Random) -> dict[str, Any]:
-    def maybe(table: dict[str, Any], key: str, values: tuple[Any, ...], share: float) -> None:
-        if rng.random() < share:
-            table[key] = rng.choice(values)
-
-    network: dict[str, Any] = {
-        "topology": rng.choice(
-            ("single:2", "single:4", "single:6", "mesh:2x2", "mesh:3x2", "torus:3x2", "torus:4",
-             "fat_mesh:2x2", "tree:2x2", "tree:3x2")),
-        "router": rng.choice(("np", "np", "tr", "p", "pcs", "vct", "cell")),
-    }  # fmt: skip
-    maybe(network, "routing", ("dor", "up_down", "up_by_load", "adaptive", "recovery"), 0.4)
-    maybe(network, "crossbar", ("full",), 0.25)
-    maybe(network, "engine", ("general",), 0.2)
-    maybe(network, "flow_control", ("link",), 0.1)
-    maybe(network, "link_mbps", (100, 1600, 10_000), 0.4)
-    maybe(network, "flit_bits", (32, 64, 256), 0.2)
-    maybe(network, "vc_buf_size", (4, 20, 40, 100, 127), 0.5)
-    maybe(network, "num_vcs", (4, 8), 0.2)
-    maybe(network, "alloc_iters", (1, 4), 0.2)
-    maybe(network, "packet_size", (20, 64, 128), 0.3)
-    maybe(network, "link_delay", (2, 8), 0.2)
-    maybe(network, "threads", (2,), 0.1)
-    maybe(network, "pass_through", (True,), 0.1)
-    if network["router"] == "vct":
-        network["vc_buf_size"] = max(network.get("vc_buf_size", 0), network.get("packet_size", 40))
-    qos: dict[str, Any] = {"scheduler": rng.choice(SCHEDULERS)}
-    maybe(qos, "hca_scheduler", SCHEDULERS, 0.2)
-    maybe(qos, "block_flits", (5, 10), 0.2)
-    maybe(qos, "strict_classes", (True,), 0.1)
-    maybe(qos, "counters", ("wide", "overflow"), 0.2)
-    chosen: dict[str, Any] = {"congestion": rng.choice(SCHEMES)}
-    maybe(chosen, "power_control", (False,), 0.4)
-    maybe(chosen, "peak_power", ("powerherd", "none"), 0.2)
-    maybe(chosen, "completion_queues", ("separate", "quad"), 0.3)
-    maybe(chosen, "best_effort_credits", (3, 20), 0.3)
-    maybe(chosen, "notice", ("message",), 0.2)
-    maybe(chosen, "admission", (False,), 0.2)
-    hca: dict[str, Any] = {"process": rng.choice(("own", "own", "fabric"))}
-    maybe(hca, "mtu", (256, 1024, 4096), 0.4)
-    maybe(hca, "link_layer", ("roce_v2",), 0.25)
-    tables = {"network": network, "qos": qos, "controls": chosen, "hca": hca}
-    if rng.random() < 0.15:  # as nodes of other hosts have it
-        tables["attach"] = {"kind": "udp", "listen": f"127.0.0.1:{free_port()}"}
-    return tables
-
-
-def _short(tables: dict[str, Any]) -> str:
-    return " ".join(f"{key}={value}" for table in tables.values() for key, value in table.items())
 
 
 # A round.
@@ -182,7 +120,9 @@ def _disturb(rng: random.Random, cluster: Cluster, pairs: list[Pair]) -> str:
     """Something happens beside the programs. What this cluster refuses is no fault. Returns what
     was done."""
     time.sleep(rng.random() * 0.2)
-    what = rng.choice((_set, _set, _pull, _pull, _offer, _kill_node, _kill_fabric))
+    what = rng.choice(
+        (_set, _set, _pull, _pull, _offer, _replay, _replay, _capture, _kill_node, _kill_fabric)
+    )
     try:
         with contextlib.redirect_stdout(io.StringIO()):
             return what(rng, cluster, pairs)
@@ -213,11 +153,35 @@ def _pull(rng: random.Random, cluster: Cluster, _: list[Pair]) -> str:
 def _offer(rng: random.Random, cluster: Cluster, _: list[Pair]) -> str:
     kind = rng.choice(("best-effort", "control", "on-off"))
     argv = ["load", kind, "--rate", rng.choice(("1M", "10M")), "--seconds", "0.2"]
+    return _flitnet(cluster, argv)
+
+
+def _replay(rng: random.Random, cluster: Cluster, _: list[Pair]) -> str:
+    """Frames of a film arrive whole, if admission lets them in."""
+    come, to = rng.sample(cluster.nodes, 2)
+    clip = rng.choice(sorted((paths.ROOT / "traces").glob("*.trace")))
+    argv = ["replay", str(clip), "--from", come, "--to", to, "--seconds", "0.3"]
+    return _flitnet(cluster, [*argv, "--copies", rng.choice("124")], may_say=" refused by ")
+
+
+def _capture(rng: random.Random, cluster: Cluster, _: list[Pair]) -> str:
+    """Whoever looks on disturbs nobody."""
+    count = rng.choice(("1", "1000"))
+    argv = ["timeout", "-s", "INT", "1", str(paths.ROOT / "flitnet"), "--run", str(cluster.run),
+            "capture", "-w", "-", "--count", count]  # fmt: skip
+    done = subprocess.run(argv, capture_output=True, timeout=TIMEOUT_S)
+    if done.returncode not in (0, 124):
+        raise FlitnetError(f"capture ended with {done.returncode}: {done.stderr.decode()}")
+    return f"capture of {count}: {len(done.stdout)} bytes"
+
+
+def _flitnet(cluster: Cluster, argv: list[str], may_say: str | None = None) -> str:
     done = subprocess.run(
         [str(paths.ROOT / "flitnet"), "--run", str(cluster.run), *argv],
         capture_output=True, text=True, timeout=TIMEOUT_S,
     )  # fmt: skip
-    if done.returncode not in (0, EXIT_USAGE):
+    fine = done.returncode in (0, EXIT_USAGE) or may_say is not None and may_say in done.stderr
+    if not fine:
         raise FlitnetError(f"flitnet {' '.join(argv)}: {done.stdout}{done.stderr}")
     return " ".join(argv)
 
@@ -229,19 +193,21 @@ def _kill_node(rng: random.Random, cluster: Cluster, pairs: list[Pair]) -> str:
     if not spare:
         return "nothing"
     node = rng.choice(spare)
-    nodes.kill(cluster.run, node)
+    end = rng.choice((nodes.kill, nodes.stop))
+    end(cluster.run, node)
     time.sleep(rng.random() * 0.2)
     nodes.start(cluster.run, node)
-    return f"node {node} kill and start"
+    return f"node {node} {end.__name__} and start"
 
 
 def _kill_fabric(rng: random.Random, cluster: Cluster, pairs: list[Pair]) -> str:
     if cluster.together or not all(pair.victim or pair.survives_losses for pair in pairs):
         return "nothing"
-    fabric.kill(cluster.run)
+    end = rng.choice((fabric.kill, fabric.stop))
+    end(cluster.run)
     time.sleep(rng.random() * 0.2)
     fabric.start(cluster.run)
-    return "fabric kill and start"
+    return f"fabric {end.__name__} and start"
 
 
 def _succeeded(pair: Pair) -> None:

@@ -69,7 +69,7 @@ emu::Result<void> Flow::open(const Device& device, const CompletionQueue& cq,
   auto qp = create_qp(device, IBV_QPT_UD, cq, cq, {.sends = kSends, .receives = kReceives}, kQkey);
   if (!qp) return std::unexpected(qp.error());
   qp_ = *std::move(qp);
-  endpoint_ = {.lid = device.lid(), .qpn = qp_->qp_num, .psn = 0, .qkey = kQkey};
+  endpoint_ = device.endpoint(*qp_, 0, kQkey);
   for (std::uint32_t buffer = 0; buffer < kReceives; ++buffer) {
     if (auto posted = post_receive(buffer); !posted) return posted;
   }
@@ -79,11 +79,8 @@ emu::Result<void> Flow::open(const Device& device, const CompletionQueue& cq,
 emu::Result<void> Flow::add_destination(const Device& device, const std::string& node,
                                         const Endpoint& remote, std::uint16_t source,
                                         std::uint64_t token) {
-  ibv_ah_attr attributes{};
-  attributes.dlid = remote.lid;
-  attributes.sl = options_.sl;
-  attributes.port_num = 1;
-  std::unique_ptr<ibv_ah, DestroyAh> ah(ibv_create_ah(device.pd(), &attributes));
+  ibv_ah_attr way = device.way_to(remote, options_.sl);
+  std::unique_ptr<ibv_ah, DestroyAh> ah(ibv_create_ah(device.pd(), &way));
   if (!ah) return emu::fail("{}: address of {}: {}", options_.kind, node, std::strerror(errno));
   destinations_.push_back(
       {.node = node, .ah = std::move(ah), .remote = remote, .source = source, .token = token});

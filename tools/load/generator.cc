@@ -96,27 +96,23 @@ void Generator::on_ask(Rendezvous::PeerIndex index, const Words& words) {
   const std::string node = rendezvous_->name(index);
   peer_of(node).in = PeerState::asked;
   const std::uint16_t source = flow->add_source(node);
-  const Endpoint endpoint = flow->endpoint();
-  rendezvous_->send(index,
-                    fmt::format("address kind={} lid={} qpn={} qkey={} source={} token={}", kind,
-                                endpoint.lid, endpoint.qpn, endpoint.qkey, source, flow->token()));
+  rendezvous_->send(index, fmt::format("address kind={} {} source={} token={}", kind,
+                                       words_of(flow->endpoint()), source, flow->token()));
 }
 
 void Generator::on_address(const std::string& node, const Words& words) {
   Flow* flow = flow_of(words.text("kind"));
   Peer& peer = peer_of(node);
-  const auto lid = words.number("lid", 0xffff);
-  const auto qpn = words.number("qpn", 0xffffff);
-  const auto qkey = words.number("qkey", 0xffffffff);
+  const auto remote = endpoint_of(words);
   const auto source = words.number("source", 0xffff);
   const auto token = words.number("token");
-  if (flow == nullptr || !peer.destination || !lid || !qpn || !qkey || !source || !token) return;
-  const Endpoint remote{.lid = static_cast<std::uint16_t>(*lid),
-                        .qpn = static_cast<std::uint32_t>(*qpn),
-                        .qkey = static_cast<std::uint32_t>(*qkey)};
+  if (flow == nullptr || !peer.destination || !remote || !source || !token) return;
   const auto added =
-      flow->add_destination(*device_, node, remote, static_cast<std::uint16_t>(*source), *token);
-  if (!added) say_load(added.error().message);
+      flow->add_destination(*device_, node, *remote, static_cast<std::uint16_t>(*source), *token);
+  if (!added) {
+    well_ = false;
+    say_load(added.error().message);
+  }
   ++peer.answers;
 }
 

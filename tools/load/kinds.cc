@@ -14,7 +14,6 @@ namespace tools {
 namespace {
 
 constexpr double kControlGapNs = 33.3e6 / 10;  // ten packets per 33.3 ms
-constexpr std::uint32_t kUdHeaders = 8 + 12 + 8 + 4 + 2;
 
 }  // namespace
 
@@ -35,9 +34,9 @@ emu::Result<double> parse_rate(std::string_view text) {
   return value * unit;
 }
 
-std::uint32_t ud_payload(std::uint32_t flits, std::uint32_t flit_bytes) {
-  const std::uint32_t bytes = flits * flit_bytes;
-  const std::uint32_t left = bytes > kUdHeaders ? bytes - kUdHeaders : 0;
+std::uint32_t ud_payload(std::uint32_t flits, const KindOptions& options) {
+  const std::uint32_t bytes = flits * options.flit_bytes;
+  const std::uint32_t left = bytes > options.header_bytes ? bytes - options.header_bytes : 0;
   return std::max(left / 4 * 4, static_cast<std::uint32_t>(kLoadStampBytes));
 }
 
@@ -101,8 +100,7 @@ emu::Result<FlowOptions> parse_kind(std::string_view word, const KindOptions& op
   }
   FlowOptions flow{.kind = std::string(kind), .seed = options.seed ^ stream_hash(kind)};
   const bool control = kind == "control";
-  flow.payload_bytes =
-      ud_payload(control ? options.control_flits : options.packet_flits, options.flit_bytes);
+  flow.payload_bytes = ud_payload(control ? options.control_flits : options.packet_flits, options);
   constexpr std::uint32_t kMtu = 4096;  // a UD message is one packet
   if (flow.payload_bytes > kMtu) {
     return emu::fail("{}: packets with {} bytes of payload, the most is {}", kind,
@@ -110,7 +108,7 @@ emu::Result<FlowOptions> parse_kind(std::string_view word, const KindOptions& op
   }
   // As many as were asked for, or as the stamp needs: the rate counts what is really sent.
   const std::uint32_t flits =
-      (flow.payload_bytes + kUdHeaders + options.flit_bytes - 1) / options.flit_bytes;
+      (flow.payload_bytes + options.header_bytes + options.flit_bytes - 1) / options.flit_bytes;
   const double packet_bits = flits * options.flit_bytes * 8.0;
   if (control) {
     flow.traffic_class = "control";

@@ -14,6 +14,7 @@ namespace tools {
 
 struct KindOptions {
   std::uint32_t flit_bytes = 16;
+  std::uint32_t header_bytes = 34;   // LRH, BTH, DETH, ICRC, VCRC; with a GRH (RoCE) 40 more
   std::uint32_t packet_flits = 40;   // of best effort and on-off
   std::uint32_t control_flits = 10;  // ACP's control packets
   double default_bps = 0;            // for kinds without a rate of their own
@@ -33,7 +34,7 @@ struct Profile {
 emu::Result<double> parse_rate(std::string_view text);
 // Payload of a UD packet of `flits` flits: LRH 8, BTH 12, DETH 8, ICRC 4, VCRC 2 go off, and
 // payload is padded to words of 4 bytes.
-std::uint32_t ud_payload(std::uint32_t flits, std::uint32_t flit_bytes);
+std::uint32_t ud_payload(std::uint32_t flits, const KindOptions& options);
 // Whether a kind is made of video-like frames and belongs to the replayer.
 bool is_stream_kind(std::string_view kind);
 

@@ -81,6 +81,10 @@ void add_options(emu::CommandLine& line, Arguments& arguments) {
   line.option("--flit-bytes", arguments.kinds.flit_bytes, "bytes of a flit")
       .range(4, 64)
       .show_default();
+  line.option("--header-bytes", arguments.kinds.header_bytes,
+              "of a packet beside its payload: 34, with a GRH (RoCE) 74")
+      .range(34, 128)
+      .show_default();
   line.option("--arrivals", arguments.law, "of best effort: poisson, on_off, self_similar")
       .one_of({"poisson", "on_off", "self_similar"});
   line.option("--pareto-shape", arguments.kinds.pareto_shape, "of self-similar arrivals")

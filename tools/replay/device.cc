@@ -8,9 +8,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
+#include <charconv>
 #include <cstring>
 #include <utility>
+
+#include <fmt/format.h>
 
 namespace tools {
 namespace {
@@ -48,10 +52,43 @@ emu::Result<Device> Device::open(const std::string& name) {
   if (ibv_query_port(device.context(), 1, &device.port_) != 0) {
     return emu::fail("{}: cannot query port 1", device.name());
   }
+  if (auto chosen = device.choose_gid(); !chosen) return std::unexpected(chosen.error());
   device.set_launch_ = extension<FlitnetSetLaunch>(kFlitnetSetLaunchName);
   device.now_ = extension<FlitnetNow>(kFlitnetNowName);
   device.rejected_by_ = extension<FlitnetRejectedBy>(kFlitnetRejectedByName);
   return device;
+}
+
+// RoCE v2 by an IPv4 address is what routers and all peers know; else the last GID, which is as new
+// a kind as the port has.
+emu::Result<void> Device::choose_gid() {
+  if (port_.link_layer != IBV_LINK_LAYER_ETHERNET) return {};
+  bool found = false;
+  for (int index = 0; index < port_.gid_tbl_len && index <= 0xff; ++index) {
+    ibv_gid_entry entry{};
+    if (ibv_query_gid_ex(context(), 1, static_cast<std::uint32_t>(index), &entry, 0) != 0) continue;
+    found = true;
+    gid_ = entry.gid;
+    gid_index_ = static_cast<std::uint8_t>(index);
+    constexpr std::array<std::uint8_t, 12> kIpv4 = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
+    const bool by_ip = std::equal(kIpv4.begin(), kIpv4.end(), entry.gid.raw);
+    if (by_ip && entry.gid_type == IBV_GID_TYPE_ROCE_V2) break;
+  }
+  if (!found) return emu::fail("{}: port 1 has no GID", name());
+  return {};
+}
+
+ibv_ah_attr Device::way_to(const Endpoint& remote, std::uint8_t sl) const {
+  ibv_ah_attr way{};
+  way.dlid = remote.lid;
+  way.sl = sl;
+  way.port_num = 1;
+  if (port_.link_layer != IBV_LINK_LAYER_ETHERNET) return way;
+  way.is_global = 1;
+  way.grh.dgid = remote.gid;
+  way.grh.sgid_index = gid_index_;
+  way.grh.hop_limit = 64;
+  return way;
 }
 
 // Members go in reverse order of declaration, so the PD before its context; nothing else to do.
@@ -222,6 +259,33 @@ emu::Result<Qp> create_qp(const Device& device, ibv_qp_type type, const Completi
   return qp;
 }
 
+std::string words_of(const Endpoint& endpoint) {
+  std::string gid;
+  for (const std::uint8_t byte : endpoint.gid.raw) gid += fmt::format("{:02x}", byte);
+  return fmt::format("lid={} gid={} qpn={} psn={} qkey={}", endpoint.lid, gid, endpoint.qpn,
+                     endpoint.psn, endpoint.qkey);
+}
+
+std::optional<Endpoint> endpoint_of(const Words& words) {
+  const auto lid = words.number("lid", 0xffff);
+  const auto qpn = words.number("qpn", 0xffffff);
+  const auto psn = words.number("psn", 0xffffff);
+  const auto qkey = words.number("qkey", 0xffffffff);
+  if (!lid || !qpn || !psn || !qkey) return std::nullopt;
+  Endpoint endpoint{.lid = static_cast<std::uint16_t>(*lid),
+                    .qpn = static_cast<std::uint32_t>(*qpn),
+                    .psn = static_cast<std::uint32_t>(*psn),
+                    .qkey = static_cast<std::uint32_t>(*qkey)};
+  const std::string gid = words.text("gid");
+  if (gid.size() != 2 * std::size(endpoint.gid.raw)) return std::nullopt;
+  for (std::size_t i = 0; i < std::size(endpoint.gid.raw); ++i) {
+    const char* digits = gid.data() + 2 * i;
+    const auto [stop, error] = std::from_chars(digits, digits + 2, endpoint.gid.raw[i], 16);
+    if (error != std::errc{} || stop != digits + 2) return std::nullopt;
+  }
+  return endpoint;
+}
+
 emu::Result<void> connect_rc(ibv_qp* qp, const Device& device, const Endpoint& remote,
                              std::uint8_t sl, std::uint32_t psn) {
   ibv_qp_attr attributes{};
@@ -231,9 +295,7 @@ emu::Result<void> connect_rc(ibv_qp* qp, const Device& device, const Endpoint& r
   attributes.rq_psn = remote.psn;
   attributes.max_dest_rd_atomic = 1;
   attributes.min_rnr_timer = 12;  // 0.64 ms: less than a frame time
-  attributes.ah_attr.dlid = remote.lid;
-  attributes.ah_attr.sl = sl;
-  attributes.ah_attr.port_num = 1;
+  attributes.ah_attr = device.way_to(remote, sl);
   int error = ibv_modify_qp(qp, &attributes,
                             IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
                                 IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -16,12 +17,14 @@
 #include "emu/base/launch_ext.h"
 #include "emu/base/result.h"
 #include "emu/base/units.h"
+#include "tools/replay/words.h"
 
 namespace tools {
 
 // Where a queue pair is reached.
 struct Endpoint {
   std::uint16_t lid = 0;
+  ibv_gid gid{};  // of Ethernet ports, which have no LID
   std::uint32_t qpn = 0;
   std::uint32_t psn = 0;
   std::uint32_t qkey = 0;
@@ -37,7 +40,11 @@ class Device {
 
   ibv_context* context() const { return context_.get(); }
   ibv_pd* pd() const { return pd_.get(); }
-  std::uint16_t lid() const { return port_.lid; }
+  // Of one of our queue pairs.
+  Endpoint endpoint(const ibv_qp& qp, std::uint32_t psn, std::uint32_t qkey = 0) const {
+    return {port_.lid, gid_, qp.qp_num, psn, qkey};
+  }
+  ibv_ah_attr way_to(const Endpoint& remote, std::uint8_t sl) const;
   ibv_mtu mtu() const { return port_.active_mtu; }
   std::string name() const { return ibv_get_device_name(context_->device); }
 
@@ -53,6 +60,7 @@ class Device {
 
  private:
   Device() = default;
+  emu::Result<void> choose_gid();
   struct Close {
     void operator()(ibv_context* context) const { ibv_close_device(context); }
     void operator()(ibv_pd* pd) const { ibv_dealloc_pd(pd); }
@@ -60,6 +68,8 @@ class Device {
   std::unique_ptr<ibv_context, Close> context_;
   std::unique_ptr<ibv_pd, Close> pd_;
   ibv_port_attr port_{};
+  ibv_gid gid_{};  // the one that addresses of Ethernet ports are made with
+  std::uint8_t gid_index_ = 0;
   bool lost_ = false;
   FlitnetSetLaunch* set_launch_ = nullptr;
   FlitnetNow* now_ = nullptr;
@@ -129,6 +139,9 @@ using Qp = std::unique_ptr<ibv_qp, DestroyQp>;
 emu::Result<Qp> create_qp(const Device& device, ibv_qp_type type, const CompletionQueue& send,
                           const CompletionQueue& receive, const QpSizes& sizes,
                           std::uint32_t qkey = 0);
+// "lid=... gid=... qpn=... psn=... qkey=...", as peers tell each other.
+std::string words_of(const Endpoint& endpoint);
+std::optional<Endpoint> endpoint_of(const Words& words);
 // RC, INIT to RTS towards `remote`; packets and retries as a lossless fabric needs them.
 emu::Result<void> connect_rc(ibv_qp* qp, const Device& device, const Endpoint& remote,
                              std::uint8_t sl, std::uint32_t psn);

@@ -59,7 +59,11 @@ void add_options(emu::CommandLine& line, Arguments& arguments) {
       .show_default();
   line.option("--packet-payload", replay.send.cut.shape.payload_bytes,
               "bytes of a message in one packet of the network")
-      .range(64, 4096)
+      .range(4, 4096)
+      .show_default();
+  line.option("--header-bytes", replay.send.cut.shape.header_bytes,
+              "of a packet beside its payload: 26, with a GRH (RoCE) 66")
+      .range(26, 128)
       .show_default();
   line.option("--message-packets", replay.send.cut.packets,
               "full packets of one message; larger frames go as several")

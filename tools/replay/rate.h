@@ -16,7 +16,7 @@ namespace tools {
 // ICRC 4, VCRC 2) are 638 bytes, 40 flits of 16 bytes, the papers' message.
 struct PacketShape {
   std::uint32_t payload_bytes = 612;
-  std::uint32_t overhead_bytes = 26;
+  std::uint32_t header_bytes = 26;
   std::uint32_t flit_bytes = 16;
 
   constexpr std::uint32_t packets_of(std::uint32_t message_bytes) const {
@@ -30,7 +30,7 @@ struct PacketShape {
  private:
   constexpr std::uint64_t flits_of(std::uint32_t bytes) const {
     const std::uint64_t padded = (bytes + 3U) / 4 * 4;
-    return (padded + overhead_bytes + flit_bytes - 1) / flit_bytes * flit_bytes;
+    return (padded + header_bytes + flit_bytes - 1) / flit_bytes * flit_bytes;
   }
 };
 

@@ -22,19 +22,6 @@ std::size_t index_of(std::uint64_t wr_id) {
   return static_cast<std::size_t>((wr_id & ~kSinkBit) >> kIndexShift);
 }
 
-std::string words_of(const Endpoint& endpoint) {
-  return fmt::format("lid={} qpn={} psn={}", endpoint.lid, endpoint.qpn, endpoint.psn);
-}
-std::optional<Endpoint> endpoint_of(const Words& words) {
-  const auto lid = words.number("lid", 0xffff);
-  const auto qpn = words.number("qpn", 0xffffff);
-  const auto psn = words.number("psn", 0xffffff);
-  if (!lid || !qpn || !psn) return std::nullopt;
-  return Endpoint{.lid = static_cast<std::uint16_t>(*lid),
-                  .qpn = static_cast<std::uint32_t>(*qpn),
-                  .psn = static_cast<std::uint32_t>(*psn)};
-}
-
 }  // namespace
 
 void say(const std::string& line) { fmt::print(stderr, "flitnet-replay: {}\n", line); }

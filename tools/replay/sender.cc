@@ -16,9 +16,7 @@ emu::Result<void> Sender::open(const Device& device, const CompletionQueue& cq,
   auto headers = Region::create(device, "flitnet-headers", kSlots * kFrameHeaderBytes, 0);
   if (!headers) return std::unexpected(headers.error());
   headers_ = *std::move(headers);
-  endpoint_ = {.lid = device.lid(),
-               .qpn = qp_->qp_num,
-               .psn = static_cast<std::uint32_t>(stream_hash(plan_.name)) & 0xffffff};
+  endpoint_ = device.endpoint(*qp_, static_cast<std::uint32_t>(stream_hash(plan_.name)) & 0xffffff);
   return {};
 }
 
@@ -39,7 +37,7 @@ void Sender::ask(const Device& device) {
   limit.rate_limit = static_cast<std::uint32_t>((need.mean_bps + 999) / 1000);  // kb/s
   limit.max_burst_sz = static_cast<std::uint32_t>(need.frame_bytes_max);        // per frame time
   limit.typical_pkt_sz = static_cast<std::uint16_t>(options_.cut.shape.payload_bytes +
-                                                    options_.cut.shape.overhead_bytes);
+                                                    options_.cut.shape.header_bytes);
   const int error = ibv_modify_qp_rate_limit(qp_.get(), &limit);
   if (error == 0 || error == EOPNOTSUPP) return;  // hardware without pacing admits everybody
   admitted_ = false;

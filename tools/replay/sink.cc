@@ -26,7 +26,7 @@ emu::Result<void> Sink::open(const Device& device, const CompletionQueue& cq, st
   auto qp = create_qp(device, IBV_QPT_RC, cq, cq, {.sends = 1, .receives = kBuffers});
   if (!qp) return std::unexpected(qp.error());
   qp_ = *std::move(qp);
-  endpoint_ = {.lid = device.lid(), .qpn = qp_->qp_num, .psn = ~remote.psn & 0xffffff};
+  endpoint_ = device.endpoint(*qp_, ~remote.psn & 0xffffff);
   for (std::uint32_t buffer = 0; buffer < kBuffers; ++buffer) {
     if (auto posted = post(buffer); !posted) return posted;
   }

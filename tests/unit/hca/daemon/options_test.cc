@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <fmt/format.h>
+
+#include "emu/packet/build.h"
 #include "hca/abi/limits.h"
 
 namespace {
@@ -66,6 +69,23 @@ TEST(HostOptions, DefaultsOfSourcesAreThoseOfTheSchema) {
   EXPECT_EQ(schema.dcqcn_gain, own.dcqcn_gain);
   EXPECT_EQ(schema.dcqcn_rate_ai, own.dcqcn_rate_ai);
   EXPECT_EQ(schema.dcqcn_rate_hai, own.dcqcn_rate_hai);
+}
+
+// Where routers take packets in whole, the longest one of any connection fits its buffer.
+TEST(HostOptions, PacketsOfConnectionsFitTheBuffers) {
+  for (const std::uint32_t flits : {40U, 64U, 127U, 300U}) {
+    const auto config =
+        emu::Config::parse(fmt::format("[network]\nrouter = \"vct\"\nvc_buf_size = {}\n", flits));
+    ASSERT_TRUE(config) << config.error().message;
+    const hca::HostOptions options = hca::host_options(*config, 0);
+    for (const std::uint32_t mtu : {256U, 512U, 2048U}) {
+      const std::uint32_t payload = hca::connection_payload(options, mtu, true);
+      EXPECT_GE(payload, std::min(mtu, 512U));
+      const std::size_t bytes =
+          emu::packet_bytes(emu::xrc_of(emu::Opcode::rc_write_only_imm), true, payload);
+      EXPECT_LE(emu::flits_of(bytes, options.flit_bits), flits) << mtu;
+    }
+  }
 }
 
 }  // namespace

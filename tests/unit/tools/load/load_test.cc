@@ -271,10 +271,10 @@ TEST(LoadMessage, RoundTripAndEveryFlippedByte) {
 }
 
 TEST(Kinds, PacketsHaveTheirFlits) {
-  EXPECT_EQ(ud_payload(40, 16), 604U);
-  EXPECT_EQ(ud_payload(10, 16), 124U);
+  EXPECT_EQ(ud_payload(40, {}), 604U);
+  EXPECT_EQ(ud_payload(10, {}), 124U);
   for (std::uint32_t flits = 5; flits <= 128; ++flits) {
-    const std::uint32_t bytes = ud_payload(flits, 16) + 34;
+    const std::uint32_t bytes = ud_payload(flits, {}) + 34;
     EXPECT_EQ((bytes + 15) / 16, flits);
   }
 }
