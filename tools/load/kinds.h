@@ -32,8 +32,7 @@ struct Profile {
 
 // "48M", "4000000", "1.6G", "500k": bits per second on the link.
 emu::Result<double> parse_rate(std::string_view text);
-// Payload of a UD packet of `flits` flits: LRH 8, BTH 12, DETH 8, ICRC 4, VCRC 2 go off, and
-// payload is padded to words of 4 bytes.
+// Payload of a UD packet of `flits` flits, whole words of 4 bytes; a stamp at least.
 std::uint32_t ud_payload(std::uint32_t flits, const KindOptions& options);
 // Whether a kind is made of video-like frames and belongs to the replayer.
 bool is_stream_kind(std::string_view kind);
