@@ -153,3 +153,12 @@ def test_a_start_that_fails_leaves_the_node_dead(
     assert cluster.dead() == ["hcad:n1"]
     nodes.start(cluster.run, "n1")
     assert cluster.dead() == []
+
+
+def test_a_replay_needs_its_own_nodes_alone(make_cluster: Callable[..., Cluster]) -> None:
+    # It asked the first node how packets are cut.
+    cluster = make_cluster({"network": {"nodes": 3}})
+    nodes.kill(cluster.run, "n0")
+    argv = ["traces/t7_city.trace", "--from", "n1", "--to", "n2", "--seconds", "0.3"]
+    done = flitnet(cluster, "replay", str(paths.ROOT / argv[0]), *argv[1:])
+    assert done.returncode == 0, done.stderr

@@ -64,30 +64,30 @@ def replay_argv(
         str(paths.program("flitnet-replay")), "--node", node, "--plan", str(plan),
         "--seconds", f"{seconds:g}", "--rendezvous", meeting(plans, name),
         "--wait-seconds", str(WAIT_SECONDS), "--metrics", str(cluster.run),
-        "--json", str(plans / f"{name}-{node}.json"), *_frame_options(cluster),
+        "--json", str(plans / f"{name}-{node}.json"), *_frame_options(cluster, node),
     ]  # fmt: skip
     return argv + ([] if admission else ["--no-admission"])
 
 
-def _frame_options(cluster: Cluster) -> tuple[str, ...]:
-    """Into which packets the cluster's HCAs cut a replayer's messages."""
+def _frame_options(cluster: Cluster, node: str) -> tuple[str, ...]:
+    """Into which packets a node's HCA cuts a replayer's messages."""
+    hca = cluster.node_status(node)
     return (
-        "--packet-payload", str(_hca(cluster)["payload_bytes"]),
-        "--header-bytes", str(_headers(cluster, "RC")), "--flit-bytes", str(_flit_bytes(cluster)),
+        "--packet-payload", str(hca["payload_bytes"]), "--header-bytes", str(_headers(hca, "RC")),
+        "--flit-bytes", str(_flit_bytes(_network(cluster))),
     )  # fmt: skip
 
 
-def _hca(cluster: Cluster) -> dict[str, Any]:
-    """What is alike at every node, of one of them."""
-    return cluster.node_status(next(iter(cluster.here)))
+def _header_options(cluster: Cluster, node: str) -> tuple[str, ...]:
+    return "--header-bytes", str(_headers(cluster.node_status(node), "UD"))
 
 
-def _headers(cluster: Cluster, service: str) -> int:
-    return HEADERS[service] + int(_hca(cluster)["grh_bytes"])
+def _headers(hca: dict[str, Any], service: str) -> int:
+    return HEADERS[service] + int(hca["grh_bytes"])
 
 
-def _flit_bytes(cluster: Cluster) -> int:
-    return int(_network(cluster).get("flit_bits", config.FLIT_BITS_DEFAULT)) // 8
+def _flit_bytes(network: dict[str, Any]) -> int:
+    return int(network.get("flit_bits", config.FLIT_BITS_DEFAULT)) // 8
 
 
 def _network(cluster: Cluster) -> dict[str, Any]:
@@ -247,15 +247,16 @@ def generator_argv(
         str(paths.program("flitnet-load")), *kinds, "--node", node, "--to", ",".join(others),
         "--seconds", f"{seconds:g}", "--seed", str(seed), "--rendezvous", meeting(plans, name),
         "--wait-seconds", str(WAIT_SECONDS), "--metrics", str(cluster.run),
-        "--header-bytes", str(_headers(cluster, "UD")), *packet_options(cluster),
+        *_header_options(cluster, node), *packet_options(cluster),
         "--json", str(plans / f"{name}-{node}.json"),
     ]  # fmt: skip
 
 
 def packet_options(cluster: Cluster) -> tuple[str, ...]:
     """A generator's packets are the cluster's, or as long as a datagram may be."""
-    network, flit_bytes = _network(cluster), _flit_bytes(cluster)
-    most = (_hca(cluster)["mtu_bytes"] + _headers(cluster, "UD")) // flit_bytes
+    network, hca = _network(cluster), cluster.node_status(next(iter(cluster.here)))
+    flit_bytes = _flit_bytes(network)
+    most = (hca["mtu_bytes"] + _headers(hca, "UD")) // flit_bytes
     return (
         "--packet-flits", str(min(network.get("packet_size", config.PACKET_SIZE_DEFAULT), most)),
         "--control-flits", str(min(network.get("control_packet_size", 10), most)),
@@ -272,7 +273,7 @@ def workload_argv(
         str(paths.program("flitnet-load")), *generator.kinds, "--node", generator.node,
         "--seconds", f"{seconds:g}", "--seed", str(seed), "--rendezvous", meeting(plans, name),
         "--wait-seconds", str(WAIT_SECONDS), "--metrics", str(cluster.run),
-        "--header-bytes", str(_headers(cluster, "UD")), *generator.options,
+        *_header_options(cluster, generator.node), *generator.options,
         "--json", str(plans / f"{name}-{generator.node}.json"),
     ]  # fmt: skip
     peers = generator.peers

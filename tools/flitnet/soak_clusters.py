@@ -111,7 +111,8 @@ def _draw(rng: random.Random) -> dict[str, Any]:
     }  # fmt: skip
     network, qos = tables["network"], tables["qos"]
     if network["router"] == "vct":
-        network["vc_buf_size"] = max(network.get("vc_buf_size", 0), network.get("packet_size", 40))
+        longest = network.get("packet_size", config.PACKET_SIZE_DEFAULT)
+        network["vc_buf_size"] = max(network.get("vc_buf_size", 0), longest)
     if rng.random() < 0.1:
         qos["sl_class"] = [rng.choice(CLASSES) for _ in range(16)]
     if rng.random() < 0.1:
