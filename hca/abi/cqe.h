@@ -59,13 +59,14 @@ struct Cqe {
   std::uint32_t imm;  // as the sender gave it
   std::uint32_t qp_num;
   std::uint32_t src_qp;
-  std::uint32_t vendor_err;  // which check failed: hca/host/error.h
+  // Which check failed: hca/host/error.h. Of a datagram of RoCE v2 that came, its SL.
+  std::uint32_t vendor_err;
   std::uint32_t wc_flags;
   std::uint16_t slid;
   std::uint16_t pkey_index;
   WcStatus status;
   WcOpcode opcode;
-  std::uint8_t sl;
+  std::uint8_t sl;  // of a datagram of RoCE v2 the type of its header instead
   std::uint8_t dlid_path_bits;
   // For the program's library after hcad's death, which may come between any two stores: a CQE that
   // is whole counts even if the queue's tail does not speak of it yet.

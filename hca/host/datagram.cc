@@ -90,14 +90,17 @@ void write_ipv4(const emu::Grh& grh, std::size_t packet_bytes, GrhRoom& room) {
   ip[11] = static_cast<std::uint8_t>(sum);
 }
 
+bool came_by_ipv4(const HostState& s, const emu::ParsedPacket& packet) {
+  return packet.headers.has_grh && s.options_.roce && is_ip_gid(packet.headers.grh.sgid);
+}
+
 // The receive buffer begins with room for a GRH, whether one came or not (IBA 11.4.1.2).
 WcStatus store_datagram(HostState& s, Qp& qp, const Arrival& arrival,
                         const emu::ParsedPacket& packet) {
   static const std::uint8_t no_grh[kGrhBytes] = {};
   const std::uint8_t* grh = packet.headers.has_grh ? arrival.bytes + emu::kLrhBytes : no_grh;
   GrhRoom room{};
-  const bool is_ipv4 =
-      packet.headers.has_grh && s.options_.roce && is_ip_gid(packet.headers.grh.sgid);
+  const bool is_ipv4 = came_by_ipv4(s, packet);
   if (is_ipv4) {
     write_ipv4(packet.headers.grh, arrival.desc.length, room);
     grh = room.data();
@@ -109,6 +112,18 @@ WcStatus store_datagram(HostState& s, Qp& qp, const Arrival& arrival,
   return scatter_payload(s, qp, recv_pd(s, qp), qp.recv_sges.data(), qp.recv_num_sge, qp.scatter,
                          arrival.bytes + packet.payload_offset,
                          static_cast<std::uint32_t>(packet.payload_bytes), 0);
+}
+
+// Of a datagram of RoCE v2 the receiver is told by which header it came (IBA annex A17.4.5.1). HCAs
+// do so in place of the SL, which no such packet carries, and UCX looks there for the address.
+void tell_service_level(const HostState& s, const emu::ParsedPacket& packet, Cqe& cqe) {
+  constexpr std::uint8_t kByIpv6 = 1;
+  constexpr std::uint8_t kByIpv4 = 2;
+  constexpr std::uint8_t kByUdp = 8;
+  cqe.sl = packet.headers.lrh.sl;
+  if (!s.options_.roce) return;
+  cqe.vendor_err = cqe.sl;  // for ibv_init_ah_from_wc: an answer goes by the SL of what it answers
+  cqe.sl = kByUdp | (came_by_ipv4(s, packet) ? kByIpv4 : kByIpv6);
 }
 
 std::uint64_t list_bytes(const Qp& qp) {
@@ -202,7 +217,7 @@ void receive_datagram(HostState& s, Qp& qp, const Arrival& arrival,
   cqe.wc_flags = (imm ? kWcWithImm : 0) | (packet.headers.has_grh ? kWcGrh : 0);
   cqe.src_qp = packet.headers.deth.src_qp;
   cqe.slid = s.options_.roce ? emu::Lid{0} : packet.headers.lrh.slid;
-  cqe.sl = packet.headers.lrh.sl;
+  tell_service_level(s, packet, cqe);
   cqe.timestamp_ns = s.options_.cycle_time.ns(arrival.desc.arrival_cycle);
   cqe.head_ns = s.options_.cycle_time.ns(arrival.desc.head_cycle);
   complete_recv(s, qp, WcStatus::success, cqe, packet.headers.bth.solicited);

@@ -108,7 +108,8 @@ int ibv_init_ah_from_wc(ibv_context* context, std::uint8_t port, ibv_wc* wc, ibv
   }
   *attributes = {};
   attributes->dlid = wc->slid;
-  attributes->sl = wc->sl;
+  const bool roce = is_roce(*to_context(context));
+  attributes->sl = static_cast<std::uint8_t>(roce ? wc->vendor_err & 15 : wc->sl);  // abi/cqe.h
   attributes->src_path_bits = wc->dlid_path_bits;
   attributes->port_num = port;
   if ((wc->wc_flags & IBV_WC_GRH) == 0) return 0;
@@ -118,7 +119,7 @@ int ibv_init_ah_from_wc(ibv_context* context, std::uint8_t port, ibv_wc* wc, ibv
   }
   attributes->is_global = 1;
   attributes->grh.hop_limit = 0xff;
-  if (const Ipv4* ip = is_roce(*to_context(context)) ? ipv4_in(*grh) : nullptr) {
+  if (const Ipv4* ip = roce ? ipv4_in(*grh) : nullptr) {
     attributes->grh.dgid = mapped(ip->source);
     attributes->grh.sgid_index = index_of(context, mapped(ip->destination));
     attributes->grh.traffic_class = ip->type_of_service;

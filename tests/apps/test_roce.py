@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.apps.test_rdma_cm import address, assert_good, run_pair
+from tests.apps.test_stacks import between
 from tests.apps.test_verbs import assert_done, pingpong
 from tools.flitnet import paths
 from tools.flitnet.cluster import Cluster
@@ -97,3 +98,74 @@ def test_our_own_programs(roce: Cluster, argv: list[str]) -> None:
         assert one["admitted"] and one["frames_delivered"] == one["frames_sent"] == 9
     else:
         assert one["received"] == one["sent"] > 50
+
+
+@pytest.mark.parametrize("transport", ["rc_v", "ud_v"])
+@pytest.mark.parametrize("test", ["tag_bw", "ucp_get"])
+def test_ucx(roce: Cluster, transport: str, test: str) -> None:
+    """By datagrams UCX takes no packet whose completion does not tell where its address stands."""
+    port = next(PORTS)
+    ucx = ["ucx_perftest", "-p", str(port)]
+    client = [*ucx, "n1", "-t", test, "-s", "10000", "-n", "200", "-w", "10"]
+    assert "Final:" in between(roce, ucx, client, port, UCX_TLS=transport)
+
+
+@pytest.mark.parametrize("server, client", [
+    ("fi_pingpong -p verbs -e msg -I 100 -B {port}", "fi_pingpong -p verbs -e msg -I 100 -P {port} n1"),
+    ("qperf -lp {port}", "qperf -lp {port} -cm 1 -t 1 n1 ver_rc_fetch_add"),
+], ids=["libfabric", "qperf"])  # fmt: skip
+def test_what_stands_between(roce: Cluster, server: str, client: str) -> None:
+    port = next(PORTS)
+    between(roce, server.format(port=port).split(), client.format(port=port).split(), port)
+
+
+@pytest.mark.parametrize("index", [0, 1], ids=["grh", "ipv4"])
+def test_an_answer_goes_by_the_service_level_of_its_datagram(roce: Cluster, index: int) -> None:
+    """Though `sl` tells the header by which it came, as HCAs do."""
+    done = roce.exec("n0,n1", ["/usr/bin/python3", "-c", ANSWER, str(index)])
+    header = (9, 10)[index]
+    assert done.stdout == f"asked by 3: {header}\nanswered by 3: {header}\n", done.stderr
+
+
+ANSWER = """
+import sys
+from pyverbs.addr import AH, AHAttr, GlobalRoute
+from pyverbs.cq import CQ
+from pyverbs.device import Context
+from pyverbs.mr import MR
+from pyverbs.pd import PD
+from pyverbs.qp import QP, QPAttr, QPCap, QPInitAttr
+from pyverbs.wr import SGE, RecvWR, SendWR
+import pyverbs.enums as e
+
+index, ends = int(sys.argv[1]), []
+for name in ("flitnet0", "flitnet1"):
+    ctx = Context(name=name)
+    pd = PD(ctx)
+    cq = CQ(ctx, 8)
+    mr = MR(pd, 128, e.IBV_ACCESS_LOCAL_WRITE)
+    init = QPInitAttr(qp_type=e.IBV_QPT_UD, scq=cq, rcq=cq, cap=QPCap())
+    attr = QPAttr(port_num=1)
+    attr.qkey = 7
+    ends.append((ctx, pd, cq, mr, QP(pd, init, attr)))
+
+def send(come, to, ah):
+    to[4].post_recv(RecvWR(num_sge=1, sg=[SGE(to[3].buf, 100, to[3].lkey)]))
+    wr = SendWR(num_sge=1, sg=[SGE(come[3].buf + 100, 28, come[3].lkey)])
+    wr.set_wr_ud(ah, to[4].qp_num, 7)
+    come[4].post_send(wr)
+    for cq in (come[2], to[2]):
+        wcs = []
+        while not wcs:
+            _, wcs = cq.poll()
+        assert wcs[0].status == e.IBV_WC_SUCCESS
+    return wcs[0]
+
+asking, answering = ends
+route = GlobalRoute(dgid=answering[0].query_gid(1, index), sgid_index=index)
+wc = send(asking, answering, AH(asking[1], attr=AHAttr(gr=route, is_global=1, port_num=1, sl=3)))
+print(f"asked by {wc.vendor_err}: {wc.sl}")
+back = AH(answering[1], wc=wc, port_num=1, grh=answering[3].buf)
+wc = send(answering, asking, back)
+print(f"answered by {wc.vendor_err}: {wc.sl}")
+"""

@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import contextlib
 import io
+import os
 import random
+import select
 import subprocess
 import time
 from typing import Any
@@ -75,7 +77,8 @@ def _run(rng: random.Random, cluster: Cluster, pairs: list[Pair]) -> None:
             _listen(cluster, pair)
         for pair in pairs:
             if pair.running:
-                pair.running.append(cluster.popen(pair.nodes[1], pair.client))
+                at = f"{pair.beside},{pair.nodes[1]}" if pair.beside else pair.nodes[1]
+                pair.running.append(cluster.popen(at, pair.client, env=pair.env))
         for _ in range(rng.randint(0, 3)):
             meanwhile.append(_disturb(rng, cluster, pairs))
         for pair in pairs:
@@ -101,19 +104,34 @@ def _kill(pair: Pair) -> None:
 def _listen(cluster: Cluster, pair: Pair) -> None:
     to = pair.nodes[0]
     before = int(cluster.node_status(to)["cm_listeners"])
-    server = cluster.popen(to, pair.server)
+    server = cluster.popen(to, pair.server, env=pair.env)
     pair.running.append(server)
+    said = ""
+
+    def ready() -> bool:
+        nonlocal said
+        if pair.ready is not None:
+            said += _heard(server)
+            return pair.ready in said
+        if pair.port is not None:
+            return listens(pair.port)
+        return int(cluster.node_status(to)["cm_listeners"]) > before
+
     deadline = time.monotonic() + LISTEN_S
-    while not (
-        int(cluster.node_status(to)["cm_listeners"]) > before
-        if pair.port is None
-        else listens(pair.port)
-    ):
+    while not ready():
         if server.poll() is not None or time.monotonic() > deadline:
             server.kill()
-            said = server.communicate()[0]
+            said += server.communicate()[0]
             raise FlitnetError(f"{' '.join(pair.server)} does not listen: {said}")
         time.sleep(0.01)
+
+
+def _heard(program: subprocess.Popen[str]) -> str:
+    """What it has said since; the rest is for communicate()."""
+    assert program.stdout is not None
+    if not select.select([program.stdout], [], [], 0)[0]:
+        return ""
+    return os.read(program.stdout.fileno(), 4096).decode()
 
 
 def _disturb(rng: random.Random, cluster: Cluster, pairs: list[Pair]) -> str:
@@ -188,7 +206,7 @@ def _flitnet(cluster: Cluster, argv: list[str], may_say: str | None = None) -> s
 
 def _kill_node(rng: random.Random, cluster: Cluster, pairs: list[Pair]) -> str:
     """One that no program depends on dies and comes back."""
-    needed = {node for pair in pairs if not pair.victim for node in pair.nodes}
+    needed = {node for pair in pairs if not pair.victim for node in (*pair.nodes, pair.beside)}
     spare = [node for node in cluster.nodes if node not in needed]
     if not spare:
         return "nothing"
@@ -216,7 +234,11 @@ def _succeeded(pair: Pair, fabric_died: bool) -> None:
     story = []
     failed = 0
     may_fail = 0
-    for node, program in zip(pair.nodes, pair.running, strict=True):
+    for which in (1, 0):  # the client first: some servers serve on
+        program = pair.running[which]
+        serves_on = pair.serves_on and which == 0
+        if serves_on:
+            program.terminate()
         try:
             said, _ = program.communicate(timeout=TIMEOUT_S)
             ended = f"exit code {program.returncode}"
@@ -224,10 +246,11 @@ def _succeeded(pair: Pair, fabric_died: bool) -> None:
             program.kill()
             said, _ = program.communicate()
             ended = f"still running after {TIMEOUT_S:g} s"
-        if ended != "exit code 0" or "flitnet:" in said:
+        if "flitnet:" in said or not serves_on and program.returncode != 0:
             failed += 1
             may_fail += fabric_died and "transport retry counter exceeded" in said
-        story.append(f"{node}: {' '.join(program.args)}: {ended}; it said:\n{said}")
+        argv = " ".join((pair.server, pair.client)[which])
+        story.append(f"{pair.nodes[which]}: {argv}: {ended}; it said:\n{said}")
     if failed and (failed, may_fail) != (1, 1):
         raise FlitnetError("a pair of programs failed\n" + "".join(story))
 

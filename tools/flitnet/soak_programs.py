@@ -1,5 +1,6 @@
-"""What `flitnet soak live` runs: pairs of programs of ibverbs-utils, perftest and rdmacm-utils with
-random options, none of which a cluster of any design may fail."""
+"""What `flitnet soak live` runs: pairs of programs of ibverbs-utils, perftest and rdmacm-utils, and
+of UCX, libfabric, qperf and TCP above verbs, with random options, none of which a cluster of any
+design may fail."""
 
 from __future__ import annotations
 
@@ -7,6 +8,7 @@ import random
 import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from tools.flitnet.cluster import Cluster
@@ -24,28 +26,35 @@ class Pair:
     client: list[str]
     nodes: tuple[str, str]
     port: int | None  # of TCP, where the server listens; None: it listens by rdma_cm
+    ready: str | None = None  # or what the server says when it is
+    beside: str | None = None  # the client is at this node too, with a device of its own
+    env: dict[str, str] = field(default_factory=dict)
+    serves_on: bool = False  # the server ends with nobody
+    survives_losses: bool = True  # what a dying fabric takes with it is sent again
     victim: bool = False  # it will be killed, and may fail as it likes
     running: list[subprocess.Popen[str]] = field(default_factory=list)
 
     @property
-    def survives_losses(self) -> bool:
-        """Whether what a dying fabric takes with it is sent again."""
-        unreliable = {"ibv_uc_pingpong", "ibv_ud_pingpong", "udaddy"}
-        return self.server[0] not in unreliable and not {"UC", "UD"} & set(self.server)
+    def uc(self) -> bool:
+        return self.server[0] == "ibv_uc_pingpong" or "UC" in self.server
 
 
 def draw(rng: random.Random, cluster: Cluster, tables: dict[str, Any]) -> Pair:
     to, come = rng.sample(cluster.nodes, 2)
     roce = tables["hca"].get("link_layer") == "roce_v2"
-    kind: Callable[..., Pair] = rng.choice((_pingpong, _pingpong, _perftest, _perftest, _by_cm))
+    kind: Callable[..., Pair] = rng.choice(
+        (_pingpong, _pingpong, _perftest, _perftest, _by_cm, _by_cm, _multicast, _above)
+    )
     pair = kind(rng, cluster, (to, come), "1" if roce else "0")
     network = tables["network"]
     overtakes = network.get("routing") in OVERTAKING or network["router"] == "pcs"
-    return draw(rng, cluster, tables) if overtakes and _is_uc(pair) else pair
-
-
-def _is_uc(pair: Pair) -> bool:
-    return pair.server[0] == "ibv_uc_pingpong" or "UC" in pair.server
+    if overtakes and pair.uc:
+        return draw(rng, cluster, tables)
+    others = [node for node in cluster.nodes if node not in pair.nodes]
+    if kind in (_pingpong, _perftest) and others and rng.random() < 0.1:
+        pair.beside = rng.choice(others)
+        pair.client += ["-d", "flitnet1"]  # the second node that it is at
+    return pair
 
 
 def _pingpong(rng: random.Random, _: Cluster, nodes: tuple[str, str], gid: str) -> Pair:
@@ -59,7 +68,8 @@ def _pingpong(rng: random.Random, _: Cluster, nodes: tuple[str, str], gid: str) 
     # With both, it takes an event whose completion it has polled before for a failure.
     options = ([], ["-e"], ["-t"], ["-N"]) if name == "rc" else ([], ["-e"])
     argv += rng.choice(options)
-    return Pair(argv, [*argv, "127.0.0.1"], nodes, port)
+    reliable = name not in ("uc", "ud")
+    return Pair(argv, [*argv, "127.0.0.1"], nodes, port, survives_losses=reliable)
 
 
 def _perftest(rng: random.Random, cluster: Cluster, nodes: tuple[str, str], gid: str) -> Pair:
@@ -77,6 +87,8 @@ def _perftest(rng: random.Random, cluster: Cluster, nodes: tuple[str, str], gid:
     if service == "RC":
         often += [["--mr_per_qp"]]
         often += [["-z"]] if rng.random() < 0.3 else []
+    if service in ("RC", "UD") and verb != "atomic":
+        often += [["-R"]] if rng.random() < 0.3 else []
     if bandwidth:
         # Completions are told by the depth, 100 at most. Of a number that is no multiple of that it
         # counts more than there are, and with -b and -q ends before it has posted its last sends.
@@ -90,10 +102,11 @@ def _perftest(rng: random.Random, cluster: Cluster, nodes: tuple[str, str], gid:
     for words in often:
         if rng.random() < 0.25 and words[0] not in argv and not {"-t"} & set(words) & set(argv):
             argv += words
-    come_to = "127.0.0.1"
-    if "-z" in argv:
-        come_to = str(cluster.node_status(nodes[0])["address"])
-    return Pair(argv, [*argv, come_to], nodes, None if "-z" in argv else port)
+    by_cm = bool({"-z", "-R"} & set(argv))
+    come_to = str(cluster.node_status(nodes[0])["address"]) if by_cm else "127.0.0.1"
+    reliable = service in ("RC", "XRC")
+    server_port = None if by_cm else port
+    return Pair(argv, [*argv, come_to], nodes, server_port, survives_losses=reliable)
 
 
 _SERVICES = {
@@ -122,4 +135,58 @@ def _by_cm(rng: random.Random, cluster: Cluster, nodes: tuple[str, str], _: str)
         "rstream": (["rstream", *stream], ["rstream", "-s", address, *stream[2:]]),
         "riostream": (["riostream", *stream], ["riostream", "-s", address, *stream[2:]]),
     }[name]  # fmt: skip
-    return Pair(server, client, nodes, None)
+    return Pair(server, client, nodes, None, survives_losses=name != "udaddy")
+
+
+def _multicast(rng: random.Random, _: Cluster, nodes: tuple[str, str], __: str) -> Pair:
+    group = f"239.1.{rng.randrange(256)}.{rng.randrange(256)}"
+    size = str(rng.choice((1, 100, 200)))  # no message is longer than a packet of the smallest MTU
+    argv = ["mckey", "-m", group, "-C", str(rng.choice((1, 10))), "-S", size]
+    receiver = ["stdbuf", "-oL", *argv]
+    return Pair(receiver, [*argv, "-s"], nodes, None, ready="receiving", survives_losses=False)
+
+
+def _above(rng: random.Random, cluster: Cluster, nodes: tuple[str, str], gid: str) -> Pair:
+    """By what stands between programs and verbs."""
+    return rng.choice((_ucx, _ucx, _libfabric, _qperf, _tcp))(rng, cluster, nodes, gid)
+
+
+def _ucx(rng: random.Random, _: Cluster, nodes: tuple[str, str], __: str) -> Pair:
+    port = free_port()
+    argv = ["ucx_perftest", "-p", str(port)]
+    test = rng.choice(("tag_lat", "tag_bw", "ucp_put_lat", "ucp_put_bw", "ucp_get", "stream_bw",
+                       "stream_lat", "ucp_am_lat", "ucp_fadd", "ucp_cswap"))  # fmt: skip
+    atomic = test in ("ucp_fadd", "ucp_cswap")
+    size = "8" if atomic else str(rng.choice((8, 3000, 100_000)))
+    client = [*argv, "127.0.0.1", "-t", test, "-s", size, "-n", rng.choice(("20", "200"))]
+    env = {"UCX_TLS": rng.choice(("rc_v", "ud_v"))}
+    return Pair(argv, [*client, "-w", "10"], nodes, port, env=env)
+
+
+def _libfabric(rng: random.Random, _: Cluster, nodes: tuple[str, str], __: str) -> Pair:
+    provider, kind = rng.choice((("verbs", "msg"), ("verbs;ofi_rxm", "rdm")))
+    port = free_port()
+    size = str(rng.choice((64, 1024, 30_000)))
+    argv = ["fi_pingpong", "-p", provider, "-e", kind, "-I", "50", "-S", size, "-c"]
+    return Pair([*argv, "-B", str(port)], [*argv, "-P", str(port), nodes[0]], nodes, port)
+
+
+def _qperf(rng: random.Random, _: Cluster, nodes: tuple[str, str], gid: str) -> Pair:
+    test = rng.choice(("rc_lat", "rc_bw", "rc_bi_bw", "rc_rdma_read_lat", "rc_rdma_read_bw",
+                       "rc_rdma_write_lat", "rc_rdma_write_bw", "ver_rc_compare_swap",
+                       "ver_rc_fetch_add"))  # fmt: skip
+    port = free_port()
+    argv = ["qperf", "-lp", str(port)]
+    # It knows a peer by its LID, or by rdma_cm.
+    client = [*argv, *(["-cm", "1"] if gid != "0" else []), "-t", "1", nodes[0], test]
+    return Pair(argv, client, nodes, port, serves_on=True)
+
+
+def _tcp(rng: random.Random, cluster: Cluster, nodes: tuple[str, str], _: str) -> Pair:
+    """A program of TCP over rsockets."""
+    (library,) = Path("/usr/lib").glob("*/rsocket/librspreload.so")
+    port = str(free_port())
+    address = str(cluster.node_status(nodes[0])["address"])
+    client = ["iperf", "-c", address, "-p", port, "-n", rng.choice(("10K", "200K"))]
+    env = {"LD_PRELOAD": f"{cluster.env(nodes[0])['LD_PRELOAD']}:{library}"}
+    return Pair(["iperf", "-s", "-p", port], client, nodes, None, env=env, serves_on=True)
