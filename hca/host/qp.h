@@ -184,6 +184,7 @@ struct Qp {
   // Of the queues that the links are in; traffic_class may change meanwhile (SQD).
   emu::TrafficClass request_class = emu::TrafficClass::best_effort;
   emu::TrafficClass response_class = emu::TrafficClass::best_effort;
+  bool response_reads = false;  // it is in the queue of those that are read from
 
   // Admission; one connection id per granted or asked rate.
   std::uint32_t connection = kNone;  // index into Admission's table

@@ -1,7 +1,8 @@
-// Who sends next: per class a queue of QPs with responses and one of QPs with requests; classes by
-// priority, first come first served within (ACP section 3.2), a few packets a turn so that a long
-// message does not hold up a short one. Called by Host::doorbells and Host::advance.
+// Who sends next: per class a queue of QPs with acknowledgements, one of those that are read from
+// and one of those with requests; classes by priority, first come first served within (ACP section
+// 3.2), a few packets a turn so that a long message does not hold up a short one. Called by Host::doorbells and Host::advance.
 #include <algorithm>
+#include <cstdint>
 
 #include "hca/host/state.h"
 
@@ -50,8 +51,9 @@ QpQueue& request_queue(HostState& s, Qp& qp) {
   return s.requests_[static_cast<std::size_t>(qp.request_class)];
 }
 QpQueue& response_queue(HostState& s, Qp& qp) {
-  return s.responses_[static_cast<std::size_t>(qp.response_class)];
+  return (qp.response_reads ? s.reads_ : s.acks_)[static_cast<std::size_t>(qp.response_class)];
 }
+bool reads_next(Qp& qp) { return qp.response(qp.responses_first).kind == ResponseKind::read; }
 
 // Where a QP's next request goes.
 emu::NodeId request_dest(Qp& qp) {
@@ -61,11 +63,12 @@ emu::NodeId request_dest(Qp& qp) {
   return emu::node_of(qp.attributes.av.dlid);
 }
 
-// One turn of a QP's responses. Reads of best effort wait for credit, acknowledgements never do.
+// One turn of a QP's responses of one kind. Reads of best effort wait for credit, acknowledgements
+// never do.
 std::size_t response_turn(HostState& s, Qp& qp) {
+  const bool is_read = qp.response_reads;
   std::size_t sent = 0;
-  while (sent < kTurnPackets && !qp.responses_empty()) {
-    const bool is_read = qp.response(qp.responses_first).kind == ResponseKind::read;
+  while (sent < kTurnPackets && !qp.responses_empty() && reads_next(qp) == is_read) {
     if (is_read && qp.traffic_class == emu::TrafficClass::best_effort &&
         !may_send_best_effort(s, emu::node_of(qp.attributes.av.dlid))) {
       break;
@@ -103,10 +106,11 @@ std::size_t request_turn(HostState& s, Qp& qp) {
   return sent;
 }
 
-std::size_t serve_responses(HostState& s, QpQueue& queue) {
+// `most`: no further turn begins behind so many packets.
+std::size_t serve_responses(HostState& s, QpQueue& queue, std::size_t most) {
   std::size_t sent = 0;
   std::uint32_t turns = queue.count;  // whoever cannot send now is not asked twice
-  while (turns > 0 && queue.first != kNone && !s.slots_blocked_) {
+  while (turns > 0 && queue.first != kNone && !s.slots_blocked_ && sent < most) {
     Qp& qp = s.qp_at(queue.first);
     const std::size_t now_sent = response_turn(s, qp);
     take_out(s, response_queue(s, qp), qp, Side::response);
@@ -117,11 +121,11 @@ std::size_t serve_responses(HostState& s, QpQueue& queue) {
   return sent;
 }
 
-std::size_t serve_requests(HostState& s, emu::TrafficClass traffic_class) {
+std::size_t serve_requests(HostState& s, emu::TrafficClass traffic_class, std::size_t most) {
   QpQueue& queue = s.requests_[static_cast<std::size_t>(traffic_class)];
   std::size_t sent = 0;
   std::uint32_t turns = queue.count;  // whoever may not send to where it wants is not asked twice
-  while (queue.first != kNone && !s.slots_blocked_ && turns > 0) {
+  while (queue.first != kNone && !s.slots_blocked_ && turns > 0 && sent < most) {
     if (traffic_class == emu::TrafficClass::best_effort) {
       if (best_effort_blocked(s)) {
         ++s.counters_.credit_waits;
@@ -150,6 +154,27 @@ std::size_t serve_requests(HostState& s, emu::TrafficClass traffic_class) {
   return sent;
 }
 
+// Acknowledgements go first: they free the peers' queues and are short. What is read and what is
+// asked for take turns: somebody who reads without end must not hold up the node's own requests.
+std::size_t serve_class(HostState& s, emu::TrafficClass traffic_class) {
+  const auto c = static_cast<std::size_t>(traffic_class);
+  Turn& turn = s.turns_[c];
+  std::size_t sent = 0;
+  for (int idle = 0; idle < 2 && !s.slots_blocked_;) {
+    sent += serve_responses(s, s.acks_[c], SIZE_MAX);
+    if (s.slots_blocked_) break;
+    const std::size_t left = kTurnPackets - turn.packets;
+    const std::size_t now_sent = turn.reads ? serve_responses(s, s.reads_[c], left)
+                                            : serve_requests(s, traffic_class, left);
+    sent += now_sent;
+    turn.packets += static_cast<std::uint32_t>(std::min(now_sent, left));
+    // Where buffers have run out it goes on with its turn.
+    if (!s.slots_blocked_ || turn.packets == kTurnPackets) turn = {.reads = !turn.reads};
+    idle = now_sent > 0 ? 0 : idle + 1;
+  }
+  return sent;
+}
+
 }  // namespace
 
 void want_request(HostState& s, Qp& qp) {
@@ -165,6 +190,7 @@ void want_request(HostState& s, Qp& qp) {
 void want_response(HostState& s, Qp& qp) {
   if (qp.responses_empty() || qp.response_link.queued) return;
   qp.response_class = qp.traffic_class;
+  qp.response_reads = reads_next(qp);
   append(s, response_queue(s, qp), qp, Side::response);
 }
 
@@ -218,11 +244,8 @@ void run_timers(HostState& s) {
 std::size_t transmit(HostState& s) {
   s.slots_blocked_ = false;
   std::size_t sent = send_probes(s) + send_mads(s) + send_left_responses(s);
-  // Responses first: they free the peers' queues and are short but for reads.
-  for (int c = 0; c < emu::kClassCount && !s.slots_blocked_; ++c) {
-    sent += serve_responses(s, s.responses_[static_cast<std::size_t>(c)]);
-    sent += serve_requests(s, static_cast<emu::TrafficClass>(c));
-  }
+  for (int c = 0; c < emu::kClassCount && !s.slots_blocked_; ++c)
+    sent += serve_class(s, static_cast<emu::TrafficClass>(c));
   dispatch(s);
   if (s.slots_blocked_) ++s.counters_.slot_waits;
   return sent;
@@ -252,7 +275,8 @@ emu::Cycle next_wake(const HostState& s) {
     if (best_effort && blocked && s.requests_[index].first != kNone)
       at = std::min(at, congestion_wake(s));
     if (s.requests_[index].first != kNone && !blocked) return s.now_;
-    if (s.responses_[index].first != kNone && !blocked) return s.now_;
+    const bool responds = s.acks_[index].first != kNone || s.reads_[index].first != kNone;
+    if (responds && !blocked) return s.now_;
   }
   return at;
 }

@@ -52,6 +52,13 @@ struct QpQueue {
   std::uint32_t count = 0;
 };
 
+// Of a class: whether those that are read from have their turn or those with requests, and how many
+// packets they had of it.
+struct Turn {
+  bool reads = true;
+  std::uint32_t packets = 0;
+};
+
 // What the rest of a packet's descriptor says.
 struct Leaving {
   emu::Cycle launch = 0;
@@ -110,7 +117,9 @@ class HostState {
   std::vector<Mr> mrs_;
   WakeHeap wakes_;
   std::array<QpQueue, emu::kClassCount> requests_{};
-  std::array<QpQueue, emu::kClassCount> responses_{};
+  std::array<QpQueue, emu::kClassCount> acks_{};   // QPs whose next response is no read
+  std::array<QpQueue, emu::kClassCount> reads_{};  // and whose next one is
+  std::array<Turn, emu::kClassCount> turns_{};
   double power_budget_pj_;  // by the ways that were configured
   EnergyCalendar calendar_;
   EnergyCalendar best_effort_calendar_;

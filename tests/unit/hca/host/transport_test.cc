@@ -173,6 +173,44 @@ TEST(Rc, QpsTakeTurnsWhereBuffersAreFew) {
   }
 }
 
+// Whoever is read from has always something to send, and once sent that first: what the node itself
+// asked for stood still until the reader was done or its own timers had run out.
+TEST(Rc, ReadsTakeTurnsWithRequests) {
+  constexpr int kMessages = 8;
+  for (const std::uint32_t slots : {1u, 3u, 20u}) {
+    PairOptions options;
+    options.link.slots = slots;
+    Pair pair(options);
+    test::Side& a = pair.a;
+    test::Side& b = pair.b;
+    const auto [other, its_peer] = join_others(pair, options);
+    sim::Queue writing = other;
+    const hca::Sge from = a.sge(0, 50'000);
+    const hca::Sge into = b.sge(50'000, 50'000);
+    for (int i = 0; i < kMessages; ++i) {
+      ASSERT_EQ(b.app->post(b.qp, {.opcode = WrOpcode::rdma_read,
+                                   .sges = {&into, 1},
+                                   .remote_addr = a.address(0),
+                                   .rkey = a.keys.rkey}),
+                0);
+      ASSERT_EQ(a.app->post(writing, {.opcode = WrOpcode::rdma_write,
+                                      .sges = {&from, 1},
+                                      .remote_addr = b.address(0),
+                                      .rkey = b.keys.rkey}),
+                0);
+    }
+    b.app->ring(pair.cluster.now());
+    a.app->ring(pair.cluster.now());
+    const auto [written, read] = pair.run();
+    ASSERT_EQ(test::statuses(written), std::vector(kMessages, WcStatus::success));
+    ASSERT_EQ(test::statuses(read), std::vector(kMessages, WcStatus::success));
+    for (int i = 0; i + 2 < kMessages; ++i) {
+      EXPECT_LT(written[i].timestamp_ns, read[i + 2].timestamp_ns) << slots << " buffers";
+      EXPECT_LT(read[i].timestamp_ns, written[i + 2].timestamp_ns) << slots << " buffers";
+    }
+  }
+}
+
 // A program that has its last message may end at once: that it came is said even so, when the node
 // has a buffer again. The peer once asked a QP that was gone until it gave up.
 TEST(Rc, WhatArrivedIsAcknowledgedThoughItsQpEnds) {
