@@ -1,6 +1,7 @@
 // Who sends next: per class a queue of QPs with acknowledgements, one of those that are read from
 // and one of those with requests; classes by priority, first come first served within (ACP section
-// 3.2), a few packets a turn so that a long message does not hold up a short one. Called by Host::doorbells and Host::advance.
+// 3.2), a few packets a turn so that a long message does not hold up a short one. Called by
+// Host::doorbells and Host::advance.
 #include <algorithm>
 #include <cstdint>
 
@@ -164,8 +165,8 @@ std::size_t serve_class(HostState& s, emu::TrafficClass traffic_class) {
     sent += serve_responses(s, s.acks_[c], SIZE_MAX);
     if (s.slots_blocked_) break;
     const std::size_t left = kTurnPackets - turn.packets;
-    const std::size_t now_sent = turn.reads ? serve_responses(s, s.reads_[c], left)
-                                            : serve_requests(s, traffic_class, left);
+    const std::size_t now_sent =
+        turn.reads ? serve_responses(s, s.reads_[c], left) : serve_requests(s, traffic_class, left);
     sent += now_sent;
     turn.packets += static_cast<std::uint32_t>(std::min(now_sent, left));
     // Where buffers have run out it goes on with its turn.
