@@ -178,7 +178,8 @@ def _qperf(rng: random.Random, _: Cluster, nodes: tuple[str, str], gid: str) -> 
     port = free_port()
     argv = ["qperf", "-lp", str(port)]
     # It knows a peer by its LID, or by rdma_cm.
-    client = [*argv, *(["-cm", "1"] if gid != "0" else []), "-t", "1", nodes[0], test]
+    by_cm = ["-cm", "1"] if gid != "0" else []
+    client = [*argv, *by_cm, "-mt", "256", "-t", "1", nodes[0], test]
     return Pair(argv, client, nodes, port, serves_on=True)
 
 
