@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from tools.flitnet import build, paths
 from tools.flitnet.errors import EXIT_ERROR, EXIT_OK, FlitnetError, UsageError
@@ -26,7 +26,6 @@ from tools.flitnet.lab import environment
 KIND_TIMEOUT_S = 1500
 # ASan and TSan need their own address layout: without randomisation gcc 12's TSan always finds it.
 FIXED_LAYOUT = "setarch -R"
-NICE = ("nice", "-n", "19")
 SANITIZED = ("tests/unit/", "tests/model/", "tests/sim/")
 # Where the ordinary build has other code than a sanitizer's (engines by buffers and instruction
 # sets, optimised): with the sanitizers these run in both, the other unit tests with them alone.
@@ -69,8 +68,6 @@ class Counts:
 def run(*, sanitizers: bool, only: str = "") -> int:
     beside = ThreadPoolExecutor(1)
     instrumented: dict[str, Future[list[str]]] = {}
-    lab: list[Future[Counts]] = []
-    lab_log = tempfile.TemporaryFile("w+")
 
     def build_beside(nice: bool = True) -> None:
         """What the sanitizers want, once, while tests that wait much of their time go on."""
@@ -79,24 +76,17 @@ def run(*, sanitizers: bool, only: str = "") -> int:
                 if n in SANITIZERS:
                     instrumented[n] = beside.submit(_instrumented, n, nice)
 
-    def go_beside() -> None:
-        """While the programs wait: the builds, and then the laboratory, which only computes."""
-        build_beside()
-        if "lab" in wanted:
-            lab.append(beside.submit(_lab, ordinary, lab_log))
-
     kinds: dict[str, Callable[[], Counts]] = {
         "meson": lambda: _meson(ordinary),
         "tidy": lambda: _pytest("tidy", ordinary),
-        "apps": lambda: _apps(ordinary, go_beside),
-        "lab": lambda: _told(lab[0], lab_log) if lab else _lab(ordinary),
+        "apps": lambda: _apps(ordinary, build_beside),
+        "lab": lambda: _pytest("lab", ordinary, environment.ready()),
         "asan": lambda: _sanitizer("asan", instrumented["asan"].result()),
         "tsan": lambda: _sanitizer("tsan", instrumented["tsan"].result()),
     }
-    named = [name for name in only.split(",") if name]
-    if unknown := [name for name in named if name not in kinds]:
+    wanted = [name for name in only.split(",") if name]
+    if unknown := [name for name in wanted if name not in kinds]:
         raise UsageError(f"--only {unknown[0]!r}: one of {', '.join(kinds)}")
-    wanted = [name for name in kinds if name in named]
     if not wanted:
         wanted = [n for n in kinds if sanitizers or n not in SANITIZERS]
     # Folders of the tests that the ordinary build has; empty: all.
@@ -120,25 +110,11 @@ def run(*, sanitizers: bool, only: str = "") -> int:
     return EXIT_OK if total.failed == 0 and total.passed > 0 else EXIT_ERROR
 
 
-def _apps(folders: Sequence[str], go_beside: Callable[[], None]) -> Counts:
-    """A live demo by itself, because it promises deadlines; then all others, with much beside."""
+def _apps(folders: Sequence[str], build_beside: Callable[[], None]) -> Counts:
+    """A live demo by itself, because it promises deadlines; then all others, beside the builds."""
     demo = _pytest(DEMO, folders)
-    go_beside()
+    build_beside()
     return demo + _pytest("apps", folders, without=DEMO)
-
-
-def _lab(folders: Sequence[str], beside: IO[str] | None = None) -> Counts:
-    """`beside`: others go first, and what it says goes there."""
-    return _pytest("lab", folders, environment.ready(), beside=beside)
-
-
-def _told(counts: Future[Counts], log: IO[str]) -> Counts:
-    """What went on beside, and said so there, in its turn."""
-    try:
-        return counts.result()
-    finally:
-        log.seek(0)
-        print(log.read(), end="", flush=True)
 
 
 def _meson(folders: Sequence[str]) -> Counts:
@@ -226,14 +202,12 @@ def _pytest(
     ordinary: Sequence[str],
     python: Path = Path("/usr/bin/python3"),
     without: str = "",
-    beside: IO[str] | None = None,
 ) -> Counts:
     """The Python tests of one folder, without one of them, against the ordinary build."""
     directory = _built(ordinary)
     with tempfile.TemporaryDirectory(prefix="flitnet-test-") as scratch:
         report = Path(scratch) / "report.xml"
         argv = [
-            *(NICE if beside else ()),
             str(python), "-B", "-m", "pytest", "-p", "no:cacheprovider", "-q", "-rfEs",
             "--tb=short", "--durations=8", "--timeout=180", f"--junitxml={report}",
             f"--basetemp={scratch}/tmp", str(paths.ROOT / "tests" / folder),
@@ -243,9 +217,8 @@ def _pytest(
         env = dict(os.environ) | {"FLITNET_BUILD": str(directory)}
         env.pop("FLITNET_RUN", None)  # the user's cluster is none of the tests' business
         done = subprocess.run(
-            argv, env=env, cwd=paths.ROOT, timeout=KIND_TIMEOUT_S, stdin=subprocess.DEVNULL,
-            stdout=beside, stderr=beside,
-        )  # fmt: skip
+            argv, env=env, cwd=paths.ROOT, timeout=KIND_TIMEOUT_S, stdin=subprocess.DEVNULL
+        )
         return _counted(report, done.returncode)
 
 
