@@ -142,6 +142,14 @@ std::pair<sim::Queue, sim::Queue> join_others(Pair& pair, const PairOptions& opt
   return others;
 }
 
+// A read or write between the first bytes of `to` and what `local` names of `from`.
+int post_rdma(test::Side& from, sim::Queue& queue, WrOpcode opcode, const hca::Sge& local,
+              test::Side& to) {
+  return from.app->post(
+      queue,
+      {.opcode = opcode, .sges = {&local, 1}, .remote_addr = to.address(0), .rkey = to.keys.rkey});
+}
+
 // Buffers that come back packet by packet once went all to the QP whose turn it was when they ran
 // out: others of the node stood in the middle of a message until their timers had run out.
 TEST(Rc, QpsTakeTurnsWhereBuffersAreFew) {
@@ -155,11 +163,7 @@ TEST(Rc, QpsTakeTurnsWhereBuffersAreFew) {
     const hca::Sge from = a.sge(0, 50'000);
     for (sim::Queue* queue : {&a.qp, &other}) {
       for (int i = 0; i < kMessages; ++i) {
-        ASSERT_EQ(a.app->post(*queue, {.opcode = WrOpcode::rdma_write,
-                                       .sges = {&from, 1},
-                                       .remote_addr = pair.b.address(0),
-                                       .rkey = pair.b.keys.rkey}),
-                  0);
+        ASSERT_EQ(post_rdma(a, *queue, WrOpcode::rdma_write, from, pair.b), 0);
       }
     }
     a.app->ring(pair.cluster.now());
@@ -183,21 +187,12 @@ TEST(Rc, ReadsTakeTurnsWithRequests) {
     Pair pair(options);
     test::Side& a = pair.a;
     test::Side& b = pair.b;
-    const auto [other, its_peer] = join_others(pair, options);
-    sim::Queue writing = other;
+    sim::Queue other = join_others(pair, options).first;
     const hca::Sge from = a.sge(0, 50'000);
     const hca::Sge into = b.sge(50'000, 50'000);
     for (int i = 0; i < kMessages; ++i) {
-      ASSERT_EQ(b.app->post(b.qp, {.opcode = WrOpcode::rdma_read,
-                                   .sges = {&into, 1},
-                                   .remote_addr = a.address(0),
-                                   .rkey = a.keys.rkey}),
-                0);
-      ASSERT_EQ(a.app->post(writing, {.opcode = WrOpcode::rdma_write,
-                                      .sges = {&from, 1},
-                                      .remote_addr = b.address(0),
-                                      .rkey = b.keys.rkey}),
-                0);
+      ASSERT_EQ(post_rdma(b, b.qp, WrOpcode::rdma_read, into, a), 0);
+      ASSERT_EQ(post_rdma(a, other, WrOpcode::rdma_write, from, b), 0);
     }
     b.app->ring(pair.cluster.now());
     a.app->ring(pair.cluster.now());
@@ -224,11 +219,7 @@ TEST(Rc, WhatArrivedIsAcknowledgedThoughItsQpEnds) {
       test::Side& b = pair.b;
       sim::Queue other = join_others(pair, options).second;
       const hca::Sge from = b.sge(0, 50'000);
-      ASSERT_EQ(b.app->post(other, {.opcode = WrOpcode::rdma_write,
-                                    .sges = {&from, 1},
-                                    .remote_addr = pair.a.address(0),
-                                    .rkey = pair.a.keys.rkey}),
-                0);
+      ASSERT_EQ(post_rdma(b, other, WrOpcode::rdma_write, from, pair.a), 0);
       b.app->ring(pair.cluster.now());
       pair.expect_recv(1, b.sge(60'000, 100));
       const hca::Sge word = pair.a.sge(60'000, 8);
