@@ -1,6 +1,8 @@
 // Queue pairs: create, modify, query, destroy, reserve bandwidth.
 #include <algorithm>
+#include <chrono>
 #include <new>
+#include <thread>
 #include <utility>
 
 #include "hca/verbs/objects.h"
@@ -28,6 +30,26 @@ void forget_completions(Qp& qp) {
   }
   if (b.recv_cq != nullptr && b.recv_cq != b.send_cq) {
     qp.recv_cq_begin = forget_completions(*to_cq(b.recv_cq), b.qp_num);
+  }
+}
+
+// An HCA has sent a datagram long before the call that destroys its QP reaches it, and so has the
+// kernel's software HCA; programs that ask for no completion rely on that (mckey's sender). Here the
+// link may be thousands of times slower: what was posted leaves first, as long as any of it does.
+void let_datagrams_leave(const Context& context, const Qp& qp) {
+  using std::chrono::steady_clock;
+  constexpr auto kStuckAfter = std::chrono::milliseconds(500);
+  constexpr auto kLookEvery = std::chrono::microseconds(100);
+  if (qp.qp_base.qp_type != IBV_QPT_UD) return;
+  const QpPage& page = qp.page();
+  std::uint32_t head = page.sq_head.load(std::memory_order_acquire);
+  auto moved = steady_clock::now();
+  while (head != page.sq_tail.load(std::memory_order_relaxed) && !context.dead() &&
+         steady_clock::now() - moved < kStuckAfter) {
+    std::this_thread::sleep_for(kLookEvery);
+    const std::uint32_t now = page.sq_head.load(std::memory_order_acquire);
+    if (now != head) moved = steady_clock::now();
+    head = now;
   }
 }
 
@@ -331,6 +353,7 @@ int ibv_destroy_qp(ibv_qp* base_qp) {
   if (base_qp == nullptr) return EINVAL;
   Qp* qp = to_qp(base_qp);
   Context* context = to_context(base_qp->context);
+  let_datagrams_leave(*context, *qp);
   const int error = destroy_at_hcad(*context, base_qp->qp_num);
   if (error != 0 && !context->dead()) return error;
   forget_completions(*qp);

@@ -137,16 +137,26 @@ def test_perftest_by_rdma_cm(cluster2: Cluster, argv: list[str]) -> None:
     assert "rdma_cm QPs" in said
 
 
-def test_multicast(cluster2: Cluster) -> None:
+def assert_multicasts(cluster: Cluster, count: int, size: int) -> None:
     """mckey's receiver tells that it has joined; the sender's copies cross the fabric."""
-    flags = ["mckey", "-m", "239.1.1.1", "-C", "10", "-S", "100"]
-    receiver = cluster2.popen("n0", ["stdbuf", "-oL", *flags])
+    flags = ["mckey", "-m", "239.1.1.1", "-C", str(count), "-S", str(size)]
+    receiver = cluster.popen("n0", ["stdbuf", "-oL", *flags])
     while "receiving" not in (line := receiver.stdout.readline()):
         assert line, "the receiver ended"
-    sender = cluster2.exec("n1", [*flags, "-s"], timeout=30)
+    sender = cluster.exec("n1", [*flags, "-s"], timeout=30)
     said, _ = receiver.communicate(timeout=30)
     assert sender.returncode == 0 and receiver.returncode == 0, sender.stdout + said
     assert "data transfers complete" in said
+
+
+def test_multicast(cluster2: Cluster) -> None:
+    assert_multicasts(cluster2, 10, 100)
+
+
+def test_datagrams_leave_before_their_qp_goes(make_cluster: Callable[..., Cluster]) -> None:
+    """mckey asks for no completion and destroys its QP, a tenth of a second before all has left."""
+    cluster = make_cluster({"network": {"nodes": 2, "link_mbps": 10}, "hca": {"mtu": 1024}})
+    assert_multicasts(cluster, 100, 900)
 
 
 def test_many_connections(cluster2: Cluster) -> None:

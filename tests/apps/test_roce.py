@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.apps.test_rdma_cm import address, assert_good, run_pair
+from tests.apps.test_rdma_cm import address, assert_good, assert_multicasts, run_pair
 from tests.apps.test_stacks import between
 from tests.apps.test_verbs import assert_done, pingpong
 from tools.flitnet import paths
@@ -73,13 +73,7 @@ def test_rdma_cm(roce: Cluster, programs: tuple[str, str]) -> None:
 
 
 def test_multicast(roce: Cluster) -> None:
-    flags = ["mckey", "-m", "239.1.1.2", "-C", "10", "-S", "100"]
-    receiver = roce.popen("n0", ["stdbuf", "-oL", *flags])
-    while "receiving" not in (line := receiver.stdout.readline()):
-        assert line, "the receiver ended"
-    sender = roce.exec("n1", [*flags, "-s"], timeout=30)
-    said, _ = receiver.communicate(timeout=30)
-    assert sender.returncode == 0 and receiver.returncode == 0, sender.stdout + said
+    assert_multicasts(roce, 10, 100)
 
 
 @pytest.mark.parametrize("argv", [
