@@ -34,8 +34,9 @@ void forget_completions(Qp& qp) {
 }
 
 // An HCA has sent a datagram long before the call that destroys its QP reaches it, and so has the
-// kernel's software HCA; programs that ask for no completion rely on that (mckey's sender). Here the
-// link may be thousands of times slower: what was posted leaves first, as long as any of it does.
+// kernel's software HCA; programs that ask for no completion rely on that (mckey's sender). Here
+// the link may be thousands of times slower: what was posted leaves first, as long as any of it
+// does.
 void let_datagrams_leave(const Context& context, const Qp& qp) {
   using std::chrono::steady_clock;
   constexpr auto kStuckAfter = std::chrono::milliseconds(500);
