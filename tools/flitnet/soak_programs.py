@@ -148,7 +148,11 @@ def _multicast(rng: random.Random, _: Cluster, nodes: tuple[str, str], __: str) 
 
 def _above(rng: random.Random, cluster: Cluster, nodes: tuple[str, str], gid: str) -> Pair:
     """By what stands between programs and verbs."""
-    return rng.choice((_ucx, _ucx, _libfabric, _qperf, _tcp))(rng, cluster, nodes, gid)
+    kind = rng.choice((_ucx, _ucx, _libfabric, _qperf, _tcp))
+    pair = kind(rng, cluster, nodes, gid)
+    # These look for an active port once, when they begin: without a fabric they find none.
+    pair.survives_losses = kind not in (_ucx, _libfabric)
+    return pair
 
 
 def _ucx(rng: random.Random, _: Cluster, nodes: tuple[str, str], __: str) -> Pair:
