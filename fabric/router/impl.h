@@ -97,6 +97,7 @@ struct Network::Impl {
   emu::Cycle watch_done = 0;   // last delivery it knows of ...
   emu::Cycle watch_since = 0;  // ... and when it first saw it
   std::uint64_t watch_position = 0;
+  bool watch_busy = false;  // messages were under way, and the network has not been idle since
   std::string stuck;
 };
 

@@ -171,6 +171,7 @@ Network::Impl::Impl(const NetworkSpec& network_spec, Graph network_graph, Contro
 void Network::Impl::jump(emu::Cycle cycle) {
   const std::uint64_t moved = epoch_of(cycle) - epoch_of(now);
   now = cycle;
+  watch_busy = false;
   if (moved != 0) age(moved);
   if (now < next_window) return;
   close_window();  // it ended in the idle time

@@ -1,4 +1,6 @@
 // The watchdog: is anything still moving? Looks once in watchdog_cycles, so it costs nothing.
+#include <utility>
+
 #include "fabric/router/impl.h"
 
 namespace fabric {
@@ -31,12 +33,13 @@ std::string names_of(const Graph& graph, const std::vector<Wait>& waits) {
 void Network::Impl::watch() {
   const emu::Cycle period = spec.watchdog_cycles;
   if (period == 0 || now < next_watch) return;
-  const bool first = next_watch == 0;
   next_watch = now + period;
+  // What is under way at this look and was not at the last one has had no time to be stuck.
+  const bool busy = std::exchange(watch_busy, events.live != 0);
   const std::uint64_t seen = position();
-  const bool still = !first && seen == watch_position;
+  const bool still = busy && seen == watch_position;
   watch_position = seen;
-  if (events.last_done != watch_done || events.live == 0 || first) {
+  if (!busy || events.last_done != watch_done) {
     watch_done = events.last_done;
     watch_since = now;
   }

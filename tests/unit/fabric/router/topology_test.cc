@@ -201,5 +201,27 @@ TEST(Watchdog, TellsALivelock) {
   EXPECT_TRUE(said.contains("livelock:")) << said.size();
 }
 
+// What is under way at one look alone has had no time to be stuck.
+TEST(Watchdog, CountsNoIdleTime) {
+  NetworkSpec spec = spec_of(TopologyKind::mesh, {2, 2}, RoutingKind::automatic);
+  spec.watchdog_cycles = 100;
+  for (const bool skips : {false, true}) {
+    SCOPED_TRACE(skips ? "skipped" : "stepped");
+    const auto network = Network::make(spec).value();
+    for (emu::Cycle i = 0; i < 300; ++i) {
+      ASSERT_TRUE(network->submit(0, packet_to(3, 5)));
+      while (!network->idle()) {
+        network->step(1);
+        ASSERT_EQ(network->stuck(), "") << "message " << i;
+      }
+      network->clear_events();
+      const emu::Cycle begin = network->now() + 1601 + i;
+      for (int looked = 0; looked < 150; ++looked) network->step(1);
+      if (skips) network->skip_to(begin);
+      while (network->now() < begin) network->step(1);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace fabric
