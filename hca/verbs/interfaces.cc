@@ -2,11 +2,16 @@
 // they listen: among those of the host (libfabric), or by the interface's name (uDAPL). The calls
 // that tell, in front of the C library's: behind its interfaces stand ib0, ib1 ... with the
 // addresses of this program's nodes, but for those that it has already, as in a network namespace.
+// And what connects to another node's loopback address comes from its own node's, by which its peer
+// knows it (a kernel takes 127.0.0.1, which is every node's): rsockets ask for the address so.
 #include <arpa/inet.h>
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <netinet/in.h>
 #include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -144,6 +149,45 @@ ifaddrs* without_nodes(ifaddrs* list) {
   return list;
 }
 
+bool is_loopback(const in_addr& address) {
+  return ntohl(address.s_addr) >> IN_CLASSA_NSHIFT == IN_LOOPBACKNET;
+}
+
+// The address of ours that is in one subnet with a peer's loopback address. Everything on 127.0.0.1
+// itself is as good as another host to a cluster.
+std::optional<in_addr> address_beside(const in_addr& peer) {
+  if (!is_loopback(peer) || peer.s_addr == htonl(INADDR_LOOPBACK)) return std::nullopt;
+  for (const std::string& text : own_addresses()) {
+    in_addr own{};
+    if (::inet_pton(AF_INET, text.c_str(), &own) != 1) continue;
+    if (((own.s_addr ^ peer.s_addr) & htonl(kNetmask)) == 0) return own;
+  }
+  return std::nullopt;
+}
+
+// By system calls: what other preloaded libraries take for a socket (rsockets) is none of these.
+void bind_before_connect(int fd, const sockaddr* to, socklen_t length) {
+  if (to == nullptr || length < sizeof(sockaddr_in) || to->sa_family != AF_INET) return;
+  sockaddr_in peer{};
+  std::memcpy(&peer, to, sizeof peer);
+  const int before = errno;
+  if (const auto own = address_beside(peer.sin_addr)) {
+    sockaddr_in bound{};
+    socklen_t size = sizeof bound;
+    const bool free = ::syscall(SYS_getsockname, fd, &bound, &size) == 0 &&
+                      bound.sin_family == AF_INET && bound.sin_addr.s_addr == INADDR_ANY &&
+                      bound.sin_port == 0;
+    const int port_later = 1;  // when it connects: so it may be one that others connect from
+    const sockaddr_in here = without_port(*own);
+    if (free) {
+      (void)::syscall(SYS_setsockopt, fd, SOL_IP, IP_BIND_ADDRESS_NO_PORT, &port_later,
+                      sizeof port_later);
+      (void)::syscall(SYS_bind, fd, &here, sizeof here);
+    }
+  }
+  errno = before;
+}
+
 }  // namespace
 
 }  // namespace hca
@@ -151,6 +195,12 @@ ifaddrs* without_nodes(ifaddrs* list) {
 using namespace hca;
 
 extern "C" {
+
+int connect(int fd, const sockaddr* to, socklen_t length) {
+  static const auto real = next<int (*)(int, const sockaddr*, socklen_t)>("connect");
+  bind_before_connect(fd, to, length);
+  return real(fd, to, length);
+}
 
 void freeifaddrs(ifaddrs* list) noexcept {
   static const auto real = next<void (*)(ifaddrs*)>("freeifaddrs");

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import socket
 import subprocess
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -157,6 +160,56 @@ def test_datagrams_leave_before_their_qp_goes(make_cluster: Callable[..., Cluste
     """mckey asks for no completion and destroys its QP, a tenth of a second before all has left."""
     cluster = make_cluster({"network": {"nodes": 2, "link_mbps": 10}, "hca": {"mtu": 1024}})
     assert_multicasts(cluster, 100, 900)
+
+
+def test_a_file_is_copied(cluster2: Cluster, tmp_path: Path) -> None:
+    """rcopy's server serves for ever."""
+    port = str(next(PORTS))
+    source, copied = tmp_path / "source", tmp_path / "copied"
+    source.write_bytes(os.urandom(300_001))
+    server = cluster2.popen("n0", ["rcopy", "-p", port])
+    while not listens(cluster2, "n0", 0):
+        time.sleep(0.02)
+    to = f"{address(cluster2, 'n0')}:{copied}"
+    client = cluster2.exec("n1", ["rcopy", str(source), to, "-p", port], timeout=60)
+    server.kill()
+    server.communicate(timeout=10)
+    assert client.returncode == 0, client.stdout + client.stderr
+    assert copied.read_bytes() == source.read_bytes()
+
+
+def test_datagrams_of_rsockets(cluster2: Cluster) -> None:
+    """udpong asks a socket that it has connected for its own address; its server does not end."""
+    port, to = str(next(PORTS)), address(cluster2, "n0")
+    options = ["-p", port, "-C", "50", "-S", "500", "-T", "e"]
+    server = cluster2.popen("n0", ["udpong", "-b", to, *options])
+    while f":{int(port):04X} " not in Path("/proc/net/udp").read_text():
+        time.sleep(0.02)
+    client = cluster2.exec("n1", ["udpong", "-s", to, *options], timeout=60)
+    server.kill()
+    server.communicate(timeout=10)
+    assert client.returncode == 0 and "custom" in client.stdout, client.stdout + client.stderr
+
+
+def test_tcp_comes_from_the_address_of_its_node(cluster2: Cluster) -> None:
+    """It does not where the program, or the peer's address, says something else."""
+    here, there = address(cluster2, "n0"), address(cluster2, "n1")
+    listener = socket.create_server(("0.0.0.0", 0))
+    port = listener.getsockname()[1]
+    come = f"""
+import socket
+for to, by in ("{here}", None), ("{here}", ("127.1.0.77", 0)), ("127.0.0.1", None):
+    socket.create_connection((to, {port}), source_address=by).close()
+    try:
+        socket.create_connection((to, 1), source_address=by)
+    except ConnectionRefusedError as error:
+        print(error)
+"""
+    done = cluster2.exec("n1", ["python3", "-c", come], timeout=30)
+    assert done.returncode == 0 and done.stdout.count("refused") == 3, done.stdout + done.stderr
+    listener.settimeout(10)
+    assert [listener.accept()[1][0] for _ in range(3)] == [there, "127.1.0.77", "127.0.0.1"]
+    listener.close()
 
 
 def test_many_connections(cluster2: Cluster) -> None:
