@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tools.flitnet import paths
+from tools.flitnet import paths, process
 from tools.flitnet.cluster import Cluster
 
 PORTS = iter(range(19200, 19400))
@@ -183,7 +183,7 @@ def test_datagrams_of_rsockets(cluster2: Cluster) -> None:
     port, to = str(next(PORTS)), address(cluster2, "n0")
     options = ["-p", port, "-C", "50", "-S", "500", "-T", "e"]
     server = cluster2.popen("n0", ["udpong", "-b", to, *options])
-    while f":{int(port):04X} " not in Path("/proc/net/udp").read_text():
+    while not process.listens(int(port), "udp"):
         time.sleep(0.02)
     client = cluster2.exec("n1", ["udpong", "-s", to, *options], timeout=60)
     server.kill()

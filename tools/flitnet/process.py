@@ -94,13 +94,14 @@ def free_port() -> int:
         return probe.getsockname()[1]
 
 
-def listens(port: int) -> bool:
-    """Whether somebody of this host listens on a TCP port."""
-    with open("/proc/net/tcp6") as v6, open("/proc/net/tcp") as v4:
+def listens(port: int, protocol: str = "tcp") -> bool:
+    """Whether somebody of this host listens on a TCP port, or takes datagrams from all on one of
+    UDP ("udp")."""
+    with open(f"/proc/net/{protocol}6") as v6, open(f"/proc/net/{protocol}") as v4:
         lines = v6.readlines()[1:] + v4.readlines()[1:]
-    # Column 1 is the local address, column 3 the state: 0A is LISTEN.
-    wanted = f":{port:04X}"
-    return any(f[1].endswith(wanted) and f[3] == "0A" for f in map(str.split, lines))
+    # Column 1 is the local address, column 3 the state: LISTEN, or of UDP what is not connected.
+    wanted, state = f":{port:04X}", {"tcp": "0A", "udp": "07"}[protocol]
+    return any(f[1].endswith(wanted) and f[3] == state for f in map(str.split, lines))
 
 
 # What asks a command to end: Ctrl-C, a service manager, the terminal that closes.

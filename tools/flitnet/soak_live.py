@@ -114,7 +114,7 @@ def _listen(cluster: Cluster, pair: Pair) -> None:
             said += _heard(server)
             return pair.ready in said
         if pair.port is not None:
-            return listens(pair.port)
+            return listens(pair.port) or listens(pair.port, "udp")
         return int(cluster.node_status(to)["cm_listeners"]) > before
 
     deadline = time.monotonic() + LISTEN_S

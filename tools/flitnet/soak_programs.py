@@ -25,7 +25,7 @@ class Pair:
     server: list[str]
     client: list[str]
     nodes: tuple[str, str]
-    port: int | None  # of TCP, where the server listens; None: it listens by rdma_cm
+    port: int | None  # of TCP or UDP, where the server listens; None: it listens by rdma_cm
     ready: str | None = None  # or what the server says when it is
     beside: str | None = None  # the client is at this node too, with a device of its own
     env: dict[str, str] = field(default_factory=dict)
@@ -148,10 +148,11 @@ def _multicast(rng: random.Random, _: Cluster, nodes: tuple[str, str], __: str) 
 
 def _above(rng: random.Random, cluster: Cluster, nodes: tuple[str, str], gid: str) -> Pair:
     """By what stands between programs and verbs."""
-    kind = rng.choice((_ucx, _ucx, _libfabric, _qperf, _tcp))
+    # Datagrams of rsockets go by address handles without a GRH, which RoCE refuses.
+    kind = rng.choice((_ucx, _ucx, _libfabric, _qperf, _tcp, _udp if gid == "0" else _tcp))
     pair = kind(rng, cluster, nodes, gid)
-    # These look for an active port once, when they begin: without a fabric they find none.
-    pair.survives_losses = kind not in (_ucx, _libfabric)
+    # UCX and libfabric look for an active port when they begin: without a fabric there is none.
+    pair.survives_losses = kind not in (_ucx, _libfabric, _udp)
     return pair
 
 
@@ -185,6 +186,14 @@ def _qperf(rng: random.Random, _: Cluster, nodes: tuple[str, str], gid: str) -> 
     by_cm = ["-cm", "1"] if gid != "0" else []
     client = [*argv, *by_cm, "-mt", "256", "-t", "1", nodes[0], test]
     return Pair(argv, client, nodes, port, serves_on=True)
+
+
+def _udp(rng: random.Random, cluster: Cluster, nodes: tuple[str, str], _: str) -> Pair:
+    """Datagrams over rsockets."""
+    to, port = str(cluster.node_status(nodes[0])["address"]), free_port()
+    size = str(rng.choice((16, 64, 150)))  # with its header in a packet of the smallest MTU
+    argv = ["udpong", "-p", str(port), "-C", "50", "-S", size, "-T", "e"]
+    return Pair([*argv, "-b", to], [*argv, "-s", to], nodes, port, serves_on=True)
 
 
 def _tcp(rng: random.Random, cluster: Cluster, nodes: tuple[str, str], _: str) -> Pair:
