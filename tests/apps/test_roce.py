@@ -105,8 +105,8 @@ def test_ucx(roce: Cluster, transport: str, test: str) -> None:
 
 
 @pytest.mark.parametrize("server, client", [
-    ("fi_pingpong -p verbs -e msg -I 100 -B {port}",
-     "fi_pingpong -p verbs -e msg -I 100 -P {port} n1"),
+    ("fi_pingpong -p verbs -e msg -I 100 -S 30000 -B {port}",
+     "fi_pingpong -p verbs -e msg -I 100 -S 30000 -P {port} n1"),
     ("qperf -lp {port}", "qperf -lp {port} -cm 1 -t 1 n1 ver_rc_fetch_add"),
 ], ids=["libfabric", "qperf"])  # fmt: skip
 def test_what_stands_between(roce: Cluster, server: str, client: str) -> None:
