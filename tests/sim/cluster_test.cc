@@ -35,7 +35,7 @@ std::unique_ptr<Run> make(const Scene& scene) {
       emu::Config::parse(fmt::format("[network]\ntopology = \"{}\"\nrouting = \"{}\"\nnodes = {}\n",
                                      scene.topology, scene.routing, scene.nodes));
   EXPECT_TRUE(config.has_value());
-  options.config = *config;
+  options.config = config.value();  // what is not there ends the test, after it was told
   options.config.controls.admission = scene.admission;
   options.config.controls.power_control = scene.power;
   options.seed = scene.seed;
@@ -45,10 +45,10 @@ std::unique_ptr<Run> make(const Scene& scene) {
   auto scenario = sim::make_scenario(options.config, traces == nullptr ? "traces" : traces,
                                      scene.load, scene.seed);
   EXPECT_TRUE(scenario.has_value()) << (scenario ? "" : scenario.error().message);
-  scenario->seconds = scene.seconds;
+  scenario.value().seconds = scene.seconds;
   auto run = Run::make(options, std::move(*scenario));
   EXPECT_TRUE(run.has_value());
-  return std::move(*run);
+  return std::move(run.value());
 }
 
 std::unique_ptr<Run> played(const Scene& scene) {
