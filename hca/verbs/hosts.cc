@@ -1,6 +1,7 @@
 // Programs name their peers as on a real cluster: ibv_rc_pingpong n0. The calls that look up a
 // host's name, in front of the C library's: a node's name becomes its address; any other name is
 // the C library's business. What the nodes are called hcad has written down, as /etc/hosts would.
+#include <arpa/inet.h>
 #include <netdb.h>
 
 #include <algorithm>
@@ -46,15 +47,16 @@ const char* address_of(const char* name, AddressRoom& room) {
 
 }  // namespace
 
-std::vector<std::string> own_addresses() {
+std::vector<in_addr> own_addresses() {
   const std::string folder = run_folder("nodes");
-  std::vector<std::string> addresses;
+  std::vector<in_addr> addresses;
   for (std::size_t begin = folder.rfind('/') + 1; begin != 0 && begin < folder.size();) {
     const std::size_t end = std::min(folder.find(',', begin), folder.size());
     const std::string name = folder.substr(begin, end - begin);
     AddressRoom room;
-    const char* const address = address_of(name.c_str(), room);
-    if (address != name.c_str()) addresses.emplace_back(address);
+    in_addr address{};  // of a node that has none its name is left, which is no address
+    if (::inet_pton(AF_INET, address_of(name.c_str(), room), &address) == 1)
+      addresses.push_back(address);
     begin = end + 1;
   }
   return addresses;

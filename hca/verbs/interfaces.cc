@@ -72,12 +72,9 @@ struct Named {
 
 // The interface of this name, which nobody knows but this program.
 std::optional<Named> find_interface(std::string_view name) {
-  const std::vector<std::string> addresses = own_addresses();
-  Named found;
-  for (; found.number < addresses.size(); ++found.number) {
-    if (name != name_of(found.number)) continue;
-    if (::inet_pton(AF_INET, addresses[found.number].c_str(), &found.address) == 1) return found;
-  }
+  const std::vector<in_addr> addresses = own_addresses();
+  for (std::size_t number = 0; number < addresses.size(); ++number)
+    if (name == name_of(number)) return Named{number, addresses[number]};
   return std::nullopt;
 }
 
@@ -120,9 +117,7 @@ Interface* make_interface(std::size_t number, const in_addr& address) {
 // The C library's come first; false: no memory.
 bool append_nodes(ifaddrs** list) {
   std::size_t number = 0;
-  for (const std::string& text : own_addresses()) {
-    in_addr address{};
-    if (::inet_pton(AF_INET, text.c_str(), &address) != 1) continue;
+  for (const in_addr& address : own_addresses()) {
     const std::size_t mine = number++;
     if (has_address(*list, address)) continue;
     Interface* const made = make_interface(mine, address);
@@ -157,9 +152,7 @@ bool is_loopback(const in_addr& address) {
 // itself is as good as another host to a cluster.
 std::optional<in_addr> address_beside(const in_addr& peer) {
   if (!is_loopback(peer) || peer.s_addr == htonl(INADDR_LOOPBACK)) return std::nullopt;
-  for (const std::string& text : own_addresses()) {
-    in_addr own{};
-    if (::inet_pton(AF_INET, text.c_str(), &own) != 1) continue;
+  for (const in_addr& own : own_addresses()) {
     if (((own.s_addr ^ peer.s_addr) & htonl(kNetmask)) == 0) return own;
   }
   return std::nullopt;

@@ -56,6 +56,24 @@ def assert_good(pair: tuple[subprocess.CompletedProcess[str], str, int | None]) 
     return client.stdout
 
 
+def served(
+    cluster: Cluster, server_argv: list[str], client_argv: list[str],
+    ready: Callable[[], bool] | None = None,
+) -> str:
+    """What the client on n1 said, of a server on n0 that would serve for ever."""
+    server = cluster.popen("n0", server_argv)
+    try:
+        while not (ready or (lambda: listens(cluster, "n0", 0)))():
+            assert server.poll() is None, server.stdout.read()
+            time.sleep(0.02)
+        client = cluster.exec("n1", client_argv, timeout=60)
+    finally:
+        server.kill()
+        server.communicate(timeout=10)
+    assert client.returncode == 0, client.stdout + client.stderr
+    return client.stdout
+
+
 def test_rping(cluster2: Cluster) -> None:
     port = str(next(PORTS))
     to = ["-a", address(cluster2, "n0"), "-p", port, "-C", "20", "-v", "-V"]
@@ -167,14 +185,8 @@ def test_a_file_is_copied(cluster2: Cluster, tmp_path: Path) -> None:
     port = str(next(PORTS))
     source, copied = tmp_path / "source", tmp_path / "copied"
     source.write_bytes(os.urandom(300_001))
-    server = cluster2.popen("n0", ["rcopy", "-p", port])
-    while not listens(cluster2, "n0", 0):
-        time.sleep(0.02)
     to = f"{address(cluster2, 'n0')}:{copied}"
-    client = cluster2.exec("n1", ["rcopy", str(source), to, "-p", port], timeout=60)
-    server.kill()
-    server.communicate(timeout=10)
-    assert client.returncode == 0, client.stdout + client.stderr
+    served(cluster2, ["rcopy", "-p", port], ["rcopy", str(source), to, "-p", port])
     assert copied.read_bytes() == source.read_bytes()
 
 
@@ -182,13 +194,9 @@ def test_datagrams_of_rsockets(cluster2: Cluster) -> None:
     """udpong asks a socket that it has connected for its own address; its server does not end."""
     port, to = str(next(PORTS)), address(cluster2, "n0")
     options = ["-p", port, "-C", "50", "-S", "500", "-T", "e"]
-    server = cluster2.popen("n0", ["udpong", "-b", to, *options])
-    while not process.listens(int(port), "udp"):
-        time.sleep(0.02)
-    client = cluster2.exec("n1", ["udpong", "-s", to, *options], timeout=60)
-    server.kill()
-    server.communicate(timeout=10)
-    assert client.returncode == 0 and "custom" in client.stdout, client.stdout + client.stderr
+    server, client = ["udpong", "-b", to, *options], ["udpong", "-s", to, *options]
+    said = served(cluster2, server, client, lambda: process.listens(int(port), "udp"))
+    assert "custom" in said
 
 
 def test_tcp_comes_from_the_address_of_its_node(cluster2: Cluster) -> None:
@@ -216,13 +224,8 @@ def test_many_connections(cluster2: Cluster) -> None:
     """cmtime's server serves for ever."""
     port = str(next(PORTS))
     to = ["-s", address(cluster2, "n0"), "-p", port, "-c", "50"]
-    server = cluster2.popen("n0", ["cmtime", "-p", port, "-c", "50"])
-    while not listens(cluster2, "n0", 0):
-        time.sleep(0.02)
-    client = cluster2.exec("n1", ["cmtime", *to], timeout=60)
-    server.kill()
-    server.communicate(timeout=10)
-    assert client.returncode == 0 and "disconnect" in client.stdout, client.stdout + client.stderr
+    said = served(cluster2, ["cmtime", "-p", port, "-c", "50"], ["cmtime", *to])
+    assert "disconnect" in said
 
 
 def test_nobody_listens(cluster2: Cluster) -> None:

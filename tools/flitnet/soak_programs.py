@@ -150,10 +150,7 @@ def _above(rng: random.Random, cluster: Cluster, nodes: tuple[str, str], gid: st
     """By what stands between programs and verbs."""
     # Datagrams of rsockets go by address handles without a GRH, which RoCE refuses.
     kind = rng.choice((_ucx, _ucx, _libfabric, _qperf, _tcp, _udp if gid == "0" else _tcp))
-    pair = kind(rng, cluster, nodes, gid)
-    # UCX and libfabric look for an active port when they begin: without a fabric there is none.
-    pair.survives_losses = kind not in (_ucx, _libfabric, _udp)
-    return pair
+    return kind(rng, cluster, nodes, gid)
 
 
 def _ucx(rng: random.Random, _: Cluster, nodes: tuple[str, str], __: str) -> Pair:
@@ -165,7 +162,8 @@ def _ucx(rng: random.Random, _: Cluster, nodes: tuple[str, str], __: str) -> Pai
     size = "8" if atomic else str(rng.choice((8, 3000, 100_000)))
     client = [*argv, "127.0.0.1", "-t", test, "-s", size, "-n", rng.choice(("20", "200"))]
     env = {"UCX_TLS": rng.choice(("rc_v", "ud_v"))}
-    return Pair(argv, [*client, "-w", "10"], nodes, port, env=env)
+    # It looks for an active port when it begins, as libfabric does: without a fabric there is none.
+    return Pair(argv, [*client, "-w", "10"], nodes, port, env=env, survives_losses=False)
 
 
 def _libfabric(rng: random.Random, _: Cluster, nodes: tuple[str, str], __: str) -> Pair:
@@ -173,7 +171,8 @@ def _libfabric(rng: random.Random, _: Cluster, nodes: tuple[str, str], __: str) 
     port = free_port()
     size = str(rng.choice((64, 1024, 30_000)))
     argv = ["fi_pingpong", "-p", provider, "-e", kind, "-I", "50", "-S", size, "-c"]
-    return Pair([*argv, "-B", str(port)], [*argv, "-P", str(port), nodes[0]], nodes, port)
+    server, client = [*argv, "-B", str(port)], [*argv, "-P", str(port), nodes[0]]
+    return Pair(server, client, nodes, port, survives_losses=False)
 
 
 def _qperf(rng: random.Random, _: Cluster, nodes: tuple[str, str], gid: str) -> Pair:
@@ -193,7 +192,8 @@ def _udp(rng: random.Random, cluster: Cluster, nodes: tuple[str, str], _: str) -
     to, port = str(cluster.node_status(nodes[0])["address"]), free_port()
     size = str(rng.choice((16, 64, 150)))  # with its header in a packet of the smallest MTU
     argv = ["udpong", "-p", str(port), "-C", "50", "-S", size, "-T", "e"]
-    return Pair([*argv, "-b", to], [*argv, "-s", to], nodes, port, serves_on=True)
+    server, client = [*argv, "-b", to], [*argv, "-s", to]
+    return Pair(server, client, nodes, port, serves_on=True, survives_losses=False)
 
 
 def _tcp(rng: random.Random, cluster: Cluster, nodes: tuple[str, str], _: str) -> Pair:
