@@ -5,6 +5,7 @@
 #include "emu/base/check.h"
 #include "emu/packet/bytes.h"
 #include "emu/packet/crc.h"
+#include "emu/packet/parse.h"
 
 namespace emu {
 namespace {
@@ -84,6 +85,13 @@ std::byte* write_extended(std::byte* p, const PacketHeaders& h, std::uint8_t whi
 
 std::size_t pad_of(std::size_t payload_bytes) { return (4 - payload_bytes % 4) % 4; }
 
+void add_crcs(std::span<std::byte> packet) {
+  const std::size_t icrc_at = packet.size() - kCrcs;
+  put_le<4>(&packet[icrc_at], icrc_of(packet.first(icrc_at)));
+  const std::size_t vcrc_at = packet.size() - kVcrcBytes;
+  put_le<2>(&packet[vcrc_at], vcrc_of(packet.first(vcrc_at)));
+}
+
 }  // namespace
 
 std::size_t headers_bytes(Opcode opcode, bool has_grh) {
@@ -113,15 +121,22 @@ std::size_t write_headers(std::span<std::byte> slot, const PacketHeaders& header
   return static_cast<std::size_t>(p - slot.data());
 }
 
-std::size_t seal_packet(std::span<std::byte> slot, std::size_t headers_and_payload_bytes) {
+std::size_t pad_packet(std::span<std::byte> slot, std::size_t headers_and_payload_bytes) {
   // Headers are whole words, so the pad of the payload is that of the packet.
-  std::size_t at = headers_and_payload_bytes + pad_of(headers_and_payload_bytes);
-  CHECK(at + kIcrcBytes + kVcrcBytes <= slot.size());
-  for (std::size_t i = headers_and_payload_bytes; i < at; ++i) slot[i] = std::byte{0};
-  put_le<4>(&slot[at], icrc_of(slot.first(at)));
-  at += kIcrcBytes;
-  put_le<2>(&slot[at], vcrc_of(slot.first(at)));
-  return at + kVcrcBytes;
+  const std::size_t size = headers_and_payload_bytes + pad_of(headers_and_payload_bytes) + kCrcs;
+  CHECK(size <= slot.size());
+  for (std::size_t i = headers_and_payload_bytes; i < size; ++i) slot[i] = std::byte{0};
+  return size;
+}
+
+std::size_t seal_packet(std::span<std::byte> slot, std::size_t headers_and_payload_bytes) {
+  const std::size_t size = pad_packet(slot, headers_and_payload_bytes);
+  add_crcs(slot.first(size));
+  return size;
+}
+
+void add_left_crcs(std::span<std::byte> packet) {
+  if (can_have_crcs(packet) && !has_crcs(packet)) add_crcs(packet);
 }
 
 void set_vl(std::span<std::byte> packet, Vl vl) {

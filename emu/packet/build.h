@@ -1,5 +1,6 @@
 // Puts a packet together in its slot: headers, then the caller copies the payload behind them, then
-// seal_packet() pads and adds both CRCs. Called by hca/host/transport.
+// seal_packet() pads and adds both CRCs, or pad_packet() leaves them for whoever wants them. Called
+// by hca/host, fabric/subnet and tools/capture.
 #pragma once
 
 #include <cstddef>
@@ -38,6 +39,12 @@ std::size_t write_headers(std::span<std::byte> slot, const PacketHeaders& header
                           std::size_t payload_bytes);
 // After the payload is in place: pad, ICRC, VCRC. Returns the bytes of the whole packet.
 std::size_t seal_packet(std::span<std::byte> slot, std::size_t headers_and_payload_bytes);
+// The same with zeros for CRCs, which say that they were left out: as network cards make checksums
+// of packets that leave a host, and nobody those of packets that stay in its memory.
+std::size_t pad_packet(std::span<std::byte> slot, std::size_t headers_and_payload_bytes);
+// Makes up for CRCs that were left out. `packet` runs from the LRH to the VCRC; one that is too
+// short for its headers, or has CRCs, stays as it is.
+void add_left_crcs(std::span<std::byte> packet);
 
 // Changes the lane of a sealed packet; the VCRC is made anew, the ICRC does not cover it.
 void set_vl(std::span<std::byte> packet, Vl vl);

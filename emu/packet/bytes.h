@@ -3,6 +3,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
+
+#include "emu/packet/headers.h"
 
 namespace emu {
 
@@ -43,5 +46,13 @@ constexpr std::uint64_t get_le(const std::byte* p) {
 inline constexpr std::uint8_t kLnhLocal = 2;   // BTH follows the LRH
 inline constexpr std::uint8_t kLnhGlobal = 3;  // a GRH stands between
 inline constexpr std::uint8_t kGrhNextHeaderBth = 0x1b;
+inline constexpr std::size_t kCrcs = kIcrcBytes + kVcrcBytes;
+
+// The headers that icrc_of() reads are there, and the CRCs' place behind them.
+inline bool can_have_crcs(std::span<const std::byte> packet) {
+  if (packet.size() < kLrhBytes + kBthBytes + kCrcs) return false;
+  const bool has_grh = (get8(&packet[1]) & 3) == kLnhGlobal;
+  return !has_grh || packet.size() >= kLrhBytes + kGrhBytes + kBthBytes + kCrcs;
+}
 
 }  // namespace emu

@@ -105,7 +105,6 @@ std::string_view name_of(ParseStatus status) {
 }
 
 ParseStatus parse_packet(std::span<const std::byte> packet, ParsedPacket& parsed) {
-  constexpr std::size_t kCrcs = kIcrcBytes + kVcrcBytes;
   if (packet.size() < kLrhBytes + kBthBytes + kCrcs) return ParseStatus::too_short;
   PacketHeaders& h = parsed.headers;
   if (const auto lrh = parse_lrh(packet, h); lrh != ParseStatus::ok) return lrh;
@@ -134,13 +133,12 @@ ParseStatus parse_packet(std::span<const std::byte> packet, ParsedPacket& parsed
   return ParseStatus::ok;
 }
 
+bool has_crcs(std::span<const std::byte> packet) {
+  return packet.size() >= kCrcs && get_le<kCrcs>(&packet[packet.size() - kCrcs]) != 0;
+}
+
 CrcStatus check_crcs(std::span<const std::byte> packet) {
-  constexpr std::size_t kCrcs = kIcrcBytes + kVcrcBytes;
-  if (packet.size() < kLrhBytes + kBthBytes + kCrcs) return CrcStatus::too_short;
-  const bool has_grh = (get8(&packet[1]) & 3) == kLnhGlobal;
-  if (has_grh && packet.size() < kLrhBytes + kGrhBytes + kBthBytes + kCrcs) {
-    return CrcStatus::too_short;
-  }
+  if (!can_have_crcs(packet)) return CrcStatus::too_short;
   const std::size_t vcrc_at = packet.size() - kVcrcBytes;
   if (vcrc_of(packet.first(vcrc_at)) != get_le<2>(&packet[vcrc_at])) return CrcStatus::bad_vcrc;
   const std::size_t icrc_at = vcrc_at - kIcrcBytes;

@@ -36,5 +36,7 @@ ParseStatus parse_packet(std::span<const std::byte> packet, ParsedPacket& parsed
 enum class CrcStatus : std::uint8_t { ok, bad_vcrc, bad_icrc, too_short };
 // Checks both CRCs of a packet from the LRH to the VCRC.
 CrcStatus check_crcs(std::span<const std::byte> packet);
+// False: both were left out (emu::pad_packet), or the packet has no room for them.
+bool has_crcs(std::span<const std::byte> packet);
 
 }  // namespace emu

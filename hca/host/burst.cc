@@ -145,6 +145,7 @@ std::uint8_t* close_packet(HostState& s, BurstPacket& packet, Qp* qp,
   ClassCounters& counters = s.counters_.by_class[static_cast<std::size_t>(desc.traffic_class)];
   ++counters.packets_sent;
   counters.bytes_sent += payload_bytes;
+  s.advance_bytes_ += bytes;
   ++s.burst_.packets_count;
   return packet.slot.bytes + offset;
 }
@@ -220,7 +221,9 @@ void dispatch(HostState& s) {
       any_failed = true;
       continue;
     }
-    const std::size_t bytes = emu::seal_packet(slot_span(packet.slot), packet.unsealed_bytes);
+    const bool seal = s.options_.seals && !packet.loop;
+    const std::size_t bytes = seal ? emu::seal_packet(slot_span(packet.slot), packet.unsealed_bytes)
+                                   : emu::pad_packet(slot_span(packet.slot), packet.unsealed_bytes);
     CHECK(bytes == packet.desc.length);
     if (packet.loop) {
       s.loop_[packet.slot.buffer] = packet.desc;

@@ -15,6 +15,10 @@ namespace {
 // run out before, it keeps its place for the rest of them, and for no more: what comes back packet
 // by packet would else be always the same one's.
 constexpr std::uint32_t kTurnPackets = 16;
+// So much goes out at once, and no QP's turn begins behind it: the rest comes with the next
+// advance(), behind what has arrived meanwhile. More would have left the caches before the receiver
+// reads it.
+constexpr std::size_t kAdvanceBytes = 128 << 10;
 // When the port is full, look again after so many cycles if nothing else happens.
 constexpr emu::Cycle kSlotRetryCycles = 64;
 constexpr emu::Cycle kCongestionRetryCycles = 128;
@@ -155,13 +159,17 @@ std::size_t serve_requests(HostState& s, emu::TrafficClass traffic_class, std::s
   return sent;
 }
 
+bool advance_over(const HostState& s) {
+  return s.slots_blocked_ || s.advance_bytes_ >= kAdvanceBytes;
+}
+
 // Acknowledgements go first: they free the peers' queues and are short. What is read and what is
 // asked for take turns: somebody who reads without end must not hold up the node's own requests.
 std::size_t serve_class(HostState& s, emu::TrafficClass traffic_class) {
   const auto c = static_cast<std::size_t>(traffic_class);
   Turn& turn = s.turns_[c];
   std::size_t sent = 0;
-  for (int idle = 0; idle < 2 && !s.slots_blocked_;) {
+  for (int idle = 0; idle < 2 && !advance_over(s);) {
     sent += serve_responses(s, s.acks_[c], SIZE_MAX);
     if (s.slots_blocked_) break;
     const std::size_t left = kTurnPackets - turn.packets;
@@ -244,8 +252,9 @@ void run_timers(HostState& s) {
 
 std::size_t transmit(HostState& s) {
   s.slots_blocked_ = false;
+  s.advance_bytes_ = 0;
   std::size_t sent = send_probes(s) + send_mads(s) + send_left_responses(s);
-  for (int c = 0; c < emu::kClassCount && !s.slots_blocked_; ++c)
+  for (int c = 0; c < emu::kClassCount && !advance_over(s); ++c)
     sent += serve_class(s, static_cast<emu::TrafficClass>(c));
   dispatch(s);
   if (s.slots_blocked_) ++s.counters_.slot_waits;

@@ -70,7 +70,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     # The daemons of a host in one process.
     "tools/together": ("emu", "fabric/daemon", "hca/daemon"),
     "tools/exporter": ("emu/base", "emu/cli", "emu/metrics", "emu/config"),
-    "tools/capture": ("emu/base", "emu/cli", "emu/ring", "emu/wire"),
+    "tools/capture": ("emu/base", "emu/cli", "emu/packet", "emu/ring", "emu/wire"),
 }  # fmt: skip
 
 # Third-party headers: pattern of the include -> places where it may stand (prefixes of paths).

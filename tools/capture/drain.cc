@@ -8,6 +8,9 @@
 #include <cstddef>
 #include <cstring>
 #include <memory>
+#include <span>
+
+#include "emu/packet/build.h"
 
 namespace tools {
 
@@ -67,6 +70,7 @@ class File {
     record.lost = big(0);
     record.wire_bytes = big(length);
     std::memcpy(record.packet.data(), packet.bytes.data(), length);
+    emu::add_left_crcs(std::as_writable_bytes(std::span(record.packet).first(length)));
     pcap_dump(reinterpret_cast<u_char*>(dumper_.get()), &header,
               reinterpret_cast<const u_char*>(&record));
   }

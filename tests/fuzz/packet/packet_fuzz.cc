@@ -14,6 +14,8 @@ namespace {
 
 void try_packet(std::span<const std::byte> bytes) {
   (void)emu::check_crcs(bytes);
+  std::vector<std::byte> captured(bytes.begin(), bytes.end());
+  emu::add_left_crcs(captured);
   emu::ParsedPacket parsed;
   if (emu::parse_packet(bytes, parsed) != emu::ParseStatus::ok) return;
   CHECK(parsed.payload_offset + parsed.payload_bytes + 6 <= bytes.size());

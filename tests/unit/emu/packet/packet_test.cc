@@ -200,6 +200,38 @@ TEST(Packet, EveryFlippedBitIsNoticed) {
   EXPECT_EQ(emu::check_crcs(packet), emu::CrcStatus::bad_icrc);
 }
 
+TEST(Packet, CrcsThatWereLeftOutAreMadeUpFor) {
+  Prng random(fresh_seed());
+  for (const Opcode opcode : known_opcodes()) {
+    const PacketHeaders h = random_headers(random, opcode);
+    const auto payload = random_payload(random, h);
+    const auto sealed = build(h, payload);
+    EXPECT_TRUE(emu::has_crcs(sealed));
+    std::vector<std::byte> packet = sealed;
+    const std::size_t end = emu::headers_bytes(opcode, h.has_grh) + payload.size();
+    ASSERT_EQ(emu::pad_packet(packet, end), sealed.size());
+    EXPECT_FALSE(emu::has_crcs(packet));
+    ParsedPacket parsed;
+    ASSERT_EQ(emu::parse_packet(packet, parsed), ParseStatus::ok);
+    emu::add_left_crcs(packet);
+    ASSERT_EQ(packet, sealed);
+    packet.back() ^= std::byte{1};  // wrong ones are not mended
+    const std::vector<std::byte> wrong = packet;
+    emu::add_left_crcs(packet);
+    ASSERT_EQ(packet, wrong);
+  }
+}
+
+TEST(Packet, WhatIsTooShortForCrcsStaysAsItIs) {
+  for (std::size_t n = 0; n < 66; ++n) {
+    std::vector<std::byte> packet(n);
+    if (n > 1) packet[1] = std::byte{3};  // says that it has a GRH
+    const std::vector<std::byte> before = packet;
+    emu::add_left_crcs(packet);
+    EXPECT_EQ(packet, before) << n;
+  }
+}
+
 TEST(Packet, EveryTruncationIsRefused) {
   Prng random(fresh_seed());
   for (const Opcode opcode : known_opcodes()) {

@@ -385,6 +385,9 @@ struct Exchange {
     options.path.min_rnr_timer = 1;
     options.mapped = prng.below(2) == 0;
     options.path.global = prng.below(2) == 0;
+    // As on one host: nothing errs in its memory, and CRCs are left out.
+    options.host.seals = prng.below(3) != 0;
+    if (!options.host.seals) options.link.corrupt = 0;
     return options;
   }
 

@@ -10,9 +10,13 @@
 #include <fstream>
 #include <iterator>
 #include <optional>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
+
+#include "emu/packet/build.h"
+#include "emu/packet/parse.h"
 
 namespace tools {
 namespace {
@@ -26,20 +30,20 @@ class DrainTest : public testing::Test {
   }
   void TearDown() override { std::filesystem::remove_all(folder_); }
 
-  // Packets of 64 bytes that arrive in these cycles of 80 ns, then the fabric's end; how many are
-  // in the file.
-  std::uint64_t captured(const std::vector<emu::Cycle>& arrivals, const DrainOptions& limits) {
+  // Packets that arrive in these cycles of 80 ns, then the fabric's end; how many are in the file.
+  std::uint64_t captured(const std::vector<emu::Cycle>& arrivals, const DrainOptions& limits,
+                         const std::vector<std::byte>& bytes = std::vector<std::byte>(64, std::byte{
+                                                                                              7})) {
     auto writer = emu::CaptureWriter::open(folder_ + "/ring", {80'000}, ~std::uint64_t{0});
     EXPECT_TRUE(writer);
     std::optional<emu::CaptureWriter> open(*std::move(writer));
     auto reader = emu::CaptureReader::open(folder_ + "/ring");
     EXPECT_TRUE(reader);
-    const std::vector<std::uint8_t> bytes(64, 7);
     for (const emu::Cycle arrival : arrivals) {
       emu::RxDesc desc{};
       desc.arrival_cycle = arrival;
-      desc.length = 64;
-      open->packet(desc, 1, bytes.data());
+      desc.length = static_cast<std::uint16_t>(bytes.size());
+      open->packet(desc, 1, reinterpret_cast<const std::uint8_t*>(bytes.data()));
     }
     open.reset();
     DrainOptions options = limits;
@@ -108,6 +112,20 @@ TEST_F(DrainTest, RecordsAreErfInNanoseconds) {
   EXPECT_EQ(word(44), 1000U);
   EXPECT_EQ(word(40), 2000ULL * 0x1'0000'0000 / 1'000'000'000);
   EXPECT_EQ(static_cast<int>(all[48]), 21);  // InfiniBand
+}
+
+// Packets that stay on a host carry no CRCs: the file's have them.
+TEST_F(DrainTest, CrcsAreThere) {
+  emu::PacketHeaders headers;
+  std::vector<std::byte> packet(emu::kPacketBytesMax);
+  const std::size_t at = emu::write_headers(packet, headers, 100);
+  packet.resize(emu::pad_packet(packet, at + 100));
+  ASSERT_EQ(captured({100}, {}, packet), 1U);
+  std::ifstream file(folder_ + "/out.pcap", std::ios::binary);
+  const std::vector<char> all{std::istreambuf_iterator<char>(file), {}};
+  const auto written = std::as_bytes(std::span(all)).subspan(24 + 16 + 16);
+  ASSERT_EQ(written.size(), packet.size());
+  EXPECT_EQ(emu::check_crcs(written), emu::CrcStatus::ok);
 }
 
 }  // namespace
