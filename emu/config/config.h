@@ -181,6 +181,7 @@ struct HcaConfig {
   std::uint32_t vendor_part_id = 4099;
   std::uint32_t launch_horizon_us = 10'000;  // packets go to the wire half so far ahead at most
   std::uint32_t mtu = 2048;                  // active MTU, bytes
+  bool crc_on_host = false;                  // also in packets that never leave a host
   std::string device = "flitnet0";
   LinkLayer link_layer = LinkLayer::infiniband;  // as programs see it
   HcaProcess process = HcaProcess::automatic;    // who runs an HCA; read by who starts processes

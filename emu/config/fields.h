@@ -103,6 +103,7 @@ void visit_fields(C& c, Visitor&& visit) {
   visit("hca", "link_layer", c.hca.link_layer);
   visit("hca", "process", c.hca.process);
   visit("hca", "mtu", c.hca.mtu);
+  visit("hca", "crc_on_host", c.hca.crc_on_host);
   visit("hca", "device", c.hca.device);
   visit("clock", "mode", c.clock.mode);
   visit("clock", "hard_limit_ms", c.clock.hard_limit_ms);

@@ -83,8 +83,6 @@ std::byte* write_extended(std::byte* p, const PacketHeaders& h, std::uint8_t whi
   return p;
 }
 
-std::size_t pad_of(std::size_t payload_bytes) { return (4 - payload_bytes % 4) % 4; }
-
 void add_crcs(std::span<std::byte> packet) {
   const std::size_t icrc_at = packet.size() - kCrcs;
   put_le<4>(&packet[icrc_at], icrc_of(packet.first(icrc_at)));
@@ -93,16 +91,6 @@ void add_crcs(std::span<std::byte> packet) {
 }
 
 }  // namespace
-
-std::size_t headers_bytes(Opcode opcode, bool has_grh) {
-  return kLrhBytes + (has_grh ? kGrhBytes : 0) + kBthBytes +
-         ext_header_bytes(opcode_info(opcode).headers);
-}
-
-std::size_t packet_bytes(Opcode opcode, bool has_grh, std::size_t payload_bytes) {
-  return headers_bytes(opcode, has_grh) + payload_bytes + pad_of(payload_bytes) + kIcrcBytes +
-         kVcrcBytes;
-}
 
 std::size_t write_headers(std::span<std::byte> slot, const PacketHeaders& headers,
                           std::size_t payload_bytes) {

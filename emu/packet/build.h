@@ -3,6 +3,7 @@
 // by hca/host, fabric/subnet and tools/capture.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -12,25 +13,35 @@
 namespace emu {
 
 // Bytes in front of the payload.
-std::size_t headers_bytes(Opcode opcode, bool has_grh);
+inline std::size_t headers_bytes(Opcode opcode, bool has_grh) {
+  return kLrhBytes + (has_grh ? kGrhBytes : 0) + kBthBytes + opcode_info(opcode).headers_bytes;
+}
+// Behind the payload, so that it ends with a whole word.
+constexpr std::size_t pad_of(std::size_t payload_bytes) { return -payload_bytes % 4; }
 // Bytes of the whole packet on the link: headers, payload, pad, ICRC, VCRC.
-std::size_t packet_bytes(Opcode opcode, bool has_grh, std::size_t payload_bytes);
+inline std::size_t packet_bytes(Opcode opcode, bool has_grh, std::size_t payload_bytes) {
+  return headers_bytes(opcode, has_grh) + payload_bytes + pad_of(payload_bytes) + kIcrcBytes +
+         kVcrcBytes;
+}
 // Flits of a packet (at least one).
 constexpr std::uint16_t flits_of(std::size_t bytes, std::uint32_t flit_bits) {
   const std::size_t flit_bytes = flit_bits / 8;
   const std::size_t flits = (bytes + flit_bytes - 1) / flit_bytes;
   return static_cast<std::uint16_t>(flits == 0 ? 1 : flits);
 }
+inline constexpr std::uint32_t kAtomicWordBytes = 8;
+
 // Payload of a full RC or UC packet: what fits in a worm of `packet_flits` flits and in the path
 // MTU, cut to whole words. The 28 are LRH, BTH and CRCs (26) rounded up to a word: 40 flits of 16
-// bytes carry 612. `more_bytes` are in front of every packet's payload beside these (XRC).
+// bytes carry 612. `more_bytes` are in front of every packet's payload beside these (XRC). Where a
+// worm has no room for an atomic operation's word, packets are longer.
 constexpr std::uint32_t rc_payload_bytes_max(std::uint32_t packet_flits, std::uint32_t flit_bits,
                                              std::uint32_t mtu_bytes,
                                              std::uint32_t more_bytes = 0) {
   const std::uint32_t worm = packet_flits * flit_bits / 8;
   const std::uint32_t headers = 28 + more_bytes;
-  const std::uint32_t room = worm > headers ? (worm - headers) & ~3u : 4;
-  return room < mtu_bytes ? room : mtu_bytes;
+  const std::uint32_t room = worm > headers ? (worm - headers) & ~3u : 0;
+  return std::clamp(room, kAtomicWordBytes, mtu_bytes);
 }
 
 // Writes the headers for a payload of `payload_bytes` and returns their size: the payload goes

@@ -1,7 +1,5 @@
 #include "emu/packet/opcode.h"
 
-#include <array>
-
 #include "emu/packet/headers.h"
 
 namespace emu {
@@ -12,11 +10,29 @@ using Table = std::array<OpcodeInfo, 256>;
 // Where in its message a packet stands.
 enum Place : unsigned { kMiddle = 0, kFirst = 1, kLast = 2, kOnly = 3 };
 
+constexpr std::uint8_t bytes_of(std::uint8_t headers) {
+  std::size_t bytes = 0;
+  if ((headers & kDeth) != 0) bytes += kDethBytes;
+  if ((headers & kReth) != 0) bytes += kRethBytes;
+  if ((headers & kAtomicEth) != 0) bytes += kAtomicEthBytes;
+  if ((headers & kAeth) != 0) bytes += kAethBytes;
+  if ((headers & kAtomicAckEth) != 0) bytes += kAtomicAckEthBytes;
+  if ((headers & kImmDt) != 0) bytes += kImmDtBytes;
+  if ((headers & kIeth) != 0) bytes += kIethBytes;
+  if ((headers & kXrcEth) != 0) bytes += kXrcEthBytes;
+  return static_cast<std::uint8_t>(bytes);
+}
+
 constexpr void set(Table& table, Opcode opcode, Service service, unsigned place,
                    std::uint8_t headers, bool payload, bool request, bool consumes_recv) {
-  table[static_cast<std::size_t>(opcode)] = {
-      true,    service,      headers, payload, (place & kFirst) != 0, (place & kLast) != 0,
-      request, consumes_recv};
+  table[static_cast<std::size_t>(opcode)] = {.known = true,
+                                             .service = service,
+                                             .headers = headers,
+                                             .payload = payload,
+                                             .first = (place & kFirst) != 0,
+                                             .last = (place & kLast) != 0,
+                                             .request = request,
+                                             .consumes_recv = consumes_recv};
 }
 
 // SEND and RDMA WRITE, which RC and UC share.
@@ -63,6 +79,7 @@ constexpr Table make_table() {
   rc(Opcode::rc_fetch_add, kOnly, kAtomicEth, false, true);
   rc(Opcode::rc_send_last_inv, kLast, kIeth, true, true, true);
   rc(Opcode::rc_send_only_inv, kOnly, kIeth, true, true, true);
+  rc(Opcode::rc_atomic_write, kOnly, kReth, true, true);
   for (unsigned opcode = 0; opcode < kUcOpcodes; ++opcode) {
     OpcodeInfo info = table[opcode];
     if (!info.known) continue;
@@ -72,10 +89,9 @@ constexpr Table make_table() {
   }
   set(table, Opcode::ud_send_only, Service::ud, kOnly, kDeth, true, true, true);
   set(table, Opcode::ud_send_only_imm, Service::ud, kOnly, kDeth | kImmDt, true, true, true);
+  for (OpcodeInfo& info : table) info.headers_bytes = bytes_of(info.headers);
   return table;
 }
-
-constexpr Table kTable = make_table();
 
 // IBA table 45, in units of 10 microseconds by timer value.
 constexpr std::array<std::uint32_t, 32> kRnrTimer10us = {
@@ -85,20 +101,7 @@ constexpr std::array<std::uint32_t, 32> kRnrTimer10us = {
 
 }  // namespace
 
-const OpcodeInfo& opcode_info(Opcode opcode) { return kTable[static_cast<std::size_t>(opcode)]; }
-
-std::size_t ext_header_bytes(std::uint8_t headers) {
-  std::size_t bytes = 0;
-  if ((headers & kDeth) != 0) bytes += kDethBytes;
-  if ((headers & kReth) != 0) bytes += kRethBytes;
-  if ((headers & kAtomicEth) != 0) bytes += kAtomicEthBytes;
-  if ((headers & kAeth) != 0) bytes += kAethBytes;
-  if ((headers & kAtomicAckEth) != 0) bytes += kAtomicAckEthBytes;
-  if ((headers & kImmDt) != 0) bytes += kImmDtBytes;
-  if ((headers & kIeth) != 0) bytes += kIethBytes;
-  if ((headers & kXrcEth) != 0) bytes += kXrcEthBytes;
-  return bytes;
-}
+constexpr Table kOpcodes = make_table();
 
 EmuNs rnr_timer_ns(std::uint8_t timer) { return EmuNs{kRnrTimer10us[timer & 31]} * 10'000; }
 

@@ -2,6 +2,7 @@
 // headers follow (IBA volume 1, table "OpCode field").
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 
@@ -31,6 +32,7 @@ enum class Opcode : std::uint8_t {
   rc_fetch_add = 0x14,
   rc_send_last_inv = 0x16,
   rc_send_only_inv = 0x17,
+  rc_atomic_write = 0x1d,
   uc_send_first = 0x20,
   uc_send_middle = 0x21,
   uc_send_last = 0x22,
@@ -79,7 +81,8 @@ enum ExtHeader : std::uint8_t {
 struct OpcodeInfo {
   bool known = false;
   Service service = Service::rc;
-  std::uint8_t headers = 0;    // ExtHeader bits
+  std::uint8_t headers = 0;  // ExtHeader bits
+  std::uint8_t headers_bytes = 0;
   bool payload = false;        // may carry payload
   bool first = false;          // first or only packet of its message
   bool last = false;           // last or only
@@ -87,7 +90,9 @@ struct OpcodeInfo {
   bool consumes_recv = false;  // takes a receive work request at its end
 };
 
-const OpcodeInfo& opcode_info(Opcode opcode);
-std::size_t ext_header_bytes(std::uint8_t headers);  // of a set of ExtHeader bits
+extern const std::array<OpcodeInfo, 256> kOpcodes;
+inline const OpcodeInfo& opcode_info(Opcode opcode) {
+  return kOpcodes[static_cast<std::size_t>(opcode)];
+}
 
 }  // namespace emu

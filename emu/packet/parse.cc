@@ -121,7 +121,7 @@ ParseStatus parse_packet(std::span<const std::byte> packet, ParsedPacket& parsed
   at += kBthBytes;
   parsed.info = &opcode_info(h.bth.opcode);
   if (!parsed.info->known) return ParseStatus::unknown_opcode;
-  const std::size_t extended = ext_header_bytes(parsed.info->headers);
+  const std::size_t extended = parsed.info->headers_bytes;
   if (packet.size() < at + extended + kCrcs) return ParseStatus::too_short;
   parse_extended(packet.data() + at, parsed.info->headers, h);
   at += extended;
@@ -131,10 +131,6 @@ ParseStatus parse_packet(std::span<const std::byte> packet, ParsedPacket& parsed
   parsed.payload_offset = at;
   parsed.payload_bytes = room - pad;
   return ParseStatus::ok;
-}
-
-bool has_crcs(std::span<const std::byte> packet) {
-  return packet.size() >= kCrcs && get_le<kCrcs>(&packet[packet.size() - kCrcs]) != 0;
 }
 
 CrcStatus check_crcs(std::span<const std::byte> packet) {

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <span>
 #include <string_view>
 
@@ -37,6 +38,13 @@ enum class CrcStatus : std::uint8_t { ok, bad_vcrc, bad_icrc, too_short };
 // Checks both CRCs of a packet from the LRH to the VCRC.
 CrcStatus check_crcs(std::span<const std::byte> packet);
 // False: both were left out (emu::pad_packet), or the packet has no room for them.
-bool has_crcs(std::span<const std::byte> packet);
+inline bool has_crcs(std::span<const std::byte> packet) {
+  std::uint32_t icrc = 0;
+  std::uint16_t vcrc = 0;
+  if (packet.size() < sizeof icrc + sizeof vcrc) return false;
+  std::memcpy(&icrc, packet.data() + packet.size() - sizeof icrc - sizeof vcrc, sizeof icrc);
+  std::memcpy(&vcrc, packet.data() + packet.size() - sizeof vcrc, sizeof vcrc);
+  return icrc != 0 || vcrc != 0;
+}
 
 }  // namespace emu

@@ -23,6 +23,7 @@ enum class WrOpcode : std::uint8_t {
   local_inv = 7,  // imm: the key, host order
   bind_mw = 8,    // remote_addr: where it begins; rkey: the window's key as it is; an extension
   send_inv = 9,   // imm: the key, host order
+  atomic_write = 15,
 };
 
 // IBV_SEND_*, and ours above them.
@@ -36,6 +37,11 @@ inline constexpr std::uint32_t kAtomicBytes = 8;
 
 constexpr bool is_atomic(WrOpcode opcode) {
   return opcode == WrOpcode::atomic_cas || opcode == WrOpcode::atomic_fadd;
+}
+
+// Answered one by one, with data or to say that memory has it; how many may be under way is agreed.
+constexpr bool is_answered(WrOpcode opcode) {
+  return opcode == WrOpcode::rdma_read || opcode == WrOpcode::atomic_write || is_atomic(opcode);
 }
 
 // These do not leave the HCA; they take their turn in the send queue.
@@ -52,7 +58,8 @@ struct Sge {
 
 // First 64 bytes of a send queue slot. Behind it: [WqeExtension if kWqeExtended], then num_sge Sge
 // or inline_length bytes.
-// An atomic request has a WqeExtension with its operands; its list is kAtomicBytes long.
+// An atomic request has a WqeExtension with its operands; its list is kAtomicBytes long. So has an
+// atomic write with its bytes, and no list.
 struct SendWqe {
   std::uint64_t wr_id;
   std::uint64_t remote_addr;     // RDMA
@@ -78,7 +85,7 @@ struct SendWqe {
 struct WqeExtension {
   std::uint8_t dgid[16];
   std::uint64_t compare_add;
-  std::uint64_t swap;
+  std::uint64_t swap;  // or what an atomic write writes, as it lies in memory
   std::uint32_t flow_label;
   std::uint8_t is_global;  // 1: the packet carries a GRH
   std::uint8_t sgid_index;

@@ -108,7 +108,7 @@ HostOptions host_options(const emu::Config& config, emu::NodeId node) {
     options.hops_to[other] = static_cast<std::uint8_t>(config.links_between(node, other));
   }
   options.power_w = kPowerMargin * config.power_cap_w() / static_cast<double>(config.nodes.size());
-  options.seals = config.attach.kind != emu::AttachKind::shm;
+  options.seals = config.hca.crc_on_host || config.attach.kind != emu::AttachKind::shm;
   options.seed = config.network.seed * 1000 + node;
   options.roce = config.hca.link_layer == emu::LinkLayer::roce_v2;
   std::ranges::copy(node_addresses(config), options.address_of.begin());

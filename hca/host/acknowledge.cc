@@ -41,7 +41,7 @@ bool acknowledge_through(HostState& s, Qp& qp, std::uint32_t psn) {
   while (qp.sq_done != qp.sq_fetched) {
     const SendEntry& entry = qp.entry(qp.sq_done);
     if (entry.status != WcStatus::success || emu::psn_diff(psn, entry.first_psn) < 0) break;
-    if (entry.brings_data()) {
+    if (entry.is_answered()) {
       complete_all = false;
       break;
     }
@@ -176,14 +176,16 @@ void on_read_response(HostState& s, Qp& qp, const Arrival& arrival,
   acknowledge_before(s, qp, psn);
   if (qp.sq_done == qp.sq_fetched) return;
   const SendEntry& entry = qp.entry(qp.sq_done);
-  if (entry.opcode != WrOpcode::rdma_read || psn != qp.psn_una) {
+  const bool is_read = entry.opcode == WrOpcode::rdma_read;
+  const bool asked = is_read || entry.opcode == WrOpcode::atomic_write;
+  if (!asked || psn != qp.psn_una) {
     // A response is missing (or this one is old): ask again from the first that is.
     if (emu::psn_diff(psn, qp.psn_una) > 0) repeat_read(s, qp);
     return;
   }
   const auto at = static_cast<std::uint32_t>(emu::psn_diff(psn, entry.first_psn));
   const std::uint32_t offset = at * qp.payload;
-  const std::uint32_t expected = std::min(qp.payload, entry.length - offset);
+  const std::uint32_t expected = is_read ? std::min(qp.payload, entry.length - offset) : 0;
   if (packet.payload_bytes != expected) {
     fail_send(s, qp, WcStatus::bad_resp_err);
     return;

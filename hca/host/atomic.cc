@@ -1,6 +1,6 @@
-// Atomics at the responder (IBA 9.4.5): executed once, in the order of requests, against all other
-// requests of this HCA. Against the program's own processor only where its memory is mapped here
-// (IBV_ATOMIC_HCA promises no more).
+// Atomics (IBA 9.4.5) and atomic writes (IBA 1.5, A19) at the responder: executed once, in the
+// order of requests, against all other requests of this HCA. Against the program's own processor
+// only where its memory is mapped here (IBV_ATOMIC_HCA promises no more).
 #include <atomic>
 #include <cstring>
 
@@ -34,6 +34,31 @@ bool execute(HostState& s, const emu::PacketHeaders& headers, const Range& range
   if (s.memory_.read({&piece, 1}) != 1) return false;
   before = value;
   value = after(headers, before);
+  return s.memory_.write({&piece, 1}) == 1;
+}
+
+// An iova of its own may be aligned where the memory is not.
+bool is_aligned(const Range& range) {
+  return reinterpret_cast<std::uintptr_t>(range.mapped) % kAtomicBytes == 0;
+}
+
+void memory_fault(HostState& s, Qp& qp, std::uint32_t psn) {
+  if (s.memory_.gone(qp.client)) {
+    enter_error(s, qp);
+    return;
+  }
+  ++s.counters_.memory_faults;
+  refuse(s, qp, psn, NakCode::remote_operational_error, AsyncEvent::qp_access_err);
+}
+
+bool store(HostState& s, const Range& range, std::uint64_t value) {
+  if (range.mapped != nullptr) {
+    std::atomic_ref<std::uint64_t>(*reinterpret_cast<std::uint64_t*>(range.mapped)).store(value);
+    return true;
+  }
+  write_pieces(s);  // what earlier packets wrote lies under it
+  const MemoryPiece piece{reinterpret_cast<std::uint8_t*>(&value), range.address, sizeof value,
+                          range.client};
   return s.memory_.write({&piece, 1}) == 1;
 }
 
@@ -83,22 +108,51 @@ void serve_atomic(HostState& s, Qp& qp, const emu::PacketHeaders& headers, bool 
     refuse(s, qp, psn, NakCode::remote_access_error, AsyncEvent::qp_access_err);
     return;
   }
-  // An iova of its own may be aligned where the memory is not.
-  const bool aligned = reinterpret_cast<std::uintptr_t>(range.mapped) % kAtomicBytes == 0;
   std::uint64_t before = 0;
-  if (!aligned || !execute(s, headers, range, before)) {
-    if (s.memory_.gone(qp.client)) {
-      enter_error(s, qp);
-      return;
-    }
-    ++s.counters_.memory_faults;
-    refuse(s, qp, psn, NakCode::remote_operational_error, AsyncEvent::qp_access_err);
-    return;
-  }
+  if (!is_aligned(range) || !execute(s, headers, range, before)) return memory_fault(s, qp, psn);
   qp.epsn = add24(qp.epsn, 1);
   qp.msn = add24(qp.msn, 1);
   qp.atomics[qp.atomics_done++ % qp.atomics.size()] = {psn, before};
   respond_with(s, qp, psn, before);
+}
+
+void serve_atomic_write(HostState& s, Qp& qp, const emu::PacketHeaders& headers,
+                        const std::uint8_t* bytes, std::uint32_t length) {
+  const std::uint32_t psn = headers.bth.psn;
+  const emu::Reth& reth = headers.reth;
+  if (qp.responses_last - qp.responses_first + 1 >= kResponsesMax) return;  // it will ask again
+  if (length != kAtomicBytes || reth.length != kAtomicBytes || reth.address % kAtomicBytes != 0) {
+    refuse(s, qp, psn, NakCode::invalid_request, AsyncEvent::qp_req_err);
+    return;
+  }
+  Range range;
+  if (!may_write(s, qp, reth) || !resolve(s.mrs_, reth.rkey, qp.pd, reth.address, reth.length,
+                                          kAccessRemoteWrite, range, qp.number)) {
+    refuse(s, qp, psn, NakCode::remote_access_error, AsyncEvent::qp_access_err);
+    return;
+  }
+  std::uint64_t value = 0;
+  std::memcpy(&value, bytes, sizeof value);
+  if (!is_aligned(range) || !store(s, range, value)) return memory_fault(s, qp, psn);
+  qp.epsn = add24(qp.epsn, 1);
+  qp.msn = add24(qp.msn, 1);
+  confirm_atomic_write(s, qp, psn, false);
+}
+
+// A READ response without data: memory has the word.
+void confirm_atomic_write(HostState& s, Qp& qp, std::uint32_t psn, bool repeated) {
+  for (std::uint32_t i = qp.responses_first; i != qp.responses_last; ++i) {
+    const Response& waiting = qp.response(i);
+    if (waiting.kind == ResponseKind::read && waiting.psn == psn) return;  // will come anyway
+  }
+  if (qp.responses_last - qp.responses_first + 1 >= kResponsesMax) return;  // it will ask again
+  Response& response = qp.response(qp.responses_last++);
+  response = {};
+  response.kind = ResponseKind::read;
+  response.repeated = repeated;
+  response.psn = psn;
+  response.msn = qp.msn;
+  want_response(s, qp);
 }
 
 }  // namespace hca

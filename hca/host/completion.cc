@@ -24,6 +24,8 @@ WcOpcode completion_opcode(WrOpcode opcode) {
       return WcOpcode::comp_swap;
     case WrOpcode::atomic_fadd:
       return WcOpcode::fetch_add;
+    case WrOpcode::atomic_write:
+      return WcOpcode::atomic_write;
     case WrOpcode::bind_mw:
       return WcOpcode::bind_mw;
     case WrOpcode::local_inv:
@@ -192,7 +194,7 @@ void write_fault(HostState& s, Qp& qp, std::uint32_t psn) {
     return;
   }
   if (is_read_piece(psn)) {  // the requester's own memory, on the way of a READ
-    const bool unfinished = qp.sq_done != qp.sq_fetched && qp.entry(qp.sq_done).brings_data() &&
+    const bool unfinished = qp.sq_done != qp.sq_fetched && qp.entry(qp.sq_done).is_answered() &&
                             qp.psn_una != qp.entry(qp.sq_done).first_psn;
     if (unfinished) {
       fail_send(s, qp, WcStatus::loc_prot_err);

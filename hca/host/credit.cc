@@ -24,8 +24,7 @@ static_assert(std::uint64_t{kCongestionTags} << kTagShift == kTagTurn);
 
 std::uint32_t packets_of(const Qp& qp, WrOpcode opcode, std::uint32_t length) {
   if (is_local(opcode)) return 0;
-  if (opcode == WrOpcode::rdma_read || is_atomic(opcode) || length == 0 || qp.payload == 0)
-    return 1;
+  if (is_answered(opcode) || length == 0 || qp.payload == 0) return 1;
   return (length + qp.payload - 1) / qp.payload;
 }
 

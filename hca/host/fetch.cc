@@ -27,6 +27,7 @@ bool opcode_served(QpType type, WrOpcode opcode) {
     case WrOpcode::rdma_read:
     case WrOpcode::atomic_cas:
     case WrOpcode::atomic_fadd:
+    case WrOpcode::atomic_write:
     case WrOpcode::send_inv:
       return type == QpType::rc || type == QpType::xrc_send;
     default:
@@ -43,11 +44,11 @@ WcStatus copy_request(HostState& s, Qp& qp, SendWqe& wqe) {
   const std::size_t offset = payload_offset(wqe);
   const bool is_inline = (wqe.flags & kWqeInline) != 0;
   if (!opcode_served(qp.type, wqe.opcode)) return WcStatus::loc_qp_op_err;
-  const bool brings_data = wqe.opcode == WrOpcode::rdma_read || is_atomic(wqe.opcode);
-  if (is_inline && (brings_data || wqe.inline_length > qp.capacity.inline_bytes)) {
+  if (is_inline && (is_answered(wqe.opcode) || wqe.inline_length > qp.capacity.inline_bytes)) {
     return WcStatus::loc_qp_op_err;
   }
-  const bool has_operands = is_atomic(wqe.opcode) || wqe.opcode == WrOpcode::bind_mw;
+  const bool has_operands = is_atomic(wqe.opcode) || wqe.opcode == WrOpcode::bind_mw ||
+                            wqe.opcode == WrOpcode::atomic_write;
   if (has_operands && (wqe.flags & kWqeExtended) == 0) return WcStatus::loc_qp_op_err;
   if (!is_inline && wqe.num_sge > qp.capacity.send_sge) return WcStatus::loc_qp_op_err;
   const std::size_t payload = is_inline ? wqe.inline_length : wqe.num_sge * sizeof(Sge);
@@ -63,6 +64,10 @@ WcStatus check_list(HostState& s, const Qp& qp, const SendWqe& wqe, std::uint32_
   if ((wqe.flags & kWqeInline) != 0) {
     length = wqe.inline_length;
     return WcStatus::success;
+  }
+  if (wqe.opcode == WrOpcode::atomic_write) {
+    length = kAtomicBytes;
+    return wqe.num_sge == 0 ? WcStatus::success : WcStatus::loc_qp_op_err;
   }
   const bool brings_data = wqe.opcode == WrOpcode::rdma_read || is_atomic(wqe.opcode);
   const std::uint32_t access = brings_data ? kAccessLocalWrite : kAccessLocalRead;

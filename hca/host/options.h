@@ -35,8 +35,8 @@ struct HostOptions {
   std::uint32_t buffer_bytes = 0;
   std::uint64_t gid_prefix = emu::kGidPrefix;
   std::uint64_t guid_base = emu::kGuidBase;  // node n: guid_base + n + 1
-  // Packets leave with their CRCs: those that go to another host. In the memory of one host nothing
-  // errs on the way, and whoever captures packets adds the CRCs (emu/packet/build.h).
+  // Packets leave with their CRCs. Not so on the host of the fabric: in its memory nothing errs,
+  // and whoever captures packets adds the CRCs (emu/packet/build.h).
   bool seals = true;
   // RoCE v2: nodes are found by GID (hca/host/gid.h), LIDs are the fabric's own business.
   bool roce = false;

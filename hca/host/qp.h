@@ -36,8 +36,7 @@ struct SendEntry {
   std::uint8_t flags = 0;
   std::uint8_t num_sge = 0;
 
-  // READs and atomics: their responses bring data, and their number is limited.
-  bool brings_data() const { return opcode == WrOpcode::rdma_read || is_atomic(opcode); }
+  bool is_answered() const { return hca::is_answered(opcode); }
 };
 
 // What the responder still has to send, in the order of its PSNs.

@@ -1,5 +1,6 @@
 // The requester of RC and UC: which packet of which request goes next, and what if no answer comes.
 #include <algorithm>
+#include <cstring>
 
 #include "emu/packet/build.h"
 #include "hca/host/gid.h"
@@ -25,6 +26,7 @@ emu::Opcode rc_opcode_of(const SendEntry& entry, std::uint32_t packet) {
   if (entry.opcode == WrOpcode::rdma_read) return rc_read_request;
   if (entry.opcode == WrOpcode::atomic_cas) return rc_compare_swap;
   if (entry.opcode == WrOpcode::atomic_fadd) return rc_fetch_add;
+  if (entry.opcode == WrOpcode::atomic_write) return rc_atomic_write;
   const bool first = packet == 0;
   const bool last = packet + 1 == entry.packets;
   const bool imm = entry.opcode == WrOpcode::send_imm || entry.opcode == WrOpcode::rdma_write_imm;
@@ -64,8 +66,7 @@ bool has_credit(const HostState& s, const Qp& qp) {
 }
 
 void step_current(Qp& qp, const SendEntry& entry) {
-  const bool is_read = entry.brings_data();
-  qp.current_packet = is_read ? entry.packets : qp.current_packet + 1;
+  qp.current_packet = entry.is_answered() ? entry.packets : qp.current_packet + 1;
   if (qp.current_packet < entry.packets) return;
   ++qp.sq_current;
   qp.current_packet = 0;
@@ -157,14 +158,14 @@ bool request_ready(HostState& s, Qp& qp) {
     if (qp.current_packet == 0 && (entry->flags & kWqeFence) != 0 && qp.reads_out > 0) {
       return false;
     }
-    if (entry->brings_data() && qp.reads_out >= qp.attributes.max_rd_atomic) {
+    if (entry->is_answered() && qp.reads_out >= qp.attributes.max_rd_atomic) {
       return false;
     }
     const std::uint32_t psn = add24(entry->first_psn, qp.current_packet);
     const std::uint32_t ahead = (psn - qp.psn_una) & emu::kMask24;
     if (ahead > kWindowPackets) return false;
     // A READ has all of its PSNs outstanding at once.
-    if (entry->brings_data() &&
+    if (entry->is_answered() &&
         ahead + entry->packets - qp.current_packet > kMaxOutstandingPackets) {
       return false;
     }
@@ -256,12 +257,14 @@ void build_request(HostState& s, Qp& qp) {
   SendEntry& entry = qp.entry(qp.sq_current);
   const std::uint32_t index = qp.sq_current;
   const std::uint32_t packet_index = qp.current_packet;
-  const bool is_read = entry.brings_data();  // its request carries no payload
+  const bool is_answered = entry.is_answered();  // its request is one packet
+  const bool is_atomic_write = entry.opcode == WrOpcode::atomic_write;
   const std::uint32_t psn = add24(entry.first_psn, packet_index);
   const bool first_time = emu::psn_diff(psn, qp.psn_sent) >= 0;
   const emu::Opcode opcode = opcode_of(qp, entry, packet_index);
   const std::uint32_t offset = packet_index * qp.payload;
-  const std::uint32_t length = is_read ? 0 : std::min(qp.payload, entry.length - offset);
+  const std::uint32_t length =
+      is_answered && !is_atomic_write ? 0 : std::min(qp.payload, entry.length - offset);
   const bool grh = qp.attributes.av.is_global != 0;
   const std::uint16_t flits =
       emu::flits_of(emu::packet_bytes(opcode, grh, length), s.options_.flit_bits);
@@ -279,7 +282,7 @@ void build_request(HostState& s, Qp& qp) {
   const SendWqe& wqe = qp.wqe(index);
   headers.bth.opcode = opcode;
   headers.bth.psn = psn;
-  const bool last = is_read || packet_index + 1 == entry.packets;
+  const bool last = is_answered || packet_index + 1 == entry.packets;
   headers.bth.ack_request = !qp.is_unreliable() && (last || psn % kAckEveryPackets == 0);
   headers.bth.solicited = last && (entry.flags & kWqeSolicited) != 0;
   headers.immediate = __builtin_bswap32(wqe.imm);
@@ -287,7 +290,7 @@ void build_request(HostState& s, Qp& qp) {
   headers.xrc_srq = wqe.xrc_srqn;
   if (is_atomic(entry.opcode)) {
     fill_atomic(wqe, headers.atomic);
-  } else if (is_read) {
+  } else if (entry.opcode == WrOpcode::rdma_read) {
     headers.reth = {wqe.remote_addr + offset, wqe.rkey, entry.length - offset};
   } else {
     headers.reth = {wqe.remote_addr, wqe.rkey, entry.length};
@@ -298,12 +301,16 @@ void build_request(HostState& s, Qp& qp) {
   std::uint8_t* payload =
       close_packet(s, *packet, &qp, headers, length,
                    {launch, qp.vl_in, qp.vl_out, qp.vtick, qp.traffic_class, first_time});
-  gather_payload(s, qp, index, offset, payload, length);
+  if (is_atomic_write) {
+    std::memcpy(payload, &extension_of(wqe).swap, kAtomicBytes);
+  } else {
+    gather_payload(s, qp, index, offset, payload, length);
+  }
 
-  if (is_read) ++qp.reads_out;
+  if (is_answered) ++qp.reads_out;
   if (first_time) {
     ++qp.credit_used;
-    qp.psn_sent = is_read ? add24(entry.first_psn, entry.packets) : add24(psn, 1);
+    qp.psn_sent = is_answered ? add24(entry.first_psn, entry.packets) : add24(psn, 1);
     if (qp.is_unreliable()) qp.psn_una = qp.psn_sent;
     qp.last_launch = std::max(qp.last_launch, launch);
   } else {
@@ -329,7 +336,7 @@ void rewind(HostState& s, Qp& qp, std::uint32_t psn) {
       want_request(s, qp);
       return;
     }
-    if (entry.brings_data()) ++reads;
+    if (entry.is_answered()) ++reads;
   }
 }
 

@@ -134,8 +134,13 @@ void respond_again(HostState& s, Qp& qp, const emu::ParsedPacket& packet) {
     serve_read(s, qp, packet.headers, true);
     return;
   }
-  if (request_of(packet.headers.bth.opcode).is_atomic) {
+  const Request request = request_of(packet.headers.bth.opcode);
+  if (request.is_atomic) {
     serve_atomic(s, qp, packet.headers, true);
+    return;
+  }
+  if (request.is_atomic_write) {
+    confirm_atomic_write(s, qp, packet.headers.bth.psn, true);
     return;
   }
   push_ack(s, qp, add24(qp.epsn, emu::kMask24));  // epsn - 1
@@ -143,7 +148,7 @@ void respond_again(HostState& s, Qp& qp, const emu::ParsedPacket& packet) {
 
 // First follows nothing, middle and last follow their own kind.
 bool fits_sequence(const Qp& qp, const emu::ParsedPacket& packet, const Request& request) {
-  if (packet.info->first || request.brings_data()) return qp.receiving == Receiving::nothing;
+  if (packet.info->first || request.is_answered()) return qp.receiving == Receiving::nothing;
   return qp.receiving == request.kind;
 }
 
@@ -182,6 +187,8 @@ Request request_of(Opcode opcode) {
     case rc_compare_swap:
     case rc_fetch_add:
       return {.is_atomic = true};
+    case rc_atomic_write:
+      return {.is_atomic_write = true};
     default:
       return {};
   }
@@ -266,8 +273,8 @@ void respond(HostState& s, Qp& qp, const Arrival& arrival, const emu::ParsedPack
   const Request request = request_of(headers.bth.opcode);
   const auto length = static_cast<std::uint32_t>(packet.payload_bytes);
   // Who has no resources for READs and atomics has none for the first of them either.
-  const bool unwanted = request.brings_data() && qp.attributes.max_dest_rd_atomic == 0;
-  if ((request.kind == Receiving::nothing && !request.brings_data()) || unwanted ||
+  const bool unwanted = request.is_answered() && qp.attributes.max_dest_rd_atomic == 0;
+  if ((request.kind == Receiving::nothing && !request.is_answered()) || unwanted ||
       !fits_sequence(qp, packet, request) || length > qp.payload) {
     refuse(s, qp, psn, NakCode::invalid_request, AsyncEvent::qp_req_err);
     return;
@@ -283,6 +290,10 @@ void respond(HostState& s, Qp& qp, const Arrival& arrival, const emu::ParsedPack
   }
   if (request.is_atomic) {
     serve_atomic(s, qp, headers, false);
+    return;
+  }
+  if (request.is_atomic_write) {
+    serve_atomic_write(s, qp, headers, arrival.bytes + packet.payload_offset, length);
     return;
   }
   // Whatever can be refused is refused before anything is changed.

@@ -205,8 +205,12 @@ bool nobody_at(const HostState& s, emu::Lid lid);
 void receive_unreliable(HostState& s, Qp& qp, const Arrival& arrival,
                         const emu::ParsedPacket& packet);
 
-// ---- atomic.cc: the responder of compare-and-swap and fetch-and-add ----
+// ---- atomic.cc: the responder of compare-and-swap, fetch-and-add and atomic writes ----
 void serve_atomic(HostState& s, Qp& qp, const emu::PacketHeaders& headers, bool repeated);
+void serve_atomic_write(HostState& s, Qp& qp, const emu::PacketHeaders& headers,
+                        const std::uint8_t* bytes, std::uint32_t length);
+// Its answer; `repeated`: it was executed before, and is not once more.
+void confirm_atomic_write(HostState& s, Qp& qp, std::uint32_t psn, bool repeated);
 void refuse(HostState& s, Qp& qp, std::uint32_t psn, emu::NakCode code, AsyncEvent event);
 
 // What a packet's request asks for, whichever packet of it this is; shared by RC and UC.
@@ -215,8 +219,9 @@ struct Request {
   bool is_read = false;
   bool imm = false;
   bool is_atomic = false;
+  bool is_atomic_write = false;
   bool invalidates = false;
-  bool brings_data() const { return is_read || is_atomic; }
+  bool is_answered() const { return is_read || is_atomic || is_atomic_write; }
 };
 Request request_of(emu::Opcode opcode);
 bool may_write(HostState& s, const Qp& qp, const emu::Reth& reth);

@@ -112,7 +112,8 @@ int query_device(ibv_context* context, const ibv_query_device_ex_input* input,
   fill_device(node, a.orig_attr);
   a.completion_timestamp_mask = ~std::uint64_t{0};
   a.hca_core_clock = kClockKhz;
-  a.device_cap_flags_ex = a.orig_attr.device_cap_flags;
+  constexpr std::uint64_t kAtomicWrite = 1ULL << 40;  // the kernel's; verbs.h has no name for it
+  a.device_cap_flags_ex = a.orig_attr.device_cap_flags | kAtomicWrite;
   a.packet_pacing_caps.qp_rate_limit_min = 1;
   a.packet_pacing_caps.qp_rate_limit_max = static_cast<std::uint32_t>(node.link_bps / 1000);
   a.packet_pacing_caps.supported_qpts =

@@ -49,7 +49,8 @@ static_assert(same(WrOpcode::rdma_write, IBV_WR_RDMA_WRITE) &&
               same(WrOpcode::rdma_read, IBV_WR_RDMA_READ) &&
               same(WrOpcode::atomic_cas, IBV_WR_ATOMIC_CMP_AND_SWP) &&
               same(WrOpcode::atomic_fadd, IBV_WR_ATOMIC_FETCH_AND_ADD) &&
-              same(WrOpcode::send_inv, IBV_WR_SEND_WITH_INV));
+              same(WrOpcode::send_inv, IBV_WR_SEND_WITH_INV) &&
+              same(WrOpcode::atomic_write, IBV_WR_ATOMIC_WRITE));
 static_assert(same(kWqeFence, IBV_SEND_FENCE) && same(kWqeSignaled, IBV_SEND_SIGNALED) &&
               same(kWqeSolicited, IBV_SEND_SOLICITED) && same(kWqeInline, IBV_SEND_INLINE));
 static_assert(same(WcStatus::success, IBV_WC_SUCCESS) &&
@@ -61,7 +62,9 @@ static_assert(same(WcStatus::success, IBV_WC_SUCCESS) &&
 static_assert(same(WcOpcode::send, IBV_WC_SEND) && same(WcOpcode::rdma_write, IBV_WC_RDMA_WRITE) &&
               same(WcOpcode::rdma_read, IBV_WC_RDMA_READ) &&
               same(WcOpcode::comp_swap, IBV_WC_COMP_SWAP) &&
-              same(WcOpcode::fetch_add, IBV_WC_FETCH_ADD) && same(WcOpcode::recv, IBV_WC_RECV) &&
+              same(WcOpcode::fetch_add, IBV_WC_FETCH_ADD) &&
+              same(WcOpcode::atomic_write, IBV_WC_ATOMIC_WRITE) &&
+              same(WcOpcode::recv, IBV_WC_RECV) &&
               same(WcOpcode::recv_rdma_with_imm, IBV_WC_RECV_RDMA_WITH_IMM));
 static_assert(same(kWcGrh, IBV_WC_GRH) && same(kWcWithImm, IBV_WC_WITH_IMM));
 static_assert(same(QpType::rc, IBV_QPT_RC) && same(QpType::uc, IBV_QPT_UC) &&

@@ -33,7 +33,7 @@ void ring_doorbell(Context& context, Qp& qp) {
 std::uint32_t packets_of(const Qp& qp, WrOpcode opcode, std::uint64_t length) {
   const std::uint32_t payload = qp.page().packet_payload.load(std::memory_order_relaxed);
   if (is_local(opcode)) return 0;
-  if (opcode == WrOpcode::rdma_read || is_atomic(opcode) || length == 0 || payload == 0) return 1;
+  if (is_answered(opcode) || length == 0 || payload == 0) return 1;
   return static_cast<std::uint32_t>((length + payload - 1) / payload);
 }
 
@@ -51,8 +51,7 @@ int put_payload(const Qp& qp, const ibv_send_wr& wr, SendWqe& wqe, std::byte* to
     wqe.num_sge = static_cast<std::uint8_t>(count);
     return 0;
   }
-  const bool brings_data = wr.opcode == IBV_WR_RDMA_READ || is_atomic(wqe.opcode);
-  if (length > qp.capacity.max_inline_data || brings_data) return EINVAL;
+  if (length > qp.capacity.max_inline_data || is_answered(wqe.opcode)) return EINVAL;
   for (std::uint32_t i = 0; i < count; ++i) {
     std::memcpy(to, reinterpret_cast<const void*>(wr.sg_list[i].addr), wr.sg_list[i].length);
     to += wr.sg_list[i].length;
@@ -62,7 +61,9 @@ int put_payload(const Qp& qp, const ibv_send_wr& wr, SendWqe& wqe, std::byte* to
 }
 
 int post_one(Qp& qp, const ibv_send_wr& wr) {
-  if (!opcode_served(qp.qp_base.qp_type, wr.opcode)) return EINVAL;
+  // The struct has no place for what an atomic write writes: ibv_wr_atomic_write() alone has it.
+  if (!opcode_served(qp.qp_base.qp_type, wr.opcode) || wr.opcode == IBV_WR_ATOMIC_WRITE)
+    return EINVAL;
   if (const int full = check_room(qp)) return full;
   SendWqe wqe{};
   wqe.wr_id = wr.wr_id;
@@ -153,6 +154,7 @@ bool opcode_served(ibv_qp_type type, ibv_wr_opcode opcode) {
     case IBV_WR_RDMA_READ:
     case IBV_WR_ATOMIC_CMP_AND_SWP:
     case IBV_WR_ATOMIC_FETCH_AND_ADD:
+    case IBV_WR_ATOMIC_WRITE:
     case IBV_WR_SEND_WITH_INV:
       return type == IBV_QPT_RC || type == IBV_QPT_XRC_SEND;
     default:

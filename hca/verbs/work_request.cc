@@ -143,7 +143,7 @@ void wr_set_sge(ibv_qp_ex* base_qp, std::uint32_t lkey, std::uint64_t address,
 void wr_set_inline_data_list(ibv_qp_ex* base_qp, std::size_t count, const ibv_data_buf* list) {
   Qp& qp = *to_qp(base_qp);
   if (!qp.wr_open) return;
-  if (qp.wr.opcode == WrOpcode::rdma_read || is_atomic(qp.wr.opcode)) return fail(qp, EINVAL);
+  if (is_answered(qp.wr.opcode)) return fail(qp, EINVAL);
   std::byte* to = payload(qp);
   for (std::size_t i = 0; i < count; ++i) {
     if (qp.wr_length + list[i].length > qp.capacity.max_inline_data) return fail(qp, EINVAL);
@@ -207,11 +207,16 @@ void fill_requests(Qp& qp) {
                               std::uint64_t add) {
     open_atomic(q, WrOpcode::atomic_fadd, rkey, address, add, 0);
   };
+  qp.wr_atomic_write = [](ibv_qp_ex* q, std::uint32_t rkey, std::uint64_t address,
+                          const void* bytes) {
+    std::uint64_t written = 0;
+    std::memcpy(&written, bytes, sizeof written);
+    open_atomic(q, WrOpcode::atomic_write, rkey, address, 0, written);
+  };
 }
 
 // None may be null: programs call them without looking.
 void fill_refusals(Qp& qp) {
-  qp.wr_atomic_write = [](ibv_qp_ex* q, std::uint32_t, std::uint64_t, const void*) { refuse(q); };
   qp.wr_send_tso = [](ibv_qp_ex* q, void*, std::uint16_t, std::uint16_t) { refuse(q); };
 }
 

@@ -46,8 +46,8 @@ struct Probe {
     init.qp_type = IBV_QPT_RC;
     init.pd = pd;
     init.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
-    init.send_ops_flags =
-        IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_RDMA_READ;
+    init.send_ops_flags = IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_SEND |
+                          IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_WRITE;
     ibv_qp* qp = ibv_create_qp_ex(context, &init);
     if (qp == nullptr) fail("ibv_create_qp_ex");
     return qp;

@@ -2,7 +2,8 @@
 // the library of rdma-core alone. It prints one word for what it found and ends with 0, or says
 // what is wrong and ends with 1.
 //
-// usage: verbs_probe wr | resize | rereg | fork | async | full | late | limits | main | cancel |
+// usage: verbs_probe wr | word | resize | rereg | fork | async | full | late | limits | main |
+// cancel |
 //        rate DLID KBPS
 #include <pthread.h>
 #include <sys/wait.h>
@@ -25,6 +26,38 @@ void wr() {
   p.write(p.from, p.mr->rkey, &p.bytes[1000]);
   p.expect(IBV_WC_SUCCESS);
   if (std::memcmp(&p.bytes[1000], "by wr_*", 8) != 0) fail("bytes", 0);
+}
+
+// An atomic write: of eight bytes that may be gone when the call returns.
+void word() {
+  Joined p;
+  ibv_device_attr_ex device{};
+  if (ibv_query_device_ex(p.context, nullptr, &device) != 0) fail("ibv_query_device_ex");
+  if ((device.device_cap_flags_ex >> 40 & 1) == 0) fail("the device says that it has none", 0);
+  std::uint8_t* at = &p.bytes[1024];
+  at += -reinterpret_cast<std::uintptr_t>(at) % 8;
+  const auto write = [&](const std::uint8_t* address) {
+    std::uint64_t bytes = 0x0102'0304'0506'0708;
+    ibv_qp_ex* ex = ibv_qp_to_qp_ex(p.from);
+    ibv_wr_start(ex);
+    ex->wr_flags = IBV_SEND_SIGNALED;
+    ibv_wr_atomic_write(ex, p.mr->rkey, reinterpret_cast<std::uint64_t>(address), &bytes);
+    bytes = 0;
+    if (const int error = ibv_wr_complete(ex)) fail("ibv_wr_complete", error);
+  };
+  write(at);
+  const ibv_wc wc = p.poll();
+  if (wc.status != IBV_WC_SUCCESS) fail(ibv_wc_status_str(wc.status), 0);
+  if (wc.opcode != IBV_WC_ATOMIC_WRITE) fail("opcode of the completion", 0);
+  std::uint64_t found = 0;
+  std::memcpy(&found, at, sizeof found);
+  if (found != 0x0102'0304'0506'0708) fail("bytes", 0);
+  ibv_send_wr none{};
+  none.opcode = IBV_WR_ATOMIC_WRITE;
+  ibv_send_wr* bad = nullptr;
+  if (ibv_post_send(p.from, &none, &bad) != EINVAL || bad != &none) fail("posted", 0);
+  write(at + 4);
+  p.expect(IBV_WC_REM_INV_REQ_ERR);
 }
 
 void resize() {
@@ -272,6 +305,8 @@ int main(int argc, char** argv) {
   const std::string what = argc > 1 ? argv[1] : "";
   if (what == "wr") {
     wr();
+  } else if (what == "word") {
+    word();
   } else if (what == "resize") {
     resize();
   } else if (what == "rereg") {
@@ -294,9 +329,10 @@ int main(int argc, char** argv) {
     rate(argv[2], argv[3]);
     return 0;
   } else {
-    std::fprintf(stderr,
-                 "usage: verbs_probe wr | resize | rereg | fork | async | full | late | limits | "
-                 "main | cancel | rate DLID KBPS\n");
+    std::fprintf(
+        stderr,
+        "usage: verbs_probe wr | word | resize | rereg | fork | async | full | late | limits | "
+        "main | cancel | rate DLID KBPS\n");
     return 2;
   }
   std::printf("good\n");

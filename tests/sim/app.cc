@@ -214,8 +214,7 @@ int App::post(Queue& queue, const Send& send) {
   std::uint64_t length = send.inline_bytes.size();
   for (const hca::Sge& sge : send.sges) length += sge.length;
   const std::uint32_t payload = queue.page->packet_payload.load(std::memory_order_acquire);
-  const bool one = send.opcode == hca::WrOpcode::rdma_read || hca::is_atomic(send.opcode) ||
-                   length == 0 || payload == 0;
+  const bool one = hca::is_answered(send.opcode) || length == 0 || payload == 0;
   const std::uint32_t packets =
       one ? 1 : static_cast<std::uint32_t>((length + payload - 1) / payload);
   if (queue.page->credit_limited.load(std::memory_order_acquire) != 0) {
@@ -250,7 +249,7 @@ int App::post(Queue& queue, const Send& send) {
     std::memcpy(slot + sizeof wqe, send.extension, sizeof *send.extension);
     std::copy(send.sges.begin(), send.sges.end(),
               reinterpret_cast<hca::Sge*>(slot + sizeof wqe + sizeof *send.extension));
-  } else if (hca::is_atomic(send.opcode)) {
+  } else if (hca::is_atomic(send.opcode) || send.opcode == hca::WrOpcode::atomic_write) {
     wqe.flags |= hca::kWqeExtended;
     hca::WqeExtension operands{};
     operands.compare_add = send.compare_add;

@@ -81,6 +81,7 @@ DRAWS: dict[str, dict[str, tuple[tuple[Any, ...], float]]] = {
         "process": (("own", "own", "fabric"), 1),
         "mtu": ((256, 1024, 4096), 0.4),
         "link_layer": (("roce_v2",), 0.25),
+        "crc_on_host": ((True,), 0.3),
         "vendor_part_id": ((4119,), 0.2),  # perftest posts by ibv_wr_*
         "launch_horizon_us": ((100, 1000, 100_000), 0.2),
     },
