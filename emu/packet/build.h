@@ -33,8 +33,8 @@ inline constexpr std::uint32_t kAtomicWordBytes = 8;
 
 // Payload of a full RC or UC packet: what fits in a worm of `packet_flits` flits and in the path
 // MTU, cut to whole words. The 28 are LRH, BTH and CRCs (26) rounded up to a word: 40 flits of 16
-// bytes carry 612. `more_bytes` are in front of every packet's payload beside these (XRC). Where a
-// worm has no room for an atomic operation's word, packets are longer.
+// bytes carry 612. `more_bytes` are in front of every packet's payload beside these (XRC, GRH).
+// Where a worm has no room for an atomic operation's word, packets are longer.
 constexpr std::uint32_t rc_payload_bytes_max(std::uint32_t packet_flits, std::uint32_t flit_bits,
                                              std::uint32_t mtu_bytes,
                                              std::uint32_t more_bytes = 0) {

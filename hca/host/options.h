@@ -95,11 +95,14 @@ struct HostOptions {
   std::uint64_t seed = 1;
 };
 
-// Payload of a full packet of a connection, the same at both of its ends.
+// Payload of a full packet of a connection, the same at both of its ends: on RoCE v2 each has a
+// GRH.
 inline std::uint32_t connection_payload(const HostOptions& options, std::uint32_t mtu_bytes,
                                         bool xrc) {
-  const std::uint32_t payload = emu::rc_payload_bytes_max(options.packet_flits, options.flit_bits,
-                                                          mtu_bytes, xrc ? emu::kXrcEthBytes : 0);
+  const std::size_t more_bytes =
+      (xrc ? emu::kXrcEthBytes : 0) + (options.roce ? emu::kGrhBytes : 0);
+  const std::uint32_t payload = emu::rc_payload_bytes_max(
+      options.packet_flits, options.flit_bits, mtu_bytes, static_cast<std::uint32_t>(more_bytes));
   if (options.buffer_bytes == 0) return payload;
   const std::size_t room = options.buffer_bytes - emu::kRcOverheadBytesMost;
   return std::min(payload, static_cast<std::uint32_t>(room) & ~3U);

@@ -251,6 +251,11 @@ def _succeeded(pair: Pair, fabric_died: bool) -> None:
             may_fail += fabric_died and "transport retry counter exceeded" in said
         argv = " ".join((pair.server, pair.client)[which])
         story.append(f"{pair.nodes[which]}: {argv}: {ended}; it said:\n{said}")
+    if pair.copied is not None and not failed:
+        source, target = (file.read_bytes() if file.exists() else None for file in pair.copied)
+        if source != target:
+            failed += 1
+            story.append(f"{pair.copied[1]} is not what {pair.copied[0]} is\n")
     if failed and (failed, may_fail) != (1, 1):
         raise FlitnetError("a pair of programs failed\n" + "".join(story))
 

@@ -31,6 +31,7 @@ class Pair:
     env: dict[str, str] = field(default_factory=dict)
     serves_on: bool = False  # the server ends with nobody
     survives_losses: bool = True  # what a dying fabric takes with it is sent again
+    copied: tuple[Path, Path] | None = None  # files that are equal behind them
     victim: bool = False  # it will be killed, and may fail as it likes
     running: list[subprocess.Popen[str]] = field(default_factory=list)
 
@@ -121,11 +122,14 @@ def _by_cm(rng: random.Random, cluster: Cluster, nodes: tuple[str, str], _: str)
     address = str(cluster.node_status(nodes[0])["address"])
     port = str(free_port())
     count = str(rng.choice((1, 10)))
-    name = rng.choice(("rping", "ucmatose", "udaddy", "rdma", "rdma_x", "rstream", "riostream"))
-    stream = ["-b", address, "-p", port, "-C", "50", "-S", "2000"]
+    name = rng.choice(("rping", "ucmatose", "udaddy", "rdma", "rdma_x", "rstream", "riostream",
+                       "rcopy"))  # fmt: skip
+    if name == "rcopy":
+        return _rcopy(rng, cluster, nodes, address, port)
+    stream = ["-b", address, "-p", port, "-C", "50", "-S", "2000", "-T", "v"]
+    ping = ["-a", address, "-p", port, "-C", count, "-S", rng.choice(("64", "5000")), "-V"]
     server, client = {
-        "rping": (["rping", "-s", "-a", address, "-p", port, "-C", count],
-                  ["rping", "-c", "-a", address, "-p", port, "-C", count]),
+        "rping": (["rping", "-s", *ping], ["rping", "-c", *ping]),
         "ucmatose": (["ucmatose", "-b", address, "-p", port, "-c", count],
                      ["ucmatose", "-s", address, "-p", port, "-c", count]),
         "udaddy": (["udaddy", "-b", address], ["udaddy", "-s", address]),  # of one port alone
@@ -136,6 +140,15 @@ def _by_cm(rng: random.Random, cluster: Cluster, nodes: tuple[str, str], _: str)
         "riostream": (["riostream", *stream], ["riostream", "-s", address, *stream[2:]]),
     }[name]  # fmt: skip
     return Pair(server, client, nodes, None, survives_losses=name != "udaddy")
+
+
+def _rcopy(
+    rng: random.Random, cluster: Cluster, nodes: tuple[str, str], address: str, port: str
+) -> Pair:
+    source, target = (cluster.run / f"rcopy-{port}-{end}" for end in ("from", "to"))
+    source.write_bytes(rng.randbytes(rng.choice((1, 5_001, 200_003))))
+    client = ["rcopy", str(source), f"{address}:{target}", "-p", port]
+    return Pair(["rcopy", "-p", port], client, nodes, None, serves_on=True, copied=(source, target))
 
 
 def _multicast(rng: random.Random, _: Cluster, nodes: tuple[str, str], __: str) -> Pair:

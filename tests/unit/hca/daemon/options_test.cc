@@ -71,6 +71,17 @@ TEST(HostOptions, DefaultsOfSourcesAreThoseOfTheSchema) {
   EXPECT_EQ(schema.dcqcn_rate_hai, own.dcqcn_rate_hai);
 }
 
+// A full packet has the flits that `packet_size` says, on either link layer.
+TEST(HostOptions, FullPacketsAreAsLongAsConfigured) {
+  for (const bool roce : {false, true}) {
+    const auto config = emu::Config::parse(roce ? "[hca]\nlink_layer = \"roce_v2\"\n" : "");
+    const hca::HostOptions options = hca::host_options(*config, 0);
+    const std::size_t bytes = emu::packet_bytes(emu::Opcode::rc_send_middle, roce,
+                                                hca::connection_payload(options, 2048, false));
+    EXPECT_EQ(emu::flits_of(bytes, options.flit_bits), 40);
+  }
+}
+
 // Where routers take packets in whole, the longest one of any connection fits its buffer.
 TEST(HostOptions, PacketsOfConnectionsFitTheBuffers) {
   for (const std::uint32_t flits : {40U, 64U, 127U, 300U}) {
