@@ -54,6 +54,10 @@ struct Response {
   std::uint8_t syndrome = 0;
   bool fatal = false;     // the QP goes to ERR when this has been sent
   bool repeated = false;  // read: its request had been served before
+
+  // Of no more than headers are acknowledgements, and answers to atomic writes and READs of
+  // nothing.
+  bool brings_data() const { return kind == ResponseKind::read && length != 0; }
 };
 // What an atomic found, kept for its repetition: executing it twice would be wrong (IBA 9.4.5).
 struct AtomicResult {

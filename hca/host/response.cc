@@ -65,7 +65,6 @@ void count_response(HostState& s, const Response& response) {
 // Bytes of a READ response; a region that went away meanwhile fails the packet.
 void fetch_response(HostState& s, Qp& qp, const Response& response, std::uint32_t offset,
                     std::uint8_t* bytes, std::uint32_t length) {
-  if (length == 0) return;
   Range range;
   if (!resolve(s.mrs_, response.rkey, response.pd, response.address + offset, length,
                kAccessRemoteRead, range, qp.number)) {
@@ -80,9 +79,9 @@ void fetch_response(HostState& s, Qp& qp, const Response& response, std::uint32_
 bool build_response(HostState& s, Qp& qp) {
   CHECK(!qp.responses_empty());
   Response& response = qp.response(qp.responses_first);
-  const bool is_read = response.kind == ResponseKind::read;
+  const bool brings_data = response.brings_data();
   const std::uint32_t offset = response.sent * qp.payload;
-  const std::uint32_t length = is_read ? std::min(qp.payload, response.length - offset) : 0;
+  const std::uint32_t length = brings_data ? std::min(qp.payload, response.length - offset) : 0;
   const emu::PacketHeaders headers = headers_of(s, qp, response);
   const bool is_metered = metered(s, qp.traffic_class, qp.dest);
   const PowerNeed need =
@@ -90,7 +89,7 @@ bool build_response(HostState& s, Qp& qp) {
 
   // Reads wait for energy like any best-effort packet. Acknowledgements do not wait, but count.
   emu::Cycle launch = qp.last_response_launch > s.now_ ? qp.last_response_launch : 0;
-  if (is_metered && is_read) {
+  if (is_metered && brings_data) {
     launch = launch_with_power(s, qp.traffic_class, launch, launch, need);
     if (launch == emu::kNever) return false;
   }
@@ -100,11 +99,11 @@ bool build_response(HostState& s, Qp& qp) {
   qp.last_response_launch = launch;
 
   packet->psn = headers.bth.psn;
-  packet->response = is_read;
+  packet->response = brings_data;
   std::uint8_t* payload = close_packet(s, *packet, &qp, headers, length, leaving_of(qp, launch));
   const Response done = response;
   ++response.sent;
-  if (is_read) fetch_response(s, qp, done, offset, payload, length);
+  if (brings_data) fetch_response(s, qp, done, offset, payload, length);
   if (response.sent == response.packets) {
     count_response(s, done);
     finish_response(s, qp, done);
@@ -117,7 +116,7 @@ void leave_responses(HostState& s, Qp& qp) {
   for (; !qp.responses_empty(); ++qp.responses_first) {
     const Response& response = qp.response(qp.responses_first);
     // Its bytes are the program's; whatever is behind it would say that they were sent.
-    if (response.kind == ResponseKind::read) break;
+    if (response.brings_data()) break;
     if (s.left_responses_.size() == kLeftResponsesMax) break;
     s.left_responses_.push_back({.headers = headers_of(s, qp, response),
                                  .leaving = leaving_of(qp, qp.last_response_launch),

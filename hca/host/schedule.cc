@@ -15,9 +15,9 @@ namespace {
 // run out before, it keeps its place for the rest of them, and for no more: what comes back packet
 // by packet would else be always the same one's.
 constexpr std::uint32_t kTurnPackets = 16;
-// So much goes out at once, and no QP's turn begins behind it: the rest comes with the next
-// advance(), behind what has arrived meanwhile. More would have left the caches before the receiver
-// reads it.
+// So much of each class goes out at once, and no QP's turn begins behind it: the rest comes with
+// the next advance(), behind what has arrived meanwhile. More would have left the caches before the
+// receiver reads it.
 constexpr std::size_t kAdvanceBytes = 128 << 10;
 // When the port is full, look again after so many cycles if nothing else happens.
 constexpr emu::Cycle kSlotRetryCycles = 64;
@@ -58,7 +58,7 @@ QpQueue& request_queue(HostState& s, Qp& qp) {
 QpQueue& response_queue(HostState& s, Qp& qp) {
   return (qp.response_reads ? s.reads_ : s.acks_)[static_cast<std::size_t>(qp.response_class)];
 }
-bool reads_next(Qp& qp) { return qp.response(qp.responses_first).kind == ResponseKind::read; }
+bool reads_next(Qp& qp) { return qp.response(qp.responses_first).brings_data(); }
 
 // Where a QP's next request goes.
 emu::NodeId request_dest(Qp& qp) {
@@ -168,6 +168,7 @@ bool advance_over(const HostState& s) {
 std::size_t serve_class(HostState& s, emu::TrafficClass traffic_class) {
   const auto c = static_cast<std::size_t>(traffic_class);
   Turn& turn = s.turns_[c];
+  s.advance_bytes_ = 0;
   std::size_t sent = 0;
   for (int idle = 0; idle < 2 && !advance_over(s);) {
     sent += serve_responses(s, s.acks_[c], SIZE_MAX);
@@ -252,9 +253,8 @@ void run_timers(HostState& s) {
 
 std::size_t transmit(HostState& s) {
   s.slots_blocked_ = false;
-  s.advance_bytes_ = 0;
   std::size_t sent = send_probes(s) + send_mads(s) + send_left_responses(s);
-  for (int c = 0; c < emu::kClassCount && !advance_over(s); ++c)
+  for (int c = 0; c < emu::kClassCount && !s.slots_blocked_; ++c)
     sent += serve_class(s, static_cast<emu::TrafficClass>(c));
   dispatch(s);
   if (s.slots_blocked_) ++s.counters_.slot_waits;

@@ -107,7 +107,7 @@ class HostState {
   emu::Cycle class_power_cycles_ = 1;              // in which best effort's part of it does
   emu::Cycle power_blocked_until_ = 0;             // best effort waits for energy
   bool slots_blocked_ = false;                     // the port had none
-  std::size_t advance_bytes_ = 0;                  // of packets that this advance() has sent
+  std::size_t advance_bytes_ = 0;                  // of packets of a class in this advance()
   std::uint64_t best_effort_out_ = 0;              // packets handed on and not yet injected
   std::unique_ptr<CongestionControl> congestion_;  // of best effort
   bool congestion_turn_ =

@@ -145,7 +145,7 @@ def _by_cm(rng: random.Random, cluster: Cluster, nodes: tuple[str, str], _: str)
 def _rcopy(
     rng: random.Random, cluster: Cluster, nodes: tuple[str, str], address: str, port: str
 ) -> Pair:
-    source, target = (cluster.run / f"rcopy-{port}-{end}" for end in ("from", "to"))
+    source, target = (cluster.run / "plans" / f"rcopy-{port}-{end}" for end in ("from", "to"))
     source.write_bytes(rng.randbytes(rng.choice((1, 5_001, 200_003))))
     client = ["rcopy", str(source), f"{address}:{target}", "-p", port]
     return Pair(["rcopy", "-p", port], client, nodes, None, serves_on=True, copied=(source, target))

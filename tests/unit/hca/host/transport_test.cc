@@ -211,7 +211,7 @@ TEST(Rc, ReadsTakeTurnsWithRequests) {
 TEST(Rc, WhatArrivedIsAcknowledgedThoughItsQpEnds) {
   enum class End : std::uint8_t { destroyed, error, reset, program };
   for (const End end : {End::destroyed, End::error, End::reset, End::program}) {
-    for (const bool atomic : {false, true}) {
+    for (const WrOpcode opcode : {WrOpcode::send, WrOpcode::atomic_fadd, WrOpcode::atomic_write}) {
       PairOptions options;
       options.link.slots = 1;
       options.path.timeout = 12;
@@ -223,13 +223,16 @@ TEST(Rc, WhatArrivedIsAcknowledgedThoughItsQpEnds) {
       b.app->ring(pair.cluster.now());
       pair.expect_recv(1, b.sge(60'000, 100));
       const hca::Sge word = pair.a.sge(60'000, 8);
-      ASSERT_EQ(pair.post({.opcode = atomic ? WrOpcode::atomic_fadd : WrOpcode::send,
-                           .sges = {&word, 1},
+      const std::size_t lists = opcode == WrOpcode::atomic_write ? 0 : 1;
+      ASSERT_EQ(pair.post({.opcode = opcode,
+                           .sges = {&word, lists},
                            .remote_addr = b.address(80'000),
                            .rkey = b.keys.rkey,
-                           .compare_add = 5}),
+                           .compare_add = 5,
+                           .swap = 5}),
                 0);
-      const auto done = [&] { return atomic ? b.bytes[80'000] == 5 : !b.take().empty(); };
+      const bool is_send = opcode == WrOpcode::send;
+      const auto done = [&] { return is_send ? !b.take().empty() : b.bytes[80'000] == 5; };
       while (!done()) pair.cluster.run(pair.cluster.now() + 1);
       ASSERT_TRUE(pair.a.take().empty());
       const emu::Cycle now = pair.cluster.now();
@@ -243,7 +246,7 @@ TEST(Rc, WhatArrivedIsAcknowledgedThoughItsQpEnds) {
       }
       pair.cluster.run();
       EXPECT_EQ(test::statuses(pair.a.take()), std::vector{WcStatus::success})
-          << static_cast<int>(end) << " " << atomic;
+          << static_cast<int>(end) << " " << static_cast<int>(opcode);
       EXPECT_EQ(pair.cluster.host(0).counters().timeouts, 0u);
       EXPECT_TRUE(pair.cluster.host(1).idle());
     }
