@@ -97,4 +97,4 @@ def test_a_key_of_another_cluster_is_named(hosts: tuple[Host, Host, Path]) -> No
     old = (a.run / "cluster.key").read_text()
     key.write_text(old.translate(str.maketrans("0123456789", "1234567890")))
     key.chmod(0o600)
-    b.refuses(1, "n1 (", "join", file, "--here", "n1", "--key", key)
+    b.refuses(1, "n1 (", "join", file, "--here", "n1", "--key", key, "--wait", "2")

@@ -161,12 +161,13 @@ def join(
     key: Optional[Path] = typer.Option(
         None, metavar="FILE", help="A copy of cluster.key; not needed with attach.key_file."
     ),
+    wait: float = options.number(20, 1, 86400, "Seconds in which the fabric has to let them in."),
 ) -> None:
     """Start nodes of a cluster whose fabric runs on another host; they stay until `down`."""
     from tools.flitnet import operate
 
     build.ready()
-    operate.join(paths.default_run_dir(), file, key, here)
+    operate.join(paths.default_run_dir(), file, key, here, wait)
 
 
 @app.command()

@@ -60,6 +60,7 @@ class Cluster:
         self.share(Part())
         self._owned = owned
         self._exporter = exporter
+        self.attach_timeout_s = ATTACH_TIMEOUT_S
         self._mine = False  # whether this object started what is in the run directory
 
     def share(self, part: Part) -> None:
@@ -259,13 +260,11 @@ class Cluster:
             return attached_nodes(self.status())
         return {n for n in self.here if self.node_status(n).get("state") == "attached"}
 
-    def wait_attached(
-        self, nodes: list[str] | None = None, timeout_s: float = ATTACH_TIMEOUT_S
-    ) -> None:
+    def wait_attached(self, nodes: list[str] | None = None) -> None:
         """Returns when fabricd and the nodes (default: all) say that they are attached."""
         wanted = set(self.here if nodes is None else nodes)
         roles = Part(self.part.fabric, tuple(wanted)).roles(self.nodes)
-        deadline = time.monotonic() + timeout_s
+        deadline = time.monotonic() + self.attach_timeout_s
         missing = wanted
         while time.monotonic() < deadline:
             for role in roles:
@@ -278,7 +277,7 @@ class Cluster:
             time.sleep(0.02)
         said = ", ".join(self._why_missing(node) for node in sorted(missing))
         what = said or "an hcad's control socket"
-        raise FlitnetError(f"not attached after {timeout_s:g} s: {what}")
+        raise FlitnetError(f"not attached after {self.attach_timeout_s:g} s: {what}")
 
     def _why_missing(self, node: str) -> str:
         """The node, and what its hcad says of it where that is here: a key that does not fit, or an

@@ -65,9 +65,10 @@ def up(
     _propose(ours[0] if ours else "NODE")
 
 
-def join(run: Path, file: Path, key: Path | None, here: str) -> None:
-    """Starts nodes of this host for a fabric on another."""
+def join(run: Path, file: Path, key: Path | None, here: str, wait: float) -> None:
+    """Starts nodes of this host for a fabric elsewhere, which has `wait` seconds to let them in."""
     cluster = Cluster(file, run=run, owned=False, exporter="off")
+    cluster.attach_timeout_s = wait
     cluster.share(part.chosen(cluster.file, here, fabric=False, key=key))
     cluster.up()
     print(f"{', '.join(cluster.here)} joined; run directory {run}")
