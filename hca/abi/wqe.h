@@ -49,6 +49,14 @@ constexpr bool is_local(WrOpcode opcode) {
   return opcode == WrOpcode::bind_mw || opcode == WrOpcode::local_inv;
 }
 
+// Packets that the HCA sends for a request whose message is cut into packets of `payload` bytes (0:
+// not connected yet): so many of its credits the application needs.
+constexpr std::uint32_t packets_of(WrOpcode opcode, std::uint64_t length, std::uint32_t payload) {
+  if (is_local(opcode)) return 0;
+  if (is_answered(opcode) || length == 0 || payload == 0) return 1;
+  return static_cast<std::uint32_t>((length + payload - 1) / payload);
+}
+
 // ibv_sge.
 struct Sge {
   std::uint64_t addr;

@@ -37,6 +37,23 @@ bool execute(HostState& s, const emu::PacketHeaders& headers, const Range& range
   return s.memory_.write({&piece, 1}) == 1;
 }
 
+static_assert(kAtomicBytes == emu::kAtomicWordBytes, "a packet of any connection has room for it");
+
+// The word that a request is for; false: it was refused.
+bool find_word(HostState& s, Qp& qp, std::uint32_t psn, std::uint64_t address, std::uint32_t rkey,
+               std::uint32_t access, Range& range) {
+  if (address % kAtomicBytes != 0) {
+    refuse(s, qp, psn, NakCode::invalid_request, AsyncEvent::qp_req_err);
+    return false;
+  }
+  if ((qp.attributes.access_flags & access) != 0 &&
+      resolve(s.mrs_, rkey, qp.pd, address, kAtomicBytes, access, range, qp.number))
+    return true;
+  blame_key(s, qp, TroubleKind::remote_key, {rkey, qp.pd, address, kAtomicBytes, access});
+  refuse(s, qp, psn, NakCode::remote_access_error, AsyncEvent::qp_access_err);
+  return false;
+}
+
 // An iova of its own may be aligned where the memory is not.
 bool is_aligned(const Range& range) {
   return reinterpret_cast<std::uintptr_t>(range.mapped) % kAtomicBytes == 0;
@@ -94,20 +111,8 @@ void serve_atomic(HostState& s, Qp& qp, const emu::PacketHeaders& headers, bool 
     return;
   }
   const emu::AtomicEth& atomic = headers.atomic;
-  if (atomic.address % kAtomicBytes != 0) {
-    refuse(s, qp, psn, NakCode::invalid_request, AsyncEvent::qp_req_err);
-    return;
-  }
   Range range;
-  const bool allowed = (qp.attributes.access_flags & kAccessRemoteAtomic) != 0 &&
-                       resolve(s.mrs_, atomic.rkey, qp.pd, atomic.address, kAtomicBytes,
-                               kAccessRemoteAtomic, range, qp.number);
-  if (!allowed) {
-    blame_key(s, qp, TroubleKind::remote_key,
-              {atomic.rkey, qp.pd, atomic.address, kAtomicBytes, kAccessRemoteAtomic});
-    refuse(s, qp, psn, NakCode::remote_access_error, AsyncEvent::qp_access_err);
-    return;
-  }
+  if (!find_word(s, qp, psn, atomic.address, atomic.rkey, kAccessRemoteAtomic, range)) return;
   std::uint64_t before = 0;
   if (!is_aligned(range) || !execute(s, headers, range, before)) return memory_fault(s, qp, psn);
   qp.epsn = add24(qp.epsn, 1);
@@ -121,16 +126,12 @@ void serve_atomic_write(HostState& s, Qp& qp, const emu::PacketHeaders& headers,
   const std::uint32_t psn = headers.bth.psn;
   const emu::Reth& reth = headers.reth;
   if (qp.responses_last - qp.responses_first + 1 >= kResponsesMax) return;  // it will ask again
-  if (length != kAtomicBytes || reth.length != kAtomicBytes || reth.address % kAtomicBytes != 0) {
+  if (length != kAtomicBytes || reth.length != kAtomicBytes) {
     refuse(s, qp, psn, NakCode::invalid_request, AsyncEvent::qp_req_err);
     return;
   }
   Range range;
-  if (!may_write(s, qp, reth) || !resolve(s.mrs_, reth.rkey, qp.pd, reth.address, reth.length,
-                                          kAccessRemoteWrite, range, qp.number)) {
-    refuse(s, qp, psn, NakCode::remote_access_error, AsyncEvent::qp_access_err);
-    return;
-  }
+  if (!find_word(s, qp, psn, reth.address, reth.rkey, kAccessRemoteWrite, range)) return;
   std::uint64_t value = 0;
   std::memcpy(&value, bytes, sizeof value);
   if (!is_aligned(range) || !store(s, range, value)) return memory_fault(s, qp, psn);

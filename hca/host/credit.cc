@@ -22,12 +22,6 @@ static_assert(std::uint64_t{kCongestionTags} << kTagShift == kTagTurn);
 
 }  // namespace
 
-std::uint32_t packets_of(const Qp& qp, WrOpcode opcode, std::uint32_t length) {
-  if (is_local(opcode)) return 0;
-  if (is_answered(opcode) || length == 0 || qp.payload == 0) return 1;
-  return (length + qp.payload - 1) / qp.payload;
-}
-
 void set_credit(HostState& s, Qp& qp, std::uint64_t rate_bps, std::uint64_t peak_bps) {
   if (rate_bps == 0) {
     qp.credit_capacity = 0;

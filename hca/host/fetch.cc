@@ -69,8 +69,7 @@ WcStatus check_list(HostState& s, const Qp& qp, const SendWqe& wqe, std::uint32_
     length = kAtomicBytes;
     return wqe.num_sge == 0 ? WcStatus::success : WcStatus::loc_qp_op_err;
   }
-  const bool brings_data = wqe.opcode == WrOpcode::rdma_read || is_atomic(wqe.opcode);
-  const std::uint32_t access = brings_data ? kAccessLocalWrite : kAccessLocalRead;
+  const std::uint32_t access = is_answered(wqe.opcode) ? kAccessLocalWrite : kAccessLocalRead;
   const std::uint8_t* list = reinterpret_cast<const std::uint8_t*>(&wqe) + payload_offset(wqe);
   std::uint64_t total = 0;
   for (std::uint32_t i = 0; i < wqe.num_sge; ++i) {

@@ -382,7 +382,6 @@ void retire(HostState& s, Qp& qp);    // completes what was acknowledged and bad
 int modify(HostState& s, Qp& qp, const QpAttributes& wanted, std::uint32_t mask);
 
 // ---- credit.cc ----
-std::uint32_t packets_of(const Qp& qp, WrOpcode opcode, std::uint32_t length);
 void set_credit(HostState& s, Qp& qp, std::uint64_t rate_bps, std::uint64_t peak_bps);
 void return_credit(Qp& qp, std::uint32_t packets);
 bool best_effort_blocked(const HostState& s);  // whatever its destination

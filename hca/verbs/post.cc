@@ -30,13 +30,6 @@ void ring_doorbell(Context& context, Qp& qp) {
   }
 }
 
-std::uint32_t packets_of(const Qp& qp, WrOpcode opcode, std::uint64_t length) {
-  const std::uint32_t payload = qp.page().packet_payload.load(std::memory_order_relaxed);
-  if (is_local(opcode)) return 0;
-  if (is_answered(opcode) || length == 0 || payload == 0) return 1;
-  return static_cast<std::uint32_t>((length + payload - 1) / payload);
-}
-
 // The scatter/gather list or the inline bytes, to `to`. Returns an errno.
 int put_payload(const Qp& qp, const ibv_send_wr& wr, SendWqe& wqe, std::byte* to,
                 std::uint64_t& length) {
@@ -188,7 +181,8 @@ int check_room(const Qp& qp) {
 int finish_request(Qp& qp, SendWqe& wqe, std::uint64_t length) {
   if (length > to_context(qp.qp_base.context)->node().max_message_bytes) return EINVAL;
   const QpPage& page = qp.page();
-  const std::uint32_t packets = packets_of(qp, wqe.opcode, length);
+  const std::uint32_t packets =
+      packets_of(wqe.opcode, length, page.packet_payload.load(std::memory_order_relaxed));
   if (page.credit_limited.load(std::memory_order_acquire) != 0) {
     const std::uint32_t granted = page.credit_granted.load(std::memory_order_acquire);
     // Free-running counts: what was taken back by a smaller rate shows as a negative rest.

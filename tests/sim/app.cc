@@ -214,14 +214,12 @@ int App::post(Queue& queue, const Send& send) {
   std::uint64_t length = send.inline_bytes.size();
   for (const hca::Sge& sge : send.sges) length += sge.length;
   const std::uint32_t payload = queue.page->packet_payload.load(std::memory_order_acquire);
-  const bool one = hca::is_answered(send.opcode) || length == 0 || payload == 0;
-  const std::uint32_t packets =
-      one ? 1 : static_cast<std::uint32_t>((length + payload - 1) / payload);
+  const std::uint32_t packets = hca::packets_of(send.opcode, length, payload);
   if (queue.page->credit_limited.load(std::memory_order_acquire) != 0) {
     const std::uint32_t granted = queue.page->credit_granted.load(std::memory_order_acquire);
     if (packets > granted - queue.credit_used) return ENOMEM;
   }
-  queue.credit_used += hca::is_local(send.opcode) ? 0 : packets;
+  queue.credit_used += packets;
 
   hca::SendWqe wqe{};
   wqe.wr_id = send.wr_id;
