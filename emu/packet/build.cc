@@ -1,11 +1,11 @@
 #include "emu/packet/build.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "emu/base/check.h"
 #include "emu/packet/bytes.h"
 #include "emu/packet/crc.h"
-#include "emu/packet/parse.h"
 
 namespace emu {
 namespace {
@@ -83,6 +83,21 @@ std::byte* write_extended(std::byte* p, const PacketHeaders& h, std::uint8_t whi
   return p;
 }
 
+// Returns their size; `size` is what they say that the packet has.
+std::size_t put_headers(std::byte* const slot, const PacketHeaders& headers, std::size_t size,
+                        std::size_t pad) {
+  std::byte* p = slot;
+  write_lrh(p, headers, size);
+  p += kLrhBytes;
+  if (headers.has_grh) {
+    write_grh(p, headers.grh, size);
+    p += kGrhBytes;
+  }
+  write_bth(p, headers.bth, pad);
+  p = write_extended(p + kBthBytes, headers, opcode_info(headers.bth.opcode).headers);
+  return static_cast<std::size_t>(p - slot);
+}
+
 void add_crcs(std::span<std::byte> packet) {
   const std::size_t icrc_at = packet.size() - kCrcs;
   put_le<4>(&packet[icrc_at], icrc_of(packet.first(icrc_at)));
@@ -97,16 +112,32 @@ std::size_t write_headers(std::span<std::byte> slot, const PacketHeaders& header
   const OpcodeInfo& info = opcode_info(headers.bth.opcode);
   const std::size_t size = packet_bytes(headers.bth.opcode, headers.has_grh, payload_bytes);
   CHECK(info.known && (payload_bytes == 0 || info.payload) && size <= slot.size());
-  std::byte* p = slot.data();
-  write_lrh(p, headers, size);
-  p += kLrhBytes;
-  if (headers.has_grh) {
-    write_grh(p, headers.grh, size);
-    p += kGrhBytes;
-  }
-  write_bth(p, headers.bth, pad_of(payload_bytes));
-  p = write_extended(p + kBthBytes, headers, info.headers);
-  return static_cast<std::size_t>(p - slot.data());
+  return put_headers(slot.data(), headers, size, pad_of(payload_bytes));
+}
+
+void write_train_headers(std::span<std::byte, kTrainHeadBytes> head, const PacketHeaders& headers,
+                         std::size_t payload_bytes, std::size_t full_payload_bytes) {
+  CHECK(opcode_info(headers.bth.opcode).payload && full_payload_bytes % 4 == 0);
+  static_assert(kTrainHeadBytes >= kLrhBytes + kGrhBytes + kBthBytes + kXrcEthBytes + kRethBytes +
+                                       kImmDtBytes + kIethBytes);
+  put_headers(head.data(), headers,
+              packet_bytes(headers.bth.opcode, headers.has_grh, full_payload_bytes),
+              pad_of(payload_bytes));
+}
+
+std::size_t cut_packet(std::span<const std::byte> train, const ParsedPacket& parsed,
+                       std::uint32_t nth, std::span<std::byte> slot) {
+  const std::size_t from = nth * parsed.full_payload_bytes;
+  const std::size_t bytes = std::min(parsed.full_payload_bytes, parsed.payload_bytes - from);
+  PacketHeaders headers = parsed.headers;
+  const bool last = nth + 1 == parsed.packets;
+  headers.bth.opcode = part_of(headers.bth.opcode, nth == 0, last);
+  headers.bth.psn = psn_add(headers.bth.psn, nth);
+  headers.bth.ack_request &= last;
+  headers.bth.solicited &= last;
+  const std::size_t at = write_headers(slot, headers, bytes);
+  std::memcpy(&slot[at], &train[parsed.payload_offset + from], bytes);
+  return pad_packet(slot, at + bytes);
 }
 
 std::size_t pad_packet(std::span<std::byte> slot, std::size_t headers_and_payload_bytes) {

@@ -9,6 +9,7 @@
 #include <span>
 
 #include "emu/packet/headers.h"
+#include "emu/packet/parse.h"
 
 namespace emu {
 
@@ -48,6 +49,14 @@ constexpr std::uint32_t rc_payload_bytes_max(std::uint32_t packet_flits, std::ui
 // there. `slot` must hold packet_bytes() in all.
 std::size_t write_headers(std::span<std::byte> slot, const PacketHeaders& headers,
                           std::size_t payload_bytes);
+// The headers of a train (emu/packet/parse.h) whose packets have `full_payload_bytes` each, whole
+// words, but for the last. The payload goes to kTrainHeadBytes.
+void write_train_headers(std::span<std::byte, kTrainHeadBytes> head, const PacketHeaders& headers,
+                         std::size_t payload_bytes, std::size_t full_payload_bytes);
+// Packet number `nth` of a train as a link would carry it, without CRCs, into `slot`: its bytes.
+// The bit that asks for an acknowledgement stands in the last one only.
+std::size_t cut_packet(std::span<const std::byte> train, const ParsedPacket& parsed,
+                       std::uint32_t nth, std::span<std::byte> slot);
 // After the payload is in place: pad, ICRC, VCRC. Returns the bytes of the whole packet.
 std::size_t seal_packet(std::span<std::byte> slot, std::size_t headers_and_payload_bytes);
 // The same with zeros for CRCs, which say that they were left out: as network cards make checksums

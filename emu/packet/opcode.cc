@@ -103,6 +103,31 @@ constexpr std::array<std::uint32_t, 32> kRnrTimer10us = {
 
 constexpr Table kOpcodes = make_table();
 
+Opcode part_of(Opcode whole, bool first, bool last) {
+  const OpcodeInfo& info = opcode_info(whole);
+  first = first && info.first;
+  last = last && info.last;
+  if (first == info.first && last == info.last) return whole;
+  const Opcode rc = rc_of(whole);
+  const auto service = static_cast<unsigned>(whole) - static_cast<unsigned>(rc);
+  const auto of_service = [service](Opcode opcode) {
+    return static_cast<Opcode>(service + static_cast<unsigned>(opcode));
+  };
+  using enum Opcode;
+  const bool response = !info.request;
+  const bool write = rc >= rc_write_first && rc <= rc_write_only_imm;
+  if (!last) {
+    if (response) return of_service(first ? rc_read_response_first : rc_read_response_middle);
+    if (write) return of_service(first ? rc_write_first : rc_write_middle);
+    return of_service(first ? rc_send_first : rc_send_middle);
+  }
+  if (response) return of_service(rc_read_response_last);
+  if (rc == rc_send_only_inv) return of_service(rc_send_last_inv);
+  const bool imm = (info.headers & kImmDt) != 0;
+  if (write) return of_service(imm ? rc_write_last_imm : rc_write_last);
+  return of_service(imm ? rc_send_last_imm : rc_send_last);
+}
+
 EmuNs rnr_timer_ns(std::uint8_t timer) { return EmuNs{kRnrTimer10us[timer & 31]} * 10'000; }
 
 }  // namespace emu

@@ -64,6 +64,10 @@ constexpr Opcode rc_of(Opcode opcode) {
   return static_cast<Opcode>(static_cast<unsigned>(opcode) & 0x1f);
 }
 
+// Of a message, or a piece of one, whose only packet would have the opcode `whole`: the opcode of
+// its first, last, only or (neither) middle packet. SEND, RDMA WRITE and READ responses.
+Opcode part_of(Opcode whole, bool first, bool last);
+
 enum class Service : std::uint8_t { rc, uc, ud, xrc };
 
 // What follows the BTH, in the order of the wire.

@@ -1,5 +1,6 @@
 #include "emu/packet/parse.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "emu/packet/bytes.h"
@@ -8,8 +9,8 @@
 namespace emu {
 namespace {
 
-ParseStatus parse_lrh(std::span<const std::byte> packet, PacketHeaders& h) {
-  const std::byte* p = packet.data();
+// `packet_bytes`: what it says that the packet has.
+ParseStatus parse_lrh(const std::byte* p, PacketHeaders& h, std::size_t& packet_bytes) {
   if ((get8(p) & 0x0f) != 0) return ParseStatus::bad_link_version;
   const std::uint8_t next = get8(p + 1) & 3;
   if (next != kLnhLocal && next != kLnhGlobal) return ParseStatus::bad_next_header;
@@ -18,8 +19,8 @@ ParseStatus parse_lrh(std::span<const std::byte> packet, PacketHeaders& h) {
   h.has_grh = next == kLnhGlobal;
   h.lrh.dlid = get16(p + 2);
   h.lrh.slid = get16(p + 6);
-  const std::size_t words = get16(p + 4) & 0x7ff;
-  return words * 4 + kVcrcBytes == packet.size() ? ParseStatus::ok : ParseStatus::bad_length;
+  packet_bytes = std::size_t{get16(p + 4) & 0x7ffU} * 4 + kVcrcBytes;
+  return ParseStatus::ok;
 }
 
 ParseStatus parse_grh(const std::byte* p, std::size_t packet_size, Grh& grh) {
@@ -104,14 +105,22 @@ std::string_view name_of(ParseStatus status) {
   return "?";
 }
 
-ParseStatus parse_packet(std::span<const std::byte> packet, ParsedPacket& parsed) {
+namespace {
+
+// What stands before the payload, which begins at `at`. `packet_bytes`: what the packet has, by its
+// headers; `whole_bytes`: what they must say, 0 if anything.
+ParseStatus parse_headers(std::span<const std::byte> packet, std::size_t whole_bytes,
+                          ParsedPacket& parsed, std::size_t& packet_bytes, std::size_t& at) {
   if (packet.size() < kLrhBytes + kBthBytes + kCrcs) return ParseStatus::too_short;
   PacketHeaders& h = parsed.headers;
-  if (const auto lrh = parse_lrh(packet, h); lrh != ParseStatus::ok) return lrh;
-  std::size_t at = kLrhBytes;
+  if (const auto lrh = parse_lrh(packet.data(), h, packet_bytes); lrh != ParseStatus::ok) {
+    return lrh;
+  }
+  if (whole_bytes != 0 && packet_bytes != whole_bytes) return ParseStatus::bad_length;
+  at = kLrhBytes;
   if (h.has_grh) {
     if (packet.size() < at + kGrhBytes + kBthBytes + kCrcs) return ParseStatus::too_short;
-    const auto grh = parse_grh(&packet[at], packet.size(), h.grh);
+    const auto grh = parse_grh(&packet[at], packet_bytes, h.grh);
     if (grh != ParseStatus::ok) return grh;
     at += kGrhBytes;
   }
@@ -125,12 +134,44 @@ ParseStatus parse_packet(std::span<const std::byte> packet, ParsedPacket& parsed
   if (packet.size() < at + extended + kCrcs) return ParseStatus::too_short;
   parse_extended(packet.data() + at, parsed.info->headers, h);
   at += extended;
-  const std::size_t room = packet.size() - kCrcs - at;
-  const std::size_t pad = get8(bth + 1) >> 4 & 3;
-  if (pad > room || (room != 0 && !parsed.info->payload)) return ParseStatus::bad_pad;
-  parsed.payload_offset = at;
-  parsed.payload_bytes = room - pad;
+  parsed.pad_bytes = get8(bth + 1) >> 4 & 3;
   return ParseStatus::ok;
+}
+
+}  // namespace
+
+ParseStatus parse_packet(std::span<const std::byte> packet, ParsedPacket& parsed) {
+  std::size_t packet_bytes = 0;
+  std::size_t at = 0;
+  const auto headers = parse_headers(packet, packet.size(), parsed, packet_bytes, at);
+  if (headers != ParseStatus::ok) return headers;
+  const std::size_t room = packet.size() - kCrcs - at;
+  const std::size_t pad = parsed.pad_bytes;
+  if (pad > room || (room != 0 && !parsed.info->payload)) return ParseStatus::bad_pad;
+  parsed.packets = 1;
+  parsed.payload_offset = at;
+  parsed.payload_bytes = parsed.full_payload_bytes = room - pad;
+  return ParseStatus::ok;
+}
+
+ParseStatus parse_train(std::span<const std::byte> train, std::uint32_t packets,
+                        ParsedPacket& parsed) {
+  if (train.size() <= kTrainHeadBytes) return ParseStatus::too_short;
+  std::size_t packet_bytes = 0;
+  std::size_t at = 0;
+  const auto headers = parse_headers(train.first(kTrainHeadBytes), 0, parsed, packet_bytes, at);
+  if (headers != ParseStatus::ok) return headers;
+  if (!parsed.info->payload) return ParseStatus::bad_pad;
+  const std::size_t full = packet_bytes - std::min(packet_bytes, at + kCrcs);
+  parsed.packets = packets;
+  parsed.payload_offset = kTrainHeadBytes;
+  parsed.payload_bytes =
+      train.size() - kTrainHeadBytes - std::min(parsed.pad_bytes, train.size() - kTrainHeadBytes);
+  parsed.full_payload_bytes = full;
+  const bool consistent = packets > 1 && full % 4 == 0 &&
+                          parsed.payload_bytes > full * (packets - 1) &&
+                          parsed.payload_bytes <= full * packets;
+  return consistent ? ParseStatus::ok : ParseStatus::bad_length;
 }
 
 CrcStatus check_crcs(std::span<const std::byte> packet) {

@@ -29,10 +29,23 @@ struct ParsedPacket {
   const OpcodeInfo* info = nullptr;
   std::size_t payload_offset = 0;
   std::size_t payload_bytes = 0;  // without pad
+  std::size_t pad_bytes = 0;
+  // Of a train: how many it stands for, and the payload of each but the last.
+  std::uint32_t packets = 1;
+  std::size_t full_payload_bytes = 0;
 };
 
 // `packet` runs from the LRH to the VCRC. On anything but ok, `parsed` holds no promise.
 ParseStatus parse_packet(std::span<const std::byte> packet, ParsedPacket& parsed);
+// A train: packets of one message that follow one another, in one buffer and with one set of
+// headers, those of a packet that would be all of them: with the PSN of the first, the opcode,
+// immediate data and bits of the whole; LRH and GRH have the length of a packet whose payload is
+// full. The payload of all begins at kTrainHeadBytes, on a cache line: a copy to any other place
+// takes up to half as long again. It is padded to a word, as a packet's is; no CRCs. `packets` is
+// more than one.
+inline constexpr std::size_t kTrainHeadBytes = 128;
+ParseStatus parse_train(std::span<const std::byte> train, std::uint32_t packets,
+                        ParsedPacket& parsed);
 
 enum class CrcStatus : std::uint8_t { ok, bad_vcrc, bad_icrc, too_short };
 // Checks both CRCs of a packet from the LRH to the VCRC.

@@ -8,9 +8,13 @@
 #include <cstring>
 #include <utility>
 
+#include "emu/packet/build.h"
+
 namespace emu {
 
 namespace {
+
+constexpr std::size_t kPayloadMax = 4096;  // the IBA's
 
 constexpr std::uint64_t kReaderComesNs = 2'000'000'000;
 constexpr std::size_t kFileBytes = sizeof(CaptureHead) + ring_bytes<CapturedPacket>(kCaptureSlots);
@@ -69,14 +73,31 @@ CaptureWriter::~CaptureWriter() {
 
 void CaptureWriter::packet(const RxDesc& desc, NodeId dest, const std::uint8_t* bytes) {
   if ((nodes_ >> desc.src & 1) == 0 && (nodes_ >> dest & 1) == 0) return;
+  if (desc.more_packets == 0) {
+    std::memcpy(next_.bytes.data(), bytes, std::min<std::size_t>(desc.length, next_.bytes.size()));
+    push(desc, dest, desc.length);
+    return;
+  }
+  const std::span train(reinterpret_cast<const std::byte*>(bytes), buffer_bytes(desc));
+  ParsedPacket parsed;
+  if (parse_train(train, desc.more_packets + 1U, parsed) != ParseStatus::ok ||
+      parsed.full_payload_bytes > kPayloadMax) {
+    return;  // its receiver drops it
+  }
+  for (std::uint32_t i = 0; i < parsed.packets; ++i) {
+    const auto slot = std::as_writable_bytes(std::span(next_.bytes));
+    push(desc, dest, cut_packet(train, parsed, i, slot));
+  }
+}
+
+void CaptureWriter::push(const RxDesc& desc, NodeId dest, std::size_t length) {
   next_.head_cycle = desc.head_cycle;
   next_.arrival_cycle = desc.arrival_cycle;
-  next_.length = desc.length;
+  next_.length = static_cast<std::uint16_t>(length);
   next_.src = desc.src;
   next_.dest = dest;
   next_.vl = desc.vl;
   next_.traffic_class = desc.traffic_class;
-  std::memcpy(next_.bytes.data(), bytes, std::min<std::size_t>(desc.length, next_.bytes.size()));
   if (!ring_.push(next_)) head()->left_out.store(++left_out_, std::memory_order_relaxed);
 }
 

@@ -55,12 +55,14 @@ class CaptureWriter {
   CaptureWriter& operator=(CaptureWriter&&) = delete;
   ~CaptureWriter();  // removes the file; the reader sees that we are gone
 
+  // A train comes apart here.
   void packet(const RxDesc& desc, NodeId dest, const std::uint8_t* bytes);
   // Whether a process reads. One that has not begun has 2 s from the first call on.
   bool read_by_somebody(std::uint64_t host_ns);
 
  private:
   CaptureWriter() = default;
+  void push(const RxDesc& desc, NodeId dest, std::size_t length);
   CaptureHead* head() const { return reinterpret_cast<CaptureHead*>(file_.data()); }
 
   Region file_;

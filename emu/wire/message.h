@@ -11,11 +11,18 @@
 
 namespace emu {
 
-inline constexpr std::uint32_t kMessageVersion = 5;
+inline constexpr std::uint32_t kMessageVersion = 6;
 
 // One slot of packet memory: any InfiniBand packet (4096 payload, every header, both CRCs) fits.
 inline constexpr std::size_t kPacketBytesMax = 4352;
 static_assert(kPacketBytesMax % 64 == 0, "slots start on cache lines");
+
+// Where no flit is modelled, packets of one message that follow one another are handed on as one, a
+// train (emu/packet/parse.h), in neighbouring slots: what large sends are to network cards.
+inline constexpr std::size_t kTrainSlots = 16;
+inline constexpr std::size_t kTrainBufferBytes = kTrainSlots * kPacketBytesMax;
+inline constexpr std::uint32_t kTrainPacketsMax = 16;
+inline constexpr std::uint32_t kTrainPayloadMax = 65536;  // the rest is for headers
 
 enum class PacketKind : std::uint8_t {
   data = 0,     // an InfiniBand packet
@@ -31,14 +38,15 @@ inline constexpr int kPacketKindCount = 4;
 // hcad -> fabric: this packet leaves the HCA at `launch_cycle`, or as soon as it can if that has
 // passed. The buffer belongs to the fabric until Free names it.
 struct TxDesc {
-  std::uint64_t cookie;  // the sender's own: comes back in Injected, never read by the fabric
-  Cycle launch_cycle;    // 0: as soon as possible
-  std::uint32_t buffer;  // index of a packet slot; not used inside frames (bytes follow)
-  std::uint16_t length;  // bytes of the packet
-  std::uint16_t flits;   // 1 ... ; the worm's length on every link
-  NodeId dest;           // attached HCA that the worm ends at
-  Vl vl_in;              // lane at the HCA and at router inputs
-  Vl vl_out;             // lane on every output it crosses; same class as vl_in
+  std::uint64_t cookie;        // the sender's own: comes back in Injected, never read by the fabric
+  Cycle launch_cycle;          // 0: as soon as possible
+  std::uint16_t buffer;        // index of a packet slot; not used inside frames (bytes follow)
+  std::uint16_t more_packets;  // of a train, behind the first
+  std::uint16_t length;        // bytes of the packet; words in the buffer of a train
+  std::uint16_t flits;         // 1 ... ; the worm's length on every link, or of all of a train's
+  NodeId dest;                 // attached HCA that the worm ends at
+  Vl vl_in;                    // lane at the HCA and at router inputs
+  Vl vl_out;                   // lane on every output it crosses; same class as vl_in
   TrafficClass traffic_class;
   PacketKind kind;
   // FGVC (MW 3.2): cycles between its flits at the rate its connection has booked; 0: the fabric's
@@ -69,7 +77,8 @@ struct RxDesc {
   NodeId src;  // the attachment it came in by: cannot be forged by the sender
   Vl vl;
   TrafficClass traffic_class;
-  std::uint32_t reserved;  // 0
+  std::uint16_t more_packets;  // of a train, behind the first
+  std::uint16_t reserved;      // 0
 };
 
 // fabric -> hcad: the tail of this packet left the HCA. Turns into a credit of the congestion
@@ -107,10 +116,11 @@ struct Free {
 // The layout is the contract: checked here once for the rings and the frames.
 static_assert(sizeof(TxDesc) == 32 && std::has_unique_object_representations_v<TxDesc>);
 static_assert(offsetof(TxDesc, launch_cycle) == 8 && offsetof(TxDesc, buffer) == 16 &&
-              offsetof(TxDesc, length) == 20 && offsetof(TxDesc, flits) == 22 &&
-              offsetof(TxDesc, dest) == 24 && offsetof(TxDesc, vl_in) == 26 &&
-              offsetof(TxDesc, vl_out) == 27 && offsetof(TxDesc, traffic_class) == 28 &&
-              offsetof(TxDesc, kind) == 29 && offsetof(TxDesc, vtick) == 30);
+              offsetof(TxDesc, more_packets) == 18 && offsetof(TxDesc, length) == 20 &&
+              offsetof(TxDesc, flits) == 22 && offsetof(TxDesc, dest) == 24 &&
+              offsetof(TxDesc, vl_in) == 26 && offsetof(TxDesc, vl_out) == 27 &&
+              offsetof(TxDesc, traffic_class) == 28 && offsetof(TxDesc, kind) == 29 &&
+              offsetof(TxDesc, vtick) == 30);
 static_assert(sizeof(ProbeBody) == 32 && std::has_unique_object_representations_v<ProbeBody>);
 static_assert(offsetof(ProbeBody, rate_bps) == 8 && offsetof(ProbeBody, peak_bps) == 16 &&
               offsetof(ProbeBody, source) == 24 && offsetof(ProbeBody, dest) == 26 &&
@@ -119,7 +129,8 @@ static_assert(sizeof(RxDesc) == 32 && std::has_unique_object_representations_v<R
 static_assert(offsetof(RxDesc, arrival_cycle) == 8 && offsetof(RxDesc, buffer) == 16 &&
               offsetof(RxDesc, length) == 20 && offsetof(RxDesc, flits) == 22 &&
               offsetof(RxDesc, src) == 24 && offsetof(RxDesc, vl) == 26 &&
-              offsetof(RxDesc, traffic_class) == 27 && offsetof(RxDesc, reserved) == 28);
+              offsetof(RxDesc, traffic_class) == 27 && offsetof(RxDesc, more_packets) == 28 &&
+              offsetof(RxDesc, reserved) == 30);
 static_assert(sizeof(Injected) == 24 && std::has_unique_object_representations_v<Injected>);
 static_assert(offsetof(Injected, tail_cycle) == 8 && offsetof(Injected, flits) == 16 &&
               offsetof(Injected, traffic_class) == 18 && offsetof(Injected, kind) == 19 &&
@@ -128,5 +139,11 @@ static_assert(sizeof(Answer) == 24 && std::has_unique_object_representations_v<A
 static_assert(offsetof(Answer, cycle) == 8 && offsetof(Answer, rejected_by) == 16 &&
               offsetof(Answer, verdict) == 18 && offsetof(Answer, reserved) == 19);
 static_assert(sizeof(Free) == 4);
+
+// Bytes in the buffer. The lengths of trains count words, as an LRH's does.
+template <class Desc>
+std::size_t buffer_bytes(const Desc& desc) {
+  return desc.more_packets == 0 ? desc.length : std::size_t{desc.length} * 4;
+}
 
 }  // namespace emu

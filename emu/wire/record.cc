@@ -28,6 +28,7 @@ bool known(PacketKind k) { return static_cast<int>(k) < kPacketKindCount; }
 
 bool in_range(const TxDesc& desc) {
   if (desc.length == 0 || desc.length > kPacketBytesMax || desc.flits == 0) return false;
+  if (desc.more_packets != 0) return false;  // trains stay in the memory of a host
   if (desc.vl_in >= kVlCount || desc.vl_out >= kVlCount || desc.dest >= kNodesMax) return false;
   if (!known(desc.traffic_class) || !known(desc.kind)) return false;
   if (desc.kind == PacketKind::subnet) {
@@ -39,7 +40,7 @@ bool in_range(const TxDesc& desc) {
 bool in_range(const RxDesc& desc) {
   return desc.length != 0 && desc.length <= kPacketBytesMax && desc.flits != 0 &&
          desc.vl < kVlCount && desc.src < kNodesMax && known(desc.traffic_class) &&
-         desc.reserved == 0;
+         desc.more_packets == 0 && desc.reserved == 0;
 }
 
 std::optional<TxRecord> parse_tx(std::span<const std::byte> body) {

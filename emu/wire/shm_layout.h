@@ -27,7 +27,7 @@ namespace emu {
 inline constexpr std::uint32_t kShmMagic = 0x6d687346;  // "Fshm"
 inline constexpr std::size_t kNodeNameBytes = 64;
 inline constexpr std::size_t kReasonBytes = 160;
-inline constexpr std::size_t kPoolSlotsMax = 65536;  // a slot index has 16 bits
+inline constexpr std::size_t kPoolSlotsMax = 65535;  // a slot index has 16 bits
 
 enum class ShmMessageType : std::uint32_t {
   hello = 1,
@@ -56,7 +56,7 @@ struct ShmWelcome {
   std::uint64_t cycle_ps;
   NodeId node;
   std::uint16_t pool_id;
-  std::uint32_t reserved;
+  std::uint32_t trains;  // 1: packets may be handed on in trains
   char reason[kReasonBytes];
 };
 
@@ -84,6 +84,13 @@ constexpr std::uint16_t slot_of_buffer(std::uint32_t b) { return static_cast<std
 // Bytes of a pool's region: whole pages.
 constexpr std::size_t pool_bytes(std::size_t slots) {
   return (slots * kPacketBytesMax + 4095) & ~std::size_t{4095};
+}
+
+// Trains begin in the first slot of a group of kTrainSlots; so many groups, the last of the pool,
+// are kept for them.
+constexpr std::size_t train_groups(std::size_t slots) { return slots / 4 / kTrainSlots; }
+constexpr std::size_t first_train_slot(std::size_t slots) {
+  return slots - train_groups(slots) * kTrainSlots;
 }
 
 // The cycle up to which the node has served: everything delivered by then is taken, every timer and

@@ -264,10 +264,13 @@ void Edge::on_injected(const hca::InjectedEvent& event) {
 void Edge::on_delivered(const hca::DeliveredEvent& event) {
   ++finished_;
   ClassStats& stats = classes_[static_cast<std::size_t>(event.traffic_class)];
-  ++stats.packets;
-  stats.latency_ns.add(options_.cycle_time.ns(event.tail_cycle - event.head_cycle));
-  stats.queueing_ns.add(options_.cycle_time.ns(event.head_cycle - event.launch));
-  if (event.kind != emu::PacketKind::data) {
+  const bool data = event.kind == emu::PacketKind::data;
+  const std::uint16_t more_packets = data ? memory_.meta(event.handle).more_packets : 0;
+  const std::uint64_t packets = 1U + more_packets;
+  stats.packets += packets;
+  stats.latency_ns.add(options_.cycle_time.ns(event.tail_cycle - event.head_cycle), packets);
+  stats.queueing_ns.add(options_.cycle_time.ns(event.head_cycle - event.launch), packets);
+  if (!data) {
     const auto record = controls_.take(event.handle);
     if (record.packet != kNoPacket) memory_.release(record.packet);
     return;
@@ -276,6 +279,7 @@ void Edge::on_delivered(const hca::DeliveredEvent& event) {
   desc.head_cycle = event.head_cycle;
   desc.arrival_cycle = event.tail_cycle;
   desc.length = memory_.meta(event.handle).length;
+  desc.more_packets = more_packets;
   desc.flits = event.flits;
   desc.src = event.src;
   desc.vl = event.vl;

@@ -206,6 +206,7 @@ EdgeRules edge_rules(const emu::Config& config) {
   rules.flit_bytes = config.network.flit_bits / 8;
   rules.flits_max = static_cast<std::uint16_t>(
       std::min<std::size_t>(hca::kFlitsMax, emu::kPacketBytesMax / rules.flit_bytes + 1));
+  rules.trains = config.network.pass_through && config.attach.kind == emu::AttachKind::shm;
   if (config.buffers_hold_packets())
     rules.flits_max = std::min<std::uint16_t>(
         rules.flits_max, static_cast<std::uint16_t>(config.network.vc_buf_size));

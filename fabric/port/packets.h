@@ -46,6 +46,7 @@ struct PacketMeta {
   emu::Cycle head_cycle = 0;  // filled when the head flit leaves
   std::uint16_t length = 0;
   std::uint16_t flits = 0;
+  std::uint16_t more_packets = 0;  // of a train; that of its first slot speaks for all
   emu::NodeId source = 0;
   emu::NodeId dest = 0;
   emu::NodeId holder = 0;   // SlotState::holder only
@@ -75,7 +76,7 @@ class PacketMemory {
   PacketMemory(const PacketMemory&) = delete;
   PacketMemory& operator=(const PacketMemory&) = delete;
 
-  // A new pool of `slots` (at most 65536) packets, all free.
+  // A new pool of `slots` (at most 65535) packets, all free.
   emu::Result<std::uint16_t> create_pool(std::size_t slots, PoolOwner* owner = nullptr);
   void set_owner(std::uint16_t pool, PoolOwner* owner);
   // All slots of the pool must be free. Unmaps and unregisters it.

@@ -57,6 +57,7 @@ struct EdgeRules {
   std::size_t node_count = 0;
   std::size_t flit_bytes = 16;
   std::uint16_t flits_max = 512;                     // longest worm
+  bool trains = false;                               // packets may come in trains
   std::uint16_t lanes_of_class[emu::kClassCount]{};  // mask of VLs per TrafficClass
   emu::CycleTime cycle_time;
   emu::Cycle horizon_cycles = 0;  // packets may ask to wait at most this long for their launch

@@ -54,9 +54,10 @@ void ShmPort::receive_from(ShmSession& session, emu::Cycle now, Inbox& inbox) {
     const std::size_t count = session.tx.pop(burst);
     for (std::size_t i = 0; i < count; ++i) {
       const emu::TxDesc& desc = burst[i];
-      const PacketHandle packet = handle_of(session.pool, static_cast<std::uint16_t>(desc.buffer));
+      const PacketHandle packet = handle_of(session.pool, desc.buffer);
       const char* wrong = descriptor_fault(desc, options_.rules, now);
-      if (desc.buffer >= options_.slots_per_node ||
+      const std::size_t slots = desc.more_packets == 0 ? 1 : emu::kTrainSlots;
+      if (desc.buffer + slots > options_.slots_per_node ||
           memory_.meta(packet).state != SlotState::sender) {
         wrong = "buffer";
       }
@@ -70,6 +71,7 @@ void ShmPort::receive_from(ShmSession& session, emu::Cycle now, Inbox& inbox) {
       meta.launch_cycle = desc.launch_cycle;
       meta.length = desc.length;
       meta.flits = desc.flits;
+      meta.more_packets = desc.more_packets;
       meta.source = session.node;
       meta.dest = desc.dest;
       meta.vl_in = desc.vl_in;
@@ -78,10 +80,10 @@ void ShmPort::receive_from(ShmSession& session, emu::Cycle now, Inbox& inbox) {
       meta.traffic_class = desc.traffic_class;
       meta.kind = desc.kind;
       meta.state = SlotState::fabric;
-      counters.bytes_in += desc.length;
+      counters.bytes_in += emu::buffer_bytes(desc);
+      counters.packets_in += 1U + desc.more_packets;
       inbox.packets.push_back(packet);
     }
-    counters.packets_in += count;
     session.in_fabric += count;
     taken += count;
     if (count < kBurst) return;
@@ -97,8 +99,8 @@ void ShmPort::deliver(emu::NodeId node, PacketHandle packet, const emu::RxDesc& 
   emu::RxDesc out = desc;
   out.buffer = packet;
   sessions_[node]->rx.add(out);
-  ++counters_[node].packets_out;
-  counters_[node].bytes_out += desc.length;
+  counters_[node].packets_out += 1U + desc.more_packets;
+  counters_[node].bytes_out += emu::buffer_bytes(desc);
 }
 
 void ShmPort::injected(emu::NodeId node, const emu::Injected& event) {

@@ -228,6 +228,7 @@ emu::Result<void> ShmPort::introduce_pools(ShmSession& session) {
   welcome.cycle_ps = options_.rules.cycle_time.cycle_ps;
   welcome.node = session.node;
   welcome.pool_id = session.pool;
+  welcome.trains = options_.rules.trains ? 1 : 0;
   const std::array<int, emu::kWelcomeFds> fds = {session.region.fd(), session.wake_fabric.get(),
                                                  session.wake_node.get(), memory_.fd(session.pool)};
   auto sent = emu::send_message(session.socket.get(), emu::bytes_of(welcome), fds);

@@ -36,7 +36,7 @@ enum class AttachState : std::uint8_t {
 
 // A free packet slot of this node. Fill bytes[0, kPacketBytesMax), then send() its index.
 struct TxBuffer {
-  std::uint32_t buffer = 0;
+  std::uint16_t buffer = 0;
   std::uint8_t* bytes = nullptr;
 };
 
@@ -77,7 +77,10 @@ class Attachment {
   // many it took (all, unless down); probe and release packets carry a ProbeBody as their bytes.
   virtual std::optional<TxBuffer> acquire() = 0;
   virtual std::size_t acquirable() const = 0;
-  virtual void abandon(std::uint32_t buffer) = 0;
+  // The same for a train (emu/wire/message.h): bytes[0, kTrainBufferBytes). Empty also where the
+  // fabric takes none.
+  virtual std::optional<TxBuffer> acquire_train() { return std::nullopt; }
+  virtual void abandon(std::uint16_t buffer) = 0;
   virtual std::size_t send(std::span<const emu::TxDesc> descriptors) = 0;
 
   // From the fabric: each fills from the front of `out` and returns the count. Every received

@@ -49,10 +49,19 @@ struct Session {
   emu::ServedWord* served = nullptr;
   emu::DoorbellWaker waker;
   emu::DoorbellSleeper sleeper;
-  std::vector<std::uint32_t> free_slots;
+  std::vector<std::uint16_t> free_slots;
+  std::vector<std::uint16_t> free_trains;  // first slots of groups
+  std::size_t first_train_slot = 0;
   std::uint64_t acquired = 0;
   std::vector<emu::Free> released;  // not yet published
   bool published = false;           // since the last flush
+
+  void take_back(std::uint16_t slot) {
+    (slot < first_train_slot ? free_slots : free_trains).push_back(slot);
+  }
+  TxBuffer buffer(std::uint16_t slot) const {
+    return {slot, own_base + std::size_t{slot} * emu::kPacketBytesMax};
+  }
 };
 
 class ShmAttachment final : public Attachment {
@@ -72,8 +81,9 @@ class ShmAttachment final : public Attachment {
 
   std::optional<TxBuffer> acquire() override;
   std::size_t acquirable() const override;
-  void abandon(std::uint32_t buffer) override {
-    if (attached()) current_->free_slots.push_back(buffer);
+  std::optional<TxBuffer> acquire_train() override;
+  void abandon(std::uint16_t buffer) override {
+    if (attached()) current_->take_back(buffer);
   }
   std::size_t send(std::span<const emu::TxDesc> descriptors) override;
   std::size_t receive(std::span<Received> out) override;
@@ -231,8 +241,13 @@ emu::Result<void> ShmAttachment::open_session(const emu::ShmWelcome& welcome,
   s.own_pool = welcome.pool_id;
   s.own_base = reinterpret_cast<std::uint8_t*>(pool->data());
   s.pools.emplace(welcome.pool_id, Pool{welcome.pool_slots, std::move(*pool)});
-  s.free_slots.reserve(welcome.pool_slots);
-  for (std::uint32_t i = welcome.pool_slots; i-- > 0;) s.free_slots.push_back(i);
+  s.first_train_slot =
+      welcome.trains != 0 ? emu::first_train_slot(welcome.pool_slots) : welcome.pool_slots;
+  s.free_slots.reserve(s.first_train_slot);
+  for (std::size_t i = s.first_train_slot; i-- > 0;)
+    s.free_slots.push_back(static_cast<std::uint16_t>(i));
+  for (std::size_t i = s.first_train_slot; i < welcome.pool_slots; i += emu::kTrainSlots)
+    s.free_trains.push_back(static_cast<std::uint16_t>(i));
   watch(s.wake_node.get());
 
   clock_ = std::move(*clock);
@@ -298,7 +313,8 @@ emu::Result<void> ShmAttachment::handle_pool(std::span<const std::byte> bytes,
 void ShmAttachment::take_back_sent() const {
   std::array<emu::Free, kBurst> burst;
   while (const std::size_t count = current_->tx_free.pop(burst)) {
-    for (std::size_t i = 0; i < count; ++i) current_->free_slots.push_back(burst[i].buffer);
+    for (std::size_t i = 0; i < count; ++i)
+      current_->take_back(emu::slot_of_buffer(burst[i].buffer));
     if (count < kBurst) return;
   }
 }
@@ -309,13 +325,21 @@ std::optional<TxBuffer> ShmAttachment::acquire() {
   // Soon, so that the slots in use are few and stay in the cache.
   if (slots.empty() || ++current_->acquired % kBurst == 0) take_back_sent();
   if (slots.empty()) return std::nullopt;
-  const std::uint32_t buffer = slots.back();
+  const std::uint16_t buffer = slots.back();
   slots.pop_back();
   // The headers of the next packet go there: a fabric that read it has its lines.
   if (!slots.empty()) {
     __builtin_prefetch(current_->own_base + std::size_t{slots.back()} * emu::kPacketBytesMax, 1);
   }
-  return TxBuffer{buffer, current_->own_base + std::size_t{buffer} * emu::kPacketBytesMax};
+  return current_->buffer(buffer);
+}
+
+std::optional<TxBuffer> ShmAttachment::acquire_train() {
+  if (attached()) take_back_sent();  // each time: what came back last is still in the cache
+  if (!attached() || current_->free_trains.empty()) return std::nullopt;
+  const std::uint16_t buffer = current_->free_trains.back();
+  current_->free_trains.pop_back();
+  return current_->buffer(buffer);
 }
 
 std::size_t ShmAttachment::acquirable() const {
@@ -343,10 +367,13 @@ const std::uint8_t* ShmAttachment::find(const emu::RxDesc& desc) {
     pool = current_->pools.find(id);
     if (pool == current_->pools.end()) return nullptr;
   }
-  const std::uint16_t slot = emu::slot_of_buffer(desc.buffer);
-  if (slot >= pool->second.slots || desc.length > emu::kPacketBytesMax) return nullptr;
+  const std::size_t slot = emu::slot_of_buffer(desc.buffer);
+  const std::size_t slots = desc.more_packets == 0 ? 1 : emu::kTrainSlots;
+  if (slot + slots > pool->second.slots || emu::buffer_bytes(desc) > slots * emu::kPacketBytesMax) {
+    return nullptr;
+  }
   return reinterpret_cast<const std::uint8_t*>(pool->second.region.data()) +
-         std::size_t{slot} * emu::kPacketBytesMax;
+         slot * emu::kPacketBytesMax;
 }
 
 std::size_t ShmAttachment::receive(std::span<Received> out) {

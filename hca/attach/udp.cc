@@ -55,27 +55,27 @@ class Queue {
 
 class Slots {
  public:
-  explicit Slots(std::uint32_t count) : bytes_(std::size_t{count} * emu::kPacketBytesMax) {
+  explicit Slots(std::uint16_t count) : bytes_(std::size_t{count} * emu::kPacketBytesMax) {
     free_.reserve(count);
     reset();
   }
   void reset() {
     free_.clear();
-    const auto count = static_cast<std::uint32_t>(bytes_.size() / emu::kPacketBytesMax);
-    for (std::uint32_t i = count; i-- > 0;) free_.push_back(i);
+    const auto count = static_cast<std::uint16_t>(bytes_.size() / emu::kPacketBytesMax);
+    for (std::uint16_t i = count; i-- > 0;) free_.push_back(i);
   }
   std::size_t free_count() const { return free_.size(); }
-  std::uint32_t get() {
-    const std::uint32_t slot = free_.back();
+  std::uint16_t get() {
+    const std::uint16_t slot = free_.back();
     free_.pop_back();
     return slot;
   }
-  void put(std::uint32_t slot) { free_.push_back(slot); }
-  std::uint8_t* at(std::uint32_t slot) { return &bytes_[slot * emu::kPacketBytesMax]; }
+  void put(std::uint16_t slot) { free_.push_back(slot); }
+  std::uint8_t* at(std::uint16_t slot) { return &bytes_[std::size_t{slot} * emu::kPacketBytesMax]; }
 
  private:
   std::vector<std::uint8_t> bytes_;
-  std::vector<std::uint32_t> free_;
+  std::vector<std::uint16_t> free_;
 };
 
 class UdpAttachment final : public Attachment {
@@ -98,10 +98,10 @@ class UdpAttachment final : public Attachment {
   std::size_t acquirable() const override {
     return state_ == AttachState::attached ? tx_slots_.free_count() : 0;
   }
-  void abandon(std::uint32_t buffer) override { tx_slots_.put(buffer); }
+  void abandon(std::uint16_t buffer) override { tx_slots_.put(buffer); }
   std::size_t send(std::span<const emu::TxDesc> descriptors) override;
   std::size_t receive(std::span<Received> out) override;
-  void release(std::uint32_t buffer) override { rx_slots_.put(buffer); }
+  void release(std::uint32_t buffer) override { rx_slots_.put(static_cast<std::uint16_t>(buffer)); }
   std::size_t injected(std::span<emu::Injected> out) override;
   std::size_t answers(std::span<emu::Answer> out) override;
   void flush() override { transmit(); }
@@ -310,7 +310,7 @@ void UdpAttachment::transmit() {
 
 std::optional<TxBuffer> UdpAttachment::acquire() {
   if (acquirable() == 0) return std::nullopt;
-  const std::uint32_t slot = tx_slots_.get();
+  const std::uint16_t slot = tx_slots_.get();
   return TxBuffer{slot, tx_slots_.at(slot)};
 }
 
@@ -327,7 +327,7 @@ std::size_t UdpAttachment::send(std::span<const emu::TxDesc> descriptors) {
 void UdpAttachment::push_waiting() {
   while (current() && waiting_.size() != 0) {
     emu::TxDesc desc = waiting_.front();
-    const std::uint32_t slot = std::exchange(desc.buffer, 0);
+    const std::uint16_t slot = std::exchange(desc.buffer, std::uint16_t{0});
     desc.launch_cycle -= std::min(desc.launch_cycle, ahead_);
     const std::span packet(tx_slots_.at(slot), desc.length);
     if (!session_state_.send(emu::RecordKind::tx, std::as_bytes(std::span(&desc, 1)),
@@ -358,7 +358,7 @@ bool UdpAttachment::keep(const emu::Record& record) {
     case emu::RecordKind::rx: {
       const auto rx = emu::parse_rx(record.body);
       if (!rx) return false;
-      const std::uint32_t slot = rx_slots_.get();
+      const std::uint16_t slot = rx_slots_.get();
       std::memcpy(rx_slots_.at(slot), rx->packet.data(), rx->packet.size());
       Received received{rx->desc, rx_slots_.at(slot)};
       received.desc.buffer = slot;

@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "emu/wire/shm_layout.h"
 #include "hca/attach/attach.h"
 #include "hca/host/port.h"
 
@@ -27,7 +28,13 @@ class AttachmentPort : public PacketPort {
     slot = {unsent_.data(), kUnsent};
     return true;
   }
-  void cancel(std::uint32_t buffer) override {
+  bool reserve_train(PacketSlot& slot) override {
+    const auto buffer = attachment_.acquire_train();
+    if (!buffer) return false;
+    slot = {buffer->bytes, buffer->buffer};
+    return true;
+  }
+  void cancel(std::uint16_t buffer) override {
     if (buffer != kUnsent) attachment_.abandon(buffer);
   }
   // Packets that meet a fabric that has just gone are lost with it: hca/host hears of that by
@@ -62,7 +69,7 @@ class AttachmentPort : public PacketPort {
 
  private:
   // The buffer of every packet that is filled while the link is down.
-  static constexpr std::uint32_t kUnsent = ~std::uint32_t{0};
+  static constexpr std::uint16_t kUnsent = emu::kPoolSlotsMax;  // no slot has this number
 
   Attachment& attachment_;
   std::array<std::uint8_t, emu::kPacketBytesMax> unsent_;

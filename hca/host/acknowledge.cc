@@ -145,9 +145,9 @@ void on_aeth(HostState& s, Qp& qp, const emu::PacketHeaders& headers) {
   }
 }
 
-// Packet number `at` of the data that the request at sq_done asked for.
-void take_data(HostState& s, Qp& qp, std::uint32_t psn, std::uint32_t at, const std::uint8_t* bytes,
-               std::uint32_t length) {
+// Packet number `at` of the data that the request at sq_done asked for, and those behind it.
+void take_data(HostState& s, Qp& qp, std::uint32_t psn, std::uint32_t at, std::uint32_t packets,
+               const std::uint8_t* bytes, std::uint32_t length) {
   const SendEntry& entry = qp.entry(qp.sq_done);
   const SendWqe& wqe = qp.wqe(qp.sq_done);
   const auto* sges =
@@ -160,8 +160,8 @@ void take_data(HostState& s, Qp& qp, std::uint32_t psn, std::uint32_t at, const 
     fail_send(s, qp, status);
     return;
   }
-  qp.psn_una = add24(psn, 1);
-  if (at + 1 == entry.packets) {
+  qp.psn_una = add24(psn, packets);
+  if (at + packets == entry.packets) {
     if (qp.reads_out > 0) --qp.reads_out;
     complete_send(s, qp, WcStatus::success);
   }
@@ -185,12 +185,15 @@ void on_read_response(HostState& s, Qp& qp, const Arrival& arrival,
   }
   const auto at = static_cast<std::uint32_t>(emu::psn_diff(psn, entry.first_psn));
   const std::uint32_t offset = at * qp.payload;
-  const std::uint32_t expected = is_read ? std::min(qp.payload, entry.length - offset) : 0;
-  if (packet.payload_bytes != expected) {
+  const std::uint32_t packets = packet.packets;
+  const std::uint32_t expected =
+      is_read ? std::min(qp.payload * packets, entry.length - offset) : 0;
+  if (packet.payload_bytes != expected ||
+      (packets > 1 && packet.full_payload_bytes != qp.payload)) {
     fail_send(s, qp, WcStatus::bad_resp_err);
     return;
   }
-  take_data(s, qp, psn, at, arrival.bytes + packet.payload_offset, expected);
+  take_data(s, qp, psn, at, packets, arrival.bytes + packet.payload_offset, expected);
 }
 
 // What stood there before arrives in this machine's byte order.
@@ -204,7 +207,7 @@ void on_atomic_ack(HostState& s, Qp& qp, const emu::PacketHeaders& headers) {
   }
   std::uint8_t bytes[kAtomicBytes];
   std::memcpy(bytes, &headers.atomic_original, sizeof bytes);
-  take_data(s, qp, psn, 0, bytes, kAtomicBytes);
+  take_data(s, qp, psn, 0, 1, bytes, kAtomicBytes);
   write_pieces(s);  // `bytes` ends here
 }
 

@@ -27,10 +27,12 @@ void count(HostState& s, const Arrival& arrival, std::size_t payload_bytes) {
   const auto index = static_cast<std::size_t>(arrival.desc.traffic_class);
   if (index >= emu::kClassCount) return;
   ClassCounters& counters = s.counters_.by_class[index];
-  ++counters.packets_received;
+  const std::uint64_t packets = 1U + arrival.desc.more_packets;
+  counters.packets_received += packets;
   counters.bytes_received += payload_bytes;
   if (arrival.desc.arrival_cycle > arrival.desc.head_cycle) {
-    counters.latency_cycles_total += arrival.desc.arrival_cycle - arrival.desc.head_cycle;
+    counters.latency_cycles_total +=
+        packets * (arrival.desc.arrival_cycle - arrival.desc.head_cycle);
   }
 }
 
@@ -45,12 +47,23 @@ bool intact(std::span<const std::byte> packet) {
   return emu::icrc_of(packet.first(end)) == icrc;
 }
 
+// A packet, or a train of a connection's.
+bool parse(const Arrival& arrival, std::span<const std::byte> bytes, emu::ParsedPacket& packet) {
+  if (arrival.desc.more_packets == 0) {
+    return bytes.size() <= emu::kPacketBytesMax &&
+           emu::parse_packet(bytes, packet) == emu::ParseStatus::ok;
+  }
+  return bytes.size() <= emu::kTrainBufferBytes &&
+         emu::parse_train(bytes, arrival.desc.more_packets + 1U, packet) == emu::ParseStatus::ok &&
+         packet.info->service != emu::Service::ud;
+}
+
 void receive_one(HostState& s, const Arrival& arrival, bool loop) {
-  const std::size_t length = arrival.desc.length;
+  const std::size_t length = emu::buffer_bytes(arrival.desc);
   const std::span<const std::byte> bytes(reinterpret_cast<const std::byte*>(arrival.bytes), length);
   emu::ParsedPacket packet;
-  if (length > emu::kPacketBytesMax || emu::parse_packet(bytes, packet) != emu::ParseStatus::ok ||
-      packet.payload_offset + packet.payload_bytes > length || !intact(bytes)) {
+  if (!parse(arrival, bytes, packet) || packet.payload_offset + packet.payload_bytes > length ||
+      (packet.packets == 1 && !intact(bytes))) {
     ++s.counters_.dropped_bad_packet;
     return;
   }

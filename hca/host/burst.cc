@@ -11,12 +11,55 @@ namespace hca {
 
 namespace {
 
-// Cookie: QP number, "returns a credit", epoch of the QP.
+// Cookie: QP number, "returns a credit", epoch of the QP, packets of a train behind the first.
 constexpr std::uint64_t kCookieFirst = 1ull << 24;
 constexpr int kCookieEpochShift = 32;
+constexpr int kCookieMoreShift = 48;
+std::uint32_t packets_of_cookie(std::uint64_t cookie) {
+  return static_cast<std::uint32_t>(cookie >> kCookieMoreShift) + 1;
+}
 
-std::span<std::byte> slot_span(const PacketSlot& slot) {
-  return {reinterpret_cast<std::byte*>(slot.bytes), emu::kPacketBytesMax};
+std::span<std::byte> slot_span(const BurstPacket& packet) {
+  return {reinterpret_cast<std::byte*>(packet.slot.bytes), emu::kPacketBytesMax};
+}
+
+// After the payload is in place. Nothing follows that of a train.
+void finish(const HostState& s, const BurstPacket& packet) {
+  if (packet.packets > 1) return;
+  const bool seal = s.options_.seals && !packet.loop;
+  const std::size_t bytes = seal ? emu::seal_packet(slot_span(packet), packet.unsealed_bytes)
+                                 : emu::pad_packet(slot_span(packet), packet.unsealed_bytes);
+  CHECK(bytes == packet.desc.length);
+}
+
+// Writes the headers and what the descriptor says of the size; returns where the payload goes.
+std::size_t begin_packet(const HostState& s, BurstPacket& packet, const emu::PacketHeaders& headers,
+                         std::uint32_t payload_bytes) {
+  const std::size_t offset = emu::write_headers(slot_span(packet), headers, payload_bytes);
+  const std::size_t bytes = emu::packet_bytes(headers.bth.opcode, headers.has_grh, payload_bytes);
+  packet.unsealed_bytes = static_cast<std::uint32_t>(offset + payload_bytes);
+  packet.desc.length = static_cast<std::uint16_t>(bytes);
+  packet.desc.flits = emu::flits_of(bytes, s.options_.flit_bits);
+  return offset;
+}
+
+// The same of a train, whose packets each have headers of their own on a link.
+std::size_t begin_train(const HostState& s, BurstPacket& packet, const emu::PacketHeaders& headers,
+                        std::uint32_t payload_bytes, std::uint32_t full_bytes) {
+  emu::write_train_headers(slot_span(packet).first<emu::kTrainHeadBytes>(), headers, payload_bytes,
+                           full_bytes);
+  const auto flits = [&](bool first, bool last, std::uint32_t bytes) {
+    const emu::Opcode opcode = emu::part_of(headers.bth.opcode, first, last);
+    return emu::flits_of(emu::packet_bytes(opcode, headers.has_grh, bytes), s.options_.flit_bits);
+  };
+  const std::uint32_t last_bytes = payload_bytes - (packet.packets - 1) * full_bytes;
+  packet.desc.more_packets = static_cast<std::uint16_t>(packet.packets - 1);
+  packet.desc.length = static_cast<std::uint16_t>(
+      (emu::kTrainHeadBytes + payload_bytes + emu::pad_of(payload_bytes)) / 4);
+  packet.desc.flits = static_cast<std::uint16_t>(
+      flits(true, false, full_bytes) + (packet.packets - 2) * flits(false, false, full_bytes) +
+      flits(false, true, last_bytes));
+  return emu::kTrainHeadBytes;
 }
 
 // Where a packet fails, its QP's later packets of this burst fail with it.
@@ -52,17 +95,17 @@ void give_up(HostState& s, const BurstPacket& packet) {
   } else {
     s.port_.cancel(packet.slot.buffer);
     if (packet.desc.traffic_class == emu::TrafficClass::best_effort) {
-      --s.best_effort_out_;
+      s.best_effort_out_ -= packet.packets;
       congestion_came_back(s, packet.desc.cookie);
     }
   }
   Qp* qp = s.qp_or_null(packet.qp_slot);
   if (qp == nullptr) return;
-  CHECK(qp->in_wire > 0);
-  --qp->in_wire;
+  CHECK(qp->in_wire >= packet.packets);
+  qp->in_wire -= packet.packets;
   if ((packet.desc.cookie & kCookieFirst) != 0) {
-    --qp->first_in_wire;
-    return_credit(*qp, 1);
+    qp->first_in_wire -= packet.packets;
+    return_credit(*qp, packet.packets);
   }
   if (s.memory_.gone(qp->client)) {
     enter_error(s, *qp);
@@ -90,6 +133,7 @@ BurstPacket& next_packet(HostState& s, std::uint32_t qp_slot, emu::NodeId dest) 
   BurstPacket& packet = s.burst_.packets[s.burst_.packets_count];
   packet = {};
   packet.qp_slot = qp_slot;
+  packet.packets = 1;
   packet.desc.dest = dest;
   return packet;
 }
@@ -101,6 +145,21 @@ BurstPacket* open_packet_out(HostState& s, std::uint32_t qp_slot, emu::NodeId de
   if (s.port_.reserve(packet.slot)) return &packet;
   s.slots_blocked_ = true;
   return nullptr;
+}
+
+std::uint32_t train_packets(const HostState& s, const Qp& qp, std::uint32_t left) {
+  if (s.options_.seals) return 1;  // CRCs are a packet's
+  return std::min({left, emu::kTrainPacketsMax, std::max(1U, emu::kTrainPayloadMax / qp.payload)});
+}
+
+BurstPacket* open_train(HostState& s, std::uint32_t qp_slot, emu::NodeId dest,
+                        std::uint32_t packets) {
+  if (packets > 1 && !stays_here(s, dest)) {
+    BurstPacket& packet = next_packet(s, qp_slot, dest);
+    packet.packets = packets;
+    if (s.port_.reserve_train(packet.slot)) return &packet;
+  }
+  return open_packet(s, qp_slot, dest);
 }
 
 BurstPacket* open_packet(HostState& s, std::uint32_t qp_slot, emu::NodeId dest) {
@@ -119,14 +178,12 @@ BurstPacket* open_packet(HostState& s, std::uint32_t qp_slot, emu::NodeId dest) 
 std::uint8_t* close_packet(HostState& s, BurstPacket& packet, Qp* qp,
                            const emu::PacketHeaders& headers, std::uint32_t payload_bytes,
                            const Leaving& leaving) {
-  const std::size_t offset = emu::write_headers(slot_span(packet.slot), headers, payload_bytes);
-  const std::size_t bytes = emu::packet_bytes(headers.bth.opcode, headers.has_grh, payload_bytes);
-  packet.unsealed_bytes = static_cast<std::uint32_t>(offset + payload_bytes);
+  const std::size_t offset = packet.packets > 1
+                                 ? begin_train(s, packet, headers, payload_bytes, qp->payload)
+                                 : begin_packet(s, packet, headers, payload_bytes);
   emu::TxDesc& desc = packet.desc;
   desc.launch_cycle = leaving.launch;
   desc.buffer = packet.slot.buffer;
-  desc.length = static_cast<std::uint16_t>(bytes);
-  desc.flits = emu::flits_of(bytes, s.options_.flit_bits);
   desc.vl_in = leaving.vl_in;
   desc.vl_out = leaving.vl_out;
   desc.vtick = leaving.vtick;
@@ -134,18 +191,19 @@ std::uint8_t* close_packet(HostState& s, BurstPacket& packet, Qp* qp,
   desc.kind = emu::PacketKind::data;
   if (qp != nullptr) {
     desc.cookie = qp->number | std::uint64_t{qp->epoch} << kCookieEpochShift |
-                  (leaving.first_time ? kCookieFirst : 0);
-    ++qp->in_wire;
-    if (leaving.first_time) ++qp->first_in_wire;
+                  (leaving.first_time ? kCookieFirst : 0) |
+                  std::uint64_t{desc.more_packets} << kCookieMoreShift;
+    qp->in_wire += packet.packets;
+    if (leaving.first_time) qp->first_in_wire += packet.packets;
   }
   if (!packet.loop && desc.traffic_class == emu::TrafficClass::best_effort) {
-    ++s.best_effort_out_;
+    s.best_effort_out_ += packet.packets;
     desc.cookie |= congestion_cookie(s, desc);
   }
   ClassCounters& counters = s.counters_.by_class[static_cast<std::size_t>(desc.traffic_class)];
-  ++counters.packets_sent;
+  counters.packets_sent += packet.packets;
   counters.bytes_sent += payload_bytes;
-  s.advance_bytes_ += bytes;
+  s.advance_bytes_ += emu::buffer_bytes(desc);
   ++s.burst_.packets_count;
   return packet.slot.bytes + offset;
 }
@@ -221,10 +279,7 @@ void dispatch(HostState& s) {
       any_failed = true;
       continue;
     }
-    const bool seal = s.options_.seals && !packet.loop;
-    const std::size_t bytes = seal ? emu::seal_packet(slot_span(packet.slot), packet.unsealed_bytes)
-                                   : emu::pad_packet(slot_span(packet.slot), packet.unsealed_bytes);
-    CHECK(bytes == packet.desc.length);
+    finish(s, packet);
     if (packet.loop) {
       s.loop_[packet.slot.buffer] = packet.desc;
     } else {
@@ -248,10 +303,11 @@ void dispatch(HostState& s) {
 
 namespace {
 
-// Packets leave in order, so the one that left is of the oldest request that is not done.
-void packet_left(HostState& s, Qp& qp) {
+// Packets leave in order, so those that left are of the oldest request that is not done.
+void packets_left(HostState& s, Qp& qp, std::uint32_t packets) {
   if (qp.state == QpState::err || qp.state == QpState::sqe || qp.sq_done == qp.sq_fetched) return;
-  if (++qp.packets_left_hca < qp.entry(qp.sq_done).packets) return;
+  qp.packets_left_hca += packets;
+  if (qp.packets_left_hca < qp.entry(qp.sq_done).packets) return;
   qp.packets_left_hca = 0;
   complete_send(s, qp, WcStatus::success);
   retire(s, qp);
@@ -262,7 +318,8 @@ void packet_left(HostState& s, Qp& qp) {
 void packet_injected(HostState& s, const emu::Injected& event) {
   if (event.kind != emu::PacketKind::data) return;
   if (event.traffic_class == emu::TrafficClass::best_effort) {
-    if (s.best_effort_out_ > 0) --s.best_effort_out_;
+    s.best_effort_out_ -=
+        std::min<std::uint64_t>(s.best_effort_out_, packets_of_cookie(event.cookie));
     congestion_came_back(s, event.cookie);
   }
   qp_injected(s, event.cookie);
@@ -270,12 +327,14 @@ void packet_injected(HostState& s, const emu::Injected& event) {
 
 void qp_injected(HostState& s, std::uint64_t cookie) {
   Qp* qp = s.find_qp(static_cast<std::uint32_t>(cookie & emu::kMask24));
-  if (qp == nullptr || qp->epoch != cookie >> kCookieEpochShift || qp->in_wire == 0) return;
-  --qp->in_wire;
-  if ((cookie & kCookieFirst) != 0 && qp->first_in_wire > 0) {
-    --qp->first_in_wire;
-    return_credit(*qp, 1);
-    if (qp->is_unreliable()) packet_left(s, *qp);
+  const std::uint32_t packets = packets_of_cookie(cookie);
+  const auto epoch = static_cast<std::uint16_t>(cookie >> kCookieEpochShift);
+  if (qp == nullptr || qp->epoch != epoch || qp->in_wire < packets) return;
+  qp->in_wire -= packets;
+  if ((cookie & kCookieFirst) != 0 && qp->first_in_wire >= packets) {
+    qp->first_in_wire -= packets;
+    return_credit(*qp, packets);
+    if (qp->is_unreliable()) packets_left(s, *qp, packets);
   }
   // The answer cannot come before the question has left.
   if (qp->retry_at != emu::kNever) rearm_retry(s, *qp);

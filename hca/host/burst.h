@@ -23,6 +23,7 @@ struct BurstPacket {
   std::uint32_t unsealed_bytes;  // headers and payload
   std::uint32_t psn;
   std::uint32_t sq_index;  // requests: which one
+  std::uint32_t packets;   // more than one: a train
   bool loop;               // to this same node
   bool response;           // a READ response: its failure is the responder's
   bool request;            // carries (a part of) the request at sq_index

@@ -11,7 +11,7 @@ namespace hca {
 
 struct PacketSlot {
   std::uint8_t* bytes = nullptr;  // emu::kPacketBytesMax
-  std::uint32_t buffer = 0;
+  std::uint16_t buffer = 0;
 };
 
 class PacketPort {
@@ -19,7 +19,9 @@ class PacketPort {
   virtual ~PacketPort() = default;
   // A free slot, or false: no room now (back-pressure; Host tries again at its next advance()).
   virtual bool reserve(PacketSlot& slot) = 0;
-  virtual void cancel(std::uint32_t buffer) = 0;
+  // The same for a train, with emu::kTrainBufferBytes bytes; false: as single packets, please.
+  virtual bool reserve_train(PacketSlot&) { return false; }
+  virtual void cancel(std::uint16_t buffer) = 0;
   // In this order; every slot was reserved and is filled. Cannot fail.
   virtual void send(std::span<const emu::TxDesc> packets) = 0;
 };

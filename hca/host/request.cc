@@ -21,35 +21,52 @@ constexpr double kLateShare = 0.75;
 // Numbers in flight stay well below half the circle of PSNs.
 constexpr std::uint32_t kWindowPackets = 1u << 22;
 
-emu::Opcode rc_opcode_of(const SendEntry& entry, std::uint32_t packet) {
+// Of the message, were it one packet.
+emu::Opcode rc_opcode_of(WrOpcode opcode) {
   using enum emu::Opcode;
-  if (entry.opcode == WrOpcode::rdma_read) return rc_read_request;
-  if (entry.opcode == WrOpcode::atomic_cas) return rc_compare_swap;
-  if (entry.opcode == WrOpcode::atomic_fadd) return rc_fetch_add;
-  if (entry.opcode == WrOpcode::atomic_write) return rc_atomic_write;
-  const bool first = packet == 0;
-  const bool last = packet + 1 == entry.packets;
-  const bool imm = entry.opcode == WrOpcode::send_imm || entry.opcode == WrOpcode::rdma_write_imm;
-  const bool send = entry.opcode == WrOpcode::send || entry.opcode == WrOpcode::send_imm ||
-                    entry.opcode == WrOpcode::send_inv;
-  if (last && entry.opcode == WrOpcode::send_inv)
-    return first ? rc_send_only_inv : rc_send_last_inv;
-  if (first && last) {
-    return send ? (imm ? rc_send_only_imm : rc_send_only)
-                : (imm ? rc_write_only_imm : rc_write_only);
+  switch (opcode) {
+    case WrOpcode::rdma_read:
+      return rc_read_request;
+    case WrOpcode::atomic_cas:
+      return rc_compare_swap;
+    case WrOpcode::atomic_fadd:
+      return rc_fetch_add;
+    case WrOpcode::atomic_write:
+      return rc_atomic_write;
+    case WrOpcode::send_imm:
+      return rc_send_only_imm;
+    case WrOpcode::send_inv:
+      return rc_send_only_inv;
+    case WrOpcode::rdma_write:
+      return rc_write_only;
+    case WrOpcode::rdma_write_imm:
+      return rc_write_only_imm;
+    default:
+      return rc_send_only;
   }
-  if (last) {
-    return send ? (imm ? rc_send_last_imm : rc_send_last)
-                : (imm ? rc_write_last_imm : rc_write_last);
-  }
-  if (first) return send ? rc_send_first : rc_write_first;
-  return send ? rc_send_middle : rc_write_middle;
 }
 
-emu::Opcode opcode_of(const Qp& qp, const SendEntry& entry, std::uint32_t packet) {
-  const emu::Opcode rc = rc_opcode_of(entry, packet);
+// Of its packet number `packet` and those behind it, `packets` in all.
+emu::Opcode opcode_of(const Qp& qp, const SendEntry& entry, std::uint32_t packet,
+                      std::uint32_t packets) {
+  emu::Opcode rc = rc_opcode_of(entry.opcode);
+  if (!entry.is_answered()) {
+    rc = emu::part_of(rc, packet == 0, packet + packets == entry.packets);
+  }
   if (qp.type == QpType::rc) return rc;
   return qp.is_xrc() ? emu::xrc_of(rc) : emu::uc_of(rc);
+}
+
+// How many packets of the message may leave in one train, if the port takes any: none that waits
+// for something of its own, and repetitions apart from what was not sent before.
+std::uint32_t packets_together(const HostState& s, const Qp& qp, const SendEntry& entry,
+                               std::uint32_t psn) {
+  const std::uint32_t left = entry.packets - qp.current_packet;
+  if (left <= 1 || entry.is_answered()) return 1;
+  if (entry.launch != 0 || qp.credit_capacity != 0) return 1;
+  const std::int32_t again = emu::psn_diff(qp.psn_sent, psn);
+  const std::uint32_t most = train_packets(s, qp, left);
+  return again > 0 ? std::min(most, static_cast<std::uint32_t>(again)) : most;
 }
 
 emu::Cycle launch_of(const Qp& qp, const SendEntry& entry) {
@@ -65,8 +82,8 @@ bool has_credit(const HostState& s, const Qp& qp) {
   return qp.credit_used - qp.credit_returned < qp.credit_capacity;
 }
 
-void step_current(Qp& qp, const SendEntry& entry) {
-  qp.current_packet = entry.is_answered() ? entry.packets : qp.current_packet + 1;
+void step_current(Qp& qp, const SendEntry& entry, std::uint32_t packets) {
+  qp.current_packet = entry.is_answered() ? entry.packets : qp.current_packet + packets;
   if (qp.current_packet < entry.packets) return;
   ++qp.sq_current;
   qp.current_packet = 0;
@@ -251,40 +268,9 @@ void fill_atomic(const SendWqe& wqe, emu::AtomicEth& atomic) {
   atomic.compare = swaps ? operands.compare_add : 0;
 }
 
-}  // namespace
-
-void build_request(HostState& s, Qp& qp) {
-  SendEntry& entry = qp.entry(qp.sq_current);
-  const std::uint32_t index = qp.sq_current;
-  const std::uint32_t packet_index = qp.current_packet;
-  const bool is_answered = entry.is_answered();  // its request is one packet
-  const bool is_atomic_write = entry.opcode == WrOpcode::atomic_write;
-  const std::uint32_t psn = add24(entry.first_psn, packet_index);
-  const bool first_time = emu::psn_diff(psn, qp.psn_sent) >= 0;
-  const emu::Opcode opcode = opcode_of(qp, entry, packet_index);
-  const std::uint32_t offset = packet_index * qp.payload;
-  const std::uint32_t length =
-      is_answered && !is_atomic_write ? 0 : std::min(qp.payload, entry.length - offset);
-  const bool grh = qp.attributes.av.is_global != 0;
-  const std::uint16_t flits =
-      emu::flits_of(emu::packet_bytes(opcode, grh, length), s.options_.flit_bits);
-
-  const bool is_metered = metered(s, qp.traffic_class, qp.dest);
-  PowerNeed need = is_metered ? power_need(s, qp.dest, flits) : PowerNeed{};
-  const emu::Cycle launch = find_launch(s, qp, entry, first_time, is_metered ? &need : nullptr);
-  if (launch == emu::kNever) return;
-  BurstPacket* packet = open_packet(s, qp.slot, qp.dest);
-  if (packet == nullptr) return;
-  if (is_metered) hold_power(s, qp.traffic_class, launch, need);
-
-  emu::PacketHeaders headers;
-  fill_path(s, qp, headers);
-  const SendWqe& wqe = qp.wqe(index);
-  headers.bth.opcode = opcode;
-  headers.bth.psn = psn;
-  const bool last = is_answered || packet_index + 1 == entry.packets;
-  headers.bth.ack_request = !qp.is_unreliable() && (last || psn % kAckEveryPackets == 0);
-  headers.bth.solicited = last && (entry.flags & kWqeSolicited) != 0;
+// What the opcode asks for beside the path and the place in the message.
+void fill_extended(const SendWqe& wqe, const SendEntry& entry, std::uint32_t offset,
+                   emu::PacketHeaders& headers) {
   headers.immediate = __builtin_bswap32(wqe.imm);
   headers.invalidate_rkey = wqe.imm;
   headers.xrc_srq = wqe.xrc_srqn;
@@ -295,6 +281,51 @@ void build_request(HostState& s, Qp& qp) {
   } else {
     headers.reth = {wqe.remote_addr, wqe.rkey, entry.length};
   }
+}
+
+}  // namespace
+
+std::uint32_t build_request(HostState& s, Qp& qp) {
+  SendEntry& entry = qp.entry(qp.sq_current);
+  const std::uint32_t index = qp.sq_current;
+  const std::uint32_t packet_index = qp.current_packet;
+  const bool is_answered = entry.is_answered();  // its request is one packet
+  const bool is_atomic_write = entry.opcode == WrOpcode::atomic_write;
+  const std::uint32_t psn = add24(entry.first_psn, packet_index);
+  const bool first_time = emu::psn_diff(psn, qp.psn_sent) >= 0;
+  const std::uint32_t offset = packet_index * qp.payload;
+  const auto length_of = [&](std::uint32_t packets) {
+    return is_answered && !is_atomic_write ? 0
+                                           : std::min(qp.payload * packets, entry.length - offset);
+  };
+
+  const bool is_metered = metered(s, qp.traffic_class, qp.dest);
+  PowerNeed need{};
+  if (is_metered) {
+    const emu::Opcode opcode = opcode_of(qp, entry, packet_index, 1);
+    const bool grh = qp.attributes.av.is_global != 0;
+    const std::size_t bytes = emu::packet_bytes(opcode, grh, length_of(1));
+    need = power_need(s, qp.dest, emu::flits_of(bytes, s.options_.flit_bits));
+  }
+  const emu::Cycle launch = find_launch(s, qp, entry, first_time, is_metered ? &need : nullptr);
+  if (launch == emu::kNever) return 0;
+  const std::uint32_t together = is_metered ? 1 : packets_together(s, qp, entry, psn);
+  BurstPacket* packet = open_train(s, qp.slot, qp.dest, together);
+  if (packet == nullptr) return 0;
+  if (is_metered) hold_power(s, qp.traffic_class, launch, need);
+  const std::uint32_t packets = packet->packets;
+  const std::uint32_t length = length_of(packets);
+
+  emu::PacketHeaders headers;
+  fill_path(s, qp, headers);
+  const SendWqe& wqe = qp.wqe(index);
+  headers.bth.opcode = opcode_of(qp, entry, packet_index, packets);
+  headers.bth.psn = psn;
+  const bool last = is_answered || packet_index + packets == entry.packets;
+  const bool its_turn = -psn % kAckEveryPackets < packets;  // in time one of them has it
+  headers.bth.ack_request = !qp.is_unreliable() && (last || its_turn);
+  headers.bth.solicited = last && (entry.flags & kWqeSolicited) != 0;
+  fill_extended(wqe, entry, offset, headers);
   packet->psn = psn;
   packet->sq_index = index;
   packet->request = true;
@@ -309,16 +340,17 @@ void build_request(HostState& s, Qp& qp) {
 
   if (is_answered) ++qp.reads_out;
   if (first_time) {
-    ++qp.credit_used;
-    qp.psn_sent = is_answered ? add24(entry.first_psn, entry.packets) : add24(psn, 1);
+    qp.credit_used += packets;
+    qp.psn_sent = add24(psn, is_answered ? entry.packets - packet_index : packets);
     if (qp.is_unreliable()) qp.psn_una = qp.psn_sent;
     qp.last_launch = std::max(qp.last_launch, launch);
   } else {
     qp.repeat_launch = launch;
-    ++s.counters_.packets_retransmitted;
+    s.counters_.packets_retransmitted += packets;
   }
   if (qp.retry_at == emu::kNever) rearm_retry(s, qp);
-  step_current(qp, entry);
+  step_current(qp, entry, packets);
+  return packets;
 }
 
 void rewind(HostState& s, Qp& qp, std::uint32_t psn) {

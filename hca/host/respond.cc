@@ -194,6 +194,12 @@ Request request_of(Opcode opcode) {
   }
 }
 
+// No packet is longer than the path's MTU; those of a train are full, or its PSNs would be others.
+bool fits_path(const Qp& qp, const emu::ParsedPacket& packet) {
+  return packet.packets == 1 ? packet.payload_bytes <= qp.payload
+                             : packet.full_payload_bytes == qp.payload;
+}
+
 bool may_write(HostState& s, const Qp& qp, const emu::Reth& reth) {
   Range range;
   const bool allowed =
@@ -275,7 +281,7 @@ void respond(HostState& s, Qp& qp, const Arrival& arrival, const emu::ParsedPack
   // Who has no resources for READs and atomics has none for the first of them either.
   const bool unwanted = request.is_answered() && qp.attributes.max_dest_rd_atomic == 0;
   if ((request.kind == Receiving::nothing && !request.is_answered()) || unwanted ||
-      !fits_sequence(qp, packet, request) || length > qp.payload) {
+      !fits_sequence(qp, packet, request) || !fits_path(qp, packet)) {
     refuse(s, qp, psn, NakCode::invalid_request, AsyncEvent::qp_req_err);
     return;
   }
@@ -314,9 +320,9 @@ void respond(HostState& s, Qp& qp, const Arrival& arrival, const emu::ParsedPack
                                                        : store_send(s, qp, payload, length, psn);
   if (!stored) return;
   qp.received_bytes += length;
-  qp.epsn = add24(qp.epsn, 1);
+  qp.epsn = add24(qp.epsn, packet.packets);
   if (packet.info->last) finish_message(s, qp, arrival, packet, request);
-  if (headers.bth.ack_request) push_ack(s, qp, psn);
+  if (headers.bth.ack_request) push_ack(s, qp, add24(psn, packet.packets - 1));
 }
 
 }  // namespace hca

@@ -9,20 +9,17 @@ namespace hca {
 
 namespace {
 
-emu::Opcode read_opcode(const Response& response) {
-  using enum emu::Opcode;
-  const bool first = response.sent == 0;
-  const bool last = response.sent + 1 == response.packets;
-  if (first && last) return rc_read_response_only;
-  if (first) return rc_read_response_first;
-  return last ? rc_read_response_last : rc_read_response_middle;
+emu::Opcode read_opcode(const Response& response, std::uint32_t packets) {
+  return emu::part_of(emu::Opcode::rc_read_response_only, response.sent == 0,
+                      response.sent + packets == response.packets);
 }
 
-// Headers of the response's next packet.
-emu::PacketHeaders headers_of(const HostState& s, const Qp& qp, const Response& response) {
+// Headers of the response's next packet, or of the next ones.
+emu::PacketHeaders headers_of(const HostState& s, const Qp& qp, const Response& response,
+                              std::uint32_t packets = 1) {
   const bool is_read = response.kind == ResponseKind::read;
   const bool is_atomic = response.kind == ResponseKind::atomic;
-  const emu::Opcode rc = is_read     ? read_opcode(response)
+  const emu::Opcode rc = is_read     ? read_opcode(response, packets)
                          : is_atomic ? emu::Opcode::rc_atomic_ack
                                      : emu::Opcode::rc_ack;
   emu::PacketHeaders headers;
@@ -76,39 +73,46 @@ void fetch_response(HostState& s, Qp& qp, const Response& response, std::uint32_
 
 }  // namespace
 
-bool build_response(HostState& s, Qp& qp) {
+std::uint32_t build_response(HostState& s, Qp& qp) {
   CHECK(!qp.responses_empty());
   Response& response = qp.response(qp.responses_first);
   const bool brings_data = response.brings_data();
   const std::uint32_t offset = response.sent * qp.payload;
-  const std::uint32_t length = brings_data ? std::min(qp.payload, response.length - offset) : 0;
-  const emu::PacketHeaders headers = headers_of(s, qp, response);
+  const auto length_of = [&](std::uint32_t packets) {
+    return brings_data ? std::min(qp.payload * packets, response.length - offset) : 0;
+  };
   const bool is_metered = metered(s, qp.traffic_class, qp.dest);
   const PowerNeed need =
-      is_metered ? power_need(s, qp.dest, flits_of(s, headers, length)) : PowerNeed{};
+      is_metered ? power_need(s, qp.dest, flits_of(s, headers_of(s, qp, response), length_of(1)))
+                 : PowerNeed{};
 
   // Reads wait for energy like any best-effort packet. Acknowledgements do not wait, but count.
   emu::Cycle launch = qp.last_response_launch > s.now_ ? qp.last_response_launch : 0;
   if (is_metered && brings_data) {
     launch = launch_with_power(s, qp.traffic_class, launch, launch, need);
-    if (launch == emu::kNever) return false;
+    if (launch == emu::kNever) return 0;
   }
-  BurstPacket* packet = open_packet(s, qp.slot, qp.dest);
-  if (packet == nullptr) return false;
+  const bool together = brings_data && !is_metered;
+  const std::uint32_t left = response.packets - response.sent;
+  BurstPacket* packet = open_train(s, qp.slot, qp.dest, together ? train_packets(s, qp, left) : 1);
+  if (packet == nullptr) return 0;
   if (is_metered) hold_power(s, qp.traffic_class, launch, need);
   qp.last_response_launch = launch;
 
+  const std::uint32_t packets = packet->packets;
+  const std::uint32_t length = length_of(packets);
+  const emu::PacketHeaders headers = headers_of(s, qp, response, packets);
   packet->psn = headers.bth.psn;
   packet->response = brings_data;
   std::uint8_t* payload = close_packet(s, *packet, &qp, headers, length, leaving_of(qp, launch));
   const Response done = response;
-  ++response.sent;
+  response.sent += packets;
   if (brings_data) fetch_response(s, qp, done, offset, payload, length);
   if (response.sent == response.packets) {
     count_response(s, done);
     finish_response(s, qp, done);
   }
-  return true;
+  return packets;
 }
 
 void leave_responses(HostState& s, Qp& qp) {

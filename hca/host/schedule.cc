@@ -82,8 +82,9 @@ std::size_t response_turn(HostState& s, Qp& qp) {
       dispatch(s);  // a fault found there may have changed or ended this QP's responses
       continue;
     }
-    if (!build_response(s, qp)) break;
-    ++sent;
+    const std::uint32_t packets = build_response(s, qp);
+    if (packets == 0) break;
+    sent += packets;
   }
   return sent;
 }
@@ -99,14 +100,15 @@ std::size_t request_turn(HostState& s, Qp& qp) {
     if (mine == emu::TrafficClass::best_effort && !may_send_best_effort(s, request_dest(qp))) {
       break;
     }
+    std::uint32_t packets = 1;
     if (qp.type == QpType::ud) {
       build_datagram(s, qp);
     } else {
-      build_request(s, qp);
+      packets = build_request(s, qp);
     }
     if (s.slots_blocked_ || s.power_blocked_until_ > s.now_ || qp.power_at != emu::kNever) break;
-    ++sent;
-    ++qp.turn_packets;
+    sent += packets;
+    qp.turn_packets += packets;
   }
   return sent;
 }

@@ -176,8 +176,8 @@ inline const WqeExtension& extension_of(const SendWqe& wqe) {
 }
 
 // ---- request.cc: the requester of RC ----
-bool request_ready(HostState& s, Qp& qp);  // may its next packet go now? else notes when
-void build_request(HostState& s, Qp& qp);  // into the burst
+bool request_ready(HostState& s, Qp& qp);           // may its next packet go now? else notes when
+std::uint32_t build_request(HostState& s, Qp& qp);  // packets into the burst; 0: not now
 void rewind(HostState& s, Qp& qp, std::uint32_t psn);
 void rearm_retry(HostState& s, Qp& qp);
 void retry_timer_fired(HostState& s, Qp& qp);
@@ -185,7 +185,7 @@ void fill_path(const HostState& s, const Qp& qp, emu::PacketHeaders& headers);
 void fill_grh(const HostState& s, const AddressVector& av, emu::Grh& grh);
 
 // ---- response.cc: the responder's packets ----
-bool build_response(HostState& s, Qp& qp);  // one packet into the burst; false: none left
+std::uint32_t build_response(HostState& s, Qp& qp);  // packets into the burst; 0: not now
 // The QP ends: what it has yet to acknowledge did come, unless settle() finds now that it did not,
 // and is said without it.
 void leave_responses(HostState& s, Qp& qp);
@@ -224,6 +224,7 @@ struct Request {
   bool is_answered() const { return is_read || is_atomic || is_atomic_write; }
 };
 Request request_of(emu::Opcode opcode);
+bool fits_path(const Qp& qp, const emu::ParsedPacket& packet);
 bool may_write(HostState& s, const Qp& qp, const emu::Reth& reth);
 void start_write(Qp& qp, const emu::Reth& reth);
 // The next bytes of the RDMA WRITE under way; false: its region has gone.
@@ -320,7 +321,12 @@ void deliver_loop(HostState& s);
 // ---- burst.cc: packets leave together ----
 // A packet for `dest` with a slot to write in; null: the port has no slot now.
 BurstPacket* open_packet(HostState& s, std::uint32_t qp_slot, emu::NodeId dest);
-// The same, which leaves the node whatever its destination.
+// Packets of a message of which `left` are left that may leave in one train.
+std::uint32_t train_packets(const HostState& s, const Qp& qp, std::uint32_t left);
+// For `packets` of them as a train, or for one: its `packets` says how many.
+BurstPacket* open_train(HostState& s, std::uint32_t qp_slot, emu::NodeId dest,
+                        std::uint32_t packets);
+// A packet which leaves the node whatever its destination.
 BurstPacket* open_packet_out(HostState& s, std::uint32_t qp_slot, emu::NodeId dest);
 // Headers into the slot; returns where the payload goes. The packet is part of the burst then.
 std::uint8_t* close_packet(HostState& s, BurstPacket& packet, Qp* qp,

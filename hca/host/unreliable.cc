@@ -78,9 +78,9 @@ void receive_unreliable(HostState& s, Qp& qp, const Arrival& arrival,
   const Request request = request_of(headers.bth.opcode);
   const bool follows = headers.bth.psn == qp.epsn && qp.receiving == request.kind;
   if (packet.info->first || !follows) drop_message(s, qp);
-  qp.epsn = add24(headers.bth.psn, 1);
+  qp.epsn = add24(headers.bth.psn, packet.packets);
   if (!packet.info->first && !follows) return;
-  if (packet.payload_bytes > qp.payload) {
+  if (!fits_path(qp, packet)) {
     drop_message(s, qp);
     return;
   }

@@ -17,7 +17,7 @@ from tests.apps.test_verbs import assert_done, pingpong
 from tools.flitnet import ctl, paths
 from tools.flitnet.cluster import Cluster
 
-RC_SEND_ONLY, RC_ACK = 4, 17
+RC_SEND_FIRST, RC_SEND_MIDDLE, RC_SEND_LAST, RC_SEND_ONLY, RC_ACK = 0, 1, 2, 4, 17
 
 
 class Capture:
@@ -91,6 +91,23 @@ def test_one_node_only_and_so_many(make_cluster: Callable[..., Cluster], tmp_pat
     assert_done(pingpong(cluster, ["ibv_rc_pingpong", "-n", "20"], 19303))
     capture.end(None)
     assert len(dissected(one)) == 25
+
+
+def test_packets_that_travel_in_trains_are_packets(
+    make_cluster: Callable[..., Cluster], tmp_path: Path
+) -> None:
+    """What has no network goes in trains, but that is nobody's business."""
+    cluster = make_cluster({"network": {"nodes": 2, "pass_through": True}})
+    file = tmp_path / "trains.pcap"
+    capture = Capture(cluster, "-w", str(file)).ready(file)
+    argv = ["ibv_rc_pingpong", "-n", "10", "-s", "65536", "-m", "1024", "-c"]
+    assert_done(pingpong(cluster, argv, 19306))
+    capture.end()
+    opcodes = Counter(int(packet[0]) for packet in dissected(file))
+    assert opcodes.pop(RC_ACK) > 0
+    assert opcodes == {RC_SEND_FIRST: 20, RC_SEND_MIDDLE: 20 * 62, RC_SEND_LAST: 20}
+    best_effort = cluster.status()["classes"]["best_effort"]
+    assert best_effort["packets"] >= 20 * 64
 
 
 def test_through_a_pipe_until_its_reader_goes(

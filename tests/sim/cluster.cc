@@ -28,7 +28,7 @@ struct Cluster::NodePort : hca::PacketPort {
         std::make_unique_for_overwrite<std::uint8_t[]>(std::size_t{kSlots} * emu::kPacketBytesMax);
     lengths.resize(kSlots);
     controls.resize(kSlots);
-    for (std::uint32_t slot = kSlots; slot-- > 0;) free.push_back(slot);
+    for (std::uint16_t slot = kSlots; slot-- > 0;) free.push_back(slot);
   }
   bool reserve(hca::PacketSlot& slot) override {
     if (free.empty()) return false;
@@ -37,7 +37,7 @@ struct Cluster::NodePort : hca::PacketPort {
     free.pop_back();
     return true;
   }
-  void cancel(std::uint32_t buffer) override { free.push_back(buffer); }
+  void cancel(std::uint16_t buffer) override { free.push_back(buffer); }
   void send(std::span<const emu::TxDesc> packets) override {
     for (const emu::TxDesc& desc : packets) cluster.send(node, desc);
   }
@@ -50,7 +50,7 @@ struct Cluster::NodePort : hca::PacketPort {
   std::unique_ptr<std::uint8_t[]> bytes;
   std::vector<std::uint16_t> lengths;
   std::vector<fabric::ProbeState> controls;  // by slot, for probes and releases
-  std::vector<std::uint32_t> free;
+  std::vector<std::uint16_t> free;
 };
 
 Cluster::Cluster(const ClusterOptions& options)

@@ -87,6 +87,7 @@ class Node {
       burst[n++] = {sent_++,
                     0,
                     slot->buffer,
+                    0,
                     kPacketBytes,
                     40,
                     0,

@@ -46,10 +46,10 @@ struct Quiet : hca::HostEvents {
 
 struct Sink : hca::PacketPort {
   std::vector<std::uint8_t> memory = std::vector<std::uint8_t>(64 * emu::kPacketBytesMax);
-  std::vector<std::uint32_t> free;
+  std::vector<std::uint16_t> free;
   std::vector<emu::TxDesc> sent;
   Sink() {
-    for (std::uint32_t i = 0; i < 64; ++i) free.push_back(i);
+    for (std::uint16_t i = 0; i < 64; ++i) free.push_back(i);
   }
   bool reserve(hca::PacketSlot& slot) override {
     if (free.empty()) return false;
@@ -58,7 +58,7 @@ struct Sink : hca::PacketPort {
     free.pop_back();
     return true;
   }
-  void cancel(std::uint32_t buffer) override { free.push_back(buffer); }
+  void cancel(std::uint16_t buffer) override { free.push_back(buffer); }
   void send(std::span<const emu::TxDesc> packets) override {
     sent.insert(sent.end(), packets.begin(), packets.end());
   }

@@ -222,6 +222,84 @@ TEST(Packet, CrcsThatWereLeftOutAreMadeUpFor) {
   }
 }
 
+// The parts of a message, by the names that the IBA gives them.
+TEST(Packet, AMessageHasParts) {
+  using enum Opcode;
+  struct Parts {
+    Opcode only, first, middle, last;
+  };
+  constexpr Parts kParts[] = {
+      {rc_send_only, rc_send_first, rc_send_middle, rc_send_last},
+      {rc_send_only_imm, rc_send_first, rc_send_middle, rc_send_last_imm},
+      {rc_send_only_inv, rc_send_first, rc_send_middle, rc_send_last_inv},
+      {rc_write_only, rc_write_first, rc_write_middle, rc_write_last},
+      {rc_write_only_imm, rc_write_first, rc_write_middle, rc_write_last_imm},
+      {rc_read_response_only, rc_read_response_first, rc_read_response_middle,
+       rc_read_response_last},
+  };
+  for (const Parts& parts : kParts) {
+    for (const bool xrc : {false, true}) {
+      const auto of = [xrc](Opcode opcode) { return xrc ? emu::xrc_of(opcode) : opcode; };
+      const Opcode only = of(parts.only);
+      EXPECT_EQ(emu::part_of(only, true, true), only);
+      EXPECT_EQ(emu::part_of(only, true, false), of(parts.first));
+      EXPECT_EQ(emu::part_of(only, false, false), of(parts.middle));
+      EXPECT_EQ(emu::part_of(only, false, true), of(parts.last));
+      // Of a piece: what it does not begin with or end with is in none of its parts.
+      EXPECT_EQ(emu::part_of(of(parts.first), true, true), of(parts.first));
+      EXPECT_EQ(emu::part_of(of(parts.first), false, true), of(parts.middle));
+      EXPECT_EQ(emu::part_of(of(parts.middle), true, true), of(parts.middle));
+      EXPECT_EQ(emu::part_of(of(parts.last), true, true), of(parts.last));
+      EXPECT_EQ(emu::part_of(of(parts.last), true, false), of(parts.middle));
+    }
+  }
+  EXPECT_EQ(emu::part_of(uc_write_only_imm, false, true), uc_write_last_imm);
+}
+
+// A train is cut into packets that are whole, follow one another and together bring its payload.
+TEST(Packet, ATrainComesApart) {
+  Prng random(fresh_seed());
+  for (const Opcode opcode : known_opcodes()) {
+    const emu::OpcodeInfo& info = emu::opcode_info(opcode);
+    if (!info.payload || info.service == emu::Service::ud) continue;
+    if (emu::rc_of(opcode) == Opcode::rc_atomic_write) continue;
+    for (int round = 0; round < 20; ++round) {
+      const PacketHeaders h = random_headers(random, opcode);
+      const std::uint32_t full = 4 * (1 + random.below(1024));
+      const std::uint32_t packets = 2 + random.below(15);
+      const std::uint32_t bytes = full * (packets - 1) + 1 + random.below(full);
+      std::vector<std::byte> train(emu::kTrainHeadBytes + bytes + emu::pad_of(bytes));
+      emu::write_train_headers(std::span(train).first<emu::kTrainHeadBytes>(), h, bytes, full);
+      for (std::size_t i = 0; i < bytes; ++i)
+        train[emu::kTrainHeadBytes + i] = static_cast<std::byte>(random());
+      ParsedPacket whole;
+      ASSERT_EQ(emu::parse_train(train, packets, whole), ParseStatus::ok);
+      ASSERT_EQ(whole.payload_bytes, bytes);
+      ASSERT_EQ(whole.full_payload_bytes, full);
+      EXPECT_NE(emu::parse_train(train, packets + 1, whole), ParseStatus::ok);
+      EXPECT_NE(emu::parse_train(train, packets - 1, whole), ParseStatus::ok);
+      ASSERT_EQ(emu::parse_train(train, packets, whole), ParseStatus::ok);
+      expect_same(h, whole.headers);
+      std::size_t at = emu::kTrainHeadBytes;
+      for (std::uint32_t i = 0; i < packets; ++i) {
+        std::vector<std::byte> slot(4352);
+        slot.resize(emu::cut_packet(train, whole, i, slot));
+        ParsedPacket part;
+        ASSERT_EQ(emu::parse_packet(slot, part), ParseStatus::ok);
+        const bool last = i + 1 == packets;
+        EXPECT_EQ(part.headers.bth.psn, emu::psn_add(h.bth.psn, i));
+        EXPECT_EQ(part.info->first, info.first && i == 0);
+        EXPECT_EQ(part.info->last, info.last && last);
+        EXPECT_EQ(part.headers.bth.ack_request, h.bth.ack_request && last);
+        EXPECT_EQ(part.headers.bth.solicited, h.bth.solicited && last);
+        ASSERT_EQ(part.payload_bytes, last ? bytes - i * full : full);
+        ASSERT_EQ(std::memcmp(&slot[part.payload_offset], &train[at], part.payload_bytes), 0);
+        at += part.payload_bytes;
+      }
+    }
+  }
+}
+
 TEST(Packet, WhatIsTooShortForCrcsStaysAsItIs) {
   for (std::size_t n = 0; n < 66; ++n) {
     std::vector<std::byte> packet(n);

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "emu/base/prng.h"
+#include "emu/packet/build.h"
 #include "tests/unit/emu/wire/seed.h"
 
 namespace emu {
@@ -82,6 +83,34 @@ TEST_F(CaptureTest, InOrderAndWhatHasNoRoomIsCounted) {
     ASSERT_EQ(reader_->left_out(), left_out);
   }
   EXPECT_EQ(reader_->cycle_time().cycle_ps, 80'000u);
+}
+
+// Whoever looks at it sees what a link would have carried.
+TEST_F(CaptureTest, ATrainComesApart) {
+  open();
+  std::vector<std::byte> train(kTrainHeadBytes + 2500);
+  PacketHeaders headers;
+  headers.bth.opcode = Opcode::rc_write_only;
+  headers.bth.psn = 0xfffffe;
+  write_train_headers(std::span(train).first<kTrainHeadBytes>(), headers, 2500, 1024);
+  RxDesc desc{};
+  desc.more_packets = 2;
+  desc.length = static_cast<std::uint16_t>(train.size() / 4);
+  writer_->packet(desc, 2, reinterpret_cast<const std::uint8_t*>(train.data()));
+  desc.more_packets = 3;  // makes no sense, and nothing of it
+  writer_->packet(desc, 2, reinterpret_cast<const std::uint8_t*>(train.data()));
+  constexpr Opcode kParts[] = {Opcode::rc_write_first, Opcode::rc_write_middle,
+                               Opcode::rc_write_last};
+  for (std::uint32_t i = 0; i < 3; ++i) {
+    ASSERT_TRUE(reader_->next(*packet_));
+    ParsedPacket parsed;
+    const std::span bytes(packet_->bytes.data(), packet_->length);
+    ASSERT_EQ(parse_packet(std::as_bytes(bytes), parsed), ParseStatus::ok);
+    EXPECT_EQ(parsed.headers.bth.opcode, kParts[i]);
+    EXPECT_EQ(parsed.headers.bth.psn, psn_add(0xfffffe, i));
+    EXPECT_EQ(parsed.payload_bytes, i == 2 ? 452U : 1024U);
+  }
+  EXPECT_FALSE(reader_->next(*packet_));
 }
 
 TEST_F(CaptureTest, OnlyWhatIsWanted) {

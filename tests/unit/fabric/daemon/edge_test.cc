@@ -73,6 +73,19 @@ TEST_F(EdgeTest, PassThroughKeepsLaunchTimesAndTheOrderOfEqualOnes) {
   EXPECT_EQ(edge_->next_launch(), emu::kNever);
 }
 
+TEST_F(EdgeTest, ATrainCountsAsItsPackets) {
+  make(true);
+  const PacketHandle handle = packet(1, 3, 7);
+  memory_.meta(handle).more_packets = 15;
+  send(handle);
+  ASSERT_EQ(port_.deliveries.size(), 1U);
+  EXPECT_EQ(port_.deliveries[0].desc.more_packets, 15);
+  const ClassStats& stats =
+      edge_->classes()[static_cast<std::size_t>(emu::TrafficClass::best_effort)];
+  EXPECT_EQ(stats.packets, 16U);
+  EXPECT_EQ(stats.latency_ns.words[0], 16U);
+}
+
 TEST_F(EdgeTest, PassThroughLetsNobodyOvertakeWhatIsDue) {
   make(true);
   for (std::uint64_t i = 0; i < 2; ++i) {

@@ -3,6 +3,7 @@
 #include <map>
 
 #include "emu/base/prng.h"
+#include "emu/packet/parse.h"
 #include "emu/ring/unix_socket.h"
 #include "emu/wire/shm_layout.h"
 #include "tests/unit/fabric/port/shm_scene.h"
@@ -52,8 +53,8 @@ TEST_F(ShmPortTest, EveryWrongDescriptorDetachesItsSenderOnly) {
     change(wrong[name]);
   };
   vary("buffer", [](auto& d) { d.buffer = kSlots; });
-  vary("buffer far", [](auto& d) { d.buffer = 0xffffffff; });
-  vary("buffer high half", [](auto& d) { d.buffer = 0x10000; });
+  vary("buffer far", [](auto& d) { d.buffer = 0xffff; });
+  vary("train", [](auto& d) { d.more_packets = 1; });  // flits are modelled here
   vary("length zero", [](auto& d) { d.length = 0; });
   vary("length long", [](auto& d) { d.length = emu::kPacketBytesMax + 1; });
   vary("flits zero", [](auto& d) { d.flits = 0; });
@@ -82,6 +83,59 @@ TEST_F(ShmPortTest, EveryWrongDescriptorDetachesItsSenderOnly) {
     EXPECT_NE(last_loss().find("wrong"), std::string::npos) << last_loss();
     EXPECT_TRUE(port_->attached(1));
     receive(*n1);
+    turn();
+    turn();
+    EXPECT_EQ(memory_.pools().size(), 1U);
+  }
+}
+
+TEST_F(ShmPortTest, EveryWrongTrainDetachesItsSender) {
+  port_.reset();
+  options_.rules.trains = true;
+  open_port();
+  auto n1 = attach("n1");
+  emu::TxDesc good = desc(0, 1, 1);
+  good.more_packets = 3;
+  good.length = 640 / 4;
+  good.flits = 40;
+  std::map<std::string, emu::TxDesc> wrong;
+  auto vary = [&](const char* name, auto change) {
+    wrong[name] = good;
+    change(wrong[name]);
+  };
+  vary("slots", [](auto& d) { d.buffer = kSlots - emu::kTrainSlots + 1; });
+  vary("packets", [](auto& d) { d.more_packets = 16; });
+  vary("packets far", [](auto& d) { d.more_packets = 0xffff; });
+  vary("kind", [](auto& d) {
+    d.kind = emu::PacketKind::subnet;
+    d.traffic_class = emu::TrafficClass::control;
+    d.vl_in = d.vl_out = 15;
+  });
+  vary("length", [](auto& d) { d.length = emu::kTrainBufferBytes / 4 + 1; });
+  vary("headers alone", [](auto& d) { d.length = emu::kTrainHeadBytes / 4; });
+  vary("flits few", [](auto& d) { d.flits = 31; });
+  vary("flits many",
+       [this](auto& d) { d.flits = static_cast<std::uint16_t>(4 * options_.rules.flits_max + 1); });
+  for (const auto& [name, bad] : wrong) {
+    SCOPED_TRACE(name);
+    RawNode liar(run_dir_, "n0");
+    turn();
+    turn();
+    liar.welcomed();
+    ASSERT_TRUE(port_->attached(0));
+    liar.tx_.push(good);
+    turn();
+    turn();
+    ASSERT_TRUE(port_->attached(0)) << last_loss();
+    liar.tx_.push(bad);
+    turn();
+    turn();
+    EXPECT_FALSE(port_->attached(0));
+    EXPECT_NE(last_loss().find("wrong"), std::string::npos) << last_loss();
+    std::array<hca::Received, 4> got;
+    ASSERT_EQ(n1->receive(got), 1U);
+    n1->release(got[0].desc.buffer);
+    n1->flush();
     turn();
     turn();
     EXPECT_EQ(memory_.pools().size(), 1U);

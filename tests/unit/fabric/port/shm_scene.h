@@ -96,12 +96,13 @@ class ShmPortTest : public testing::Test {
     if (!port_->attached(meta.dest)) return memory_.release(packet);
     port_->deliver(meta.dest, packet,
                    {now_, now_ + 40, 0, meta.length, meta.flits, meta.source, meta.vl_out,
-                    meta.traffic_class, 0});
+                    meta.traffic_class, meta.more_packets, 0});
   }
-  static emu::TxDesc desc(std::uint32_t buffer, emu::NodeId dest, std::uint64_t cookie) {
+  static emu::TxDesc desc(std::uint16_t buffer, emu::NodeId dest, std::uint64_t cookie) {
     return {cookie,
             0,
             buffer,
+            0,
             640,
             40,
             dest,

@@ -3,6 +3,7 @@
 #include <filesystem>
 
 #include "emu/ring/unix_socket.h"
+#include "emu/wire/shm_layout.h"
 #include "tests/unit/fabric/port/shm_scene.h"
 
 namespace fabric {
@@ -92,6 +93,53 @@ TEST_F(ShmPortTest, APacketCrossesWithoutACopyAndItsSlotComesBack) {
   EXPECT_GE(n0->now_cycle(), 1000U);
   EXPECT_EQ(port_->counters(0).packets_in, 10U);
   EXPECT_EQ(port_->counters(1).packets_out, 10U);
+}
+
+// A train has slots side by side of its own, and comes back by its first one.
+TEST_F(ShmPortTest, ATrainCrossesAsOne) {
+  auto strict = attach("n2");
+  EXPECT_EQ(strict->acquirable(), kSlots);
+  EXPECT_FALSE(strict->acquire_train()) << "flits are modelled";
+  strict.reset();
+  port_.reset();
+  options_.rules.trains = true;
+  open_port();
+  auto n0 = attach("n0");
+  auto n1 = attach("n1");
+  const std::size_t groups = emu::train_groups(kSlots);
+  EXPECT_EQ(n0->acquirable(), kSlots - groups * emu::kTrainSlots);
+  for (int round = 0; round < 3; ++round) {
+    for (std::size_t i = 0; i < groups; ++i) {
+      const auto slot = n0->acquire_train();
+      ASSERT_TRUE(slot);
+      emu::TxDesc train = desc(slot->buffer, 1, i);
+      train.more_packets = 15;
+      train.length = emu::kTrainBufferBytes / 4;
+      train.flits = 0x2000;
+      slot->bytes[0] = static_cast<std::uint8_t>(i);
+      slot->bytes[emu::kTrainBufferBytes - 1] = static_cast<std::uint8_t>(i + 1);
+      ASSERT_EQ(n0->send({&train, 1}), 1U);
+    }
+    EXPECT_FALSE(n0->acquire_train());
+    n0->flush();
+    turn();
+    std::array<hca::Received, 32> got;
+    ASSERT_EQ(n1->receive(got), groups);
+    for (std::size_t i = 0; i < groups; ++i) {
+      EXPECT_EQ(got[i].desc.more_packets, 15);
+      EXPECT_EQ(got[i].bytes[0], i);
+      EXPECT_EQ(got[i].bytes[emu::kTrainBufferBytes - 1], i + 1);
+      n1->release(got[i].desc.buffer);
+    }
+    n1->flush();
+    turn();
+  }
+  EXPECT_EQ(port_->counters(0).packets_in, 3 * groups * 16);
+  EXPECT_EQ(port_->counters(1).packets_out, 3 * groups * 16);
+  EXPECT_EQ(port_->counters(0).bytes_in, 3 * groups * emu::kTrainBufferBytes);
+  const auto unused = n0->acquire_train();
+  n0->abandon(unused->buffer);
+  EXPECT_EQ(n0->acquirable(), kSlots - groups * emu::kTrainSlots);
 }
 
 TEST_F(ShmPortTest, AnswersArriveAtTheNodeThatAsked) {

@@ -172,8 +172,9 @@ class UdpPortTest : public testing::TestWithParam<bool> {
     if (!slot) return false;
     std::memset(slot->bytes, static_cast<int>(cookie & 0xff), length);
     std::memcpy(slot->bytes, &cookie, sizeof cookie);
-    const emu::TxDesc desc{
-        cookie, 0, slot->buffer, length, 300, dest, vl, vl, emu::TrafficClass::best_effort, {}, 0};
+    const emu::TxDesc desc{cookie, 0,    slot->buffer, 0,  length,
+                           300,    dest, vl,           vl, emu::TrafficClass::best_effort,
+                           {},     0};
     return from.send({&desc, 1}) == 1;
   }
   // Takes what has arrived: the cookies must go on from `next`.
@@ -365,7 +366,7 @@ TEST_P(UdpPortTest, TimeOfANodeGoesOnWithAFabricWhoseTimeBeganAnew) {
   // A launch that is soon by the node's time is soon by the fabric's.
   auto slot = n0.acquire();
   ASSERT_TRUE(slot);
-  const emu::TxDesc desc{1, n0.now_cycle() + 1000,          slot->buffer, 638, 300, 0, 2,
+  const emu::TxDesc desc{1, n0.now_cycle() + 1000,          slot->buffer, 0, 638, 300, 0, 2,
                          2, emu::TrafficClass::best_effort, {},           0};
   ASSERT_EQ(n0.send({&desc, 1}), 1U);
   turns(20);

@@ -27,7 +27,7 @@ constexpr emu::NodeId kPeer = 1;
 // Keeps the datagrams that leave.
 struct Port : hca::PacketPort {
   Port() {
-    for (std::uint32_t i = 0; i < kSlots; ++i) free.push_back(i);
+    for (std::uint16_t i = 0; i < kSlots; ++i) free.push_back(i);
   }
   bool reserve(hca::PacketSlot& slot) override {
     if (closed || free.empty()) return false;
@@ -35,7 +35,7 @@ struct Port : hca::PacketPort {
     free.pop_back();
     return true;
   }
-  void cancel(std::uint32_t buffer) override { free.push_back(buffer); }
+  void cancel(std::uint16_t buffer) override { free.push_back(buffer); }
   void send(std::span<const emu::TxDesc> packets) override {
     for (const emu::TxDesc& packet : packets) {
       const std::uint8_t* bytes = memory[packet.buffer].data();
@@ -53,7 +53,7 @@ struct Port : hca::PacketPort {
     pending.clear();
   }
   std::vector<std::array<std::uint8_t, emu::kPacketBytesMax>> memory{kSlots};
-  std::vector<std::uint32_t> free;
+  std::vector<std::uint16_t> free;
   std::vector<std::uint32_t> pending;
   bool closed = false;
   std::vector<hca::Mad> left;

@@ -20,7 +20,7 @@ class FakeAttachment final : public Attachment {
   emu::Cycle now_cycle() const override { return now; }
   std::optional<TxBuffer> acquire() override { return std::nullopt; }
   std::size_t acquirable() const override { return 0; }
-  void abandon(std::uint32_t) override {}
+  void abandon(std::uint16_t) override {}
   std::size_t send(std::span<const emu::TxDesc> descriptors) override {
     sent.assign(descriptors.begin(), descriptors.end());
     return sent.size();

@@ -21,7 +21,7 @@ constexpr std::uint32_t kQkey = 0x1234;
 struct Wire : hca::PacketPort {
   Wire() : memory(kSlots * emu::kPacketBytesMax) {
     sent.reserve(kSlots);
-    for (std::uint32_t i = 0; i < kSlots; ++i) free[i] = i;
+    for (std::uint16_t i = 0; i < kSlots; ++i) free[i] = i;
   }
   bool reserve(hca::PacketSlot& slot) override {
     if (free_count == 0) return false;
@@ -29,13 +29,13 @@ struct Wire : hca::PacketPort {
     slot.bytes = &memory[slot.buffer * emu::kPacketBytesMax];
     return true;
   }
-  void cancel(std::uint32_t buffer) override { free[free_count++] = buffer; }
+  void cancel(std::uint16_t buffer) override { free[free_count++] = buffer; }
   void send(std::span<const emu::TxDesc> packets) override {
     sent.insert(sent.end(), packets.begin(), packets.end());
   }
   std::vector<std::uint8_t> memory;
   std::vector<emu::TxDesc> sent;
-  std::array<std::uint32_t, kSlots> free{};
+  std::array<std::uint16_t, kSlots> free{};
   std::size_t free_count = kSlots;
 };
 

@@ -24,6 +24,7 @@ struct LinkOptions {
   emu::Cycle delay_min = 50;
   emu::Cycle delay_max = 50;   // more than min: packets overtake one another
   std::uint32_t slots = 4096;  // packet buffers per node: back-pressure
+  std::uint32_t trains = 0;    // the same of trains
   emu::Verdict verdict = emu::Verdict::ack;
   bool answers = true;
 };
@@ -75,6 +76,8 @@ class Cluster {
   sim::LocalMemory& memory() { return memory_; }
   emu::Cycle now() const { return now_; }
   std::vector<emu::TxDesc>& sent() { return sent_; }
+  // Told of each packet or train that leaves.
+  std::function<void(const emu::TxDesc&, std::span<const std::uint8_t>)> on_send;
   const std::vector<emu::ProbeBody>& probes() const { return probes_; }
   LinkOptions& link() { return link_; }
   std::uint64_t lost() const { return lost_; }
@@ -107,29 +110,36 @@ class Cluster {
 
   struct Port : hca::PacketPort {
     Port(Cluster& owner, int number) : cluster(owner), node(number) {
-      memory.resize(std::size_t{owner.link_.slots} * emu::kPacketBytesMax);
-      for (std::uint32_t i = 0; i < owner.link_.slots; ++i) free.push_back(i);
+      const std::uint32_t trains = owner.link_.trains * emu::kTrainSlots;
+      memory.resize(std::size_t{owner.link_.slots + trains} * emu::kPacketBytesMax);
+      for (std::uint16_t i = 0; i < owner.link_.slots; ++i) free.push_back(i);
+      for (std::uint32_t i = 0; i < trains; i += emu::kTrainSlots) {
+        free_trains.push_back(static_cast<std::uint16_t>(owner.link_.slots + i));
+      }
     }
-    bool reserve(hca::PacketSlot& slot) override {
-      if (free.empty()) return false;
-      slot.buffer = free.back();
+    bool reserve(hca::PacketSlot& slot) override { return take(free, slot); }
+    bool reserve_train(hca::PacketSlot& slot) override { return take(free_trains, slot); }
+    bool take(std::vector<std::uint16_t>& from, hca::PacketSlot& slot) {
+      if (from.empty()) return false;
+      slot.buffer = from.back();
       slot.bytes = &memory[std::size_t{slot.buffer} * emu::kPacketBytesMax];
-      free.pop_back();
+      from.pop_back();
       return true;
     }
-    void cancel(std::uint32_t buffer) override { free.push_back(buffer); }
+    void cancel(std::uint16_t buffer) override {
+      (buffer < cluster.link_.slots ? free : free_trains).push_back(buffer);
+    }
     void send(std::span<const emu::TxDesc> packets) override {
       for (const emu::TxDesc& desc : packets) {
         const std::uint8_t* bytes = &memory[std::size_t{desc.buffer} * emu::kPacketBytesMax];
-        cluster.take(node, desc, {bytes, bytes + desc.length});
-        pending.push_back(desc.buffer);
+        cluster.take(node, desc, {bytes, bytes + emu::buffer_bytes(desc)});
       }
     }
     Cluster& cluster;
     int node;
     std::vector<std::uint8_t> memory;
-    std::vector<std::uint32_t> free;
-    std::vector<std::uint32_t> pending;
+    std::vector<std::uint16_t> free;
+    std::vector<std::uint16_t> free_trains;
   };
 
   emu::Cycle delay() {
@@ -139,6 +149,7 @@ class Cluster {
 
   void take(int from, const emu::TxDesc& desc, std::vector<std::uint8_t> bytes) {
     sent_.push_back(desc);
+    if (on_send) on_send(desc, bytes);
     // One flit a cycle, whatever was handed over first: a worm does not overtake another.
     emu::Cycle& busy = busy_until_[static_cast<std::size_t>(from)];
     const emu::Cycle leaves = std::max({desc.launch_cycle, now_, busy}) + desc.flits;
@@ -192,13 +203,14 @@ class Cluster {
         const emu::Injected injected{packet.desc.cookie, at,
                                      packet.desc.flits,  packet.desc.traffic_class,
                                      packet.desc.kind,   0};
-        ports_[static_cast<std::size_t>(packet.to)]->free.push_back(packet.desc.buffer);
+        ports_[static_cast<std::size_t>(packet.to)]->cancel(packet.desc.buffer);
         host.injected({&injected, 1}, now_);
       } else {
         hca::Arrival arrival{};
         arrival.desc.head_cycle = at - packet.desc.flits;
         arrival.desc.arrival_cycle = at;
-        arrival.desc.length = static_cast<std::uint16_t>(packet.bytes.size());
+        arrival.desc.length = packet.desc.length;
+        arrival.desc.more_packets = packet.desc.more_packets;
         arrival.desc.flits = packet.desc.flits;
         arrival.desc.src = static_cast<emu::NodeId>(packet.from);
         arrival.desc.traffic_class = packet.desc.traffic_class;

@@ -391,6 +391,7 @@ struct Exchange {
     // As on one host: nothing errs in its memory, and CRCs are left out.
     options.host.seals = prng.below(3) != 0;
     if (!options.host.seals) options.link.corrupt = 0;
+    if (!options.host.seals && prng.below(4) != 0) options.link.trains = 1 + prng.below(6);
     return options;
   }
 

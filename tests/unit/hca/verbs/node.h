@@ -77,7 +77,7 @@ class Node {
   }
   struct NoPort : hca::PacketPort {  // there is no other node
     bool reserve(hca::PacketSlot&) override { return false; }
-    void cancel(std::uint32_t) override {}
+    void cancel(std::uint16_t) override {}
     void send(std::span<const emu::TxDesc>) override {}
   };
 
