@@ -117,7 +117,7 @@ std::size_t write_headers(std::span<std::byte> slot, const PacketHeaders& header
 
 void write_train_headers(std::span<std::byte, kTrainHeadBytes> head, const PacketHeaders& headers,
                          std::size_t payload_bytes, std::size_t full_payload_bytes) {
-  CHECK(opcode_info(headers.bth.opcode).payload && full_payload_bytes % 4 == 0);
+  CHECK(has_parts(headers.bth.opcode) && full_payload_bytes % 4 == 0);
   static_assert(kTrainHeadBytes >= kLrhBytes + kGrhBytes + kBthBytes + kXrcEthBytes + kRethBytes +
                                        kImmDtBytes + kIethBytes);
   put_headers(head.data(), headers,

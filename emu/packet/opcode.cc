@@ -103,6 +103,12 @@ constexpr std::array<std::uint32_t, 32> kRnrTimer10us = {
 
 constexpr Table kOpcodes = make_table();
 
+bool has_parts(Opcode opcode) {
+  const OpcodeInfo& info = opcode_info(opcode);
+  return info.known && info.payload && info.service != Service::ud &&
+         rc_of(opcode) != Opcode::rc_atomic_write;
+}
+
 Opcode part_of(Opcode whole, bool first, bool last) {
   const OpcodeInfo& info = opcode_info(whole);
   first = first && info.first;

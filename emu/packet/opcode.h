@@ -64,8 +64,11 @@ constexpr Opcode rc_of(Opcode opcode) {
   return static_cast<Opcode>(static_cast<unsigned>(opcode) & 0x1f);
 }
 
-// Of a message, or a piece of one, whose only packet would have the opcode `whole`: the opcode of
-// its first, last, only or (neither) middle packet. SEND, RDMA WRITE and READ responses.
+// Whether a message of such packets may have several: SEND, RDMA WRITE and READ responses of a
+// connection.
+bool has_parts(Opcode opcode);
+// Of such a message, or a piece of one, whose only packet would have the opcode `whole`: the opcode
+// of its first, last, only or (neither) middle packet.
 Opcode part_of(Opcode whole, bool first, bool last);
 
 enum class Service : std::uint8_t { rc, uc, ud, xrc };

@@ -161,7 +161,7 @@ ParseStatus parse_train(std::span<const std::byte> train, std::uint32_t packets,
   std::size_t at = 0;
   const auto headers = parse_headers(train.first(kTrainHeadBytes), 0, parsed, packet_bytes, at);
   if (headers != ParseStatus::ok) return headers;
-  if (!parsed.info->payload) return ParseStatus::bad_pad;
+  if (!has_parts(parsed.headers.bth.opcode)) return ParseStatus::bad_pad;
   const std::size_t full = packet_bytes - std::min(packet_bytes, at + kCrcs);
   parsed.packets = packets;
   parsed.payload_offset = kTrainHeadBytes;
@@ -172,6 +172,16 @@ ParseStatus parse_train(std::span<const std::byte> train, std::uint32_t packets,
                           parsed.payload_bytes > full * (packets - 1) &&
                           parsed.payload_bytes <= full * packets;
   return consistent ? ParseStatus::ok : ParseStatus::bad_length;
+}
+
+void skip_packets(ParsedPacket& train, std::uint32_t count) {
+  Bth& bth = train.headers.bth;
+  bth.psn = psn_add(bth.psn, count);
+  bth.opcode = part_of(bth.opcode, false, true);
+  train.info = &opcode_info(bth.opcode);
+  train.payload_offset += count * train.full_payload_bytes;
+  train.payload_bytes -= count * train.full_payload_bytes;
+  train.packets -= count;
 }
 
 CrcStatus check_crcs(std::span<const std::byte> packet) {

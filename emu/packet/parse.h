@@ -47,6 +47,9 @@ inline constexpr std::size_t kTrainHeadBytes = 128;
 ParseStatus parse_train(std::span<const std::byte> train, std::uint32_t packets,
                         ParsedPacket& parsed);
 
+// Of a train that was parsed: as if it began behind its first `count` packets, fewer than it has.
+void skip_packets(ParsedPacket& train, std::uint32_t count);
+
 enum class CrcStatus : std::uint8_t { ok, bad_vcrc, bad_icrc, too_short };
 // Checks both CRCs of a packet from the LRH to the VCRC.
 CrcStatus check_crcs(std::span<const std::byte> packet);

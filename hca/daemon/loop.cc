@@ -113,7 +113,8 @@ std::size_t Node::receive() {
       const Received& packet = received_[i];
       arrivals_.push_back({packet.desc, packet.bytes});
       const emu::Cycle latency = packet.desc.arrival_cycle - packet.desc.head_cycle;
-      publisher_->arrived(packet.desc.traffic_class, options_.cycle_time.ns(latency));
+      publisher_->arrived(packet.desc.traffic_class, options_.cycle_time.ns(latency),
+                          1U + packet.desc.more_packets);
     }
     host_->receive(arrivals_, now_);
     for (std::size_t i = 0; i < packets; ++i) attachment_->release(received_[i].desc.buffer);

@@ -16,6 +16,7 @@ namespace hca {
 
 namespace {
 constexpr std::size_t kBatchPieces = 64;  // one call costs 1.7 us, 64 packets in one 0.4 us each
+constexpr std::size_t kBatchBytes = 256 << 10;  // what may have to be paged in holds up all others
 
 // A process whose first thread has ended (pthread_exit in main) lives on, but its memory is reached
 // by the numbers of its other threads alone. They are looked up at every call: the number of a
@@ -61,8 +62,11 @@ std::size_t ProcessMemory::copy(std::span<const MemoryPiece> pieces, Direction d
   std::size_t done = 0;
   while (done < pieces.size()) {
     std::size_t count = 1;
+    std::size_t bytes = pieces[done].length;
     while (count < kBatchPieces && done + count < pieces.size() &&
-           pieces[done + count].client == pieces[done].client) {
+           pieces[done + count].client == pieces[done].client &&
+           bytes + pieces[done + count].length <= kBatchBytes) {
+      bytes += pieces[done + count].length;
       ++count;
     }
     const std::size_t copied = copy_batch(pieces.subspan(done, count), direction);

@@ -22,9 +22,9 @@ class Publisher {
   static emu::Result<Publisher> open(const std::string& run_dir, const emu::Config& config,
                                      emu::NodeId node);
 
-  // A packet that arrived: network latency, head injected to tail arrived.
-  void arrived(emu::TrafficClass traffic_class, emu::EmuNs latency_ns) {
-    latency_[static_cast<std::size_t>(traffic_class)].add(latency_ns);
+  // Packets that arrived: network latency, head injected to tail arrived.
+  void arrived(emu::TrafficClass traffic_class, emu::EmuNs latency_ns, std::uint64_t packets) {
+    latency_[static_cast<std::size_t>(traffic_class)].add(latency_ns, packets);
   }
 
   struct Session {

@@ -217,10 +217,16 @@ void acknowledge(HostState& s, Qp& qp, const Arrival& arrival, const emu::Parsed
   if (qp.state != QpState::rts && qp.state != QpState::sqd) return;
   const emu::PacketHeaders& headers = packet.headers;
   const std::uint32_t psn = headers.bth.psn;
+  const std::int32_t behind = emu::psn_diff(qp.psn_una, psn);
+  if (behind > 0 && static_cast<std::uint32_t>(behind) < packet.packets) {
+    emu::ParsedPacket rest = packet;  // of a train of data of which the beginning had arrived
+    emu::skip_packets(rest, static_cast<std::uint32_t>(behind));
+    return acknowledge(s, qp, arrival, rest);
+  }
   // Only what is outstanding can be answered; the rest are late repetitions.
   if (!qp.unacknowledged() || emu::psn_diff(psn, qp.psn_sent) >= 0 ||
       emu::psn_diff(psn, qp.psn_una) < 0) {
-    ++s.counters_.duplicates_received;
+    s.counters_.duplicates_received += packet.packets;
     return;
   }
   switch (emu::rc_of(headers.bth.opcode)) {

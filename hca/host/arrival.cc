@@ -47,15 +47,13 @@ bool intact(std::span<const std::byte> packet) {
   return emu::icrc_of(packet.first(end)) == icrc;
 }
 
-// A packet, or a train of a connection's.
 bool parse(const Arrival& arrival, std::span<const std::byte> bytes, emu::ParsedPacket& packet) {
   if (arrival.desc.more_packets == 0) {
     return bytes.size() <= emu::kPacketBytesMax &&
            emu::parse_packet(bytes, packet) == emu::ParseStatus::ok;
   }
   return bytes.size() <= emu::kTrainBufferBytes &&
-         emu::parse_train(bytes, arrival.desc.more_packets + 1U, packet) == emu::ParseStatus::ok &&
-         packet.info->service != emu::Service::ud;
+         emu::parse_train(bytes, arrival.desc.more_packets + 1U, packet) == emu::ParseStatus::ok;
 }
 
 void receive_one(HostState& s, const Arrival& arrival, bool loop) {

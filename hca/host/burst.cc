@@ -14,10 +14,6 @@ namespace {
 // Cookie: QP number, "returns a credit", epoch of the QP, packets of a train behind the first.
 constexpr std::uint64_t kCookieFirst = 1ull << 24;
 constexpr int kCookieEpochShift = 32;
-constexpr int kCookieMoreShift = 48;
-std::uint32_t packets_of_cookie(std::uint64_t cookie) {
-  return static_cast<std::uint32_t>(cookie >> kCookieMoreShift) + 1;
-}
 
 std::span<std::byte> slot_span(const BurstPacket& packet) {
   return {reinterpret_cast<std::byte*>(packet.slot.bytes), emu::kPacketBytesMax};

@@ -62,15 +62,19 @@ void choose_congestion(HostState& s) {
 }
 
 std::uint64_t congestion_cookie(HostState& s, const emu::TxDesc& desc) {
-  return std::uint64_t{s.congestion_->handed_on(desc.dest, desc.flits, s.now_)} << kTagShift |
-         (s.congestion_turn_ ? kTagTurn : 0);
+  const std::uint16_t packets = desc.more_packets + 1U;
+  const auto flits = static_cast<std::uint16_t>(desc.flits / packets);
+  std::uint16_t tag = 0;  // the same for all of a train
+  for (int i = 0; i < packets; ++i) tag = s.congestion_->handed_on(desc.dest, flits, s.now_);
+  return std::uint64_t{tag} << kTagShift | (s.congestion_turn_ ? kTagTurn : 0);
 }
 
 void congestion_came_back(HostState& s, std::uint64_t cookie) {
   const bool turn = (cookie & kTagTurn) != 0;
   if (turn != s.congestion_turn_) return;
-  s.congestion_->came_back(
-      static_cast<std::uint16_t>((cookie >> kTagShift) & (kCongestionTags - 1U)), s.now_);
+  const auto tag = static_cast<std::uint16_t>((cookie >> kTagShift) & (kCongestionTags - 1U));
+  for (std::uint32_t i = packets_of_cookie(cookie); i > 0; --i)
+    s.congestion_->came_back(tag, s.now_);
 }
 
 }  // namespace hca

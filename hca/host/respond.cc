@@ -82,6 +82,10 @@ void serve_read(HostState& s, Qp& qp, const emu::PacketHeaders& headers, bool re
   const std::uint32_t psn = headers.bth.psn;
   const std::uint32_t pd = request_pd(s, qp, headers);
   Range range;
+  if (reth.length > kMaxMessageBytes) {
+    refuse(s, qp, psn, NakCode::invalid_request, AsyncEvent::qp_req_err);
+    return;
+  }
   const bool allowed =
       (qp.attributes.access_flags & kAccessRemoteRead) != 0 &&
       (reth.length == 0 || resolve(s.mrs_, reth.rkey, pd, reth.address, reth.length,
@@ -107,9 +111,9 @@ void serve_read(HostState& s, Qp& qp, const emu::PacketHeaders& headers, bool re
     return;
   }
   if (qp.responses_last - qp.responses_first + 1 >= kResponsesMax) return;  // it will ask again
+  // As many as a WRITE of it would have.
+  const std::uint32_t packets = packets_of(WrOpcode::rdma_write, reth.length, qp.payload);
   if (!repeated) {
-    const std::uint32_t packets =
-        reth.length == 0 ? 1 : (reth.length + qp.payload - 1) / qp.payload;
     qp.epsn = add24(qp.epsn, packets);
     qp.msn = add24(qp.msn, 1);
   }
@@ -123,13 +127,13 @@ void serve_read(HostState& s, Qp& qp, const emu::PacketHeaders& headers, bool re
   response.length = reth.length;
   response.psn = psn;
   response.msn = qp.msn;
-  response.packets = reth.length == 0 ? 1 : (reth.length + qp.payload - 1) / qp.payload;
+  response.packets = packets;
   want_response(s, qp);
 }
 
 // Behind what was expected: it was served before, and the answer perhaps lost.
 void respond_again(HostState& s, Qp& qp, const emu::ParsedPacket& packet) {
-  ++s.counters_.duplicates_received;
+  s.counters_.duplicates_received += packet.packets;
   if (emu::rc_of(packet.headers.bth.opcode) == Opcode::rc_read_request) {
     serve_read(s, qp, packet.headers, true);
     return;
@@ -144,6 +148,15 @@ void respond_again(HostState& s, Qp& qp, const emu::ParsedPacket& packet) {
     return;
   }
   push_ack(s, qp, add24(qp.epsn, emu::kMask24));  // epsn - 1
+}
+
+// Beyond what was expected: something before it was lost. Said once.
+void respond_to_gap(HostState& s, Qp& qp, const emu::ParsedPacket& packet) {
+  s.counters_.out_of_sequence_received += packet.packets;
+  if (qp.nak_sent) return;
+  qp.nak_sent = true;
+  push_nak(s, qp, qp.epsn,
+           emu::kSyndromeNak | static_cast<std::uint8_t>(NakCode::psn_sequence_error), false);
 }
 
 // First follows nothing, middle and last follow their own kind.
@@ -194,10 +207,9 @@ Request request_of(Opcode opcode) {
   }
 }
 
-// No packet is longer than the path's MTU; those of a train are full, or its PSNs would be others.
+// No packet is longer than the path's MTU.
 bool fits_path(const Qp& qp, const emu::ParsedPacket& packet) {
-  return packet.packets == 1 ? packet.payload_bytes <= qp.payload
-                             : packet.full_payload_bytes == qp.payload;
+  return packet.full_payload_bytes <= qp.payload;
 }
 
 bool may_write(HostState& s, const Qp& qp, const emu::Reth& reth) {
@@ -263,19 +275,14 @@ void respond(HostState& s, Qp& qp, const Arrival& arrival, const emu::ParsedPack
   const emu::PacketHeaders& headers = packet.headers;
   const std::uint32_t psn = headers.bth.psn;
   const std::int32_t ahead = emu::psn_diff(psn, qp.epsn);
-  if (ahead < 0) {
-    respond_again(s, qp, packet);
-    return;
+  if (ahead < 0 && static_cast<std::uint32_t>(-ahead) < packet.packets) {
+    // A repeated train, the first packets of which had arrived.
+    emu::ParsedPacket rest = packet;
+    emu::skip_packets(rest, static_cast<std::uint32_t>(-ahead));
+    return respond(s, qp, arrival, rest);
   }
-  if (ahead > 0) {
-    ++s.counters_.out_of_sequence_received;
-    if (!qp.nak_sent) {
-      qp.nak_sent = true;
-      push_nak(s, qp, qp.epsn,
-               emu::kSyndromeNak | static_cast<std::uint8_t>(NakCode::psn_sequence_error), false);
-    }
-    return;
-  }
+  if (ahead < 0) return respond_again(s, qp, packet);
+  if (ahead > 0) return respond_to_gap(s, qp, packet);
   const Request request = request_of(headers.bth.opcode);
   const auto length = static_cast<std::uint32_t>(packet.payload_bytes);
   // Who has no resources for READs and atomics has none for the first of them either.

@@ -342,6 +342,12 @@ void dispatch(HostState& s);
 void packet_injected(HostState& s, const emu::Injected& event);
 void qp_injected(HostState& s, std::uint64_t cookie);
 
+// A cookie's highest bits: packets of a train behind the first.
+inline constexpr int kCookieMoreShift = 48;
+inline std::uint32_t packets_of_cookie(std::uint64_t cookie) {
+  return static_cast<std::uint32_t>(cookie >> kCookieMoreShift) + 1;
+}
+
 // ---- power (request.cc) ----
 // The budget is what this HCA's power pays in so many cycles, and each packet holds its energy for
 // all of them, near or far: whatever the packets, no more energy than that leaves in that time.

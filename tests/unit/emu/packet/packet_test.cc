@@ -261,8 +261,7 @@ TEST(Packet, ATrainComesApart) {
   Prng random(fresh_seed());
   for (const Opcode opcode : known_opcodes()) {
     const emu::OpcodeInfo& info = emu::opcode_info(opcode);
-    if (!info.payload || info.service == emu::Service::ud) continue;
-    if (emu::rc_of(opcode) == Opcode::rc_atomic_write) continue;
+    if (!emu::has_parts(opcode)) continue;
     for (int round = 0; round < 20; ++round) {
       const PacketHeaders h = random_headers(random, opcode);
       const std::uint32_t full = 4 * (1 + random.below(1024));

@@ -101,6 +101,17 @@ TEST_F(CaptureTest, ATrainComesApart) {
   writer_->packet(desc, 2, reinterpret_cast<const std::uint8_t*>(train.data()));
   constexpr Opcode kParts[] = {Opcode::rc_write_first, Opcode::rc_write_middle,
                                Opcode::rc_write_last};
+  // Neither does one of what has no parts.
+  desc.more_packets = 2;
+  for (const Opcode opcode : {Opcode::ud_send_only, Opcode::rc_atomic_write, Opcode::rc_ack}) {
+    std::vector<std::byte> other = train;
+    other[kLrhBytes] = static_cast<std::byte>(opcode);
+    other[4] = std::byte{0};
+    for (int words = 0; words < 256; ++words) {
+      other[5] = static_cast<std::byte>(words);
+      writer_->packet(desc, 2, reinterpret_cast<const std::uint8_t*>(other.data()));
+    }
+  }
   for (std::uint32_t i = 0; i < 3; ++i) {
     ASSERT_TRUE(reader_->next(*packet_));
     ParsedPacket parsed;

@@ -105,6 +105,27 @@ TEST(Failure, RemoteAccessOfRead) {
   EXPECT_EQ(test::statuses(pair.run().first), list({WcStatus::rem_access_err}));
 }
 
+// No HCA asks for more than a message has; its packets would be more than there are PSNs.
+TEST(Failure, ReadOfMoreThanAMessage) {
+  test::PairOptions options;
+  options.host.seals = false;
+  Pair pair(options);
+  const hca::MrKeys all =
+      pair.b.app->reg(pair.b.bytes.data(), std::size_t{5} << 30, test::kAll, false);
+  pair.cluster.on_send = [](const emu::TxDesc&, std::span<const std::uint8_t> packet) {
+    constexpr std::size_t kLength = emu::kLrhBytes + emu::kBthBytes + emu::kRethBytes - 4;
+    if (packet[emu::kLrhBytes] == static_cast<std::uint8_t>(emu::Opcode::rc_read_request))
+      std::memset(const_cast<std::uint8_t*>(&packet[kLength]), 0xff, 4);
+  };
+  const hca::Sge to = pair.a.sge(0, 2000);
+  ASSERT_EQ(pair.post({.opcode = WrOpcode::rdma_read,
+                       .sges = {&to, 1},
+                       .remote_addr = pair.b.address(0),
+                       .rkey = all.rkey}),
+            0);
+  EXPECT_EQ(test::statuses(pair.run().first), list({WcStatus::rem_inv_req_err}));
+}
+
 // Who has no resources for READs refuses them.
 TEST(Failure, ReadOfNoResources) {
   test::PairOptions options;

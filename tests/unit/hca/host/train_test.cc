@@ -2,6 +2,7 @@
 // those that no HCA of ours makes are dropped or refused.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <optional>
 #include <vector>
@@ -145,22 +146,26 @@ TEST_P(Trains, StandForThePacketsThatWouldHaveLeft) {
 }
 INSTANTIATE_TEST_SUITE_P(Seeds, Trains, testing::Range(1, test::kSanitized ? 16 : 41));
 
-// One WRITE whose train is caught on its way, to be handed on as a test likes it.
+// One WRITE, or READ, whose train is caught on its way, to be handed on as a test likes it.
 struct Caught {
-  explicit Caught(hca::QpType type = hca::QpType::rc) : pair(options(type)) {
+  explicit Caught(hca::QpType type = hca::QpType::rc, WrOpcode opcode = WrOpcode::rdma_write)
+      : pair(options(type)), to(opcode == WrOpcode::rdma_read ? 0 : 1) {
     pair.cluster.on_send = [this](const emu::TxDesc& desc, std::span<const std::uint8_t> sent) {
+      pair.cluster.link().loss = desc.more_packets != 0 ? 1 : 0;
       if (desc.more_packets == 0 || !bytes.empty()) return;
       more_packets = desc.more_packets;
       bytes.assign(sent.begin(), sent.end());
     };
+    if (to == 0) std::ranges::swap_ranges(pair.a.bytes, pair.b.bytes);  // what is to come is there
     const hca::Sge from = pair.a.sge(0, 4 * 1024);
-    EXPECT_EQ(pair.post({.opcode = WrOpcode::rdma_write,
+    EXPECT_EQ(pair.post({.opcode = opcode,
                          .sges = {&from, 1},
                          .remote_addr = pair.b.address(0),
                          .rkey = pair.b.keys.rkey}),
               0);
     pair.cluster.run(pair.cluster.now() + 1000);
     EXPECT_EQ(more_packets, 3);
+    pair.cluster.on_send = {};
     pair.cluster.link().loss = 0;
   }
   static PairOptions options(hca::QpType type) {
@@ -168,7 +173,6 @@ struct Caught {
     options.host.seals = false;
     options.host.packet_flits = emu::kPacketBytesMax / 16;
     options.link.trains = 4;
-    options.link.loss = 1;
     options.path.mtu = 3;  // 1024
     options.path.timeout = 20;
     options.type = type;
@@ -178,19 +182,35 @@ struct Caught {
     hca::Arrival arrival{};
     arrival.desc.length = static_cast<std::uint16_t>(bytes.size() / 4);
     arrival.desc.more_packets = more_packets;
+    hand_on(arrival, bytes);
+  }
+  // The nth packet of it alone.
+  void hand_on_packet(std::uint32_t nth) {
+    emu::ParsedPacket parsed;
+    ASSERT_EQ(emu::parse_train(as_bytes(bytes), more_packets + 1U, parsed), emu::ParseStatus::ok);
+    Bytes packet(emu::kPacketBytesMax);
+    const std::size_t length =
+        emu::cut_packet(as_bytes(bytes), parsed, nth, std::as_writable_bytes(std::span(packet)));
+    hca::Arrival arrival{};
+    arrival.desc.length = static_cast<std::uint16_t>(length);
+    hand_on(arrival, packet);
+  }
+  void hand_on(hca::Arrival& arrival, const Bytes& from) {
+    arrival.desc.src = static_cast<emu::NodeId>(1 - to);
     arrival.desc.traffic_class = emu::TrafficClass::best_effort;
-    arrival.bytes = bytes.data();
-    pair.cluster.host(1).receive({&arrival, 1}, pair.cluster.now());
+    arrival.bytes = from.data();
+    pair.cluster.host(to).receive({&arrival, 1}, pair.cluster.now());
   }
   void set_lrh_words(std::size_t words) {
     bytes[4] = static_cast<std::uint8_t>(words >> 8);
     bytes[5] = static_cast<std::uint8_t>(words);
   }
   std::size_t lrh_words() const { return bytes[4] * 256U + bytes[5]; }
-  std::uint64_t dropped() { return pair.cluster.host(1).counters().dropped_bad_packet; }
+  std::uint64_t dropped() { return pair.cluster.host(to).counters().dropped_bad_packet; }
   bool arrived() { return std::memcmp(pair.a.bytes.data(), pair.b.bytes.data(), 4096) == 0; }
 
   Pair pair;
+  int to;
   Bytes bytes;
   std::uint16_t more_packets = 0;
 };
@@ -202,11 +222,29 @@ TEST(Train, ArrivesOnce) {
   train.pair.b.bytes[0] ^= 1;
   train.hand_on();  // again: acknowledged, not executed
   EXPECT_FALSE(train.arrived());
-  EXPECT_EQ(train.pair.cluster.host(1).counters().duplicates_received, 1U);
+  EXPECT_EQ(train.pair.cluster.host(1).counters().duplicates_received, 4U);
   EXPECT_EQ(test::statuses(train.pair.run().first), std::vector{WcStatus::success});
 }
 
-// Its PSNs would be others than the receiver counts.
+// Repeated as a train what had left packet by packet, and in part arrived: the rest is taken.
+TEST(Train, TheRestOfItIsTaken) {
+  for (const WrOpcode opcode : {WrOpcode::rdma_write, WrOpcode::rdma_read}) {
+    for (std::uint32_t there = 1; there <= 3; ++there) {
+      Caught train(hca::QpType::rc, opcode);
+      std::uint8_t& first = (train.to == 1 ? train.pair.b : train.pair.a).bytes[0];
+      for (std::uint32_t i = 0; i < there; ++i) train.hand_on_packet(i);
+      first ^= 1;
+      train.hand_on();
+      EXPECT_FALSE(train.arrived()) << "what had arrived is written once";
+      first ^= 1;
+      EXPECT_TRUE(train.arrived());
+      EXPECT_EQ(test::statuses(train.pair.run().first), std::vector{WcStatus::success});
+      EXPECT_EQ(train.pair.cluster.host(0).counters().timeouts, 0U);
+    }
+  }
+}
+
+// Packets are longer than the receiver's path allows.
 TEST(Train, OfAnotherMtuIsAnInvalidRequest) {
   Caught train;
   train.set_lrh_words(train.lrh_words() + 1024 / 4);
@@ -214,6 +252,15 @@ TEST(Train, OfAnotherMtuIsAnInvalidRequest) {
   train.hand_on();
   EXPECT_FALSE(train.arrived());
   EXPECT_EQ(test::statuses(train.pair.run().first), std::vector{WcStatus::rem_inv_req_err});
+}
+
+// A sender may cut its messages smaller, as it may without trains.
+TEST(Train, OfASmallerMtuIsOne) {
+  Caught train;
+  train.set_lrh_words(train.lrh_words() - 512 / 4);
+  train.more_packets = 7;
+  train.hand_on();
+  EXPECT_TRUE(train.arrived());
 }
 
 TEST(Train, OfAnotherMtuIsNoUcMessage) {
@@ -246,8 +293,9 @@ TEST(Train, ThatDoesNotCountIsDropped) {
 
 // Datagrams are one packet each, and what carries no payload is one, too.
 TEST(Train, OfOpcodesThatHaveNoneIsDropped) {
-  for (const emu::Opcode opcode : {emu::Opcode::ud_send_only, emu::Opcode::rc_read_request,
-                                   emu::Opcode::rc_ack, emu::Opcode::rc_compare_swap}) {
+  for (const emu::Opcode opcode :
+       {emu::Opcode::ud_send_only, emu::Opcode::rc_read_request, emu::Opcode::rc_ack,
+        emu::Opcode::rc_compare_swap, emu::Opcode::rc_atomic_write}) {
     Caught train;
     train.bytes[emu::kLrhBytes] = static_cast<std::uint8_t>(opcode);
     train.hand_on();
