@@ -45,20 +45,28 @@ struct Quiet : hca::HostEvents {
 };
 
 struct Sink : hca::PacketPort {
-  std::vector<std::uint8_t> memory = std::vector<std::uint8_t>(64 * emu::kPacketBytesMax);
+  static constexpr std::uint16_t kSlots = 64;
+  std::vector<std::uint8_t> memory =
+      std::vector<std::uint8_t>((kSlots + 2 * emu::kTrainSlots) * emu::kPacketBytesMax);
   std::vector<std::uint16_t> free;
+  std::vector<std::uint16_t> free_trains;
   std::vector<emu::TxDesc> sent;
-  Sink() {
-    for (std::uint16_t i = 0; i < 64; ++i) free.push_back(i);
+  explicit Sink(bool trains) {
+    for (std::uint16_t i = 0; i < kSlots; ++i) free.push_back(i);
+    if (trains) free_trains = {kSlots, kSlots + emu::kTrainSlots};
   }
-  bool reserve(hca::PacketSlot& slot) override {
-    if (free.empty()) return false;
-    slot.buffer = free.back();
+  bool reserve(hca::PacketSlot& slot) override { return take(free, slot); }
+  bool reserve_train(hca::PacketSlot& slot) override { return take(free_trains, slot); }
+  bool take(std::vector<std::uint16_t>& from, hca::PacketSlot& slot) {
+    if (from.empty()) return false;
+    slot.buffer = from.back();
     slot.bytes = &memory[slot.buffer * emu::kPacketBytesMax];
-    free.pop_back();
+    from.pop_back();
     return true;
   }
-  void cancel(std::uint16_t buffer) override { free.push_back(buffer); }
+  void cancel(std::uint16_t buffer) override {
+    (buffer < kSlots ? free : free_trains).push_back(buffer);
+  }
   void send(std::span<const emu::TxDesc> packets) override {
     sent.insert(sent.end(), packets.begin(), packets.end());
   }
@@ -80,7 +88,7 @@ struct Scene {
   sim::Queue from, to;
   emu::Cycle now = 1000;
 
-  static hca::HostOptions options() {
+  static hca::HostOptions options(bool trains) {
     hca::HostOptions options;
     options.nodes = 4;
     options.qps_max = 16;
@@ -89,14 +97,16 @@ struct Scene {
     options.pds_max = 4;
     options.clients_max = 4;
     options.launch_horizon_us = 1000;
-    options.power_w = 1e-4;
+    options.power_w = trains ? 0 : 1e-4;
+    options.seals = !trains;
     options.class_of_sl.fill(emu::TrafficClass::best_effort);
     options.class_of_sl[1] = emu::TrafficClass::real_time;
     options.lanes_of_sl[1] = 0x7ff0;
     return options;
   }
 
-  Scene() : host(options(), memory, sink, events), hostile(host), good(host) {
+  explicit Scene(bool trains)
+      : sink(trains), host(options(trains), memory, sink, events), hostile(host), good(host) {
     keys = hostile.reg(bytes.data(), bytes.size(),
                        hca::kAccessLocalWrite | hca::kAccessRemoteWrite | hca::kAccessRemoteRead |
                            hca::kAccessRemoteAtomic);
@@ -157,28 +167,29 @@ struct Scene {
   }
 
   void deliver(Bytes& in) {
-    std::vector<std::uint8_t> packet(emu::kPacketBytesMax);
+    std::vector<std::uint8_t> packet(4 * emu::kPacketBytesMax);
     hca::Arrival arrival{};
     arrival.desc.src = in.u8() % 5;
     arrival.desc.traffic_class = static_cast<emu::TrafficClass>(in.u8() % 3);
     if (in.u8() % 4 == 0) {
-      const std::size_t length = in.take<std::uint16_t>() % packet.size();
+      const std::size_t length = in.take<std::uint16_t>() % emu::kPacketBytesMax;
       in.fill(packet.data(), length);
       arrival.desc.length = static_cast<std::uint16_t>(length);
+      arrival.desc.more_packets = in.u8() % 2 == 0 ? 0 : in.u8();
     } else {
-      arrival.desc.length = build(in, packet, arrival.desc.src);
+      build(in, packet, arrival.desc);
     }
     arrival.bytes = packet.data();
     host.receive({&arrival, 1}, now);
   }
 
-  std::uint16_t build(Bytes& in, std::vector<std::uint8_t>& packet, emu::NodeId src) {
+  void build(Bytes& in, std::vector<std::uint8_t>& packet, emu::RxDesc& desc) {
     static constexpr std::uint8_t kOpcodes[] = {
         0x00, 0x01, 0x02, 0x03, 0x04, 0x05, 0x06, 0x07, 0x08, 0x09, 0x0a, 0x0b, 0x0c,
         0x0d, 0x0e, 0x0f, 0x10, 0x11, 0x12, 0x13, 0x14, 0x16, 0x17, 0x1d, 0x64, 0x65,
         0x20, 0x21, 0x22, 0x23, 0x24, 0x25, 0x26, 0x27, 0x28, 0x29, 0x2a, 0x2b};
     emu::PacketHeaders headers;
-    headers.lrh = {0, 0, 1, emu::lid_of(src)};
+    headers.lrh = {0, 0, 1, emu::lid_of(desc.src)};
     headers.bth.opcode = static_cast<emu::Opcode>(kOpcodes[in.u8() % sizeof kOpcodes]);
     headers.bth.dest_qp = queues[in.u8() % queues.size()].number;
     headers.bth.psn = in.u8() % 12;
@@ -192,8 +203,18 @@ struct Scene {
     const auto& info = emu::opcode_info(headers.bth.opcode);
     const std::size_t payload = info.payload ? in.take<std::uint16_t>() % 2049 : 0;
     const std::span<std::byte> slot(reinterpret_cast<std::byte*>(packet.data()), packet.size());
+    if (emu::has_parts(headers.bth.opcode) && in.u8() % 3 == 0) {
+      constexpr std::uint32_t kFull[] = {612, 612, 256, 4, 1024};
+      const std::uint32_t full = kFull[in.u8() % std::size(kFull)];
+      const std::uint32_t more = 1 + in.u8() % 15;
+      const std::uint32_t bytes = full * more + 1 + payload % full;
+      emu::write_train_headers(slot.first<emu::kTrainHeadBytes>(), headers, bytes, full);
+      desc.length = static_cast<std::uint16_t>((emu::kTrainHeadBytes + bytes + 3) / 4);
+      desc.more_packets = static_cast<std::uint16_t>(more);
+      return;
+    }
     const std::size_t offset = emu::write_headers(slot, headers, payload);
-    return static_cast<std::uint16_t>(emu::seal_packet(slot, offset + payload));
+    desc.length = static_cast<std::uint16_t>(emu::seal_packet(slot, offset + payload));
   }
 
   void fabric_step(Bytes& in) {
@@ -202,7 +223,7 @@ struct Scene {
     for (const emu::TxDesc& desc : sink.sent) {
       const emu::Injected injected{desc.cookie, now, desc.flits, desc.traffic_class, desc.kind, 0};
       host.injected({&injected, 1}, now);
-      sink.free.push_back(desc.buffer);
+      sink.cancel(desc.buffer);
     }
     sink.sent.clear();
   }
@@ -288,7 +309,7 @@ struct Scene {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   Bytes in{data, size};
-  Scene scene;
+  Scene scene(in.u8() % 2 == 0);
   for (int i = 0; i < 60 && in.left > 0; ++i) scene.step(in);
   scene.neighbour();
   return 0;
