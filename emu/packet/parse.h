@@ -30,7 +30,7 @@ struct ParsedPacket {
   std::size_t payload_offset = 0;
   std::size_t payload_bytes = 0;  // without pad
   std::size_t pad_bytes = 0;
-  // Of a train: how many it stands for, and the payload of each but the last.
+  // How many packets it stands for, and the payload of each but the last; of a packet its own.
   std::uint32_t packets = 1;
   std::size_t full_payload_bytes = 0;
 };

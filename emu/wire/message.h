@@ -140,6 +140,12 @@ static_assert(offsetof(Answer, cycle) == 8 && offsetof(Answer, rejected_by) == 1
               offsetof(Answer, verdict) == 18 && offsetof(Answer, reserved) == 19);
 static_assert(sizeof(Free) == 4);
 
+// Slots side by side that the buffer has.
+template <class Desc>
+std::size_t slots_of(const Desc& desc) {
+  return desc.more_packets == 0 ? 1 : kTrainSlots;
+}
+
 // Bytes in the buffer. The lengths of trains count words, as an LRH's does.
 template <class Desc>
 std::size_t buffer_bytes(const Desc& desc) {

@@ -9,12 +9,9 @@ const char* descriptor_fault(const emu::TxDesc& desc, const EdgeRules& rules, em
   const bool train = desc.more_packets != 0;
   if (train && (!rules.trains || desc.more_packets >= emu::kTrainPacketsMax)) return "more_packets";
   const std::size_t bytes = emu::buffer_bytes(desc);
-  if (bytes > (train ? emu::kTrainBufferBytes : emu::kPacketBytesMax)) {
-    return "length";
-  }
-  if (desc.flits == 0 || desc.flits > rules.flits_max * (desc.more_packets + 1)) return "flits";
   const std::size_t head = train ? emu::kTrainHeadBytes : 0;
-  if (bytes <= head) return "length";
+  if (bytes <= head || bytes > emu::slots_of(desc) * emu::kPacketBytesMax) return "length";
+  if (desc.flits == 0 || desc.flits > rules.flits_max * (desc.more_packets + 1)) return "flits";
   if (std::size_t{desc.flits} * rules.flit_bytes < bytes - head) {
     return "flits fewer than bytes";
   }

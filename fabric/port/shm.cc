@@ -56,8 +56,7 @@ void ShmPort::receive_from(ShmSession& session, emu::Cycle now, Inbox& inbox) {
       const emu::TxDesc& desc = burst[i];
       const PacketHandle packet = handle_of(session.pool, desc.buffer);
       const char* wrong = descriptor_fault(desc, options_.rules, now);
-      const std::size_t slots = desc.more_packets == 0 ? 1 : emu::kTrainSlots;
-      if (desc.buffer + slots > options_.slots_per_node ||
+      if (desc.buffer + emu::slots_of(desc) > options_.slots_per_node ||
           memory_.meta(packet).state != SlotState::sender) {
         wrong = "buffer";
       }

@@ -368,7 +368,7 @@ const std::uint8_t* ShmAttachment::find(const emu::RxDesc& desc) {
     if (pool == current_->pools.end()) return nullptr;
   }
   const std::size_t slot = emu::slot_of_buffer(desc.buffer);
-  const std::size_t slots = desc.more_packets == 0 ? 1 : emu::kTrainSlots;
+  const std::size_t slots = emu::slots_of(desc);
   if (slot + slots > pool->second.slots || emu::buffer_bytes(desc) > slots * emu::kPacketBytesMax) {
     return nullptr;
   }

@@ -48,12 +48,11 @@ bool intact(std::span<const std::byte> packet) {
 }
 
 bool parse(const Arrival& arrival, std::span<const std::byte> bytes, emu::ParsedPacket& packet) {
-  if (arrival.desc.more_packets == 0) {
-    return bytes.size() <= emu::kPacketBytesMax &&
-           emu::parse_packet(bytes, packet) == emu::ParseStatus::ok;
-  }
-  return bytes.size() <= emu::kTrainBufferBytes &&
-         emu::parse_train(bytes, arrival.desc.more_packets + 1U, packet) == emu::ParseStatus::ok;
+  if (bytes.size() > emu::slots_of(arrival.desc) * emu::kPacketBytesMax) return false;
+  const std::uint32_t packets = arrival.desc.more_packets + 1U;
+  const auto parsed =
+      packets == 1 ? emu::parse_packet(bytes, packet) : emu::parse_train(bytes, packets, packet);
+  return parsed == emu::ParseStatus::ok;
 }
 
 void receive_one(HostState& s, const Arrival& arrival, bool loop) {
