@@ -284,7 +284,7 @@ void Edge::on_delivered(const hca::DeliveredEvent& event) {
   desc.src = event.src;
   desc.vl = event.vl;
   desc.traffic_class = event.traffic_class;
-  if (capture_ != nullptr) capture_->packet(desc, event.node, memory_.bytes(event.handle));
+  if (capture_ != nullptr) capture_->packet(desc, event.node, memory_.whole_bytes(event.handle));
   Port* port = ports_[event.node];
   if (port == nullptr) {
     ++undeliverable_;

@@ -16,9 +16,10 @@ Fabric::Fabric(const emu::Config& config) : config_(config) {}
 Fabric::~Fabric() = default;
 
 emu::Result<std::unique_ptr<Fabric>> Fabric::make(const std::string& run_dir,
-                                                  const emu::Config& config,
-                                                  emu::PidFile pid_file) {
+                                                  const emu::Config& config, emu::PidFile pid_file,
+                                                  emu::Lending* lending) {
   std::unique_ptr<Fabric> fabric(new Fabric(config));
+  fabric->memory_.set_lending(lending);
   fabric->pid_file_ = std::move(pid_file);
   fabric->run_dir_ = run_dir;
   if (auto done = fabric->start_clock(run_dir); !done) return std::unexpected(done.error());

@@ -38,10 +38,10 @@ namespace fabric {
 
 class Fabric : public emu::Daemon {
  public:
-  // The run directory exists and `pid_file` holds it.
+  // The run directory exists and `pid_file` holds it. `lending`: of nodes in this process, or null.
   static emu::Result<std::unique_ptr<Fabric>> make(const std::string& run_dir,
-                                                   const emu::Config& config,
-                                                   emu::PidFile pid_file);
+                                                   const emu::Config& config, emu::PidFile pid_file,
+                                                   emu::Lending* lending = nullptr);
   ~Fabric() override;
 
   // emu::Daemon

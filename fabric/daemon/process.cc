@@ -59,14 +59,15 @@ emu::Result<void> write_config(const emu::Config& config, const std::string& pat
 emu::Result<void> run_all(const std::string& run_dir, const emu::Config& config,
                           emu::PidFile pid_file, const Neighbours& neighbours,
                           const std::atomic<bool>& stop) {
-  auto fabric = Fabric::make(run_dir, config, std::move(pid_file));
+  emu::Lending lending;
+  auto fabric = Fabric::make(run_dir, config, std::move(pid_file), neighbours ? &lending : nullptr);
   if (!fabric) return std::unexpected(fabric.error());
   emu::log_info(fmt::format("{} nodes, {} Mb/s, {} bit flits", config.nodes.size(),
                             config.network.link_mbps, config.network.flit_bits));
   std::vector<std::unique_ptr<emu::Daemon>> others;
   if (neighbours) {
     const emu::Log log = emu::current_log();
-    auto made = neighbours(config);
+    auto made = neighbours(config, lending);
     emu::log_to(log);
     if (!made) return std::unexpected(made.error());
     others = std::move(*made);

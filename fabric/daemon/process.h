@@ -10,6 +10,7 @@
 #include "emu/base/result.h"
 #include "emu/config/config.h"
 #include "emu/daemon/daemon.h"
+#include "emu/wire/lending.h"
 
 namespace fabric {
 
@@ -17,9 +18,9 @@ namespace fabric {
 // empty path: the defaults.
 emu::Result<emu::Config> load_config(const std::string& path);
 
-// Who else runs by this process's loop; null: nobody.
-using Neighbours =
-    std::function<emu::Result<std::vector<std::unique_ptr<emu::Daemon>>>(const emu::Config&)>;
+// Who else runs by this process's loop; null: nobody. They may lend one another payloads.
+using Neighbours = std::function<emu::Result<std::vector<std::unique_ptr<emu::Daemon>>>(
+    const emu::Config&, emu::Lending&)>;
 
 // An empty `config_path`: the run directory's. Returns the exit code; what is wrong is one line on
 // stderr, by this name.

@@ -16,6 +16,7 @@
 
 #include "emu/base/result.h"
 #include "emu/base/units.h"
+#include "emu/wire/lending.h"
 #include "emu/wire/message.h"
 
 struct rte_mbuf;
@@ -100,6 +101,17 @@ class PacketMemory {
   std::uint8_t* bytes(PacketHandle handle) {
     return bases_[pool_id_of(handle)] + std::size_t{slot_of(handle)} * emu::kPacketBytesMax;
   }
+  // The same for who reads or hands on all of the packet, a lent payload too.
+  std::uint8_t* whole_bytes(PacketHandle handle) {
+    if (lending_ != nullptr) lending_->bring_home(handle);
+    return bytes(handle);
+  }
+  // Before the owner of `pool` is told of it: an owner in another process has the buffer alone.
+  void hand_to(std::uint16_t pool, PacketHandle handle) {
+    if (lending_ != nullptr && !lending_->is_open(pool)) lending_->bring_home(handle);
+  }
+  // Nodes of this process lend payloads by it.
+  void set_lending(emu::Lending* lending) { lending_ = lending; }
   rte_mbuf* mbuf(PacketHandle handle);
 
   std::size_t slots(std::uint16_t pool) const;
@@ -115,6 +127,7 @@ class PacketMemory {
   std::vector<std::unique_ptr<PacketPool>> pools_;
   std::vector<std::uint16_t> pool_ids_;
   std::uint16_t next_id_ = 1;
+  emu::Lending* lending_ = nullptr;
 };
 
 }  // namespace fabric

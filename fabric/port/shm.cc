@@ -97,6 +97,7 @@ void ShmPort::deliver(emu::NodeId node, PacketHandle packet, const emu::RxDesc& 
   meta.holder = node;
   emu::RxDesc out = desc;
   out.buffer = packet;
+  if (desc.more_packets != 0) memory_.hand_to(sessions_[node]->pool, packet);
   sessions_[node]->rx.add(out);
   counters_[node].packets_out += 1U + desc.more_packets;
   counters_[node].bytes_out += emu::buffer_bytes(desc);

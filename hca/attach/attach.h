@@ -45,6 +45,7 @@ struct TxBuffer {
 struct Received {
   emu::RxDesc desc;
   const std::uint8_t* bytes = nullptr;
+  std::span<const std::uint8_t> lent;  // the payload, if it is elsewhere (lend())
 };
 
 class Attachment {
@@ -81,6 +82,11 @@ class Attachment {
   // fabric takes none.
   virtual std::optional<TxBuffer> acquire_train() { return std::nullopt; }
   virtual void abandon(std::uint16_t buffer) = 0;
+  // The payload of an acquired train may stay where it is, to be read there by its receiver,
+  // instead of going to `home` in the buffer; false: copy it there. It must not change until the
+  // receiver has said that it has it, or bring_home() has copied all that may still be read.
+  virtual bool lend(std::uint16_t, std::span<const std::uint8_t>, std::uint8_t*) { return false; }
+  virtual void bring_home() {}
   virtual std::size_t send(std::span<const emu::TxDesc> descriptors) = 0;
 
   // From the fabric: each fills from the front of `out` and returns the count. Every received

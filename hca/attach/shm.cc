@@ -7,7 +7,6 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -15,6 +14,7 @@
 #include "emu/clock/page.h"
 #include "emu/ring/unix_socket.h"
 #include "emu/wire/shm_layout.h"
+#include "hca/attach/shm_session.h"
 
 namespace hca {
 
@@ -25,44 +25,6 @@ constexpr std::uint64_t kWelcomeNs = 2'000'000'000;  // fabricd answers a hello 
 constexpr std::uint64_t kSocketEveryNs = 5'000'000;  // while attached
 constexpr std::size_t kBurst = 64;
 constexpr char kNoDescriptors[] = "no descriptor is left for what fabricd sends (RLIMIT_NOFILE)";
-
-struct Pool {
-  std::uint32_t slots = 0;
-  emu::Region region;
-};
-
-// Everything that ends with a session.
-struct Session {
-  emu::UniqueFd socket;
-  emu::UniqueFd wake_fabric;
-  emu::UniqueFd wake_node;
-  emu::Region region;
-  std::unordered_map<std::uint16_t, Pool> pools;  // by their ids
-  std::uint16_t own_pool = 0;
-  std::uint8_t* own_base = nullptr;
-  emu::RingProducer<emu::TxDesc> tx;
-  emu::RingProducer<emu::Free> rx_free;
-  emu::RingConsumer<emu::RxDesc> rx;
-  emu::RingConsumer<emu::Free> tx_free;
-  emu::RingConsumer<emu::Injected> injected;
-  emu::RingConsumer<emu::Answer> answers;
-  emu::ServedWord* served = nullptr;
-  emu::DoorbellWaker waker;
-  emu::DoorbellSleeper sleeper;
-  std::vector<std::uint16_t> free_slots;
-  std::vector<std::uint16_t> free_trains;  // first slots of groups
-  std::size_t first_train_slot = 0;
-  std::uint64_t acquired = 0;
-  std::vector<emu::Free> released;  // not yet published
-  bool published = false;           // since the last flush
-
-  void take_back(std::uint16_t slot) {
-    (slot < first_train_slot ? free_slots : free_trains).push_back(slot);
-  }
-  TxBuffer buffer(std::uint16_t slot) const {
-    return {slot, own_base + std::size_t{slot} * emu::kPacketBytesMax};
-  }
-};
 
 class ShmAttachment final : public Attachment {
  public:
@@ -82,8 +44,11 @@ class ShmAttachment final : public Attachment {
   std::optional<TxBuffer> acquire() override;
   std::size_t acquirable() const override;
   std::optional<TxBuffer> acquire_train() override;
+  bool lend(std::uint16_t buffer, std::span<const std::uint8_t> payload,
+            std::uint8_t* home) override;
+  void bring_home() override;
   void abandon(std::uint16_t buffer) override {
-    if (attached()) current_->take_back(buffer);
+    if (attached()) take_back(buffer);
   }
   std::size_t send(std::span<const emu::TxDesc> descriptors) override;
   std::size_t receive(std::span<Received> out) override;
@@ -108,14 +73,22 @@ class ShmAttachment final : public Attachment {
   void read_control();
   emu::Result<void> handle_pool(std::span<const std::byte> bytes, emu::ReceivedMessage& message);
   const std::uint8_t* find(const emu::RxDesc& desc);
+  std::span<const std::uint8_t> lent(const emu::RxDesc& desc) const {
+    if (options_.lending == nullptr || desc.more_packets == 0) return {};
+    return options_.lending->find(desc.buffer);
+  }
+  std::uint32_t own_buffer(std::uint16_t slot) const {
+    return std::uint32_t{current_->own_pool} << 16 | slot;
+  }
+  void take_back(std::uint16_t slot) const;
   void take_back_sent() const;
   void lose(std::string why);
   void watch(int fd) const;
 
   ShmAttachOptions options_;
   AttachState state_ = AttachState::down;
-  std::unique_ptr<Session> current_;  // attached, or the last one: kept for its memory
-  std::unique_ptr<Session> coming_;   // hello sent, no welcome yet
+  std::unique_ptr<ShmSession> current_;  // attached, or the last one: kept for its memory
+  std::unique_ptr<ShmSession> coming_;   // hello sent, no welcome yet
   std::uint64_t session_count_ = 0;
   std::optional<emu::ClockReader> clock_;
   FabricInfo info_;
@@ -168,7 +141,7 @@ void ShmAttachment::connect(std::uint64_t host_ns) {
     reason_ = sent ? "the fabric's socket is full" : sent.error().message;
     return;
   }
-  coming_ = std::make_unique<Session>();
+  coming_ = std::make_unique<ShmSession>();
   coming_->socket = std::move(*socket);
   watch(coming_->socket.get());
 }
@@ -213,7 +186,7 @@ emu::Result<void> ShmAttachment::open_session(const emu::ShmWelcome& welcome,
       welcome.pool_slots > emu::kPoolSlotsMax || welcome.cycle_ps == 0) {
     return emu::fail("fabricd's welcome is not of this version of flitnet");
   }
-  Session& s = *coming_;
+  ShmSession& s = *coming_;
   const emu::ShmRings rings = emu::shm_rings(welcome.pool_slots);
   auto region = emu::Region::map(std::move(message.fds[0]), rings.bytes, emu::Access::read_write);
   if (!region) return std::unexpected(region.error());
@@ -240,7 +213,7 @@ emu::Result<void> ShmAttachment::open_session(const emu::ShmWelcome& welcome,
   s.sleeper = emu::DoorbellSleeper(s.region.at(rings.node_asleep), s.wake_node.get());
   s.own_pool = welcome.pool_id;
   s.own_base = reinterpret_cast<std::uint8_t*>(pool->data());
-  s.pools.emplace(welcome.pool_id, Pool{welcome.pool_slots, std::move(*pool)});
+  s.pools.emplace(welcome.pool_id, ShmPool{welcome.pool_slots, std::move(*pool)});
   s.first_train_slot =
       welcome.trains != 0 ? emu::first_train_slot(welcome.pool_slots) : welcome.pool_slots;
   s.free_slots.reserve(s.first_train_slot);
@@ -252,6 +225,7 @@ emu::Result<void> ShmAttachment::open_session(const emu::ShmWelcome& welcome,
 
   clock_ = std::move(*clock);
   info_ = {welcome.node, {welcome.cycle_ps}, welcome.pool_slots};
+  if (options_.lending != nullptr) options_.lending->open(welcome.pool_id, welcome.pool_slots);
   current_ = std::move(coming_);
   ++session_count_;
   state_ = AttachState::attached;
@@ -261,6 +235,8 @@ emu::Result<void> ShmAttachment::open_session(const emu::ShmWelcome& welcome,
 
 void ShmAttachment::lose(std::string why) {
   if (!attached()) return;
+  bring_home();
+  if (options_.lending != nullptr) options_.lending->close(current_->own_pool);
   state_ = AttachState::down;
   reason_ = std::move(why);
   attempted_ns_ = 0;
@@ -304,17 +280,25 @@ emu::Result<void> ShmAttachment::handle_pool(std::span<const std::byte> bytes,
   auto region = emu::Region::map(std::move(message.fds[0]), emu::pool_bytes(about.slots),
                                  emu::Access::read_only);
   if (!region) return std::unexpected(region.error());
-  current_->pools.insert_or_assign(about.pool_id, Pool{about.slots, std::move(*region)});
+  current_->pools.insert_or_assign(about.pool_id, ShmPool{about.slots, std::move(*region)});
   return {};
 }
 
 // --- towards the fabric -----------------------------------------------------------------------
 
+void ShmAttachment::take_back(std::uint16_t slot) const {
+  if (slot < current_->first_train_slot) {
+    current_->free_slots.push_back(slot);
+    return;
+  }
+  if (options_.lending != nullptr) options_.lending->end(own_buffer(slot));
+  current_->free_trains.push_back(slot);
+}
+
 void ShmAttachment::take_back_sent() const {
   std::array<emu::Free, kBurst> burst;
   while (const std::size_t count = current_->tx_free.pop(burst)) {
-    for (std::size_t i = 0; i < count; ++i)
-      current_->take_back(emu::slot_of_buffer(burst[i].buffer));
+    for (std::size_t i = 0; i < count; ++i) take_back(emu::slot_of_buffer(burst[i].buffer));
     if (count < kBurst) return;
   }
 }
@@ -340,6 +324,19 @@ std::optional<TxBuffer> ShmAttachment::acquire_train() {
   const std::uint16_t buffer = current_->free_trains.back();
   current_->free_trains.pop_back();
   return current_->buffer(buffer);
+}
+
+bool ShmAttachment::lend(std::uint16_t buffer, std::span<const std::uint8_t> payload,
+                         std::uint8_t* home) {
+  if (options_.lending == nullptr || !attached()) return false;
+  options_.lending->lend(own_buffer(buffer), payload, home);
+  return true;
+}
+
+void ShmAttachment::bring_home() {
+  if (options_.lending == nullptr || !attached()) return;
+  take_back_sent();  // what nobody reads any more
+  options_.lending->bring_home_all(current_->own_pool);
 }
 
 std::size_t ShmAttachment::acquirable() const {
@@ -388,7 +385,7 @@ std::size_t ShmAttachment::receive(std::span<Received> out) {
         lose("fabricd delivered a packet from a pool that it never shared");
         return 0;
       }
-      out[filled++] = {burst[i], bytes};
+      out[filled++] = {burst[i], bytes, lent(burst[i])};
     }
     if (count < wanted) break;
   }
@@ -419,7 +416,7 @@ void ShmAttachment::flush() {
 
 bool ShmAttachment::prepare_sleep() {
   if (!attached()) return true;  // fd() may still become readable by the welcome
-  Session& s = *current_;
+  ShmSession& s = *current_;
   s.sleeper.prepare_sleep();
   const bool quiet = s.rx.empty() && s.injected.empty() && s.answers.empty() &&
                      (!s.tx_free.available() || !s.free_slots.empty());

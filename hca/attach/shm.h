@@ -5,6 +5,7 @@
 #include <string>
 
 #include "emu/base/units.h"
+#include "emu/wire/lending.h"
 #include "hca/attach/attach.h"
 
 namespace hca {
@@ -12,6 +13,8 @@ namespace hca {
 struct ShmAttachOptions {
   std::string run_dir;    // holds fabric.sock and clock.page
   std::string node_name;  // as in the configuration; the fabric answers with its NodeId
+  // Where the fabric and all nodes are one process; null: they are not, and nothing is lent.
+  emu::Lending* lending = nullptr;
 };
 
 // Never fails: the state is `down` until service() has reached the fabric.

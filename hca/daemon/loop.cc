@@ -111,7 +111,7 @@ std::size_t Node::receive() {
     arrivals_.clear();
     for (std::size_t i = 0; i < packets; ++i) {
       const Received& packet = received_[i];
-      arrivals_.push_back({packet.desc, packet.bytes});
+      arrivals_.push_back({packet.desc, packet.bytes, packet.lent});
       const emu::Cycle latency = packet.desc.arrival_cycle - packet.desc.head_cycle;
       publisher_->arrived(packet.desc.traffic_class, options_.cycle_time.ns(latency),
                           1U + packet.desc.more_packets);

@@ -37,7 +37,7 @@ Node::~Node() {
 }
 
 emu::Result<std::unique_ptr<Node>> Node::make(const std::string& run_dir, const emu::Config& config,
-                                              emu::NodeId node, bool with_fabric) {
+                                              emu::NodeId node, emu::Lending* lending) {
   const std::string& name = config.nodes[node].name;
   const std::string folder = "nodes/" + name;
   if (auto done = emu::make_run_directories(run_dir, {&folder, 1}); !done)
@@ -49,22 +49,22 @@ emu::Result<std::unique_ptr<Node>> Node::make(const std::string& run_dir, const 
   std::unique_ptr<Node> made(new Node(run_dir, config, node));
   made->pid_file_ = std::move(*pid_file);
   made->log_ = emu::current_log();
-  if (auto done = made->open(run_dir); !done) {
+  if (auto done = made->open(run_dir, lending); !done) {
     emu::log_error(done.error().message);
     return std::unexpected(done.error());
   }
-  made->page()->waiters_look = with_fabric ? 0 : 1;
+  made->page()->waiters_look = lending != nullptr ? 0 : 1;
   emu::log_info(fmt::format("node {} serves", name));
   return made;
 }
 
-emu::Result<void> Node::open(const std::string& run_dir) {
+emu::Result<void> Node::open(const std::string& run_dir, emu::Lending* lending) {
   const std::string dir = run_dir + "/nodes/" + config_.nodes[options_.node].name;
   auto node_page = emu::Region::create("flitnet-node", sizeof(NodePage));
   if (!node_page) return std::unexpected(node_page.error());
   node_page_ = std::move(*node_page);
   fill_node_page(config_, options_, *page());
-  if (auto done = attach(run_dir); !done) return done;
+  if (auto done = attach(run_dir, lending); !done) return done;
   port_ = std::make_unique<AttachmentPort>(*attachment_, config_.network.pass_through, same_host());
   auto control = Control::open(dir + "/hcad.sock", node_page_, memory_);
   if (!control) return std::unexpected(control.error());
@@ -92,10 +92,10 @@ emu::Result<void> Node::open(const std::string& run_dir) {
   return {};
 }
 
-emu::Result<void> Node::attach(const std::string& run_dir) {
+emu::Result<void> Node::attach(const std::string& run_dir, emu::Lending* lending) {
   const std::string& name = config_.nodes[options_.node].name;
   if (config_.attach.kind == emu::AttachKind::shm) {
-    attachment_ = make_shm_attachment({run_dir, name});
+    attachment_ = make_shm_attachment({run_dir, name, lending});
     return {};
   }
   UdpAttachOptions options;

@@ -16,6 +16,7 @@
 #include "emu/ring/patience.h"
 #include "emu/ring/pid_file.h"
 #include "emu/ring/region.h"
+#include "emu/wire/lending.h"
 #include "hca/abi/node.h"
 #include "hca/attach/attach.h"
 #include "hca/daemon/cm_service.h"
@@ -34,10 +35,10 @@ class Node : public emu::Daemon {
  public:
   // Takes the node's folder of the run directory, makes it if need be, and logs into a file of its
   // own.
-  // `with_fabric`: the fabric is in this process, too.
+  // `lending`: the fabric and all other nodes are in this process, too; null: they are not.
   static emu::Result<std::unique_ptr<Node>> make(const std::string& run_dir,
                                                  const emu::Config& config, emu::NodeId node,
-                                                 bool with_fabric = false);
+                                                 emu::Lending* lending = nullptr);
   ~Node() override;
 
   // emu::Daemon
@@ -49,8 +50,8 @@ class Node : public emu::Daemon {
 
  private:
   Node(const std::string& run_dir, const emu::Config& config, emu::NodeId node);
-  emu::Result<void> open(const std::string& run_dir);
-  emu::Result<void> attach(const std::string& run_dir);
+  emu::Result<void> open(const std::string& run_dir, emu::Lending* lending);
+  emu::Result<void> attach(const std::string& run_dir, emu::Lending* lending);
 
   // The loop's steps, in their order.
   void tell_time();

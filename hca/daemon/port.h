@@ -34,6 +34,11 @@ class AttachmentPort : public PacketPort {
     slot = {buffer->bytes, buffer->buffer};
     return true;
   }
+  bool lend(const PacketSlot& slot, std::span<const std::uint8_t> payload,
+            std::uint8_t* home) override {
+    return attachment_.lend(slot.buffer, payload, home);
+  }
+  void bring_home() override { attachment_.bring_home(); }
   void cancel(std::uint16_t buffer) override {
     if (buffer != kUnsent) attachment_.abandon(buffer);
   }

@@ -193,7 +193,7 @@ void on_read_response(HostState& s, Qp& qp, const Arrival& arrival,
     fail_send(s, qp, WcStatus::bad_resp_err);
     return;
   }
-  take_data(s, qp, psn, at, packets, arrival.bytes + packet.payload_offset, expected);
+  take_data(s, qp, psn, at, packets, payload_of(arrival, packet), expected);
 }
 
 // What stood there before arrives in this machine's byte order.

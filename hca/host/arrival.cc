@@ -52,7 +52,8 @@ bool parse(const Arrival& arrival, std::span<const std::byte> bytes, emu::Parsed
   const std::uint32_t packets = arrival.desc.more_packets + 1U;
   const auto parsed =
       packets == 1 ? emu::parse_packet(bytes, packet) : emu::parse_train(bytes, packets, packet);
-  return parsed == emu::ParseStatus::ok;
+  return parsed == emu::ParseStatus::ok &&
+         (arrival.lent.empty() || packet.payload_bytes == arrival.lent.size());
 }
 
 void receive_one(HostState& s, const Arrival& arrival, bool loop) {

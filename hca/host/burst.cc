@@ -223,8 +223,7 @@ void gather_range(HostState& s, const Range& range, std::uint8_t* bytes, std::ui
 void gather_payload(HostState& s, Qp& qp, std::uint32_t index, std::uint32_t offset,
                     std::uint8_t* bytes, std::uint32_t length) {
   const SendWqe& wqe = qp.wqe(index);
-  const std::uint8_t* list = reinterpret_cast<const std::uint8_t*>(&wqe) + sizeof wqe +
-                             ((wqe.flags & kWqeExtended) != 0 ? sizeof(WqeExtension) : 0);
+  const std::uint8_t* list = list_of(wqe);
   if ((wqe.flags & kWqeInline) != 0) {
     std::memcpy(bytes, list + offset, length);
     return;
@@ -259,6 +258,25 @@ void gather_payload(HostState& s, Qp& qp, std::uint32_t index, std::uint32_t off
       cursor.offset = 0;
     }
   }
+}
+
+// A request of a reliable service is its program's to change only when the peer has answered it.
+// READ responses are not lent: the peer may have us told to go on before it has copied them.
+bool lend_payload(HostState& s, Qp& qp, std::uint32_t index, std::uint32_t offset,
+                  std::uint8_t* home, std::uint32_t length) {
+  const BurstPacket& packet = s.burst_.packets[s.burst_.packets_count - 1];
+  const SendWqe& wqe = qp.wqe(index);
+  if (packet.packets == 1 || qp.is_unreliable() || (wqe.flags & kWqeInline) != 0 ||
+      wqe.num_sge != 1) {
+    return false;
+  }
+  Sge sge;
+  std::memcpy(&sge, list_of(wqe), sizeof sge);
+  Range range;
+  const bool here =
+      resolve(s.mrs_, sge.lkey, qp.pd, sge.addr + offset, length, kAccessLocalRead, range) &&
+      range.mapped != nullptr;
+  return here && s.port_.lend(packet.slot, {range.mapped, length}, home);
 }
 
 void dispatch(HostState& s) {

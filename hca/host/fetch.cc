@@ -9,10 +9,6 @@ namespace hca {
 
 namespace {
 
-std::size_t payload_offset(const SendWqe& wqe) {
-  return sizeof(SendWqe) + ((wqe.flags & kWqeExtended) != 0 ? sizeof(WqeExtension) : 0);
-}
-
 bool opcode_served(QpType type, WrOpcode opcode) {
   switch (opcode) {
     case WrOpcode::send:
@@ -41,7 +37,7 @@ WcStatus copy_request(HostState& s, Qp& qp, SendWqe& wqe) {
       qp.region + qp.layout.sq_offset +
       std::size_t{qp.sq_fetched & (qp.layout.sq_depth - 1)} * qp.layout.sq_stride;
   std::memcpy(&wqe, slot, sizeof wqe);
-  const std::size_t offset = payload_offset(wqe);
+  const std::size_t offset = list_offset(wqe);
   const bool is_inline = (wqe.flags & kWqeInline) != 0;
   if (!opcode_served(qp.type, wqe.opcode)) return WcStatus::loc_qp_op_err;
   if (is_inline && (is_answered(wqe.opcode) || wqe.inline_length > qp.capacity.inline_bytes)) {
@@ -70,7 +66,7 @@ WcStatus check_list(HostState& s, const Qp& qp, const SendWqe& wqe, std::uint32_
     return wqe.num_sge == 0 ? WcStatus::success : WcStatus::loc_qp_op_err;
   }
   const std::uint32_t access = is_answered(wqe.opcode) ? kAccessLocalWrite : kAccessLocalRead;
-  const std::uint8_t* list = reinterpret_cast<const std::uint8_t*>(&wqe) + payload_offset(wqe);
+  const std::uint8_t* list = list_of(wqe);
   std::uint64_t total = 0;
   for (std::uint32_t i = 0; i < wqe.num_sge; ++i) {
     Sge sge;

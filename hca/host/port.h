@@ -21,6 +21,13 @@ class PacketPort {
   virtual bool reserve(PacketSlot& slot) = 0;
   // The same for a train, with emu::kTrainBufferBytes bytes; false: as single packets, please.
   virtual bool reserve_train(PacketSlot&) { return false; }
+  // The payload of a train may stay in memory that we have mapped, for its receiver to read it
+  // there instead of at `home` in the slot; false: copy it there. The sender calls bring_home(),
+  // which does copy it, before that memory may change or go while the receiver has not answered.
+  virtual bool lend(const PacketSlot&, std::span<const std::uint8_t>, std::uint8_t*) {
+    return false;
+  }
+  virtual void bring_home() {}
   virtual void cancel(std::uint16_t buffer) = 0;
   // In this order; every slot was reserved and is filled. Cannot fail.
   virtual void send(std::span<const emu::TxDesc> packets) = 0;
@@ -31,6 +38,7 @@ class PacketPort {
 struct Arrival {
   emu::RxDesc desc;
   const std::uint8_t* bytes = nullptr;
+  std::span<const std::uint8_t> lent;  // a train's payload, if it stayed with its sender
 };
 
 }  // namespace hca

@@ -91,6 +91,7 @@ constexpr bool is_served(QpType type) {
 }  // namespace
 
 void free_qp(HostState& s, Qp& qp) {
+  s.port_.bring_home();  // what was posted is the program's again
   leave_responses(s, qp);
   release_rate(s, qp, true);
   unqueue(s, qp);

@@ -334,7 +334,7 @@ std::uint32_t build_request(HostState& s, Qp& qp) {
                    {launch, qp.vl_in, qp.vl_out, qp.vtick, qp.traffic_class, first_time});
   if (is_atomic_write) {
     std::memcpy(payload, &extension_of(wqe).swap, kAtomicBytes);
-  } else {
+  } else if (!lend_payload(s, qp, index, offset, payload, length)) {
     gather_payload(s, qp, index, offset, payload, length);
   }
 

@@ -322,7 +322,7 @@ void respond(HostState& s, Qp& qp, const Arrival& arrival, const emu::ParsedPack
     refuse_recv(s, qp, psn, NakCode::remote_access_error, WcStatus::loc_access_err);
     return;
   }
-  const std::uint8_t* payload = arrival.bytes + packet.payload_offset;
+  const std::uint8_t* payload = payload_of(arrival, packet);
   const bool stored = request.kind == Receiving::write ? store_write(s, qp, payload, length, packet)
                                                        : store_send(s, qp, payload, length, psn);
   if (!stored) return;

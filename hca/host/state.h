@@ -174,6 +174,13 @@ inline const WqeExtension& extension_of(const SendWqe& wqe) {
   return *reinterpret_cast<const WqeExtension*>(reinterpret_cast<const std::uint8_t*>(&wqe) +
                                                 sizeof wqe);
 }
+// Where the list or the inline bytes begin.
+inline std::size_t list_offset(const SendWqe& wqe) {
+  return sizeof wqe + ((wqe.flags & kWqeExtended) != 0 ? sizeof(WqeExtension) : 0);
+}
+inline const std::uint8_t* list_of(const SendWqe& wqe) {
+  return reinterpret_cast<const std::uint8_t*>(&wqe) + list_offset(wqe);
+}
 
 // ---- request.cc: the requester of RC ----
 bool request_ready(HostState& s, Qp& qp);           // may its next packet go now? else notes when
@@ -316,6 +323,10 @@ void receive_subnet(HostState& s, const Arrival& arrival, const emu::ParsedPacke
 
 // ---- arrival.cc ----
 void receive_all(HostState& s, std::span<const Arrival> arrivals);
+inline const std::uint8_t* payload_of(const Arrival& arrival, const emu::ParsedPacket& packet) {
+  if (arrival.lent.empty()) return arrival.bytes + packet.payload_offset;
+  return arrival.lent.data() + (packet.payload_offset - emu::kTrainHeadBytes);
+}
 void deliver_loop(HostState& s);
 
 // ---- burst.cc: packets leave together ----
@@ -335,6 +346,9 @@ std::uint8_t* close_packet(HostState& s, BurstPacket& packet, Qp* qp,
 // Payload of request `index` from `offset` on, for the packet closed last.
 void gather_payload(HostState& s, Qp& qp, std::uint32_t index, std::uint32_t offset,
                     std::uint8_t* bytes, std::uint32_t length);
+// The same for the train closed last, without a copy; false: it must be gathered.
+bool lend_payload(HostState& s, Qp& qp, std::uint32_t index, std::uint32_t offset,
+                  std::uint8_t* home, std::uint32_t length);
 // The same from a checked range of memory.
 void gather_range(HostState& s, const Range& range, std::uint8_t* bytes, std::uint32_t length);
 void fail_packet(HostState& s);  // the packet closed last must not leave

@@ -85,7 +85,7 @@ void receive_unreliable(HostState& s, Qp& qp, const Arrival& arrival,
     return;
   }
   if (packet.info->first && !begin(s, qp, arrival, headers, request.kind)) return;
-  if (!store(s, qp, packet, arrival.bytes + packet.payload_offset)) return;
+  if (!store(s, qp, packet, payload_of(arrival, packet))) return;
   qp.received_bytes += static_cast<std::uint32_t>(packet.payload_bytes);
   if (!packet.info->last) return;
   const bool takes_recv_now = request.kind == Receiving::write && request.imm;

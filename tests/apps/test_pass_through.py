@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
+
+from tests.apps.test_capture import Capture, dissected
+from tests.apps.test_rdma_cm import address, assert_good, run_pair
 from tests.apps.test_verbs import assert_done, pingpong
+from tools.flitnet import paths
 from tools.flitnet.cluster import Cluster
 
 PORTS = iter(range(18900, 18950))
@@ -47,4 +52,29 @@ def test_buffers_of_routers_do_not_matter(make_cluster: Callable[..., Cluster]) 
     })  # fmt: skip
     argv = ["ibv_rc_pingpong", "-g", "0", "-c", "-s", "8192", "-m", "2048", "-n", "20"]
     assert_done(pingpong(cluster, argv, next(PORTS)))
+    assert all(node["violations"] == 0 for node in cluster.status()["nodes"])
+
+
+def shared_blocks(cluster: Cluster, blocks: int, abandoned: int) -> None:
+    program = str(paths.build_dir() / "tests/abi/shared_blocks")
+    port, counts = str(next(PORTS)), [str(blocks), str(abandoned)]
+    server = [program, "server", port, *counts]
+    client = [program, "client", address(cluster, "n0"), port, *counts]
+    assert_good(run_pair(cluster, server, client))
+
+
+@pytest.mark.parametrize("process", ["own", "fabric"])
+def test_shared_memory_is_the_programs_once_completed(
+    make_cluster: Callable[..., Cluster], process: str, tmp_path: Path
+) -> None:
+    """Within one process large payloads are not copied before the receiver has them."""
+    cluster = make_cluster({
+        "network": {"nodes": 2, "pass_through": True}, "hca": {"process": process, "mtu": 4096},
+    })  # fmt: skip
+    shared_blocks(cluster, 100, 50)
+    file = tmp_path / "blocks.pcap"
+    capture = Capture(cluster, "-w", str(file)).ready(file)
+    shared_blocks(cluster, 30, 10)
+    capture.end()
+    assert len(dissected(file)) > 30
     assert all(node["violations"] == 0 for node in cluster.status()["nodes"])

@@ -198,9 +198,9 @@ def text(figures: dict[str, Any]) -> str:
         copied = figures["memcpy_bytes_per_second"]
         ucx_rate = figures["ucx_shared_memory"]["block_bytes_per_second"]
         lines.append(
-            f"blocks: {figures['shared_block_bytes_per_second'] / 1e6:.0f} MB/s, copied by both "
-            f"HCAs; memcpy of large blocks copies {copied / 1e6:.0f} MB/s here, "
-            f"{copied / ucx_rate:.2f} of what UCX reaches in its caches"
+            f"blocks: {figures['shared_block_bytes_per_second'] / 1e6:.0f} MB/s, copied once "
+            f"where nodes are one process; memcpy of large blocks copies {copied / 1e6:.0f} MB/s "
+            f"here, {copied / ucx_rate:.2f} of what UCX reaches in its caches"
         )
     network = figures["network"]
     lines.append(

@@ -17,12 +17,13 @@ namespace {
 
 using Daemons = std::vector<std::unique_ptr<emu::Daemon>>;
 
-emu::Result<Daemons> make_nodes(const std::string& run_dir, const emu::Config& config) {
+emu::Result<Daemons> make_nodes(const std::string& run_dir, const emu::Config& config,
+                                emu::Lending& lending) {
   if (config.attach.kind != emu::AttachKind::shm)
     return emu::fail("attach.kind: must be shm where nodes share the process of the fabric");
   Daemons nodes;
   for (std::size_t i = 0; i < config.nodes.size(); ++i) {
-    auto node = hca::Node::make(run_dir, config, static_cast<emu::NodeId>(i), true);
+    auto node = hca::Node::make(run_dir, config, static_cast<emu::NodeId>(i), &lending);
     if (!node) return emu::fail("{}: {}", config.nodes[i].name, node.error().message);
     nodes.push_back(std::move(*node));
   }
@@ -39,7 +40,8 @@ int main(int argc, char** argv) {
   line.option("--config", config_path, "configuration; default: cluster.toml there");
   if (const auto code = line.parse(argc, argv)) return *code;
   emu::raise_descriptor_limit();
-  return fabric::run_process(
-      "flitnetd", run_dir, config_path,
-      [&run_dir](const emu::Config& config) { return make_nodes(run_dir, config); });
+  return fabric::run_process("flitnetd", run_dir, config_path,
+                             [&run_dir](const emu::Config& config, emu::Lending& lending) {
+                               return make_nodes(run_dir, config, lending);
+                             });
 }

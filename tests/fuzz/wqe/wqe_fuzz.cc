@@ -2,8 +2,10 @@
 // anything. Goal: Host never crashes, never touches memory that was not registered (ASan), never
 // hangs; a well behaved neighbour on the same node still exchanges its messages. Method: the input
 // is a script of small steps, each ring write and packet taken from it.
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <map>
 #include <vector>
 
 #include "emu/packet/build.h"
@@ -51,6 +53,7 @@ struct Sink : hca::PacketPort {
   std::vector<std::uint16_t> free;
   std::vector<std::uint16_t> free_trains;
   std::vector<emu::TxDesc> sent;
+  std::map<std::uint16_t, std::pair<std::span<const std::uint8_t>, std::uint8_t*>> lent;
   explicit Sink(bool trains) {
     for (std::uint16_t i = 0; i < kSlots; ++i) free.push_back(i);
     if (trains) free_trains = {kSlots, kSlots + emu::kTrainSlots};
@@ -64,7 +67,17 @@ struct Sink : hca::PacketPort {
     from.pop_back();
     return true;
   }
+  bool lend(const hca::PacketSlot& slot, std::span<const std::uint8_t> payload,
+            std::uint8_t* home) override {
+    lent[slot.buffer] = {payload, home};
+    return true;
+  }
+  void bring_home() override {
+    for (const auto& [buffer, payload] : lent) std::ranges::copy(payload.first, payload.second);
+    lent.clear();
+  }
   void cancel(std::uint16_t buffer) override {
+    lent.erase(buffer);
     (buffer < kSlots ? free : free_trains).push_back(buffer);
   }
   void send(std::span<const emu::TxDesc> packets) override {
@@ -168,6 +181,7 @@ struct Scene {
 
   void deliver(Bytes& in) {
     std::vector<std::uint8_t> packet(4 * emu::kPacketBytesMax);
+    std::vector<std::uint8_t> lent;
     hca::Arrival arrival{};
     arrival.desc.src = in.u8() % 5;
     arrival.desc.traffic_class = static_cast<emu::TrafficClass>(in.u8() % 3);
@@ -178,6 +192,12 @@ struct Scene {
       arrival.desc.more_packets = in.u8() % 2 == 0 ? 0 : in.u8();
     } else {
       build(in, packet, arrival.desc);
+      if (arrival.desc.more_packets != 0 && in.u8() % 2 == 0) {
+        lent.resize(arrival.desc.length * 4U - emu::kTrainHeadBytes - in.u8() % 5);
+        packet.resize(emu::kTrainHeadBytes);  // whoever reads it there reads beyond
+        packet.shrink_to_fit();
+        arrival.lent = lent;
+      }
     }
     arrival.bytes = packet.data();
     host.receive({&arrival, 1}, now);

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "emu/base/prng.h"
+#include "emu/packet/parse.h"
 #include "hca/host/host.h"
 #include "tests/sim/app.h"
 
@@ -25,6 +26,7 @@ struct LinkOptions {
   emu::Cycle delay_max = 50;   // more than min: packets overtake one another
   std::uint32_t slots = 4096;  // packet buffers per node: back-pressure
   std::uint32_t trains = 0;    // the same of trains
+  bool lends = false;          // payloads of trains stay with their sender
   emu::Verdict verdict = emu::Verdict::ack;
   bool answers = true;
 };
@@ -78,9 +80,12 @@ class Cluster {
   std::vector<emu::TxDesc>& sent() { return sent_; }
   // Told of each packet or train that leaves.
   std::function<void(const emu::TxDesc&, std::span<const std::uint8_t>)> on_send;
+  // Before each arrival, which it may change.
+  std::function<void(hca::Arrival&)> on_deliver;
   const std::vector<emu::ProbeBody>& probes() const { return probes_; }
   LinkOptions& link() { return link_; }
   std::uint64_t lost() const { return lost_; }
+  std::uint64_t lent() const { return lent_; }  // payloads, ever
 
   // Runs until nothing more happens by itself, or until the cycle.
   void run(emu::Cycle until = emu::kNever) {
@@ -106,6 +111,7 @@ class Cluster {
     int from;
     std::vector<std::uint8_t> bytes;
     bool injected;  // tells the sender that it left, instead of an arrival
+    std::span<const std::uint8_t> lent;
   };
 
   struct Port : hca::PacketPort {
@@ -126,13 +132,27 @@ class Cluster {
       from.pop_back();
       return true;
     }
+    bool lend(const hca::PacketSlot& slot, std::span<const std::uint8_t> payload,
+              std::uint8_t* home) override {
+      if (cluster.link_.lends) lent[slot.buffer] = {payload, home};
+      return cluster.link_.lends;
+    }
+    void bring_home() override {
+      for (auto& [buffer, payload] : lent) std::ranges::copy(payload.first, payload.second);
+      lent.clear();
+      cluster.bring_home(node);
+    }
     void cancel(std::uint16_t buffer) override {
+      lent.erase(buffer);
       (buffer < cluster.link_.slots ? free : free_trains).push_back(buffer);
     }
     void send(std::span<const emu::TxDesc> packets) override {
       for (const emu::TxDesc& desc : packets) {
         const std::uint8_t* bytes = &memory[std::size_t{desc.buffer} * emu::kPacketBytesMax];
-        cluster.take(node, desc, {bytes, bytes + emu::buffer_bytes(desc)});
+        const auto found = lent.find(desc.buffer);
+        cluster.take(node, desc, {bytes, bytes + emu::buffer_bytes(desc)},
+                     found == lent.end() ? std::span<const std::uint8_t>{} : found->second.first);
+        lent.erase(desc.buffer);  // the packet has a buffer of its own on its way
       }
     }
     Cluster& cluster;
@@ -140,21 +160,37 @@ class Cluster {
     std::vector<std::uint8_t> memory;
     std::vector<std::uint16_t> free;
     std::vector<std::uint16_t> free_trains;
+    std::map<std::uint16_t, std::pair<std::span<const std::uint8_t>, std::uint8_t*>> lent;
   };
+
+  void bring_home(int node) {
+    for (auto& [at, packet] : events_) {
+      if (packet.from != node || packet.lent.empty()) continue;
+      std::ranges::copy(packet.lent, &packet.bytes[emu::kTrainHeadBytes]);
+      packet.lent = {};
+    }
+  }
 
   emu::Cycle delay() {
     return link_.delay_min +
            prng_.below(static_cast<std::uint32_t>(link_.delay_max - link_.delay_min + 1));
   }
 
-  void take(int from, const emu::TxDesc& desc, std::vector<std::uint8_t> bytes) {
+  void take(int from, const emu::TxDesc& desc, std::vector<std::uint8_t> bytes,
+            std::span<const std::uint8_t> lent) {
     sent_.push_back(desc);
-    if (on_send) on_send(desc, bytes);
+    lent_ += lent.empty() ? 0 : 1;
+    if (on_send && lent.empty()) on_send(desc, bytes);
+    if (on_send && !lent.empty()) {
+      std::vector<std::uint8_t> whole = bytes;
+      std::ranges::copy(lent, &whole[emu::kTrainHeadBytes]);
+      on_send(desc, whole);
+    }
     // One flit a cycle, whatever was handed over first: a worm does not overtake another.
     emu::Cycle& busy = busy_until_[static_cast<std::size_t>(from)];
     const emu::Cycle leaves = std::max({desc.launch_cycle, now_, busy}) + desc.flits;
     busy = leaves;
-    events_.emplace(leaves, Packet{from, desc, from, {}, true});
+    events_.emplace(leaves, Packet{from, desc, from, {}, true, {}});
     if (desc.kind != emu::PacketKind::data) {
       probe(from, desc, bytes, leaves);
       return;
@@ -168,7 +204,7 @@ class Cluster {
     }
     const int copies = prng_.uniform() < link_.repeat ? 2 : 1;
     for (int i = 0; i < copies; ++i) {
-      events_.emplace(leaves + delay(), Packet{desc.dest, desc, from, bytes, false});
+      events_.emplace(leaves + delay(), Packet{desc.dest, desc, from, bytes, false, lent});
     }
   }
 
@@ -185,7 +221,7 @@ class Cluster {
                                                                    : emu::RouterId{3},
                                                                link_.verdict,
                                                                {}}));
-    events_.emplace(leaves + 100, Packet{from, desc, -1, {}, true});
+    events_.emplace(leaves + 100, Packet{from, desc, -1, {}, true, {}});
   }
 
   void deliver() {
@@ -215,6 +251,8 @@ class Cluster {
         arrival.desc.src = static_cast<emu::NodeId>(packet.from);
         arrival.desc.traffic_class = packet.desc.traffic_class;
         arrival.bytes = packet.bytes.data();
+        arrival.lent = packet.lent;
+        if (on_deliver) on_deliver(arrival);
         host.receive({&arrival, 1}, now_);
       }
     }
@@ -224,6 +262,7 @@ class Cluster {
   emu::Prng prng_;
   emu::Cycle now_ = 1000;
   std::uint64_t lost_ = 0;
+  std::uint64_t lent_ = 0;
   std::array<emu::Cycle, 16> busy_until_{};
   sim::LocalMemory memory_;
   std::multimap<emu::Cycle, Packet> events_;

@@ -81,6 +81,7 @@ PairOptions options_of(std::uint64_t seed, bool trains) {
   options.path.mtu = static_cast<std::uint8_t>(1 + prng.below(5));
   options.path.global = prng.below(2) == 0;
   options.mapped = prng.below(2) == 0;
+  options.link.lends = prng.below(2) == 0;
   options.type = prng.below(3) == 0 ? hca::QpType::uc : hca::QpType::rc;
   return options;
 }

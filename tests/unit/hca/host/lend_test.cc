@@ -1,0 +1,260 @@
+// Payloads of trains that stay with their sender until the receiver copies them: a program that
+// gets its memory back, in whatever way, changes nothing of what it had sent.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "emu/base/prng.h"
+#include "tests/unit/hca/host/pair.h"
+#include "tests/unit/sanitized.h"
+
+namespace {
+
+using hca::WcStatus;
+using hca::WrOpcode;
+using test::Pair;
+using test::PairOptions;
+
+PairOptions lending(hca::QpType type = hca::QpType::rc) {
+  PairOptions options;
+  options.host.seals = false;
+  options.host.packet_flits = emu::kPacketBytesMax / 16;
+  options.link.trains = 4;
+  options.link.lends = true;
+  options.path.mtu = 3;  // 1024
+  options.path.timeout = 20;
+  options.type = type;
+  return options;
+}
+
+constexpr std::uint32_t kBytes = 8 * 1024;
+
+hca::Cqe only(const std::vector<hca::Cqe>& cqes) {
+  EXPECT_EQ(cqes.size(), 1U);
+  return cqes.empty() ? hca::Cqe{} : cqes.front();
+}
+
+// A message in a train has left its sender and has not arrived.
+struct UnderWay {
+  explicit UnderWay(const PairOptions& options = lending(), WrOpcode opcode = WrOpcode::rdma_write)
+      : pair(options) {
+    pair.cluster.link().delay_min = pair.cluster.link().delay_max = 100'000;
+    sent.assign(pair.a.bytes.begin(), pair.a.bytes.begin() + kBytes);
+    const hca::Sge from = pair.a.sge(0, kBytes);
+    if (opcode == WrOpcode::send) pair.expect_recv(1, pair.b.sge(0, kBytes));
+    EXPECT_EQ(pair.post({.opcode = opcode,
+                         .sges = {&from, 1},
+                         .remote_addr = pair.b.address(0),
+                         .rkey = pair.b.keys.rkey}),
+              0);
+    pair.cluster.run(pair.cluster.now() + 2000);
+    EXPECT_TRUE(std::ranges::equal(std::span(pair.b.bytes).first(kBytes),
+                                   std::vector<std::uint8_t>(kBytes)));
+  }
+  // The program writes over what it had sent.
+  void scribble() { std::fill_n(pair.a.bytes.begin(), kBytes, std::uint8_t{0xee}); }
+  bool arrived() const { return std::ranges::equal(sent, std::span(pair.b.bytes).first(kBytes)); }
+
+  Pair pair;
+  std::vector<std::uint8_t> sent;
+};
+
+TEST(Lending, PayloadIsReadWhereItLies) {
+  for (const WrOpcode opcode : {WrOpcode::rdma_write, WrOpcode::send}) {
+    UnderWay message(lending(), opcode);
+    EXPECT_EQ(message.pair.cluster.lent(), 1U);
+    message.pair.a.bytes[5000] ^= 1;  // no program may: shows that nothing was copied
+    message.sent[5000] ^= 1;
+    EXPECT_EQ(only(message.pair.run().first).status, WcStatus::success);
+    EXPECT_TRUE(message.arrived());
+  }
+}
+
+TEST(Lending, EndsWhereAQpFails) {
+  UnderWay message;
+  hca::QpAttributes wanted{};
+  wanted.state = hca::QpState::err;
+  hca::Host& host = message.pair.cluster.host(0);
+  const hca::ClientId client = message.pair.a.app->client();
+  ASSERT_EQ(host.modify_qp(client, message.pair.a.qp.number, wanted, hca::kQpState,
+                           message.pair.cluster.now()),
+            0);
+  EXPECT_EQ(only(message.pair.a.take()).status, WcStatus::wr_flush_err);
+  message.scribble();
+  message.pair.run();
+  EXPECT_TRUE(message.arrived());
+}
+
+TEST(Lending, EndsWhereAQpIsReset) {
+  UnderWay message;
+  hca::QpAttributes wanted{};
+  wanted.state = hca::QpState::reset;
+  hca::Host& host = message.pair.cluster.host(0);
+  const hca::ClientId client = message.pair.a.app->client();
+  ASSERT_EQ(host.modify_qp(client, message.pair.a.qp.number, wanted, hca::kQpState,
+                           message.pair.cluster.now()),
+            0);
+  message.scribble();
+  message.pair.run();
+  EXPECT_TRUE(message.arrived());
+}
+
+TEST(Lending, EndsWithTheQp) {
+  UnderWay message;
+  const hca::ClientId client = message.pair.a.app->client();
+  ASSERT_EQ(message.pair.cluster.host(0).destroy_qp(client, message.pair.a.qp.number), 0);
+  message.scribble();
+  message.pair.run();
+  EXPECT_TRUE(message.arrived());
+}
+
+TEST(Lending, EndsWithTheRegion) {
+  UnderWay message;
+  const hca::ClientId client = message.pair.a.app->client();
+  ASSERT_EQ(message.pair.cluster.host(0).deregister_mr(client, message.pair.a.keys.lkey), 0);
+  message.scribble();
+  message.pair.run();
+  EXPECT_TRUE(message.arrived());
+}
+
+TEST(Lending, EndsWhereARegionMoves) {
+  UnderWay message;
+  const hca::ClientId client = message.pair.a.app->client();
+  hca::MrSpec elsewhere;
+  std::vector<std::uint8_t> there(kBytes);
+  elsewhere.address = elsewhere.iova = reinterpret_cast<std::uint64_t>(there.data());
+  elsewhere.length = there.size();
+  elsewhere.access = test::kAll;
+  constexpr std::uint32_t kTranslation = 1;
+  ASSERT_TRUE(message.pair.cluster.host(0).reregister_mr(client, message.pair.a.keys.lkey,
+                                                         kTranslation, 0, elsewhere));
+  message.scribble();
+  message.pair.run();
+  EXPECT_TRUE(message.arrived());
+}
+
+TEST(Lending, EndsWithTheProgram) {
+  UnderWay message;
+  message.pair.a.app.reset();
+  message.scribble();
+  message.pair.run();
+  EXPECT_TRUE(message.arrived());
+}
+
+TEST(Lending, EndsWhenThePeerIsGivenUp) {
+  PairOptions options = lending();
+  options.path.timeout = 1;
+  options.path.retry_cnt = 0;
+  UnderWay message(options);
+  message.pair.cluster.run(message.pair.cluster.now() + 50'000);
+  EXPECT_EQ(only(message.pair.a.take()).status, WcStatus::retry_exc_err);
+  message.scribble();
+  message.pair.run();
+  EXPECT_TRUE(message.arrived());
+}
+
+// Their completions come before the receiver has copied anything, or say nothing of it.
+TEST(Lending, NotOfUnreliableServicesNorOfAnswers) {
+  Pair uc(lending(hca::QpType::uc));
+  hca::Sge list[2] = {uc.a.sge(0, kBytes), uc.a.sge(kBytes, kBytes)};
+  sim::Send write{.opcode = WrOpcode::rdma_write, .sges = {list, 1}};
+  write.remote_addr = uc.b.address(0);
+  write.rkey = uc.b.keys.rkey;
+  ASSERT_EQ(uc.post(write), 0);
+  uc.run();
+  EXPECT_EQ(uc.b.bytes[kBytes - 1], uc.a.bytes[kBytes - 1]);
+  EXPECT_EQ(uc.cluster.lent(), 0U);
+
+  Pair rc(lending());
+  list[0] = rc.a.sge(0, kBytes);
+  list[1] = rc.a.sge(kBytes, kBytes);
+  sim::Send read{.opcode = WrOpcode::rdma_read, .sges = {list, 1}};
+  read.remote_addr = rc.b.address(0);
+  read.rkey = rc.b.keys.rkey;
+  ASSERT_EQ(rc.post(read), 0);
+  EXPECT_EQ(only(rc.run().first).status, WcStatus::success);
+  EXPECT_EQ(rc.cluster.lent(), 0U);
+  // In two pieces: gathered.
+  sim::Send pieces{.opcode = WrOpcode::rdma_write, .sges = list};
+  pieces.remote_addr = rc.b.address(0);
+  pieces.rkey = rc.b.keys.rkey;
+  ASSERT_EQ(rc.post(pieces), 0);
+  EXPECT_EQ(only(rc.run().first).status, WcStatus::success);
+  EXPECT_EQ(rc.cluster.lent(), 0U);
+}
+
+// A payload whose length is not what the packet says is none.
+TEST(Lending, OfAnotherLengthIsDropped) {
+  UnderWay message;
+  message.pair.cluster.on_deliver = [](hca::Arrival& arrival) {
+    if (!arrival.lent.empty()) arrival.lent = arrival.lent.first(arrival.lent.size() - 4);
+  };
+  message.pair.cluster.run(message.pair.cluster.now() + 150'000);
+  EXPECT_EQ(message.pair.cluster.host(1).counters().dropped_bad_packet, 1U);
+}
+
+class LendingSoak : public testing::TestWithParam<int> {};
+
+// The program writes over each buffer as soon as its completion is there, whatever is lost,
+// repeated or late; what the peer receives is what was sent.
+TEST_P(LendingSoak, BuffersAreTheProgramsOnceCompleted) {
+  const auto seed = static_cast<std::uint64_t>(GetParam());
+  SCOPED_TRACE(testing::Message() << "seed " << seed);
+  emu::Prng prng(seed);
+  PairOptions options = lending();
+  options.link.seed = seed;
+  options.link.trains = 1 + prng.below(6);
+  options.link.loss = 0.1 * prng.uniform();
+  options.link.repeat = 0.2 * prng.uniform();
+  options.link.delay_max = options.link.delay_min + prng.below(3000);
+  options.path.mtu = static_cast<std::uint8_t>(1 + prng.below(5));
+  options.path.timeout = 8;
+  options.path.retry_cnt = 7;
+  options.host.mtu_bytes = 4096;
+  Pair pair(options);
+  constexpr std::uint64_t kMessages = 60;
+  constexpr std::uint32_t kSlot = 16 * 1024;
+  constexpr std::uint64_t kOpen = 8;
+  std::vector<std::vector<std::uint8_t>> sent;
+  std::uint64_t received = 0;
+  std::uint64_t completed = 0;
+  const auto take = [&] {
+    for (const hca::Cqe& cqe : pair.a.take()) {
+      ASSERT_EQ(cqe.status, WcStatus::success);
+      std::fill_n(pair.a.bytes.begin() + static_cast<long>(completed++ % kOpen * kSlot), kSlot,
+                  std::uint8_t{0xee});
+    }
+    for (const hca::Cqe& cqe : pair.b.take()) {
+      ASSERT_EQ(cqe.byte_len, sent[received].size());
+      const auto at = pair.b.bytes.begin() + static_cast<long>(received % kOpen * kSlot);
+      ASSERT_TRUE(std::equal(sent[received].begin(), sent[received].end(), at)) << received;
+      ++received;
+    }
+  };
+  for (int turns = 0; received < kMessages || completed < kMessages; ++turns) {
+    ASSERT_LT(turns, 100'000);
+    while (sent.size() < kMessages && sent.size() - std::min(received, completed) < kOpen) {
+      const std::size_t at = sent.size() % kOpen * kSlot;
+      std::vector<std::uint8_t> message(1 + prng.below(prng.below(2) == 0 ? kSlot : 300));
+      for (auto& byte : message) byte = static_cast<std::uint8_t>(prng.below(256));
+      std::ranges::copy(message, pair.a.bytes.begin() + static_cast<long>(at));
+      const hca::Sge from = pair.a.sge(at, static_cast<std::uint32_t>(message.size()));
+      const bool write = prng.below(2) == 0;
+      pair.expect_recv(sent.size(), pair.b.sge(at, kSlot));
+      ASSERT_EQ(pair.post({.opcode = write ? WrOpcode::rdma_write_imm : WrOpcode::send,
+                           .wr_id = sent.size(),
+                           .sges = {&from, 1},
+                           .remote_addr = pair.b.address(at),
+                           .rkey = pair.b.keys.rkey}),
+                0);
+      sent.push_back(std::move(message));
+    }
+    pair.cluster.run(pair.cluster.now() + 1 + prng.below(500));
+    take();
+  }
+  EXPECT_GT(pair.cluster.lent(), 10U);
+}
+INSTANTIATE_TEST_SUITE_P(Seeds, LendingSoak, testing::Range(1, test::kSanitized ? 16 : 61));
+
+}  // namespace
