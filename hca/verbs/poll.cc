@@ -19,7 +19,7 @@ namespace hca {
 
 namespace {
 
-constexpr unsigned kEmptyPollsMax = 16;  // then give the core away, or sleep
+constexpr unsigned kEmptyPollsMax = 16;  // then look whether hcad lives, and sleep
 constexpr long kSleepNs = 100'000;       // at most; hcad wakes us sooner
 constexpr unsigned kSleepsPerLook = 64;  // at hcad, whether it lives: every 6 ms or so
 
@@ -118,14 +118,16 @@ void free_slots(Context& context, const Cqe& cqe) {
 }
 
 bool after_empty_poll(Cq& cq) {
-  if (++empty_polls < kEmptyPollsMax) {
-    pause_cpu();
-    return false;
-  }
-  if (to_context(cq.context)->dead()) return true;  // what is flushed is there at once
+  const bool tired = ++empty_polls >= kEmptyPollsMax;
+  if (tired && to_context(cq.context)->dead()) return true;  // what is flushed is there at once
+  // At once: where cores are few, who makes the completion stands in line for this one.
   if (patience.look_again(emu::host_now_ns())) {
     (void)::sched_yield();
     return true;
+  }
+  if (!tired) {
+    pause_cpu();
+    return false;
   }
   if (sleeps++ % kSleepsPerLook == 0) to_context(cq.context)->link().look_dead();
   if (!to_context(cq.context)->dead()) sleep_on(cq);
@@ -133,7 +135,7 @@ bool after_empty_poll(Cq& cq) {
 }
 
 void after_full_poll() {
-  if (empty_polls >= kEmptyPollsMax) patience.found(emu::host_now_ns());
+  if (empty_polls != 0) patience.found(emu::host_now_ns());
   empty_polls = 0;
   sleeps = 0;
 }
