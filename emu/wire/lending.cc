@@ -9,7 +9,7 @@ namespace emu {
 
 void Lending::open(std::uint16_t pool, std::size_t slots) {
   if (pool >= pools_.size()) pools_.resize(pool + std::size_t{1});
-  pools_[pool] = {};
+  CHECK(!is_open(pool));
   pools_[pool].trains.resize(slots / kTrainSlots + 1);
 }
 
@@ -27,7 +27,7 @@ void Lending::lend(std::uint32_t buffer, std::span<const std::uint8_t> payload,
 }
 
 std::span<const std::uint8_t> Lending::find(std::uint32_t buffer) const {
-  const Lent* lent = const_cast<Lending*>(this)->find_lent(buffer);
+  const Lent* lent = find_lent(buffer);
   return lent == nullptr ? std::span<const std::uint8_t>{} : lent->payload;
 }
 
@@ -51,7 +51,7 @@ void Lending::end(std::uint32_t buffer) {
   --pools_[pool_of_buffer(buffer)].lent;
 }
 
-Lending::Lent* Lending::find_lent(std::uint32_t buffer) {
+const Lending::Lent* Lending::find_lent(std::uint32_t buffer) const {
   const std::uint16_t pool = pool_of_buffer(buffer);
   const std::size_t train = slot_of_buffer(buffer) / kTrainSlots;
   if (pool >= pools_.size() || train >= pools_[pool].trains.size()) return nullptr;

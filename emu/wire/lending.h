@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <utility>
 #include <vector>
 
 namespace emu {
@@ -40,7 +41,10 @@ class Lending {
     std::vector<Lent> trains;  // by slot / kTrainSlots: trains begin that far apart
     std::size_t lent = 0;
   };
-  Lent* find_lent(std::uint32_t buffer);
+  const Lent* find_lent(std::uint32_t buffer) const;
+  Lent* find_lent(std::uint32_t buffer) {
+    return const_cast<Lent*>(std::as_const(*this).find_lent(buffer));
+  }
   static void copy_home(Pool& pool, Lent& lent);
 
   std::vector<Pool> pools_;

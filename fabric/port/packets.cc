@@ -173,9 +173,10 @@ void PacketMemory::release_held_by(emu::NodeId node) {
   for (const auto id : ids) {
     for (std::size_t slot = 0; pools_[id] != nullptr && slot < pools_[id]->slots; ++slot) {
       PacketMeta& packet = pools_[id]->metas[slot];
-      if (packet.state == SlotState::holder && packet.holder == node) {
-        release(handle_of(id, static_cast<std::uint16_t>(slot)));
-      }
+      if (packet.state != SlotState::holder || packet.holder != node) continue;
+      const PacketHandle handle = handle_of(id, static_cast<std::uint16_t>(slot));
+      (void)whole_bytes(handle);  // a node that does not know yet may still read it
+      release(handle);
     }
   }
 }

@@ -8,7 +8,6 @@
 #include <cerrno>
 #include <cstring>
 #include <utility>
-#include <vector>
 
 #include "emu/base/check.h"
 #include "emu/clock/page.h"
@@ -32,6 +31,9 @@ class ShmAttachment final : public Attachment {
       : options_(std::move(options)), epoll_(::epoll_create1(EPOLL_CLOEXEC)) {
     CHECK(epoll_);
   }
+  ~ShmAttachment() override {
+    if (attached()) end_lending();
+  }
 
   AttachState service(std::uint64_t host_ns) override;
   AttachState state() const override { return state_; }
@@ -48,7 +50,7 @@ class ShmAttachment final : public Attachment {
             std::uint8_t* home) override;
   void bring_home() override;
   void abandon(std::uint16_t buffer) override {
-    if (attached()) take_back(buffer);
+    if (attached()) current_->take_back(buffer);
   }
   std::size_t send(std::span<const emu::TxDesc> descriptors) override;
   std::size_t receive(std::span<Received> out) override;
@@ -77,11 +79,7 @@ class ShmAttachment final : public Attachment {
     if (options_.lending == nullptr || desc.more_packets == 0) return {};
     return options_.lending->find(desc.buffer);
   }
-  std::uint32_t own_buffer(std::uint16_t slot) const {
-    return std::uint32_t{current_->own_pool} << 16 | slot;
-  }
-  void take_back(std::uint16_t slot) const;
-  void take_back_sent() const;
+  void end_lending() const;
   void lose(std::string why);
   void watch(int fd) const;
 
@@ -141,7 +139,7 @@ void ShmAttachment::connect(std::uint64_t host_ns) {
     reason_ = sent ? "the fabric's socket is full" : sent.error().message;
     return;
   }
-  coming_ = std::make_unique<ShmSession>();
+  coming_ = std::make_unique<ShmSession>(options_.lending);
   coming_->socket = std::move(*socket);
   watch(coming_->socket.get());
 }
@@ -235,8 +233,7 @@ emu::Result<void> ShmAttachment::open_session(const emu::ShmWelcome& welcome,
 
 void ShmAttachment::lose(std::string why) {
   if (!attached()) return;
-  bring_home();
-  if (options_.lending != nullptr) options_.lending->close(current_->own_pool);
+  end_lending();
   state_ = AttachState::down;
   reason_ = std::move(why);
   attempted_ns_ = 0;
@@ -286,28 +283,11 @@ emu::Result<void> ShmAttachment::handle_pool(std::span<const std::byte> bytes,
 
 // --- towards the fabric -----------------------------------------------------------------------
 
-void ShmAttachment::take_back(std::uint16_t slot) const {
-  if (slot < current_->first_train_slot) {
-    current_->free_slots.push_back(slot);
-    return;
-  }
-  if (options_.lending != nullptr) options_.lending->end(own_buffer(slot));
-  current_->free_trains.push_back(slot);
-}
-
-void ShmAttachment::take_back_sent() const {
-  std::array<emu::Free, kBurst> burst;
-  while (const std::size_t count = current_->tx_free.pop(burst)) {
-    for (std::size_t i = 0; i < count; ++i) take_back(emu::slot_of_buffer(burst[i].buffer));
-    if (count < kBurst) return;
-  }
-}
-
 std::optional<TxBuffer> ShmAttachment::acquire() {
   if (!attached()) return std::nullopt;
   auto& slots = current_->free_slots;
   // Soon, so that the slots in use are few and stay in the cache.
-  if (slots.empty() || ++current_->acquired % kBurst == 0) take_back_sent();
+  if (slots.empty() || ++current_->acquired % kBurst == 0) current_->take_back_sent();
   if (slots.empty()) return std::nullopt;
   const std::uint16_t buffer = slots.back();
   slots.pop_back();
@@ -319,7 +299,8 @@ std::optional<TxBuffer> ShmAttachment::acquire() {
 }
 
 std::optional<TxBuffer> ShmAttachment::acquire_train() {
-  if (attached()) take_back_sent();  // each time: what came back last is still in the cache
+  if (attached())
+    current_->take_back_sent();  // each time: what came back last is still in the cache
   if (!attached() || current_->free_trains.empty()) return std::nullopt;
   const std::uint16_t buffer = current_->free_trains.back();
   current_->free_trains.pop_back();
@@ -329,19 +310,25 @@ std::optional<TxBuffer> ShmAttachment::acquire_train() {
 bool ShmAttachment::lend(std::uint16_t buffer, std::span<const std::uint8_t> payload,
                          std::uint8_t* home) {
   if (options_.lending == nullptr || !attached()) return false;
-  options_.lending->lend(own_buffer(buffer), payload, home);
+  options_.lending->lend(current_->own_buffer(buffer), payload, home);
   return true;
+}
+
+void ShmAttachment::end_lending() const {
+  if (options_.lending == nullptr) return;
+  current_->take_back_sent();  // what nobody reads any more
+  options_.lending->close(current_->own_pool);
 }
 
 void ShmAttachment::bring_home() {
   if (options_.lending == nullptr || !attached()) return;
-  take_back_sent();  // what nobody reads any more
+  current_->take_back_sent();
   options_.lending->bring_home_all(current_->own_pool);
 }
 
 std::size_t ShmAttachment::acquirable() const {
   if (!attached()) return 0;
-  take_back_sent();
+  current_->take_back_sent();
   return current_->free_slots.size();
 }
 

@@ -2,6 +2,7 @@
 // Private to hca/attach/shm.cc.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <unordered_map>
@@ -11,6 +12,7 @@
 #include "emu/ring/fd.h"
 #include "emu/ring/region.h"
 #include "emu/ring/spsc.h"
+#include "emu/wire/lending.h"
 #include "emu/wire/shm_layout.h"
 #include "hca/attach/attach.h"
 
@@ -23,6 +25,9 @@ struct ShmPool {
 
 // Everything that ends with a session.
 struct ShmSession {
+  explicit ShmSession(emu::Lending* table) : lending(table) {}
+
+  emu::Lending* const lending;  // or null
   emu::UniqueFd socket;
   emu::UniqueFd wake_fabric;
   emu::UniqueFd wake_node;
@@ -46,6 +51,26 @@ struct ShmSession {
   std::vector<emu::Free> released;  // not yet published
   bool published = false;           // since the last flush
 
+  // As others call it.
+  std::uint32_t own_buffer(std::uint16_t slot) const {
+    return std::uint32_t{own_pool} << 16 | slot;
+  }
+  void take_back(std::uint16_t slot) {
+    if (slot < first_train_slot) {
+      free_slots.push_back(slot);
+      return;
+    }
+    if (lending != nullptr) lending->end(own_buffer(slot));
+    free_trains.push_back(slot);
+  }
+  // What nobody reads any more.
+  void take_back_sent() {
+    std::array<emu::Free, 64> burst;
+    while (const std::size_t count = tx_free.pop(burst)) {
+      for (std::size_t i = 0; i < count; ++i) take_back(emu::slot_of_buffer(burst[i].buffer));
+      if (count < burst.size()) return;
+    }
+  }
   TxBuffer buffer(std::uint16_t slot) const {
     return {slot, own_base + std::size_t{slot} * emu::kPacketBytesMax};
   }

@@ -2,8 +2,9 @@
 // pages in it: for a file system that does not answer, or for the program itself (userfaultfd).
 // Hardware has all pages before the first request; here one program would hold up all others of the
 // node. Whose page does not come within moments is killed, as by a power failure; if that does not
-// help, the node ends rather than stand still. Called by memory.h around every such copy, by the
-// thread that made the watch.
+// help, the node ends rather than stand still. What another node of this process has lent
+// (emu/wire/lending.h) and does not come is taken for the program's that it is copied to. Called by
+// memory.h around every such copy, by the thread that made the watch.
 #pragma once
 
 #include <sys/types.h>

@@ -33,6 +33,7 @@ Node::Node(const std::string& run_dir, const emu::Config& config, emu::NodeId no
 
 Node::~Node() {
   emu::log_to(log_);
+  if (port_ != nullptr) port_->bring_home();  // programs' memory goes first
   emu::log_info("ends");
 }
 
@@ -169,6 +170,7 @@ std::string Node::status() const {
   j.field("completion_queues",
           kCqLayoutNames[static_cast<std::size_t>(host_->options().completion_queues)]);
   j.field("retransmits", counters.packets_retransmitted);
+  j.field("payloads_lent", counters.payloads_lent);
   return j.close().text();
 }
 

@@ -150,9 +150,7 @@ void take_data(HostState& s, Qp& qp, std::uint32_t psn, std::uint32_t at, std::u
                const std::uint8_t* bytes, std::uint32_t length) {
   const SendEntry& entry = qp.entry(qp.sq_done);
   const SendWqe& wqe = qp.wqe(qp.sq_done);
-  const auto* sges =
-      reinterpret_cast<const Sge*>(reinterpret_cast<const std::uint8_t*>(&wqe) + sizeof wqe +
-                                   ((wqe.flags & kWqeExtended) != 0 ? sizeof(WqeExtension) : 0));
+  const auto* sges = reinterpret_cast<const Sge*>(list_of(wqe));
   if (at == 0) qp.read_scatter = {};
   const WcStatus status = scatter_payload(s, qp, qp.pd, sges, entry.num_sge, qp.read_scatter, bytes,
                                           length, psn | kReadPiece);

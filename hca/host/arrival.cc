@@ -116,7 +116,9 @@ void receive_one(HostState& s, const Arrival& arrival, bool loop) {
 constexpr std::size_t kPrefetchAhead = 2;
 void prefetch(const Arrival& arrival) {
   constexpr std::size_t kLine = 64;
-  const std::size_t bytes = std::min<std::size_t>(arrival.desc.length, 12 * kLine);
+  const std::size_t there =
+      arrival.lent.empty() ? emu::buffer_bytes(arrival.desc) : emu::kTrainHeadBytes;
+  const std::size_t bytes = std::min(there, 12 * kLine);
   for (std::size_t at = 0; at < bytes; at += kLine) __builtin_prefetch(arrival.bytes + at);
 }
 

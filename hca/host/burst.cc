@@ -260,8 +260,9 @@ void gather_payload(HostState& s, Qp& qp, std::uint32_t index, std::uint32_t off
   }
 }
 
-// A request of a reliable service is its program's to change only when the peer has answered it.
-// READ responses are not lent: the peer may have us told to go on before it has copied them.
+// Until the peer has answered a request of a reliable service its memory is not its program's to
+// change; where it becomes so otherwise, it is brought home (take_back_lent). Nothing ends the loan
+// of a READ response, and the peer's next request may change that memory before it has copied it.
 bool lend_payload(HostState& s, Qp& qp, std::uint32_t index, std::uint32_t offset,
                   std::uint8_t* home, std::uint32_t length) {
   const BurstPacket& packet = s.burst_.packets[s.burst_.packets_count - 1];
@@ -276,7 +277,9 @@ bool lend_payload(HostState& s, Qp& qp, std::uint32_t index, std::uint32_t offse
   const bool here =
       resolve(s.mrs_, sge.lkey, qp.pd, sge.addr + offset, length, kAccessLocalRead, range) &&
       range.mapped != nullptr;
-  return here && s.port_.lend(packet.slot, {range.mapped, length}, home);
+  if (!here || !s.port_.lend(packet.slot, {range.mapped, length}, home)) return false;
+  ++s.counters_.payloads_lent;
+  return true;
 }
 
 void dispatch(HostState& s) {

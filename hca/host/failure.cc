@@ -25,7 +25,7 @@ const std::uint8_t* ring_slot(const Qp& qp, std::uint32_t offset, std::uint32_t 
 
 void enter_error(HostState& s, Qp& qp) {
   if (qp.state == QpState::err || qp.state == QpState::reset) return;
-  s.port_.bring_home();  // what is flushed is the program's again
+  take_back_lent(s, qp);
   set_state(qp, QpState::err);
   qp.dead = true;
   qp.responses_first = qp.responses_last;

@@ -237,7 +237,7 @@ void enter_rts(HostState& s, Qp& qp, QpState from) {
 }
 
 void enter_reset(HostState& s, Qp& qp) {
-  s.port_.bring_home();  // what was posted is the program's again
+  take_back_lent(s, qp);
   leave_responses(s, qp);
   release_rate(s, qp, true);
   unqueue(s, qp);

@@ -248,7 +248,7 @@ OrErrno<MrKeys> Host::reregister_mr(ClientId client, std::uint32_t lkey, std::ui
   }
   if ((mask & kReregAccess) != 0) wanted.access = spec.access;
   if (const int error = check_spec(wanted)) return std::unexpected(error);
-  s.port_.bring_home();  // the old place may be unmapped
+  if ((mask & kReregTranslation) != 0 && mr->mapped != nullptr) s.port_.bring_home();
   if ((mask & kReregPd) != 0) {
     --s.pds_[mr->pd].users;
     mr->pd = pd;
@@ -270,7 +270,7 @@ int Host::deregister_mr(ClientId client, std::uint32_t lkey) {
   if (mr == nullptr) return ENOENT;
   if (mr->windows != 0) return EBUSY;
   settle(s);
-  s.port_.bring_home();  // the memory may be unmapped
+  if (mr->mapped != nullptr) s.port_.bring_home();  // that will be unmapped
   free_mr(s, *mr);
   return 0;
 }

@@ -91,7 +91,7 @@ constexpr bool is_served(QpType type) {
 }  // namespace
 
 void free_qp(HostState& s, Qp& qp) {
-  s.port_.bring_home();  // what was posted is the program's again
+  take_back_lent(s, qp);
   leave_responses(s, qp);
   release_rate(s, qp, true);
   unqueue(s, qp);

@@ -36,11 +36,15 @@ std::uint8_t* shared_memory() {
   return static_cast<std::uint8_t*>(data);
 }
 
-// Both sides know the bytes of the nth block by its number.
+// Both sides, and whoever looks at packets, know the bytes of the nth block by its number: words of
+// the number and their place.
 std::size_t fill(std::uint64_t nth, std::uint8_t* bytes) {
   emu::Prng prng(nth);
-  const std::size_t length = 1 + prng.below(nth % 4 == 0 ? 4096 : kBytesMax);
-  for (std::size_t i = 0; i < length; ++i) bytes[i] = static_cast<std::uint8_t>(prng.below(256));
+  const std::size_t length = nth % 4 == 0 ? 1 + prng.below(4096) : kBytesMax - prng.below(200'000);
+  for (std::size_t i = 0; i < length; ++i) {
+    const std::uint64_t word = nth << 20 | i / 4;
+    bytes[i] = static_cast<std::uint8_t>(word >> i % 4 * 8);
+  }
   return length;
 }
 

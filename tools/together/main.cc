@@ -10,6 +10,7 @@
 #include "emu/cli/command_line.h"
 #include "emu/config/config.h"
 #include "emu/ring/start.h"
+#include "emu/wire/lending.h"
 #include "fabric/daemon/process.h"
 #include "hca/daemon/node.h"
 

@@ -2,7 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include <map>
+#include <array>
+#include <vector>
 
 #include "emu/base/prng.h"
 #include "emu/wire/message.h"
@@ -30,7 +31,7 @@ TEST(Lending, KnowsWhatWasLentOnly) {
   EXPECT_TRUE(lending.find(buffer_of(0xffff, 0)).empty());
 }
 
-// Random events, against a map of what is where.
+// Random events, against a list of what is where.
 TEST(Lending, BringsEachPayloadHomeOnce) {
   const std::uint64_t seed = test_seed();
   SCOPED_TRACE(testing::Message() << "seed " << seed);

@@ -1,5 +1,7 @@
 // Payloads that stay with their sender, by the attachments of one process and its fabric: read
 // where they lie, and in the buffer again for whoever has the buffer alone.
+#include <algorithm>
+
 #include "emu/packet/parse.h"
 #include "emu/wire/lending.h"
 #include "tests/unit/fabric/port/shm_scene.h"
@@ -13,6 +15,7 @@ class ShmLendingTest : public ShmPortTest {
     ShmPortTest::SetUp();
     port_.reset();
     options_.rules.trains = true;
+    options_.slots_per_node = 250;  // trains begin anywhere
     memory_.set_lending(&lending_);
     open_port();
     payload_.resize(emu::kTrainPayloadMax);
@@ -108,6 +111,20 @@ TEST_F(ShmLendingTest, ComesHomeWhenItsSenderIsLost) {
   ASSERT_EQ(held_.size(), 1U);
   arrive(held_.front());
   port_->flush(now_);
+  expect_home(take(*n1));
+}
+
+// Its receiver is lost, does not know it yet, and reads on.
+TEST_F(ShmLendingTest, ComesHomeWhenItsReceiverIsLost) {
+  auto n0 = attach_here("n0");
+  auto n1 = attach_here("n1");
+  lend(*n0, 1);
+  turn();
+  port_->cut(1, "for the test");
+  turn();
+  turn();
+  for (int i = 0; i < 3; ++i) n0->abandon(n0->acquire_train()->buffer);  // takes back what there is
+  scribble();
   expect_home(take(*n1));
 }
 
