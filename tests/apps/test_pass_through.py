@@ -56,7 +56,7 @@ def test_buffers_of_routers_do_not_matter(make_cluster: Callable[..., Cluster]) 
 
 
 def shared_blocks(cluster: Cluster, blocks: int, abandoned: int) -> None:
-    program = str(paths.build_dir() / "tests/abi/shared_blocks")
+    program = str(paths.program("shared_blocks"))
     port, counts = str(next(PORTS)), [str(blocks), str(abandoned)]
     server = [program, "server", port, *counts]
     client = [program, "client", address(cluster, "n0"), port, *counts]

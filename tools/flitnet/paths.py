@@ -27,6 +27,7 @@ PROGRAMS = {
     "flitnet-sim": "tests/sim/flitnet-sim",
     "verbs_soak": "tests/abi/verbs_soak",
     "scribbler": "tests/abi/scribbler",
+    "shared_blocks": "tests/abi/shared_blocks",
     "model_design_test": "tests/model/model_design_test",
     "engine_bench": "tests/bench/engine/engine_bench",
     "engine_curve": "tests/bench/engine/engine_curve",

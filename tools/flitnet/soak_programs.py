@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tools.flitnet import paths
 from tools.flitnet.cluster import Cluster
 from tools.flitnet.process import free_port
 
@@ -123,9 +124,13 @@ def _by_cm(rng: random.Random, cluster: Cluster, nodes: tuple[str, str], _: str)
     port = str(free_port())
     count = str(rng.choice((1, 10)))
     name = rng.choice(("rping", "ucmatose", "udaddy", "rdma", "rdma_x", "rstream", "riostream",
-                       "rcopy"))  # fmt: skip
+                       "rcopy", "shared_blocks"))  # fmt: skip
     if name == "rcopy":
         return _rcopy(rng, cluster, nodes, address, port)
+    if name == "shared_blocks":
+        program, counts = str(paths.program(name)), [count, str(rng.randrange(4))]
+        server, client = ["server", port, *counts], ["client", address, port, *counts]
+        return Pair([program, *server], [program, *client], nodes, None)
     stream = ["-b", address, "-p", port, "-C", "50", "-S", "2000", "-T", "v"]
     ping = ["-a", address, "-p", port, "-C", count, "-S", rng.choice(("64", "5000")), "-V"]
     server, client = {
