@@ -52,8 +52,19 @@ struct UnderWay {
     EXPECT_TRUE(std::ranges::equal(std::span(pair.b.bytes).first(kBytes),
                                    std::vector<std::uint8_t>(kBytes)));
   }
-  // The program writes over what it had sent.
-  void scribble() { std::fill_n(pair.a.bytes.begin(), kBytes, std::uint8_t{0xee}); }
+  hca::Host& host() { return pair.cluster.host(0); }
+  hca::ClientId client() const { return pair.a.app->client(); }
+  int modify(hca::QpState state) {
+    hca::QpAttributes wanted{};
+    wanted.state = state;
+    return host().modify_qp(client(), pair.a.qp.number, wanted, hca::kQpState, pair.cluster.now());
+  }
+  // The program writes over what it had sent, and then it arrives.
+  void expect_as_sent() {
+    std::fill_n(pair.a.bytes.begin(), kBytes, std::uint8_t{0xee});
+    pair.cluster.run();
+    EXPECT_TRUE(arrived());
+  }
   bool arrived() const { return std::ranges::equal(sent, std::span(pair.b.bytes).first(kBytes)); }
 
   Pair pair;
@@ -73,73 +84,46 @@ TEST(Lending, PayloadIsReadWhereItLies) {
 
 TEST(Lending, EndsWhereAQpFails) {
   UnderWay message;
-  hca::QpAttributes wanted{};
-  wanted.state = hca::QpState::err;
-  hca::Host& host = message.pair.cluster.host(0);
-  const hca::ClientId client = message.pair.a.app->client();
-  ASSERT_EQ(host.modify_qp(client, message.pair.a.qp.number, wanted, hca::kQpState,
-                           message.pair.cluster.now()),
-            0);
+  ASSERT_EQ(message.modify(hca::QpState::err), 0);
   EXPECT_EQ(only(message.pair.a.take()).status, WcStatus::wr_flush_err);
-  message.scribble();
-  message.pair.run();
-  EXPECT_TRUE(message.arrived());
+  message.expect_as_sent();
 }
 
 TEST(Lending, EndsWhereAQpIsReset) {
   UnderWay message;
-  hca::QpAttributes wanted{};
-  wanted.state = hca::QpState::reset;
-  hca::Host& host = message.pair.cluster.host(0);
-  const hca::ClientId client = message.pair.a.app->client();
-  ASSERT_EQ(host.modify_qp(client, message.pair.a.qp.number, wanted, hca::kQpState,
-                           message.pair.cluster.now()),
-            0);
-  message.scribble();
-  message.pair.run();
-  EXPECT_TRUE(message.arrived());
+  ASSERT_EQ(message.modify(hca::QpState::reset), 0);
+  message.expect_as_sent();
 }
 
 TEST(Lending, EndsWithTheQp) {
   UnderWay message;
-  const hca::ClientId client = message.pair.a.app->client();
-  ASSERT_EQ(message.pair.cluster.host(0).destroy_qp(client, message.pair.a.qp.number), 0);
-  message.scribble();
-  message.pair.run();
-  EXPECT_TRUE(message.arrived());
+  ASSERT_EQ(message.host().destroy_qp(message.client(), message.pair.a.qp.number), 0);
+  message.expect_as_sent();
 }
 
 TEST(Lending, EndsWithTheRegion) {
   UnderWay message;
-  const hca::ClientId client = message.pair.a.app->client();
-  ASSERT_EQ(message.pair.cluster.host(0).deregister_mr(client, message.pair.a.keys.lkey), 0);
-  message.scribble();
-  message.pair.run();
-  EXPECT_TRUE(message.arrived());
+  ASSERT_EQ(message.host().deregister_mr(message.client(), message.pair.a.keys.lkey), 0);
+  message.expect_as_sent();
 }
 
 TEST(Lending, EndsWhereARegionMoves) {
   UnderWay message;
-  const hca::ClientId client = message.pair.a.app->client();
   hca::MrSpec elsewhere;
   std::vector<std::uint8_t> there(kBytes);
   elsewhere.address = elsewhere.iova = reinterpret_cast<std::uint64_t>(there.data());
   elsewhere.length = there.size();
   elsewhere.access = test::kAll;
   constexpr std::uint32_t kTranslation = 1;
-  ASSERT_TRUE(message.pair.cluster.host(0).reregister_mr(client, message.pair.a.keys.lkey,
-                                                         kTranslation, 0, elsewhere));
-  message.scribble();
-  message.pair.run();
-  EXPECT_TRUE(message.arrived());
+  ASSERT_TRUE(message.host().reregister_mr(message.client(), message.pair.a.keys.lkey, kTranslation,
+                                           0, elsewhere));
+  message.expect_as_sent();
 }
 
 TEST(Lending, EndsWithTheProgram) {
   UnderWay message;
   message.pair.a.app.reset();
-  message.scribble();
-  message.pair.cluster.run();
-  EXPECT_TRUE(message.arrived());
+  message.expect_as_sent();
 }
 
 TEST(Lending, EndsWhenThePeerIsGivenUp) {
@@ -149,9 +133,7 @@ TEST(Lending, EndsWhenThePeerIsGivenUp) {
   UnderWay message(options);
   message.pair.cluster.run(message.pair.cluster.now() + 50'000);
   EXPECT_EQ(only(message.pair.a.take()).status, WcStatus::retry_exc_err);
-  message.scribble();
-  message.pair.run();
-  EXPECT_TRUE(message.arrived());
+  message.expect_as_sent();
 }
 
 // Between nodes that can lend: one message of so many pieces goes by trains, none of them lent.
