@@ -74,8 +74,11 @@ std::size_t response_turn(HostState& s, Qp& qp) {
   const bool is_read = qp.response_reads;
   std::size_t sent = 0;
   while (sent < kTurnPackets && !qp.responses_empty() && reads_next(qp) == is_read) {
+    // Energy that was not there is looked for again when requests look, too: whoever tried in
+    // between would have it all, and put off the others again and again.
     if (is_read && qp.traffic_class == emu::TrafficClass::best_effort &&
-        !may_send_best_effort(s, emu::node_of(qp.attributes.av.dlid))) {
+        (s.power_blocked_until_ > s.now_ ||
+         !may_send_best_effort(s, emu::node_of(qp.attributes.av.dlid)))) {
       break;
     }
     if (!s.burst_.room()) {

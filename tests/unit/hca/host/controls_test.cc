@@ -453,6 +453,45 @@ TEST(Power, CalendarWhenIdle) {
   EXPECT_EQ(calendar.earliest(500, 500, 40), 500u);
 }
 
+// What peers read looked for energy more often than the node's own requests, had it all and put
+// them off each time it found none, until they were given up.
+TEST(Power, ReadsLeaveSomeToRequests) {
+  PairOptions options;
+  options.host.power_window_packets = 1;
+  options.host.best_effort_power_share = 1;
+  const double packet_pj = options.host.energy.packet_pj(0, 40);
+  options.host.power_w = packet_pj / 80 / static_cast<double>(options.host.cycle_time.cycle_ps);
+  Pair pair(options);
+  constexpr std::uint32_t kReads = 8;
+  constexpr std::uint32_t kReadBytes = 612 * 200;
+  for (std::uint32_t i = 0; i < kReads; ++i) {
+    const hca::Sge to = pair.a.sge(i * kReadBytes, kReadBytes);
+    ASSERT_EQ(pair.post({.opcode = hca::WrOpcode::rdma_read,
+                         .sges = {&to, 1},
+                         .remote_addr = pair.b.address(0),
+                         .rkey = pair.b.keys.rkey}),
+              0);
+  }
+  pair.cluster.run(pair.cluster.now() + 10'000);
+  const hca::Sge from = pair.b.sge(0, 612 * 100);
+  const sim::Send write{.opcode = hca::WrOpcode::rdma_write,
+                        .sges = {&from, 1},
+                        .remote_addr = pair.a.address(0),
+                        .rkey = pair.a.keys.rkey};
+  ASSERT_EQ(pair.b.app->post(pair.b.qp, write), 0);
+  pair.b.app->ring(pair.cluster.now());
+  std::size_t read = 0;
+  std::vector<hca::Cqe> written;
+  while (written.empty()) {
+    ASSERT_LT(read, kReads) << "all reads came before the node's own request";
+    pair.cluster.run(pair.cluster.now() + 1000);
+    read += pair.a.take().size();
+    written = pair.b.take();
+  }
+  EXPECT_EQ(test::statuses(written), std::vector{hca::WcStatus::success});
+  EXPECT_LE(read, kReads / 2);
+}
+
 // Packets leave no faster than the HCA's power pays for them; real time is moved a little, and only
 // so far; without control nothing is moved.
 TEST(Power, PacketsAreSpacedOut) {
