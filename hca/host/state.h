@@ -346,15 +346,15 @@ std::uint8_t* close_packet(HostState& s, BurstPacket& packet, Qp* qp,
 // Payload of request `index` from `offset` on, for the packet closed last.
 void gather_payload(HostState& s, Qp& qp, std::uint32_t index, std::uint32_t offset,
                     std::uint8_t* bytes, std::uint32_t length);
-// The same for the train closed last, without a copy; false: it must be gathered.
+// The same from a checked range of memory.
+void gather_range(HostState& s, const Range& range, std::uint8_t* bytes, std::uint32_t length);
+// As gather_payload(), for a train closed last and without a copy; false: it must be gathered.
 bool lend_payload(HostState& s, Qp& qp, std::uint32_t index, std::uint32_t offset,
                   std::uint8_t* home, std::uint32_t length);
 // What was posted to the QP is its program's again, other than by the peer's answer.
 inline void take_back_lent(HostState& s, const Qp& qp) {
   if (!qp.is_unreliable()) s.port_.bring_home();
 }
-// The same from a checked range of memory.
-void gather_range(HostState& s, const Range& range, std::uint8_t* bytes, std::uint32_t length);
 void fail_packet(HostState& s);  // the packet closed last must not leave
 void dispatch(HostState& s);
 void packet_injected(HostState& s, const emu::Injected& event);

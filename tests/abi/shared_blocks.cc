@@ -3,10 +3,8 @@
 // in ERR. What arrives must be what was sent.
 //
 // usage: shared_blocks server PORT BLOCKS ABANDONED | shared_blocks client ADDRESS PORT ...
-#include <fcntl.h>
 #include <rdma/rdma_cma.h>
 #include <rdma/rdma_verbs.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -16,6 +14,7 @@
 #include <cstring>
 
 #include "emu/base/prng.h"
+#include "tests/shared_memory.h"
 
 namespace {
 
@@ -28,11 +27,8 @@ void must(bool good, const char* what) {
 }
 
 std::uint8_t* shared_memory() {
-  const int fd = ::memfd_create("shared_blocks", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-  must(fd >= 0 && ::ftruncate(fd, kBytesMax) == 0 && ::fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK) == 0,
-       "memfd_create");
-  void* data = ::mmap(nullptr, kBytesMax, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-  must(data != MAP_FAILED, "mmap");
+  void* data = test::shared_memory("shared_blocks", kBytesMax);
+  must(data != nullptr, "shared memory");
   return static_cast<std::uint8_t*>(data);
 }
 

@@ -1,6 +1,6 @@
 """What `flitnet soak live` runs: pairs of programs of ibverbs-utils, perftest and rdmacm-utils, and
-of UCX, libfabric, qperf and TCP above verbs, with random options, none of which a cluster of any
-design may fail."""
+of UCX, libfabric, qperf and TCP above verbs, and one of ours, with random options, none of which a
+cluster of any design may fail."""
 
 from __future__ import annotations
 

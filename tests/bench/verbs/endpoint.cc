@@ -1,8 +1,6 @@
 #include "tests/bench/verbs/endpoint.h"
 
 #include <dlfcn.h>
-#include <fcntl.h>
-#include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -12,6 +10,7 @@
 #include <cstring>
 
 #include "emu/base/launch_ext.h"
+#include "tests/shared_memory.h"
 
 namespace bench {
 
@@ -24,14 +23,8 @@ Function* extension(const char* name) {
 }
 
 char* shared_memory(std::size_t bytes) {
-  const int fd = ::memfd_create("verbs_bench", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-  if (fd < 0 || ::ftruncate(fd, static_cast<off_t>(bytes)) != 0 ||
-      ::fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK) != 0) {
-    stop("memfd_create");
-  }
-  void* data = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-  if (data == MAP_FAILED) stop("mmap");
-  ::close(fd);
+  void* data = test::shared_memory("verbs_bench", bytes);
+  if (data == nullptr) stop("shared memory");
   return static_cast<char*>(data);
 }
 }  // namespace

@@ -34,13 +34,20 @@ class ShmLendingTest : public ShmPortTest {
     const auto slot = from.acquire_train();
     EXPECT_TRUE(slot);
     EXPECT_TRUE(from.lend(slot->buffer, payload_, slot->bytes + emu::kTrainHeadBytes));
-    emu::TxDesc train = desc(slot->buffer, dest, 1);
+    send_train(from, slot->buffer, dest);
+    return slot->buffer;
+  }
+  static void send_train(hca::Attachment& from, std::uint16_t buffer, emu::NodeId dest) {
+    emu::TxDesc train = desc(buffer, dest, 1);
     train.more_packets = 15;
     train.length = (emu::kTrainHeadBytes + emu::kTrainPayloadMax) / 4;
     train.flits = 0x2000;
     EXPECT_EQ(from.send({&train, 1}), 1U);
     from.flush();
-    return slot->buffer;
+  }
+  void arrive_held() {
+    arrive(held_.front());
+    port_->flush(now_);
   }
   static hca::Received take(hca::Attachment& at) {
     std::array<hca::Received, 2> got{};
@@ -78,12 +85,7 @@ TEST_F(ShmLendingTest, IsReadWhereItLiesAndOnlyOnce) {
   const auto slot = n0->acquire_train();
   ASSERT_EQ(slot->buffer, first);
   std::ranges::copy(sent_, slot->bytes + emu::kTrainHeadBytes);
-  emu::TxDesc train = desc(slot->buffer, 1, 1);
-  train.more_packets = 15;
-  train.length = (emu::kTrainHeadBytes + emu::kTrainPayloadMax) / 4;
-  train.flits = 0x2000;
-  ASSERT_EQ(n0->send({&train, 1}), 1U);
-  n0->flush();
+  send_train(*n0, slot->buffer, 1);
   turn();
   expect_home(take(*n1));
 }
@@ -109,8 +111,7 @@ TEST_F(ShmLendingTest, ComesHomeWhenItsSenderIsLost) {
   EXPECT_EQ(n0->session(), 2U) << "it is back, with another pool";
   scribble();
   ASSERT_EQ(held_.size(), 1U);
-  arrive(held_.front());
-  port_->flush(now_);
+  arrive_held();
   expect_home(take(*n1));
 }
 
@@ -149,8 +150,7 @@ TEST_F(ShmLendingTest, ComesHomeForWhoReadsAllOfAPacket) {
   const std::uint8_t* bytes = memory_.whole_bytes(held_.front());
   EXPECT_TRUE(std::equal(sent_.begin(), sent_.end(), bytes + emu::kTrainHeadBytes));
   scribble();
-  arrive(held_.front());
-  port_->flush(now_);
+  arrive_held();
   expect_home(take(*n1));
 }
 
