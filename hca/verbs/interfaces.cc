@@ -2,8 +2,9 @@
 // they listen: among those of the host (libfabric), or by the interface's name (uDAPL). The calls
 // that tell, in front of the C library's: behind its interfaces stand ib0, ib1 ... with the
 // addresses of this program's nodes, but for those that it has already, as in a network namespace.
-// And what connects to another node's loopback address comes from its own node's, by which its peer
-// knows it (a kernel takes 127.0.0.1, which is every node's): rsockets ask for the address so.
+// And what connects to another node's loopback address, or sends a datagram there, comes from its
+// own node's, by which its peer knows it (a kernel takes 127.0.0.1, which is every node's):
+// rsockets ask for the address so, and answer where a datagram came from.
 #include <arpa/inet.h>
 #include <ifaddrs.h>
 #include <net/if.h>
@@ -144,41 +145,88 @@ ifaddrs* without_nodes(ifaddrs* list) {
   return list;
 }
 
-bool is_loopback(const in_addr& address) {
-  return ntohl(address.s_addr) >> IN_CLASSA_NSHIFT == IN_LOOPBACKNET;
+// Everything on 127.0.0.1 itself is as good as another host to a cluster.
+bool may_be_a_node(const in_addr& peer) {
+  return ntohl(peer.s_addr) >> IN_CLASSA_NSHIFT == IN_LOOPBACKNET &&
+         peer.s_addr != htonl(INADDR_LOOPBACK);
 }
 
-// The address of ours that is in one subnet with a peer's loopback address. Everything on 127.0.0.1
-// itself is as good as another host to a cluster.
+// The address of ours that is in one subnet with a peer's.
 std::optional<in_addr> address_beside(const in_addr& peer) {
-  if (!is_loopback(peer) || peer.s_addr == htonl(INADDR_LOOPBACK)) return std::nullopt;
   for (const in_addr& own : own_addresses()) {
     if (((own.s_addr ^ peer.s_addr) & htonl(kNetmask)) == 0) return own;
   }
   return std::nullopt;
 }
 
-// By system calls: what other preloaded libraries take for a socket (rsockets) is none of these.
-void bind_before_connect(int fd, const sockaddr* to, socklen_t length) {
-  if (to == nullptr || length < sizeof(sockaddr_in) || to->sa_family != AF_INET) return;
+// What an address of IP names; nothing: another kind of address.
+std::optional<sockaddr_in> peer_of(const void* to, socklen_t length) {
   sockaddr_in peer{};
+  if (to == nullptr || length < sizeof peer) return std::nullopt;
   std::memcpy(&peer, to, sizeof peer);
+  return peer.sin_family == AF_INET ? std::optional(peer) : std::nullopt;
+}
+
+// Where the kernel has bound a socket whose own address it has still to choose; the port may be 0.
+// By system calls: what other preloaded libraries take for a socket (rsockets) is none of these.
+std::optional<sockaddr_in> bound_to_any(int fd) {
+  sockaddr_in bound{};
+  socklen_t size = sizeof bound;
+  if (::syscall(SYS_getsockname, fd, &bound, &size) != 0 || bound.sin_family != AF_INET ||
+      bound.sin_addr.s_addr != INADDR_ANY)
+    return std::nullopt;
+  return bound;
+}
+
+void bind_before_connect(int fd, const sockaddr* to, socklen_t length) {
+  const auto peer = peer_of(to, length);
+  if (!peer || !may_be_a_node(peer->sin_addr)) return;
   const int before = errno;
-  if (const auto own = address_beside(peer.sin_addr)) {
-    sockaddr_in bound{};
-    socklen_t size = sizeof bound;
-    const bool free = ::syscall(SYS_getsockname, fd, &bound, &size) == 0 &&
-                      bound.sin_family == AF_INET && bound.sin_addr.s_addr == INADDR_ANY &&
-                      bound.sin_port == 0;
+  const auto bound = bound_to_any(fd);
+  const auto own = address_beside(peer->sin_addr);
+  if (own && bound && bound->sin_port == 0) {
     const int port_later = 1;  // when it connects: so it may be one that others connect from
     const sockaddr_in here = without_port(*own);
-    if (free) {
-      (void)::syscall(SYS_setsockopt, fd, SOL_IP, IP_BIND_ADDRESS_NO_PORT, &port_later,
-                      sizeof port_later);
-      (void)::syscall(SYS_bind, fd, &here, sizeof here);
-    }
+    (void)::syscall(SYS_setsockopt, fd, SOL_IP, IP_BIND_ADDRESS_NO_PORT, &port_later,
+                    sizeof port_later);
+    (void)::syscall(SYS_bind, fd, &here, sizeof here);
   }
   errno = before;
+}
+
+// The address that a datagram to a peer has to come from, where the kernel would take another.
+std::optional<in_addr> source_of_datagram(int fd, const void* to, socklen_t length) {
+  const auto peer = peer_of(to, length);
+  if (!peer || !may_be_a_node(peer->sin_addr)) return std::nullopt;
+  const int before = errno;
+  int type = 0;
+  socklen_t size = sizeof type;
+  std::optional<in_addr> own;
+  if (bound_to_any(fd) && ::syscall(SYS_getsockopt, fd, SOL_SOCKET, SO_TYPE, &type, &size) == 0 &&
+      type == SOCK_DGRAM)
+    own = address_beside(peer->sin_addr);
+  errno = before;
+  return own;
+}
+
+ssize_t send_next(int fd, const msghdr* message, int flags) {
+  static const auto real = next<ssize_t (*)(int, const msghdr*, int)>("sendmsg");
+  return real(fd, message, flags);
+}
+
+// Sends it from an address, which control data name (ip(7)): the socket stays as it is.
+ssize_t send_from(const in_addr& own, int fd, msghdr message, int flags) {
+  alignas(cmsghdr) std::array<std::byte, CMSG_SPACE(sizeof(in_pktinfo))> control{};
+  message.msg_control = control.data();
+  message.msg_controllen = control.size();
+  cmsghdr* const header = CMSG_FIRSTHDR(&message);
+  header->cmsg_level = IPPROTO_IP;
+  header->cmsg_type = IP_PKTINFO;
+  header->cmsg_len = CMSG_LEN(sizeof(in_pktinfo));
+  in_pktinfo info{};
+  info.ipi_spec_dst = own;
+  std::memcpy(CMSG_DATA(header), &info, sizeof info);
+  return send_next(fd, &message, flags);
 }
 
 }  // namespace
@@ -193,6 +241,29 @@ int connect(int fd, const sockaddr* to, socklen_t length) {
   static const auto real = next<int (*)(int, const sockaddr*, socklen_t)>("connect");
   bind_before_connect(fd, to, length);
   return real(fd, to, length);
+}
+
+ssize_t sendmsg(int fd, const msghdr* message, int flags) {
+  // Who sends control data may say there where it comes from.
+  if (message == nullptr || message->msg_controllen != 0) return send_next(fd, message, flags);
+  const auto own = source_of_datagram(fd, message->msg_name, message->msg_namelen);
+  if (!own) return send_next(fd, message, flags);
+  return send_from(*own, fd, *message, flags);
+}
+
+ssize_t sendto(int fd, const void* bytes, size_t count, int flags, const sockaddr* to,
+               socklen_t length) {
+  using Send = ssize_t (*)(int, const void*, size_t, int, const sockaddr*, socklen_t);
+  static const auto real = next<Send>("sendto");
+  const auto own = source_of_datagram(fd, to, length);
+  if (!own) return real(fd, bytes, count, flags, to, length);
+  iovec piece = {const_cast<void*>(bytes), count};
+  msghdr message{};
+  message.msg_name = const_cast<sockaddr*>(to);
+  message.msg_namelen = length;
+  message.msg_iov = &piece;
+  message.msg_iovlen = 1;
+  return send_from(*own, fd, message, flags);
 }
 
 void freeifaddrs(ifaddrs* list) noexcept {

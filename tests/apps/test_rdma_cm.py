@@ -220,6 +220,66 @@ for to, by in ("{here}", None), ("{here}", ("127.1.0.77", 0)), ("127.0.0.1", Non
     listener.close()
 
 
+def test_datagrams_come_from_the_address_of_their_node(cluster2: Cluster) -> None:
+    """They do not where the program, or the peer's address, says something else."""
+    here, there = address(cluster2, "n0"), address(cluster2, "n1")
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as receiver:
+        receiver.bind(("0.0.0.0", 0))
+        receiver.settimeout(10)
+        port = receiver.getsockname()[1]
+        come = f"""
+import socket
+any_, other = ("{here}", "0.0.0.0"), ("{here}", "127.1.0.77")
+for to, by in ("{here}", None), any_, other, ("127.0.0.1", None):
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+        if by is not None:
+            sender.bind((by, 0))
+        assert sender.sendto(b"sendto", (to, {port})) == 6
+        assert sender.sendmsg([b"send", b"msg"], [], 0, (to, {port})) == 7
+with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+    from_77 = bytes(4) + socket.inet_aton("127.1.0.77") + bytes(4)  # IP_PKTINFO
+    control = [(socket.IPPROTO_IP, 8, from_77)]
+    sender.sendmsg([b"sendmsg"], control, 0, ("{here}", {port}))
+"""
+        done = cluster2.exec("n1", ["python3", "-c", come], timeout=30)
+        assert done.returncode == 0, done.stdout + done.stderr
+        came = [receiver.recvfrom(64) for _ in range(9)]
+    sources = [there, there, "127.1.0.77", "127.0.0.1"]
+    assert [(said, source[0]) for said, source in came] == [
+        *((said, source) for source in sources for said in (b"sendto", b"sendmsg")),
+        (b"sendmsg", "127.1.0.77"),
+    ]
+
+
+RSOCKET = """
+import ctypes, socket, struct, sys
+rs = ctypes.CDLL("librdmacm.so.1", use_errno=True)
+who, to, port = sys.argv[1], sys.argv[2], int(sys.argv[3])
+address = struct.pack("=HH4s8x", socket.AF_INET, socket.htons(port), socket.inet_aton(to))
+mine = rs.rsocket(socket.AF_INET, socket.SOCK_DGRAM, 0)
+peer, size = ctypes.create_string_buffer(16), ctypes.c_uint(16)
+buffer = ctypes.create_string_buffer(64)
+def receive():
+    assert rs.rrecvfrom(mine, buffer, 64, 0, peer, ctypes.byref(size)) > 0, ctypes.get_errno()
+    return socket.inet_ntoa(peer[4:8]).encode()
+if who == "server":
+    assert rs.rbind(mine, address, 16) == 0, ctypes.get_errno()
+    asker = receive()
+    assert rs.rsendto(mine, asker, len(asker), 0, peer, size) == len(asker), ctypes.get_errno()
+else:
+    assert rs.rsendto(mine, b"who am I", 8, 0, address, 16) == 8, ctypes.get_errno()
+    print("from", receive().decode(), "you are", buffer.value.decode())
+rs.rclose(mine)
+"""
+
+
+def test_an_rsocket_that_is_never_connected_is_answered(cluster2: Cluster) -> None:
+    port, to = str(next(PORTS)), address(cluster2, "n0")
+    server, client = (["python3", "-c", RSOCKET, who, to, port] for who in ("server", "client"))
+    said = served(cluster2, server, client, lambda: process.listens(int(port), "udp"))
+    assert said == f"from {to} you are {address(cluster2, 'n1')}\n"
+
+
 def test_many_connections(cluster2: Cluster) -> None:
     """cmtime's server serves for ever."""
     port = str(next(PORTS))
