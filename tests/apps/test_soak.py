@@ -60,3 +60,16 @@ def test_a_program_that_fails_ends_the_soak_with_its_seed(monkeypatch: pytest.Mo
         soak_live.live(seconds=0, seed=5)
     assert "again: ./flitnet soak live --minutes 0.01 --seed 5" in str(failure.value)
     assert "[network]" in str(failure.value)
+
+
+def test_a_server_that_crashes_behind_its_client_ends_the_soak(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def pair(*_: object) -> soak_live.Pair:
+        crashes = 'trap "kill -SEGV $$" TERM; echo ready; while :; do sleep 0.01; done'
+        server = ["sh", "-c", crashes]
+        return soak_live.Pair(server, ["true"], ("n0", "n1"), None, ready="ready", serves_on=True)
+
+    monkeypatch.setattr(soak_live, "draw_pair", pair)
+    with pytest.raises(FlitnetError, match="n0: sh .*: exit code -11"):
+        soak_live.live(seconds=0, seed=5)
