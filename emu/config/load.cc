@@ -158,10 +158,11 @@ class Loader {
         if (auto nodes = load_nodes(node); !nodes) return nodes;
         continue;
       }
-      const auto* table = node.as_table();
-      if (table == nullptr || config::keys_of(section).empty()) {
+      if (config::keys_of(section).empty())
         return unknown(node, "", section, config::section_names());
-      }
+      const auto* table = node.as_table();
+      if (table == nullptr)
+        return fail("{}: {}: must be a table, [{}]", place(node), section, section);
       if (auto loaded = load_section(section, *table); !loaded) return loaded;
     }
     auto resolved = config::resolve(config_, nodes_given_, !config_.nodes.empty(), lanes_given_);

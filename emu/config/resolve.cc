@@ -119,6 +119,10 @@ Result<void> resolve_attach(const AttachConfig& attach, HcaProcess process) {
   if (process == HcaProcess::fabric && attach.kind != AttachKind::shm)
     return fail("hca.process = \"fabric\": must have attach.kind shm");
   if (attach.kind == AttachKind::shm) return {};
+  if (attach.kind == AttachKind::ethdev && attach.ethdev.empty())
+    return fail(
+        "attach.ethdev = \"\": must be a device for attach.kind ethdev, such as "
+        "net_af_packet0,iface=veth0");
   if (attach.heartbeat_ms * kHeartbeats <= attach.dead_after_ms) return {};
   return fail("attach.dead_after_ms = {}: must be at least {}, {} times heartbeat_ms",
               attach.dead_after_ms, attach.heartbeat_ms * kHeartbeats, kHeartbeats);

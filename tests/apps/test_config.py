@@ -10,7 +10,8 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from tools.flitnet import config, paths
+from tools.flitnet import config, part, paths
+from tools.flitnet.errors import UsageError
 
 SCHEMA = json.loads((paths.ROOT / "emu/config/schema.json").read_text())
 
@@ -44,6 +45,7 @@ GOOD = [
     '[network]\nrouter = "tr"\ncrossbar = "full"\nengine = "general"\nvc_buf_size = 300\n',
     '[qos]\nscheduler = "fgfq"\nblock_flits = 5\ncounters = "overflow"\n',
     "[controls]\npower_cap_w = 21\nadmission = false\n",
+    '[attach]\nlisten = "255.249.19.9:65535"\nfabric = "10.0.0.1:1"\n',
     '[[node]]\nname = "alpha"\nip = "10.0.0.1"\n[[node]]\nname = "beta"\n',
 ]
 BAD = [
@@ -61,6 +63,11 @@ BAD = [
     '[[node]]\nname = "../evil"\n',
     '[[node]]\nip = "10.0.0.1"\n',
     'node = "n0"\n',
+    "attach = 3\n",
+    '[attach]\nlisten = "999.0.0.1:4791"\n',
+    '[attach]\nlisten = "127.0.0.1:65536"\n',
+    '[attach]\nlisten = "127.0.0.1:0"\n',
+    '[attach]\nfabric = "127.0.0.1:0"\n',
 ]
 
 
@@ -78,6 +85,19 @@ def test_both_refuse_in_one_line(text: str, tmp_path: Path) -> None:
     code, error = check(tmp_path / "c.toml")
     assert code == 2
     assert error.count("\n") == 1 and "c.toml:" in error
+
+
+def test_what_is_read_before_the_start_is_of_its_type(tmp_path: Path) -> None:
+    for text, said in ("attach = 3\n", "a table"), ("[attach]\nfabric = 5\n", "IPv4:port"):
+        (tmp_path / "c.toml").write_text(text)
+        with pytest.raises(UsageError, match=said):
+            part.chosen(config.read(tmp_path / "c.toml"), "n0", fabric=True)
+
+
+def test_ethdev_needs_a_device(tmp_path: Path) -> None:
+    (tmp_path / "c.toml").write_text('[attach]\nkind = "ethdev"\n')
+    code, error = check(tmp_path / "c.toml")
+    assert code == 2 and 'attach.ethdev = "": must be a device' in error
 
 
 def test_what_the_network_cannot_tell_is_refused_before_the_start(tmp_path: Path) -> None:

@@ -7,12 +7,13 @@ import os
 import struct
 import subprocess
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from tests.apps.test_udp import free_port
 from tests.apps.test_verbs import assert_done, pingpong
-from tools.flitnet import ctl, operate, pages, paths
+from tools.flitnet import controls, ctl, operate, pages, paths
 from tools.flitnet.cluster import Cluster
 from tools.flitnet.errors import FlitnetError, UsageError
 
@@ -37,6 +38,19 @@ def test_congestion_control_changes_live(cluster2: Cluster) -> None:
     operate.set_control(run, "congestion_control", "true")
     done = cluster2.exec("n0", ["ibv_devinfo"], timeout=20)
     assert done.returncode == 0, "and the node works on"
+
+
+def test_several_at_once_are_all_remembered(cluster2: Cluster) -> None:
+    """The last value of each that was set is, whoever else sets something else meanwhile."""
+    said = ("power_control", "admission", "completion_queues")
+    with ThreadPoolExecutor(3) as setters:
+        for word in ("true", "false") * 5:
+            values = [word, word, "separate" if word == "false" else "quad"]
+            list(setters.map(operate.set_control, [cluster2.run] * 3, said, values))
+            remembered = controls.read(cluster2.run)
+            assert [remembered[key] for key in said] == values
+    for key, value in zip(said, ("true", "true", "separate"), strict=True):
+        operate.set_control(cluster2.run, key, value)
 
 
 def test_metrics_say_which_scheme(cluster2: Cluster) -> None:

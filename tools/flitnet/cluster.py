@@ -29,6 +29,7 @@ from tools.flitnet.process import ProcessId, stop_all, uninterrupted, yield_to_f
 from tools.flitnet.record import Record
 
 ATTACH_TIMEOUT_S = 20.0
+USAGE_HINT = "Run with --help"  # behind the message of a usage error
 
 
 class Cluster:
@@ -314,7 +315,8 @@ class Cluster:
 
     def last_line(self, role: str) -> str:
         """The last line that a program of ours wrote."""
-        return next((line for line in reversed(self.lines(role)) if line.strip()), "")
+        said = (line for line in reversed(self.lines(role)) if line.strip())
+        return next((line for line in said if not line.startswith(USAGE_HINT)), "")
 
     def lines(self, role: str) -> list[str]:
         """What a program of ours wrote."""

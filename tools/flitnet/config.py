@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import subprocess
 import tempfile
 import tomllib
 from dataclasses import dataclass
@@ -174,8 +173,7 @@ def check(file: ClusterFile) -> None:
     with tempfile.TemporaryDirectory(prefix="flitnet-check-") as folder:
         path = Path(folder) / file.name
         path.write_text(file.text)
-        argv = [paths.program("fabricd"), "--check", path]
-        done = subprocess.run(argv, capture_output=True, text=True, timeout=20)
+        done = topology.ask_fabricd("--check", path)
     if done.returncode < 0:
         died = f"fabricd --check ended by signal {-done.returncode}"
         raise FlitnetError(f"{died}, a bug, over:\n{file.text}")

@@ -17,7 +17,9 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from tools.flitnet import addresses, config, controls, ctl, pages, part, paths, programs, screen
+from tools.flitnet import (
+    addresses, config, controls, ctl, nodes, pages, part, paths, programs, screen,
+)
 from tools.flitnet.cluster import Cluster
 from tools.flitnet.errors import (
     EXIT_ERROR, EXIT_INTERRUPTED, EXIT_NOT_FOUND, EXIT_NOT_RUN, EXIT_OK, EXIT_USAGE, FlitnetError,
@@ -40,7 +42,7 @@ def up(
     """Starts a cluster that outlives this command; `network`: keys that flags set anew; `here`: the
     nodes of this host, if others are elsewhere."""
     if metrics:
-        addresses.parse("--metrics", metrics)
+        metrics = addresses.parse_ipv4("--metrics", metrics)
     chosen = any((network or {}).values())
     tables = config.with_network(file, network or {}) if chosen else file
     cluster = Cluster(tables, run=run, owned=False, exporter=metrics or "off")
@@ -146,8 +148,14 @@ def _print_dead(run: Path, dead: list[str]) -> None:
 
 
 def set_control(run: Path, key: str, value: str) -> None:
-    """Changes a control of the running cluster; every daemon that has it must agree."""
-    cluster = Cluster.open(run)
+    """Changes a control of the running cluster; every daemon that has it must agree. One at a time:
+    each is remembered beside those before it, and told to a daemon that starts."""
+    with nodes.held(run) as cluster:
+        _set_control(cluster, key, value)
+
+
+def _set_control(cluster: Cluster, key: str, value: str) -> None:
+    run = cluster.run
     to_fabric = cluster.part.fabric and key in controls.OF_THE_FABRIC
     asked = {"fabricd": run / "fabricd.ctl"} if to_fabric else {}
     asked |= {name: cluster.node_dir(name) / "hcad.ctl" for name in cluster.here}

@@ -11,6 +11,7 @@ import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 
+from tools.flitnet import config
 from tools.flitnet.config import ClusterFile
 from tools.flitnet.errors import UsageError
 
@@ -56,6 +57,7 @@ def span(nodes: tuple[str, ...]) -> str:
 
 def chosen(file: ClusterFile, here: str, fabric: bool, key: Path | None = None) -> Part:
     """`here`: names of nodes, with commas between."""
+    config.check(file)  # so that what is read of it here is of its type
     nodes = tuple(here.split(","))
     for node in nodes:
         if node not in file.node_names or nodes.count(node) > 1:

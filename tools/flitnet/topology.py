@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from tools.flitnet import paths
-from tools.flitnet.errors import UsageError
+from tools.flitnet.errors import FlitnetError, UsageError
 
 GRIDS = ("mesh", "torus", "fat_mesh")
 FAT_TREE_NODES = 64
 SIZE_MAX = 64
+TIMEOUT_S = 20
 
 
 def node_count(network: dict[str, Any]) -> int | None:
@@ -34,10 +35,21 @@ def node_count(network: dict[str, Any]) -> int | None:
     return sizes[0] if sizes else None
 
 
+def ask_fabricd(option: str, path: Path) -> subprocess.CompletedProcess[str]:
+    """What fabricd says of a file."""
+    argv = [str(paths.program("fabricd")), option, str(path)]
+    try:
+        return subprocess.run(argv, capture_output=True, text=True, timeout=TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        took = f"fabricd {option} took more than {TIMEOUT_S} s"
+        raise FlitnetError(f"{path.name}: {took}: a busy host? try again") from None
+
+
 def count_in_file(path: Path) -> int:
     """Nodes of a topology file, as fabricd reads it; its one line is the error."""
-    argv = [str(paths.program("fabricd")), "--count-nodes", str(path)]
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=20)
+    if "\0" in str(path) or (path.exists() and not path.is_file()):
+        raise UsageError(f"topology file:{str(path)!r}: must be a regular file")
+    done = ask_fabricd("--count-nodes", path)
     if done.returncode != 0:
         lines = (done.stderr.strip() or "not a topology").splitlines()
         raise UsageError(lines[0].removeprefix("fabricd: "))
