@@ -1,10 +1,12 @@
 // Completion queues: create, resize, destroy.
 #include <bit>
 #include <cstring>
+#include <mutex>
 #include <new>
 #include <utility>
 
 #include "hca/verbs/objects.h"
+#include "hca/verbs/polling.h"
 
 namespace hca {
 
@@ -101,7 +103,8 @@ ibv_cq_ex* create_cq_ex(ibv_context* context, ibv_cq_init_attr_ex* init) {
 std::uint32_t forget_completions(Cq& cq, std::uint32_t qp_num) {
   // To a child of fork the ring is its parent's, and the lock may be held for ever.
   if (to_context(cq.context)->link().abandoned()) return 0;
-  const std::lock_guard lock(cq.lock);
+  std::unique_lock lock(cq.lock, std::defer_lock);
+  if (!polled_here(cq)) lock.lock();
   CqPage& page = cq.page();
   const std::uint32_t tail = page.tail.load(std::memory_order_acquire);
   // From the newest down: what stays moves up over what goes, then the oldest slots are free.
@@ -138,7 +141,8 @@ int ibv_resize_cq(ibv_cq* base_cq, int entries) {
   Cq* cq = to_cq(base_cq);
   Context& context = *to_context(cq->context);
   if (context.link().abandoned()) return EIO;
-  const std::lock_guard lock(cq->lock);
+  std::unique_lock lock(cq->lock, std::defer_lock);
+  if (!polled_here(*cq)) lock.lock();
   ControlRequest request{};
   request.op = ControlOp::resize_cq;
   request.number = cq->number;

@@ -23,7 +23,9 @@ namespace {
 extern "C" const char* ibv_get_sysfs_path();  // sysfs.cc; in no header of programs
 
 std::mutex g_device_lock;
-std::vector<Device*> g_devices;  // by the node's place in kNodeSocketVariable; null: not in use
+// Never destroyed: other libraries' destructors may come after ours.
+auto& g_devices =
+    *new std::vector<Device*>;  // by the node's place in kNodeSocketVariable; null: not in use
 
 template <std::size_t N>
 void put(char (&to)[N], const std::string& from) {

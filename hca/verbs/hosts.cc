@@ -13,6 +13,7 @@
 #include "hca/verbs/hosts.h"
 #include "hca/verbs/next.h"
 #include "hca/verbs/nodes.h"
+#include "hca/verbs/not_cancelled.h"
 
 namespace hca {
 
@@ -30,6 +31,7 @@ std::string hosts_path() {
 // The address of the node of that name, in `room`, or the name itself.
 const char* address_of(const char* name, AddressRoom& room) {
   if (name == nullptr) return name;
+  const NotCancelled to_its_end;
   const std::string path = hosts_path();
   std::FILE* file = path.empty() ? nullptr : std::fopen(path.c_str(), "re");
   if (file == nullptr) return name;

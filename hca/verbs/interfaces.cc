@@ -28,6 +28,7 @@
 
 #include "hca/verbs/hosts.h"
 #include "hca/verbs/next.h"
+#include "hca/verbs/not_cancelled.h"
 #include "hca/verbs/umad_file.h"
 
 namespace hca {
@@ -273,6 +274,7 @@ void freeifaddrs(ifaddrs* list) noexcept {
 
 int getifaddrs(ifaddrs** list) noexcept {
   static const auto real = next<int (*)(ifaddrs**)>("getifaddrs");
+  const NotCancelled to_its_end;
   if (const int error = real(list); error != 0) return error;
   if (append_nodes(list)) return 0;
   freeifaddrs(*list);

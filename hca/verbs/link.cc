@@ -1,7 +1,6 @@
 #include "hca/verbs/link.h"
 
 #include <poll.h>
-#include <pthread.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -12,6 +11,7 @@
 #include <vector>
 
 #include "emu/ring/unix_socket.h"
+#include "hca/verbs/not_cancelled.h"
 #include "hca/verbs/say.h"
 
 namespace hca {
@@ -82,26 +82,11 @@ int Link::fail() {
   return EIO;
 }
 
-namespace {
-// Calls of the kernel by rdma-core are no cancellation points: what was asked is answered, or the
-// next request would take the answer.
-class NotCancelled {
- public:
-  NotCancelled() { ::pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before_); }
-  ~NotCancelled() { ::pthread_setcancelstate(before_, nullptr); }
-  NotCancelled(const NotCancelled&) = delete;
-  NotCancelled& operator=(const NotCancelled&) = delete;
-
- private:
-  int before_ = PTHREAD_CANCEL_ENABLE;
-};
-}  // namespace
-
 // In a forked child the lock may be held for ever, by a thread that it does not have: the test
 // comes before. While another thread of ours had its turn the link may have died: it comes again.
 int Link::ask(const ControlRequest& request, Answered& answered, int fd) {
   if (abandoned()) return EIO;
-  const NotCancelled to_its_end;
+  const NotCancelled to_its_end;  // what is asked is answered, or the next would take the answer
   const std::lock_guard lock(turn_);
   if (dead()) return EIO;
   const std::span<const int> fds(&fd, fd >= 0 ? 1 : 0);
@@ -137,6 +122,7 @@ int Link::talk(std::span<const std::byte> bytes, std::span<std::byte> reply, std
 
 bool Link::look_dead() {
   if (dead()) return true;
+  const NotCancelled to_its_end;
   pollfd wait{socket_.get(), POLLRDHUP, 0};
   if (::poll(&wait, 1, 0) > 0 && (wait.revents & (POLLHUP | POLLRDHUP | POLLERR)) != 0) {
     dead_.store(true, std::memory_order_relaxed);

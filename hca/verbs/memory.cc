@@ -14,6 +14,7 @@
 #include <new>
 #include <optional>
 
+#include "hca/verbs/not_cancelled.h"
 #include "hca/verbs/objects.h"
 
 #undef ibv_reg_mr
@@ -177,6 +178,7 @@ constexpr unsigned kKnownAccess = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRI
 // Fills the request and finds the descriptor to send along, if any. Returns an errno.
 int describe(std::uint64_t address, std::uint64_t length, std::uint64_t iova, unsigned access,
              ControlMr& mr, emu::UniqueFd& fd) {
+  const NotCancelled to_its_end;
   access &= ~static_cast<unsigned>(IBV_ACCESS_OPTIONAL_RANGE);  // hints
   if ((access & ~kKnownAccess) != 0) return EOPNOTSUPP;
   if ((access & (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC)) != 0 &&

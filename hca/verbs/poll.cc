@@ -12,6 +12,7 @@
 #include "emu/clock/host.h"
 #include "emu/ring/fd.h"
 #include "emu/ring/patience.h"
+#include "hca/verbs/not_cancelled.h"
 #include "hca/verbs/objects.h"
 #include "hca/verbs/polling.h"
 
@@ -90,6 +91,7 @@ int take(Cq& cq, int count, ibv_wc* completions) {
 // is seen at ours; a pipe can be opened again from its other end. Where there is no descriptor left
 // for that, hcad does it.
 void fire(const Cq& cq) {
+  const NotCancelled to_its_end;
   const auto& channel = *static_cast<const Channel*>(cq.channel);
   const emu::UniqueFd write_end = emu::reopen(channel.read_end.get(), O_WRONLY | O_NONBLOCK);
   if (!write_end) {

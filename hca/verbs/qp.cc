@@ -5,6 +5,7 @@
 #include <thread>
 #include <utility>
 
+#include "hca/verbs/not_cancelled.h"
 #include "hca/verbs/objects.h"
 #include "hca/verbs/qp_attributes.h"
 
@@ -42,6 +43,7 @@ void let_datagrams_leave(const Context& context, const Qp& qp) {
   constexpr auto kStuckAfter = std::chrono::milliseconds(500);
   constexpr auto kLookEvery = std::chrono::microseconds(100);
   if (qp.qp_base.qp_type != IBV_QPT_UD) return;
+  const NotCancelled to_its_end;
   const QpPage& page = qp.page();
   std::uint32_t head = page.sq_head.load(std::memory_order_acquire);
   auto moved = steady_clock::now();

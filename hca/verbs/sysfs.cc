@@ -12,10 +12,11 @@ using namespace hca;
 extern "C" {
 
 const char* ibv_get_sysfs_path() {
-  static const std::string path = [] {
+  // Never destroyed: other libraries' destructors may come after ours.
+  static const auto& path = *new std::string([] {
     const std::string folder = run_folder("sys/nodes");
     return folder.empty() ? std::string("/sys") : folder;
-  }();
+  }());
   return path.c_str();
 }
 

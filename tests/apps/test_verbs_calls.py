@@ -42,6 +42,19 @@ def test_memory(cluster2: Cluster, kind: str) -> None:
     assert done.returncode == 0 and done.stdout == "good\n", done.stdout + done.stderr
 
 
+@pytest.mark.parametrize("dropin", [False, True], ids=["preload", "dropin"])
+@pytest.mark.parametrize(
+    "when", ["post", "notify", "interfaces", "destroy", "reset", "resize", "late"]
+)
+def test_threads_that_end_and_calls_within_calls(
+    cluster2: Cluster, when: str, dropin: bool
+) -> None:
+    program = str(paths.build_dir() / "tests/abi/thread_probe")
+    done = cluster2.exec("n0", [program, when], timeout=30, dropin=dropin)
+    late = "1 device\n" if when == "late" else ""
+    assert (done.returncode, done.stdout) == (0, f"{when} done\n{late}"), done.stdout + done.stderr
+
+
 def test_memory_that_does_not_come(make_cluster: Callable[..., Cluster]) -> None:
     """Who holds its own pages back is killed, before those beside it lose anything."""
     cluster = make_cluster()
