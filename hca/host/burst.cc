@@ -310,8 +310,8 @@ void dispatch(HostState& s) {
       if (burst.packets[i].failed) give_up(s, burst.packets[i]);
     }
     for (std::uint32_t i = 0; i < burst.packets_count; ++i) {
-      Qp* qp = s.qp_or_null(burst.packets[i].qp_slot);
-      if (burst.packets[i].failed && qp != nullptr) retire(s, *qp);
+      if (!burst.packets[i].failed) continue;  // last words of a QP that has gone have no slot
+      if (Qp* qp = s.qp_or_null(burst.packets[i].qp_slot)) retire(s, *qp);
     }
   }
   burst.packets_count = 0;

@@ -228,7 +228,7 @@ void enter_rtr(HostState& s, Qp& qp) {
 
 void enter_rts(HostState& s, Qp& qp, QpState from) {
   if (from == rtr) {
-    qp.psn_fetch = qp.psn_sent = qp.psn_una = qp.attributes.sq_psn;
+    qp.psn_fetch = qp.psn_sent = qp.psn_una = qp.psn_asked = qp.attributes.sq_psn;
     qp.retries_left = qp.attributes.retry_cnt;
     qp.rnr_retries_left = qp.attributes.rnr_retry;
   }

@@ -130,6 +130,7 @@ struct Qp {
   std::uint32_t psn_fetch = 0;  // first PSN of the next request
   std::uint32_t psn_sent = 0;   // one past the newest that was ever sent
   std::uint32_t psn_una = 0;    // oldest not acknowledged
+  std::uint32_t psn_asked = 0;  // one past the newest that asked for an answer since it repeats
   std::uint32_t reads_out = 0;
   std::uint32_t read_repeated_psn = 0;
   std::uint8_t retries_left = 0;

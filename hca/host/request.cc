@@ -339,9 +339,11 @@ std::uint32_t build_request(HostState& s, Qp& qp) {
   }
 
   if (is_answered) ++qp.reads_out;
+  const std::uint32_t after = add24(psn, is_answered ? entry.packets - packet_index : packets);
+  if (headers.bth.ack_request) qp.psn_asked = after;
   if (first_time) {
     qp.credit_used += packets;
-    qp.psn_sent = add24(psn, is_answered ? entry.packets - packet_index : packets);
+    qp.psn_sent = after;
     if (qp.is_unreliable()) qp.psn_una = qp.psn_sent;
     qp.last_launch = std::max(qp.last_launch, launch);
   } else {
@@ -363,6 +365,7 @@ void rewind(HostState& s, Qp& qp, std::uint32_t psn) {
     if (into < entry.packets) {
       qp.sq_current = i;
       qp.current_packet = into;
+      qp.psn_asked = psn;
       qp.gather = {};
       qp.reads_out = reads;
       want_request(s, qp);
@@ -375,7 +378,9 @@ void rewind(HostState& s, Qp& qp, std::uint32_t psn) {
 void retry_timer_fired(HostState& s, Qp& qp) {
   qp.retry_at = emu::kNever;
   if (!qp.unacknowledged() || (qp.state != QpState::rts && qp.state != QpState::sqd)) return;
-  if (qp.rnr_waiting || qp.in_wire > 0) {
+  // Nobody owes an answer to what did not ask for one (IBA 9.7.6.1.3), and what will is held here.
+  const bool asked = emu::psn_diff(qp.psn_una, qp.psn_asked) < 0;
+  if (qp.rnr_waiting || qp.in_wire > 0 || !asked) {
     rearm_retry(s, qp);  // the question is still on its way: the silence is ours
     return;
   }

@@ -63,7 +63,8 @@ bool reads_next(Qp& qp) { return qp.response(qp.responses_first).brings_data(); 
 // Where a QP's next request goes.
 emu::NodeId request_dest(Qp& qp) {
   if (qp.type == QpType::ud && qp.sq_current != qp.sq_fetched) {
-    return emu::node_of(qp.wqe(qp.sq_current).dlid);
+    const emu::Lid dlid = qp.wqe(qp.sq_current).dlid;
+    return is_group(dlid) ? static_cast<emu::NodeId>(qp.current_packet) : emu::node_of(dlid);
   }
   return emu::node_of(qp.attributes.av.dlid);
 }
@@ -287,8 +288,9 @@ emu::Cycle next_wake(const HostState& s) {
     const bool blocked =
         s.slots_blocked_ || (best_effort && (best_effort_blocked(s) || s.best_effort_held_ ||
                                              s.power_blocked_until_ > s.now_));
-    if (best_effort && blocked && s.requests_[index].first != kNone)
-      at = std::min(at, congestion_wake(s));
+    // READ responses wait for a scheme's time as requests do.
+    const bool waits = s.requests_[index].first != kNone || s.reads_[index].first != kNone;
+    if (best_effort && blocked && waits) at = std::min(at, congestion_wake(s));
     if (s.requests_[index].first != kNone && !blocked) return s.now_;
     const bool responds = s.acks_[index].first != kNone || s.reads_[index].first != kNone;
     if (responds && !blocked) return s.now_;
