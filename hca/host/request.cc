@@ -298,9 +298,8 @@ std::uint32_t build_request(HostState& s, Qp& qp) {
     return is_answered && !is_atomic_write ? 0
                                            : std::min(qp.payload * packets, entry.length - offset);
   };
-
-  const bool is_metered = metered(s, qp.traffic_class, qp.dest);
   PowerNeed need{};
+  const bool is_metered = metered(s, qp.traffic_class, qp.dest);
   if (is_metered) {
     const emu::Opcode opcode = opcode_of(qp, entry, packet_index, 1);
     const bool grh = qp.attributes.av.is_global != 0;
@@ -337,8 +336,8 @@ std::uint32_t build_request(HostState& s, Qp& qp) {
   } else if (!lend_payload(s, qp, index, offset, payload, length)) {
     gather_payload(s, qp, index, offset, payload, length);
   }
-
   if (is_answered) ++qp.reads_out;
+
   const std::uint32_t after = add24(psn, is_answered ? entry.packets - packet_index : packets);
   if (headers.bth.ack_request) qp.psn_asked = after;
   if (first_time) {
