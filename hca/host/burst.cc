@@ -310,7 +310,7 @@ void dispatch(HostState& s) {
       if (burst.packets[i].failed) give_up(s, burst.packets[i]);
     }
     for (std::uint32_t i = 0; i < burst.packets_count; ++i) {
-      if (!burst.packets[i].failed) continue;  // last words of a QP that has gone have no slot
+      if (!burst.packets[i].failed) continue;
       if (Qp* qp = s.qp_or_null(burst.packets[i].qp_slot)) retire(s, *qp);
     }
   }

@@ -298,8 +298,9 @@ std::uint32_t build_request(HostState& s, Qp& qp) {
     return is_answered && !is_atomic_write ? 0
                                            : std::min(qp.payload * packets, entry.length - offset);
   };
-  PowerNeed need{};
+
   const bool is_metered = metered(s, qp.traffic_class, qp.dest);
+  PowerNeed need{};
   if (is_metered) {
     const emu::Opcode opcode = opcode_of(qp, entry, packet_index, 1);
     const bool grh = qp.attributes.av.is_global != 0;
@@ -317,14 +318,13 @@ std::uint32_t build_request(HostState& s, Qp& qp) {
 
   emu::PacketHeaders headers;
   fill_path(s, qp, headers);
-  const SendWqe& wqe = qp.wqe(index);
   headers.bth.opcode = opcode_of(qp, entry, packet_index, packets);
   headers.bth.psn = psn;
   const bool last = is_answered || packet_index + packets == entry.packets;
   const bool its_turn = -psn % kAckEveryPackets < packets;  // in time one of them has it
   headers.bth.ack_request = !qp.is_unreliable() && (last || its_turn);
   headers.bth.solicited = last && (entry.flags & kWqeSolicited) != 0;
-  fill_extended(wqe, entry, offset, headers);
+  fill_extended(qp.wqe(index), entry, offset, headers);
   packet->psn = psn;
   packet->sq_index = index;
   packet->request = true;
@@ -332,12 +332,12 @@ std::uint32_t build_request(HostState& s, Qp& qp) {
       close_packet(s, *packet, &qp, headers, length,
                    {launch, qp.vl_in, qp.vl_out, qp.vtick, qp.traffic_class, first_time});
   if (is_atomic_write) {
-    std::memcpy(payload, &extension_of(wqe).swap, kAtomicBytes);
+    std::memcpy(payload, &extension_of(qp.wqe(index)).swap, kAtomicBytes);
   } else if (!lend_payload(s, qp, index, offset, payload, length)) {
     gather_payload(s, qp, index, offset, payload, length);
   }
-  if (is_answered) ++qp.reads_out;
 
+  if (is_answered) ++qp.reads_out;
   const std::uint32_t after = add24(psn, is_answered ? entry.packets - packet_index : packets);
   if (headers.bth.ack_request) qp.psn_asked = after;
   if (first_time) {

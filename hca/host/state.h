@@ -88,11 +88,12 @@ class HostState {
 
   Qp* find_qp(std::uint32_t number) {
     const std::uint32_t slot = number & kQpSlotMask;
-    if (slot >= qps_.size() || qps_[slot] == nullptr) return nullptr;
-    return qps_[slot]->number == number ? qps_[slot].get() : nullptr;
+    Qp* const qp = qp_or_null(slot);
+    return qp != nullptr && qp->number == number ? qp : nullptr;
   }
   Qp& qp_at(std::uint32_t slot) { return *qps_[slot]; }
-  Qp* qp_or_null(std::uint32_t slot) { return qps_[slot].get(); }
+  // Null for what is no slot, too: kNone.
+  Qp* qp_or_null(std::uint32_t slot) { return slot < qps_.size() ? qps_[slot].get() : nullptr; }
 
   HostOptions options_;
   Memory& memory_;

@@ -1,7 +1,6 @@
 // Completion queues: create, resize, destroy.
 #include <bit>
 #include <cstring>
-#include <mutex>
 #include <new>
 #include <utility>
 
@@ -103,8 +102,7 @@ ibv_cq_ex* create_cq_ex(ibv_context* context, ibv_cq_init_attr_ex* init) {
 std::uint32_t forget_completions(Cq& cq, std::uint32_t qp_num) {
   // To a child of fork the ring is its parent's, and the lock may be held for ever.
   if (to_context(cq.context)->link().abandoned()) return 0;
-  std::unique_lock lock(cq.lock, std::defer_lock);
-  if (!polled_here(cq)) lock.lock();
+  const auto lock = lock_unless_polled_here(cq);
   CqPage& page = cq.page();
   const std::uint32_t tail = page.tail.load(std::memory_order_acquire);
   // From the newest down: what stays moves up over what goes, then the oldest slots are free.
@@ -141,8 +139,7 @@ int ibv_resize_cq(ibv_cq* base_cq, int entries) {
   Cq* cq = to_cq(base_cq);
   Context& context = *to_context(cq->context);
   if (context.link().abandoned()) return EIO;
-  std::unique_lock lock(cq->lock, std::defer_lock);
-  if (!polled_here(*cq)) lock.lock();
+  const auto lock = lock_unless_polled_here(*cq);
   ControlRequest request{};
   request.op = ControlOp::resize_cq;
   request.number = cq->number;

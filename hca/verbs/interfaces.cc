@@ -160,12 +160,13 @@ std::optional<in_addr> address_beside(const in_addr& peer) {
   return std::nullopt;
 }
 
-// What an address of IP names; nothing: another kind of address.
-std::optional<sockaddr_in> peer_of(const void* to, socklen_t length) {
+// The node that an address may name; nothing: it is another kind of address.
+std::optional<in_addr> peer_of(const void* to, socklen_t length) {
   sockaddr_in peer{};
   if (to == nullptr || length < sizeof peer) return std::nullopt;
   std::memcpy(&peer, to, sizeof peer);
-  return peer.sin_family == AF_INET ? std::optional(peer) : std::nullopt;
+  if (peer.sin_family != AF_INET || !may_be_a_node(peer.sin_addr)) return std::nullopt;
+  return peer.sin_addr;
 }
 
 // Where the kernel has bound a socket whose own address it has still to choose; the port may be 0.
@@ -181,10 +182,10 @@ std::optional<sockaddr_in> bound_to_any(int fd) {
 
 void bind_before_connect(int fd, const sockaddr* to, socklen_t length) {
   const auto peer = peer_of(to, length);
-  if (!peer || !may_be_a_node(peer->sin_addr)) return;
+  if (!peer) return;
   const int before = errno;
   const auto bound = bound_to_any(fd);
-  const auto own = address_beside(peer->sin_addr);
+  const auto own = address_beside(*peer);
   if (own && bound && bound->sin_port == 0) {
     const int port_later = 1;  // when it connects: so it may be one that others connect from
     const sockaddr_in here = without_port(*own);
@@ -198,14 +199,14 @@ void bind_before_connect(int fd, const sockaddr* to, socklen_t length) {
 // The address that a datagram to a peer has to come from, where the kernel would take another.
 std::optional<in_addr> source_of_datagram(int fd, const void* to, socklen_t length) {
   const auto peer = peer_of(to, length);
-  if (!peer || !may_be_a_node(peer->sin_addr)) return std::nullopt;
+  if (!peer) return std::nullopt;
   const int before = errno;
   int type = 0;
   socklen_t size = sizeof type;
   std::optional<in_addr> own;
   if (bound_to_any(fd) && ::syscall(SYS_getsockopt, fd, SOL_SOCKET, SO_TYPE, &type, &size) == 0 &&
       type == SOCK_DGRAM)
-    own = address_beside(peer->sin_addr);
+    own = address_beside(*peer);
   errno = before;
   return own;
 }

@@ -163,8 +163,7 @@ int req_notify_cq(ibv_cq* base_cq, int solicited_only) {
   if (base_cq == nullptr) return EINVAL;
   Cq& cq = *to_cq(base_cq);
   if (to_context(cq.context)->link().abandoned()) return EIO;
-  std::unique_lock lock(cq.lock, std::defer_lock);
-  if (!polled_here(cq)) lock.lock();
+  const auto lock = lock_unless_polled_here(cq);
   CqPage& page = cq.page();
   // IBA 11.4.2.2: who waits for any completion goes on to, whatever is asked for beside it.
   if (solicited_only == 0) {
