@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstring>
+#include <utility>
 
 #include "emu/base/check.h"
 #include "hca/host/state.h"
@@ -95,6 +96,14 @@ void overrun(HostState& s, std::uint32_t index) {
   s.settlement_.overruns[s.settlement_.overruns_count++] = index;
 }
 
+// Who loses a completion goes to ERR when all is written, whatever else it may use (XRC: the CQs of
+// other SRQs), and whether it was there when the CQ broke or came later.
+void lose_completion(HostState& s, std::uint32_t qp_number) {
+  Qp* qp = s.find_qp(qp_number);
+  if (qp == nullptr || qp->state == QpState::err || qp->state == QpState::reset) return;
+  qp->lost_completion = s.settlement_.completions_lost = true;
+}
+
 // We may be killed between any two stores. `sequence` says that the CQE is whole: it is nothing
 // while the rest is written, so a half-written one passes for none.
 void write_cqe(Cqe& slot, const Cqe& cqe, std::uint32_t index) {
@@ -108,11 +117,11 @@ void write_cqe(Cqe& slot, const Cqe& cqe, std::uint32_t index) {
 void enter_cqe(HostState& s, const PendingCqe& pending, WcStatus status) {
   Cq& cq = s.cqs_[pending.cq];
   const bool visible = pending.visible || status != WcStatus::success;
-  if (!visible || !cq.used || cq.broken) return;
+  if (!visible || !cq.used) return;
   // The application owns `head`; an impossible value is as bad as a full ring.
-  const std::uint32_t head = cq.page->head.load(std::memory_order_acquire);
-  if (cq.tail - head >= cq.depth) {
+  if (cq.broken || cq.tail - cq.page->head.load(std::memory_order_acquire) >= cq.depth) {
     overrun(s, pending.cq);
+    lose_completion(s, pending.cqe.qp_num);
     return;
   }
   Cqe* cqes = reinterpret_cast<Cqe*>(cq.region + sizeof(CqPage));
@@ -221,10 +230,23 @@ void fail_users(HostState& s, std::uint32_t cq_index) {
   const Cq& cq = s.cqs_[cq_index];
   s.events_.async(cq.client, AsyncEvent::cq_err, cq.number);
   for (auto& qp : s.qps_) {
+    // No CQ is an XRC_RECV QP's own: other messages of it end elsewhere.
     if (qp != nullptr && (qp->send_cq == cq_index || qp->recv_cq == cq_index) &&
-        qp->state != QpState::reset) {
+        qp->type != QpType::xrc_recv) {
       enter_error(s, *qp);
     }
+  }
+}
+
+// IBA 11.6.3: what its queue does cannot be reported. Users of a CQ that has just overrun are in
+// ERR already; its own event speaks of them.
+void fail_losers(HostState& s) {
+  s.settlement_.completions_lost = false;
+  for (auto& qp : s.qps_) {
+    if (qp == nullptr || !std::exchange(qp->lost_completion, false)) continue;
+    if (qp->state == QpState::err || qp->state == QpState::reset) continue;
+    tell(s, *qp, AsyncEvent::qp_fatal);
+    enter_error(s, *qp);
   }
 }
 
@@ -250,6 +272,7 @@ void settle(HostState& s) {
       if (Qp* qp = s.qp_or_null(met[i].qp_slot)) write_fault(s, *qp, met[i].psn);
     }
     for (std::uint32_t i = 0; i < overruns; ++i) fail_users(s, overrun_cqs[i]);
+    if (settlement.completions_lost) fail_losers(s);
   }
 }
 

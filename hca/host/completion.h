@@ -72,6 +72,9 @@ struct Settlement {
   // Trouble met while writing, dealt with at the end of settle(): nothing changes in between.
   std::uint32_t faults_count = 0;
   std::uint32_t overruns_count = 0;
+  // Qp::lost_completion says whose. What else waits is enough for settle() to look: a loss outside
+  // of it makes room for something.
+  bool completions_lost = false;
   std::array<WriteFault, kFaultsMax> faults;
   std::array<std::uint32_t, kFaultsMax> overruns;
 };

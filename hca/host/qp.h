@@ -197,6 +197,8 @@ struct Qp {
   std::uint32_t xrc_domain = kNone;
   std::vector<QpOpener> openers;
 
+  bool lost_completion = false;  // by a CQ that had overrun; until settle() deals with it
+
   SendEntry& entry(std::uint32_t index) { return sends[index & (layout.sq_depth - 1)]; }
   SendWqe& wqe(std::uint32_t index) {
     return *reinterpret_cast<SendWqe*>(

@@ -151,4 +151,43 @@ TEST(Settle, LastWqeReachedComesAfterTheFlush) {
   EXPECT_EQ(reached.found, 1u);
 }
 
+// A CQ that has overrun takes nothing more: who completes into it later goes to ERR, and its peer
+// is not told that the message came.
+TEST(Settle, ANewQpOnABrokenCq) {
+  Pair pair;
+  sim::Completions small = pair.b.app->make_cq(2);
+  sim::Queue breaker = pair.b.app->make_qp(hca::QpType::rc, small, small, {8, 8, 1, 1, 0});
+  for (int i = 0; i < 5; ++i) ASSERT_EQ(pair.b.app->post_recv(breaker, 1, {}), 0);
+  const emu::Cycle now = pair.cluster.now();
+  sim::Path path;
+  ASSERT_EQ(pair.b.app->connect(breaker, path, now), 0);
+  ASSERT_EQ(pair.b.app->modify(breaker, {.state = QpState::err}, hca::kQpState, now), 0);
+  ASSERT_TRUE(pair.cluster.told(1).heard(AsyncEvent::cq_err));
+  EXPECT_FALSE(pair.cluster.told(1).heard(AsyncEvent::qp_fatal));  // the CQ's event says it
+  hca::Cqe cqe;
+  while (sim::App::poll(small, cqe)) {
+  }
+  sim::Queue to = pair.b.app->make_qp(hca::QpType::rc, small, small, {8, 8, 1, 1, 0});
+  for (const bool reset : {false, true}) {
+    if (reset) {
+      ASSERT_EQ(pair.b.app->modify(to, {.state = QpState::reset}, hca::kQpState, now), 0);
+    }
+    sim::Queue from = pair.a.app->make_qp(hca::QpType::rc, pair.a.cq, pair.a.cq, {8, 8, 1, 1, 0});
+    path.dest = 1;
+    path.dest_qpn = to.number;
+    ASSERT_EQ(pair.a.app->connect(from, path, now), 0);
+    path.dest = 0;
+    path.dest_qpn = from.number;
+    ASSERT_EQ(pair.b.app->connect(to, path, now), 0);
+    pair.cluster.told(1).asyncs.clear();
+    ASSERT_EQ(pair.b.app->post_recv(to, 9, {}), 0);
+    ASSERT_EQ(pair.a.app->post(from, {}), 0);
+    pair.a.app->ring(pair.cluster.now());
+    EXPECT_EQ(test::statuses(pair.run().first), std::vector{WcStatus::retry_exc_err});
+    EXPECT_EQ(pair.cluster.host(1).query_qp(pair.b.app->client(), to.number)->state, QpState::err);
+    EXPECT_TRUE(pair.cluster.told(1).heard(AsyncEvent::qp_fatal));
+    EXPECT_FALSE(sim::App::poll(small, cqe));
+  }
+}
+
 }  // namespace

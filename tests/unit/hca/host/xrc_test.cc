@@ -307,4 +307,48 @@ TEST(Xrc, BothQpsOfAWayHaveOneLane) {
   for (const auto& lane : lanes) EXPECT_EQ(lane, lanes.front());
 }
 
+// An SRQ's CQ overruns: each QP that brings a message there goes to ERR, also one that served
+// another SRQ before. Programs that use none of the CQ hear of it.
+TEST(Xrc, ACqThatBrokeFailsWhoeverCompletesIntoIt) {
+  Scene scene;
+  sim::Completions small = scene.second->app.make_cq(2);
+  sim::Shared srq = scene.second->app.make_xrc_srq(scene.second->xrcd, small, 16);
+  const emu::Cycle now = scene.pair.cluster.now();
+  sim::App& sender = *scene.pair.a.app;
+  sim::Queue from =
+      sender.make_qp(hca::QpType::xrc_send, scene.pair.a.cq, scene.pair.a.cq, {32, 0, 2, 1, 64});
+  const sim::Queue to = scene.first->app.make_xrc_recv(scene.first->xrcd);
+  sim::Path path;
+  path.dest = 1;
+  path.dest_qpn = to.number;
+  ASSERT_EQ(sender.connect(from, path, now), 0);
+  path.dest = 0;
+  path.dest_qpn = from.number;
+  ASSERT_EQ(scene.first->app.connect(to, path, now), 0);
+  const hca::Sge into{scene.second->address(0), 100, scene.second->keys.lkey};
+  for (std::uint64_t id = 0; id < 8; ++id) {
+    ASSERT_EQ(sim::App::post_shared(srq, id, {&into, 1}), 0);
+    scene.first->post(id, 0, 100);
+  }
+  const hca::Sge piece = scene.pair.a.sge(0, 100);
+  const auto send = [&](const sim::Shared& named) {
+    EXPECT_EQ(sender.post(from, {.sges = {&piece, 1}, .xrc_srqn = named.number}), 0);
+    sender.ring(scene.pair.cluster.now());
+    return test::statuses(scene.run());
+  };
+  const auto state = [&](const sim::Queue& qp) {
+    return scene.host.query_qp(scene.first->app.client(), qp.number)->state;
+  };
+  EXPECT_EQ(send(scene.first->srq), std::vector{WcStatus::success});
+  for (std::uint64_t id = 0; id < 3; ++id) scene.send(srq, id, 0, 100);
+  EXPECT_NE(test::statuses(scene.run()), std::vector(3, WcStatus::success));
+  EXPECT_TRUE(scene.pair.cluster.told(1).heard(hca::AsyncEvent::cq_err));
+  EXPECT_TRUE(scene.pair.cluster.told(1).heard(hca::AsyncEvent::qp_fatal));
+  EXPECT_EQ(state(scene.to), hca::QpState::err);
+  EXPECT_EQ(state(to), hca::QpState::rts);
+  EXPECT_EQ(send(scene.first->srq), std::vector{WcStatus::success});
+  EXPECT_EQ(send(srq), std::vector{WcStatus::retry_exc_err});
+  EXPECT_EQ(state(to), hca::QpState::err);
+}
+
 }  // namespace
