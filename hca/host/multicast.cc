@@ -55,7 +55,8 @@ int Host::attach_mcast(ClientId client, std::uint32_t qpn, const emu::Gid& gid, 
   HostState& s = *state_;
   const Qp* qp = member(s, client, qpn);
   if (qp == nullptr) return ENOENT;
-  if (qp->type != QpType::ud || gid[0] != kGroupGid || !is_group(lid)) return EINVAL;
+  const bool lid_fits = s.options_.roce || is_group(lid);  // Ethernet has none
+  if (qp->type != QpType::ud || gid[0] != kGroupGid || !lid_fits) return EINVAL;
   McastGroup* group = find_group(s, gid);
   if (group == nullptr) {
     if (s.groups_.size() == kMaxMcastGroups) return ENOMEM;

@@ -51,7 +51,7 @@ def test_a_lid_names_nobody(roce: Cluster) -> None:
 @pytest.mark.parametrize("argv", [
     ["ib_send_bw"], ["ib_send_bw", "-x", "0"], ["ib_write_lat", "-x", "1"],
     ["ib_send_lat", "-c", "UD", "-x", "1"], ["ib_read_bw", "-c", "XRC", "-x", "1"],
-    ["ib_send_bw", "-c", "UD"],
+    ["ib_send_bw", "-c", "UD"], ["ib_send_bw", "-c", "UD", "-g", "-x", "0"],
 ], ids="_".join)  # fmt: skip
 def test_perftest(roce: Cluster, argv: list[str]) -> None:
     client, said, code = pingpong(roce, [*argv, "-F", "-n", "50", "-s", "1024"], next(PORTS))

@@ -117,6 +117,7 @@ TEST_F(Multicast, OnlyDatagramsAndOnlyGroups) {
   const std::uint32_t qpn = sides[1].qp.number;
   EXPECT_EQ(host.attach_mcast(app.client(), qpn, kGroup, 3), EINVAL);
   EXPECT_EQ(host.attach_mcast(app.client(), qpn, emu::Gid{0xfe, 0x80}, kGroupLid), EINVAL);
+  EXPECT_EQ(host.attach_mcast(app.client(), qpn, kGroup, 0), EINVAL);
   EXPECT_EQ(host.attach_mcast(app.client() + 1, qpn, kGroup, kGroupLid), ENOENT);
 }
 
