@@ -24,10 +24,17 @@ void unbind(HostState& s, Mr& window) {
   window.length = 0;
 }
 
+// Type 2 is named by its key. Of type 1 the program has the key of each bind at once, also of one
+// that is flushed then, so a bind names the window as alloc_mw did.
+bool is_named(const Mr& window, std::uint32_t name) {
+  if (window.kind == MrKind::window2) return window.key == name;
+  return (name & kConsumersPart) == window.generation;
+}
+
 WcStatus bind(HostState& s, const Qp& qp, const SendWqe& wqe) {
   const WqeExtension& wish = extension_of(wqe);
   Mr* window = find_window(s, wqe.rkey, qp.pd);
-  if (window == nullptr || window->key != wqe.rkey) return WcStatus::mw_bind_err;
+  if (window == nullptr || !is_named(*window, wqe.rkey)) return WcStatus::mw_bind_err;
   // Of the key that is asked for, the lowest 8 bits count: the others say which window it is.
   const std::uint32_t new_key = (window->key & ~kConsumersPart) | (wish.bind_rkey & kConsumersPart);
   // One of type 2 is invalidated before it is bound anew, one of type 1 is simply moved.

@@ -82,7 +82,7 @@ int post_one(Qp& qp, const ibv_send_wr& wr) {
     }
   } else if (wqe.opcode == WrOpcode::bind_mw) {
     if (wr.bind_mw.mw == nullptr || wr.num_sge != 0) return EINVAL;
-    wqe.rkey = wr.bind_mw.mw->rkey;
+    wqe.rkey = name_of(*wr.bind_mw.mw);
     wqe.remote_addr = wr.bind_mw.bind_info.addr;
     wqe.flags |= kWqeExtended;
     const WqeExtension extension = binding(wr.bind_mw.rkey, wr.bind_mw.bind_info);

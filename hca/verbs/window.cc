@@ -51,6 +51,10 @@ WqeExtension binding(std::uint32_t rkey, const ibv_mw_bind_info& info) {
   return extension;
 }
 
+// A bind of type 1 that is flushed has moved the key here and not in hcad, which goes by the
+// handle.
+std::uint32_t name_of(const ibv_mw& mw) { return mw.type == IBV_MW_TYPE_1 ? mw.handle : mw.rkey; }
+
 // Type 1: the key is ours to choose, and the program finds it in the window at once.
 int bind_mw(ibv_qp* qp, ibv_mw* mw, ibv_mw_bind* bind) {
   if (qp == nullptr || mw == nullptr || bind == nullptr) return EINVAL;

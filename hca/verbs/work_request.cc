@@ -171,7 +171,7 @@ void refuse(ibv_qp_ex* base_qp) { fail(*to_qp(base_qp), EOPNOTSUPP); }
 void open_binding(ibv_qp_ex* base_qp, ibv_mw* mw, std::uint32_t rkey,
                   const ibv_mw_bind_info* info) {
   if (mw == nullptr || info == nullptr) return fail(*to_qp(base_qp), EINVAL);
-  Qp* qp = open_rdma(base_qp, WrOpcode::bind_mw, mw->rkey, info->addr);
+  Qp* qp = open_rdma(base_qp, WrOpcode::bind_mw, name_of(*mw), info->addr);
   if (qp == nullptr) return;
   qp->wr.flags |= kWqeExtended;
   const WqeExtension extension = binding(rkey, *info);

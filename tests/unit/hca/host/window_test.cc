@@ -3,6 +3,7 @@
 
 #include <cerrno>
 
+#include "hca/host/key.h"
 #include "tests/unit/hca/host/pair.h"
 
 namespace {
@@ -29,19 +30,18 @@ class Window : public testing::Test {
   std::uint32_t alloc(std::uint32_t type) {
     return host.alloc_mw(pair.b.app->client(), pair.b.app->pd(), type).value();
   }
-  hca::WqeExtension binding(std::uint32_t key, std::uint64_t length,
-                            std::uint32_t access = hca::kAccessRemoteWrite) const {
+  hca::WqeExtension binding(std::uint32_t key, std::uint64_t length) const {
     hca::WqeExtension e{};
     e.bind_length = length;
     e.bind_lkey = pair.b.keys.lkey;
     e.bind_rkey = key;
-    e.bind_access = access;
+    e.bind_access = hca::kAccessRemoteWrite;
     return e;
   }
   // b binds [100, 100 + length) of its region; the new key is key + 1.
-  WcStatus bind(std::uint32_t key, std::uint64_t length,
-                std::uint32_t access = hca::kAccessRemoteWrite) {
-    const hca::WqeExtension e = binding(key + 1, length, access);
+  WcStatus bind(std::uint32_t key, std::uint64_t length) { return bind(key, key + 1, length); }
+  WcStatus bind(std::uint32_t key, std::uint32_t new_key, std::uint64_t length) {
+    const hca::WqeExtension e = binding(new_key, length);
     return run(pair.b, {.opcode = WrOpcode::bind_mw,
                         .remote_addr = pair.b.address(100),
                         .rkey = key,
@@ -85,10 +85,39 @@ TEST_F(Window, TheOldKeyAndTheRegionsStayClosed) {
 TEST_F(Window, OneOfTypeOneMovesAndEndsWithALengthOfNothing) {
   const std::uint32_t key = alloc(1);
   EXPECT_EQ(bind(key, 50), WcStatus::success);
-  EXPECT_EQ(bind(key + 1, 60), WcStatus::success);
+  EXPECT_EQ(bind(key, key + 2, 60), WcStatus::success);
   EXPECT_EQ(write(key + 2, 100, 60), WcStatus::success);
-  EXPECT_EQ(bind(key + 2, 0), WcStatus::success);
+  EXPECT_EQ(bind(key, key + 3, 0), WcStatus::success);
   EXPECT_EQ(write(key + 3, 100, 8), WcStatus::rem_access_err);
+}
+
+// The program has the key of a bind at once; whether that came to be it need not know. A window
+// that has gone is none, whose slot another has now.
+TEST_F(Window, AFlushedBindOfTypeOneIsBoundAnew) {
+  const std::uint32_t key = alloc(1);
+  test::Side& b = pair.b;
+  const emu::Cycle now = pair.cluster.now();
+  ASSERT_EQ(b.app->modify(b.qp, {.state = hca::QpState::err}, hca::kQpState, now), 0);
+  EXPECT_EQ(bind(key, 50), WcStatus::wr_flush_err);
+  for (test::Side* side : {&pair.a, &b}) {
+    side->qp = side->app->make_qp(hca::QpType::rc, side->cq, side->cq, {8, 8, 1, 1, 0});
+  }
+  sim::Path path;
+  path.dest = 1;
+  path.dest_qpn = b.qp.number;
+  ASSERT_EQ(pair.a.app->connect(pair.a.qp, path, now), 0);
+  path.dest = 0;
+  path.dest_qpn = pair.a.qp.number;
+  ASSERT_EQ(b.app->connect(b.qp, path, now), 0);
+  EXPECT_EQ(bind(key, key + 2, 50), WcStatus::success);
+  EXPECT_EQ(write(key + 2, 100, 50), WcStatus::success);
+  ASSERT_EQ(host.dealloc_mw(b.app->client(), key), 0);
+  std::uint32_t other = alloc(1);
+  while (hca::mr_slot(other) != hca::mr_slot(key)) {  // the slot that is free for longest is next
+    ASSERT_EQ(host.dealloc_mw(b.app->client(), other), 0);
+    other = alloc(1);
+  }
+  EXPECT_EQ(bind(key, key + 3, 50), WcStatus::mw_bind_err);
 }
 
 TEST_F(Window, OneOfTypeTwoIsInvalidatedFirst) {
