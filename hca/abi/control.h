@@ -25,7 +25,7 @@
 //   fire_cq          number = CQ: writes its record; for a program with no descriptor to do it
 //   destroy_cq       number = CQ
 //   create_qp        number = PD, qp             number = QPN, qp       received: region
-//   open_qp          number = QPN, qp.xrcd                              received: region
+//   open_qp          number = QPN, qp.xrcd       number = handle        received: region
 //   create_srq       number = PD, srq            number = SRQ, srq      received: region
 //   open_xrcd        number = kXrcd…             number = handle        sent: a file (optional)
 //   close_xrcd       number = handle
@@ -35,7 +35,7 @@
 //   destroy_srq      number = SRQ
 //   modify_qp        number = QPN, modify
 //   query_qp         number = QPN                modify.attributes
-//   destroy_qp       number = QPN
+//   destroy_qp       number = handle: the QPN, or what open_qp gave
 //   attach_mcast     number = QPN, mcast
 //   detach_mcast     number = QPN, mcast
 //   set_rate         number = QPN, rate          rate; sent when the fabric has answered
@@ -240,7 +240,7 @@ struct ChannelRecord {
 // In the pipe of asynchronous events that came with hello.
 struct AsyncRecord {
   std::uint32_t event;   // AsyncEvent
-  std::uint32_t number;  // CQ, QP or SRQ
+  std::uint32_t number;  // CQ, SRQ, or QP: its handle, a record for each that is open
 };
 static_assert(sizeof(ChannelRecord) == 8 && sizeof(AsyncRecord) == 8);
 

@@ -6,7 +6,7 @@
 
 namespace hca {
 
-inline constexpr std::uint32_t kAbiVersion = 7;  // raised with any change of a layout in this room
+inline constexpr std::uint32_t kAbiVersion = 8;  // raised with any change of a layout in this room
 
 inline constexpr std::uint32_t kMaxSge = 32;           // what UCX and libfabric ask for at most
 inline constexpr std::uint32_t kMaxInline = 1024;      // perftest's largest inline default is 912
@@ -28,6 +28,10 @@ inline constexpr std::uint32_t kMaxMessageBytes = 1u << 31;    // IBA: 2^31
 inline constexpr std::uint32_t kMaxMessagePackets = 1u << 23;  // half of the PSNs (IBA 9.7.2)
 inline constexpr std::uint32_t kGrhBytes = 40;            // UD receives leave room for it, always
 inline constexpr std::uint32_t kDoorbellEntries = 32768;  // >= kQpSlots: one entry per rung QP
+// A QP's handle is its number; one that is opened once more (XRC) has that opening's above it.
+inline constexpr std::uint32_t kQpNumberMask = 0xffffff;
+inline constexpr int kQpOpeningShift = 24;
+inline constexpr std::uint32_t kMaxQpOpenings = 256;  // a program each would be plenty
 static_assert(kDoorbellEntries >= kQpSlots && kMaxQp <= kQpSlots,
               "a rung QP has at most one entry in the ring");
 

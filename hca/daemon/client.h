@@ -38,7 +38,7 @@ struct Client {
     std::size_t bytes = 0;
   };
   std::unordered_map<std::uint32_t, CompletionQueue> cqs;
-  // Several programs may have one QP open (XRC).
+  // By handle; several may have one QP open (XRC).
   std::unordered_map<std::uint32_t, std::shared_ptr<emu::Region>> qps;
   std::unordered_map<std::uint32_t, emu::Region> srqs;
   std::unordered_map<std::uint32_t, emu::UniqueFd> channels;

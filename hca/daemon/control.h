@@ -94,7 +94,7 @@ class Control : public HostEvents {
   int adopt_cq(Client& client, const ControlRequest& request);
   int destroy_cq(Client& client, const ControlRequest& request);
   int create_qp(Client& client, const ControlRequest& request, ControlReply& reply);
-  int open_qp(Client& client, const ControlRequest& request);
+  int open_qp(Client& client, const ControlRequest& request, ControlReply& reply);
   int destroy_qp(Client& client, const ControlRequest& request);
   int create_srq(Client& client, const ControlRequest& request, ControlReply& reply);
   int destroy_srq(Client& client, const ControlRequest& request);

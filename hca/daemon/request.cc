@@ -13,6 +13,7 @@
 
 #include <fmt/core.h>
 
+#include "emu/base/check.h"
 #include "emu/base/log.h"
 #include "emu/ring/unix_socket.h"
 #include "hca/daemon/control.h"
@@ -173,7 +174,7 @@ int Control::handle_rare(Client& client, Incoming& in, ControlReply& reply) {
     case ControlOp::close_xrcd:
       return close_xrcd(client, request.number);
     case ControlOp::open_qp:
-      return open_qp(client, request);
+      return open_qp(client, request, reply);
     default:
       return EOPNOTSUPP;
   }
@@ -282,27 +283,27 @@ int Control::create_qp(Client& client, const ControlRequest& request, ControlRep
   return 0;
 }
 
-int Control::open_qp(Client& client, const ControlRequest& request) {
-  const auto owner = std::find_if(clients_.begin(), clients_.end(), [&](const auto& other) {
-    return other->qps.contains(request.number);
-  });
-  if (owner == clients_.end()) return EINVAL;
-  const int error = host_->open_qp(client.id, request.number, request.qp.xrcd);
-  if (error != 0) return error;
-  const auto region = (*owner)->qps[request.number];
+int Control::open_qp(Client& client, const ControlRequest& request, ControlReply& reply) {
+  const auto handle = host_->open_qp(client.id, request.number, request.qp.xrcd);
+  if (!handle) return handle.error();
+  const auto has_it = [&](const auto& qp) { return (qp.first & kQpNumberMask) == request.number; };
+  std::shared_ptr<emu::Region> region;
+  for (const auto& other : clients_) {
+    const auto found = std::find_if(other->qps.begin(), other->qps.end(), has_it);
+    if (found != other->qps.end()) region = found->second;
+  }
+  CHECK(region != nullptr);  // who made it, or opened it first
   reply_fds_ = {region->fd()};
-  client.qps[request.number] = region;
+  client.qps[*handle] = region;
+  reply.number = *handle;
   return 0;
 }
 
 int Control::destroy_qp(Client& client, const ControlRequest& request) {
-  const int error = host_->destroy_qp(client.id, request.number);
-  // An XRC_RECV QP may be open here more than once.
-  if (error == 0 && !host_->query_qp(client.id, request.number)) {
-    client.qps.erase(request.number);
-    recall_async(client, AsyncSource::qp, request.number);
-  }
-  return error;
+  if (const int error = host_->destroy_qp(client.id, request.number)) return error;
+  client.qps.erase(request.number);
+  recall_async(client, AsyncSource::qp, request.number);
+  return 0;
 }
 
 int Control::create_srq(Client& client, const ControlRequest& request, ControlReply& reply) {

@@ -36,7 +36,7 @@ class HostEvents {
   virtual void completion(ClientId client, std::uint32_t cq) = 0;  // an armed CQ fired
   virtual void wake_cq(ClientId client, std::uint32_t cq) = 0;     // threads sleep on CqPage::tail
   virtual void async(ClientId client, AsyncEvent event,
-                     std::uint32_t number) = 0;  // QP or CQ number
+                     std::uint32_t number) = 0;  // of the CQ or SRQ; of a QP the handle
   virtual void admission(ClientId client, std::uint32_t qpn, const AdmissionOutcome& outcome) = 0;
   // A management datagram for QP1 arrived from that node.
   virtual void mad(emu::NodeId /*source*/, const Mad& /*bytes*/) {}

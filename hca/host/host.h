@@ -128,14 +128,14 @@ class Host {
   int modify_qp(ClientId client, std::uint32_t qpn, const QpAttributes& attributes,
                 std::uint32_t mask, emu::Cycle now);
   OrErrno<QpAttributes> query_qp(ClientId client, std::uint32_t qpn) const;
-  // One more owner of an XRC_RECV QP of the same domain; the last to destroy it ends it.
-  int open_qp(ClientId client, std::uint32_t qpn, std::uint32_t xrcd);
+  // One more handle of an XRC_RECV QP of the same domain; the last to destroy it ends it.
+  OrErrno<std::uint32_t> open_qp(ClientId client, std::uint32_t qpn, std::uint32_t xrcd);
   // XRC domains, by handle. `file` null: a new one of its own. EAGAIN: none of that file and not
   // to be made; EINVAL: there is one already, but `exclusive`.
   OrErrno<std::uint32_t> open_xrcd(ClientId client, const XrcFile* file, bool create,
                                    bool exclusive);
   int close_xrcd(ClientId client, std::uint32_t xrcd);
-  int destroy_qp(ClientId client, std::uint32_t qpn);
+  int destroy_qp(ClientId client, std::uint32_t handle);  // its number, or what open_qp() gave
 
   // UD only; a QP that is attached somewhere is EBUSY at destroy_qp.
   int attach_mcast(ClientId client, std::uint32_t qpn, const emu::Gid& gid, emu::Lid lid);

@@ -166,7 +166,7 @@ void Host::close_client(ClientId client) {
   if (!client_open(s, client)) return;
   for (auto& qp : s.qps_) {
     if (qp == nullptr || !owns(*qp, client)) continue;
-    if (qp->type != QpType::xrc_recv || let_go(s, *qp, client, true)) free_qp(s, *qp);
+    if (qp->type != QpType::xrc_recv || let_go(s, *qp, client, kNone)) free_qp(s, *qp);
   }
   for (Mr& mr : s.mrs_) {  // windows and regions of one owner: none outlives the other
     if (mr.key != 0 && mr.client == client) free_mr(s, mr);

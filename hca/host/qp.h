@@ -89,6 +89,7 @@ struct QueueLink {
 struct QpOpener {
   ClientId client = 0;
   std::uint32_t xrcd = 0;
+  std::uint32_t opening = 0;  // above the number in its handle of the QP
 };
 
 struct Qp {

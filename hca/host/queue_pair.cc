@@ -67,7 +67,8 @@ void hold_parts(const HostState& s, const QpSpec& spec, Qp& qp, const Parts& par
   if (parts.xrcd != nullptr) {
     qp.pd = kNone;
     qp.xrc_domain = parts.xrcd->domain;
-    qp.openers.push_back({qp.client, static_cast<std::uint32_t>(parts.xrcd - &s.xrc_handles_[0])});
+    qp.openers.push_back(
+        {qp.client, static_cast<std::uint32_t>(parts.xrcd - &s.xrc_handles_[0]), 0});
     ++parts.xrcd->users;
     return;
   }
@@ -155,12 +156,12 @@ OrErrno<QpAttributes> Host::query_qp(ClientId client, std::uint32_t qpn) const {
   return attributes;
 }
 
-int Host::destroy_qp(ClientId client, std::uint32_t qpn) {
+int Host::destroy_qp(ClientId client, std::uint32_t handle) {
   HostState& s = *state_;
-  Qp* qp = s.find_qp(qpn);
-  if (qp == nullptr || !owns(*qp, client)) return ENOENT;
-  if (is_attached(s, qpn)) return EBUSY;
-  if (qp->type == QpType::xrc_recv && !let_go(s, *qp, client, false)) return 0;
+  Qp* qp = s.find_qp(handle & kQpNumberMask);
+  if (qp == nullptr || !has_handle(*qp, client, handle)) return ENOENT;
+  if (is_attached(s, qp->number)) return EBUSY;
+  if (qp->type == QpType::xrc_recv && !let_go(s, *qp, client, handle)) return 0;
   free_qp(s, *qp);
   return 0;
 }

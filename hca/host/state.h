@@ -286,17 +286,19 @@ void blame_sender(HostState& s, const Qp* qp, std::uint32_t qpn, emu::Lid sender
 void blame_attributes(HostState& s, const Qp& qp, const Trouble& found);
 
 // ---- xrc.cc ----
-// Tells the program that owns a QP; of an XRC_RECV QP all that have it open.
+// Tells the program that owns a QP; of an XRC_RECV QP all that have it open, by each handle.
 void tell(HostState& s, const Qp& qp, AsyncEvent event);
 bool owns(const Qp& qp, ClientId client);
+bool has_handle(const Qp& qp, ClientId client, std::uint32_t handle);
 // The PD that a request's keys are of; kNone, which no key is of: it names no SRQ of the domain.
 std::uint32_t request_pd(const HostState& s, const Qp& qp, const emu::PacketHeaders& headers);
 // The QP takes this message for its SRQ; false: it may not. Nothing for other services.
 bool enter_srq(HostState& s, Qp& qp, const emu::PacketHeaders& headers, bool first);
 XrcHandle* find_xrcd(HostState& s, ClientId client, std::uint32_t xrcd);
 void leave_srq(HostState& s, std::uint32_t srq);  // it ends: QPs forget it
-// This program lets go of an XRC_RECV QP, of all its opens or one; true: nobody has it any more.
-bool let_go(HostState& s, Qp& qp, ClientId client, bool all);
+// This program lets go of an XRC_RECV QP, by one handle or all (kNone); true: nobody has it any
+// more.
+bool let_go(HostState& s, Qp& qp, ClientId client, std::uint32_t handle);
 
 // ---- window.cc ----
 WcStatus run_local(HostState& s, const Qp& qp, const SendWqe& wqe);  // bind, invalidate

@@ -32,6 +32,18 @@ std::uint32_t free_domain(const HostState& s) {
   return static_cast<std::uint32_t>(found - s.xrc_domains_.begin());
 }
 
+std::uint32_t handle_of(const Qp& qp, const QpOpener& opener) {
+  return qp.number | opener.opening << kQpOpeningShift;
+}
+
+// kNone: there are as many as there may be.
+std::uint32_t free_opening(const Qp& qp) {
+  std::uint32_t opening = 0;
+  const auto taken = [&](const QpOpener& opener) { return opener.opening == opening; };
+  while (std::any_of(qp.openers.begin(), qp.openers.end(), taken)) ++opening;
+  return opening < kMaxQpOpenings ? opening : kNone;
+}
+
 }  // namespace
 
 void tell(HostState& s, const Qp& qp, AsyncEvent event) {
@@ -39,13 +51,8 @@ void tell(HostState& s, const Qp& qp, AsyncEvent event) {
     s.events_.async(qp.client, event, qp.number);
     return;
   }
-  for (std::size_t i = 0; i < qp.openers.size(); ++i) {
-    const ClientId client = qp.openers[i].client;
-    const auto before = qp.openers.begin() + static_cast<std::ptrdiff_t>(i);
-    const bool told = std::any_of(qp.openers.begin(), before, [client](const QpOpener& other) {
-      return other.client == client;
-    });
-    if (!told) s.events_.async(client, event, qp.number);
+  for (const QpOpener& opener : qp.openers) {
+    s.events_.async(opener.client, event, handle_of(qp, opener));
   }
 }
 
@@ -53,6 +60,13 @@ bool owns(const Qp& qp, ClientId client) {
   if (qp.type != QpType::xrc_recv) return qp.client == client;
   return std::any_of(qp.openers.begin(), qp.openers.end(),
                      [client](const QpOpener& opener) { return opener.client == client; });
+}
+
+bool has_handle(const Qp& qp, ClientId client, std::uint32_t handle) {
+  if (qp.type != QpType::xrc_recv) return qp.client == client && qp.number == handle;
+  return std::any_of(qp.openers.begin(), qp.openers.end(), [&](const QpOpener& opener) {
+    return opener.client == client && handle_of(qp, opener) == handle;
+  });
 }
 
 std::uint32_t request_pd(const HostState& s, const Qp& qp, const emu::PacketHeaders& headers) {
@@ -90,16 +104,13 @@ void leave_srq(HostState& s, std::uint32_t srq) {
   }
 }
 
-bool let_go(HostState& s, Qp& qp, ClientId client, bool all) {
-  for (auto it = qp.openers.begin(); it != qp.openers.end();) {
-    if (it->client != client) {
-      ++it;
-      continue;
-    }
-    --s.xrc_handles_[it->xrcd].users;
-    it = qp.openers.erase(it);
-    if (!all) break;
-  }
+bool let_go(HostState& s, Qp& qp, ClientId client, std::uint32_t handle) {
+  std::erase_if(qp.openers, [&](const QpOpener& opener) {
+    const bool meant = handle == kNone || handle_of(qp, opener) == handle;
+    if (opener.client != client || !meant) return false;
+    --s.xrc_handles_[opener.xrcd].users;
+    return true;
+  });
   if (qp.openers.empty()) return true;
   if (qp.client == client && qp.srq == kNone) qp.client = qp.openers.front().client;
   return false;
@@ -134,19 +145,19 @@ int Host::close_xrcd(ClientId client, std::uint32_t xrcd) {
   return 0;
 }
 
-int Host::open_qp(ClientId client, std::uint32_t qpn, std::uint32_t xrcd) {
+OrErrno<std::uint32_t> Host::open_qp(ClientId client, std::uint32_t qpn, std::uint32_t xrcd) {
   HostState& s = *state_;
-  XrcHandle* handle = find_xrcd(s, client, xrcd);
-  if (handle == nullptr) return ENOENT;
+  XrcHandle* domain = find_xrcd(s, client, xrcd);
+  if (domain == nullptr) return std::unexpected(ENOENT);
   Qp* qp = s.find_qp(qpn);
-  if (qp == nullptr || qp->type != QpType::xrc_recv || qp->xrc_domain != handle->domain) {
-    return EINVAL;
+  if (qp == nullptr || qp->type != QpType::xrc_recv || qp->xrc_domain != domain->domain) {
+    return std::unexpected(EINVAL);
   }
-  constexpr std::size_t kOpenersMax = 1024;  // a program each would be plenty
-  if (qp->openers.size() >= kOpenersMax) return ENOMEM;
-  qp->openers.push_back({client, xrcd});
-  ++handle->users;
-  return 0;
+  const std::uint32_t opening = free_opening(*qp);
+  if (opening == kNone) return std::unexpected(ENOMEM);
+  qp->openers.push_back({client, xrcd, opening});
+  ++domain->users;
+  return handle_of(*qp, qp->openers.back());
 }
 
 }  // namespace hca

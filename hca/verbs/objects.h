@@ -71,7 +71,7 @@ struct Context : verbs_context {
 
   std::mutex table_lock;
   std::unordered_map<std::uint32_t, Cq*> cqs;
-  std::unordered_map<std::uint32_t, Qp*> qps;
+  std::unordered_map<std::uint32_t, Qp*> qps;  // by handle
   std::unordered_map<std::uint32_t, Srq*> srqs;
   // By the low bits of their numbers, which differ; without XRC's receiving QPs, whose completions
   // outlive them. Written under table_lock.

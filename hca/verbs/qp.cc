@@ -90,10 +90,10 @@ int take_region(Answered& answered, const QpLayout& layout, Qp& qp) {
   return known ? 0 : EPROTO;
 }
 
-int destroy_at_hcad(Context& context, std::uint32_t qp_num) {
+int destroy_at_hcad(Context& context, std::uint32_t handle) {
   ControlRequest request{};
   request.op = ControlOp::destroy_qp;
-  request.number = qp_num;
+  request.number = handle;
   return context.link().ask(request);
 }
 
@@ -116,16 +116,18 @@ void set_capacity(const ibv_qp_init_attr_ex& init, ControlQp& qp) {
   qp.inline_bytes = std::max(cap.max_inline_data, kLeastInline);
 }
 
-void enter(ibv_context* base_context, Qp& qp, std::uint32_t number) {
+void enter(ibv_context* base_context, Qp& qp, std::uint32_t handle) {
+  const std::uint32_t number = handle & kQpNumberMask;
   ibv_qp& b = qp.qp_base;
   b.context = base_context;
-  b.handle = b.qp_num = number;
+  b.handle = handle;
+  b.qp_num = number;
   pthread_mutex_init(&b.mutex, nullptr);
   pthread_cond_init(&b.cond, nullptr);
   fill_wr_ops(qp);
   Context* context = to_context(base_context);
   const std::lock_guard lock(context->table_lock);
-  context->qps[number] = &qp;
+  context->qps[handle] = &qp;
   if (b.qp_type == IBV_QPT_XRC_RECV) return;
   QpEntry& entry = context->qp_entry(number);
   entry.qp.store(&qp, std::memory_order_relaxed);
@@ -134,12 +136,12 @@ void enter(ibv_context* base_context, Qp& qp, std::uint32_t number) {
 
 // Nothing of it is in a CQ any more.
 void leave(Context& context, Qp& qp) {
-  const std::uint32_t number = qp.qp_base.qp_num;
+  const ibv_qp& b = qp.qp_base;
   // The number, or its low bits, may be another QP's already: hcad gave it free.
-  if (const auto it = context.qps.find(number); it != context.qps.end() && it->second == &qp) {
+  if (const auto it = context.qps.find(b.handle); it != context.qps.end() && it->second == &qp) {
     context.qps.erase(it);
   }
-  QpEntry& entry = context.qp_entry(number);
+  QpEntry& entry = context.qp_entry(b.qp_num);
   if (entry.qp.load(std::memory_order_relaxed) != &qp) return;
   entry.number.store(0, std::memory_order_relaxed);
   entry.qp.store(nullptr, std::memory_order_relaxed);
@@ -238,7 +240,7 @@ ibv_qp* open_qp(ibv_context* base_context, ibv_qp_open_attr* attributes) {
   Answered answered;
   if (const int error = context->link().ask(request, answered)) return null_with(error);
   if (const int error = take_region(answered, qp_layout({0, 0, 1, 1, 0}), *qp)) {
-    (void)destroy_at_hcad(*context, attributes->qp_num);
+    (void)destroy_at_hcad(*context, answered.reply.number);
     return null_with(error);
   }
   ibv_qp& b = qp->qp_base;
@@ -246,7 +248,7 @@ ibv_qp* open_qp(ibv_context* base_context, ibv_qp_open_attr* attributes) {
       (attributes->comp_mask & IBV_QP_OPEN_ATTR_CONTEXT) != 0 ? attributes->qp_context : nullptr;
   b.state = IBV_QPS_UNKNOWN;
   b.qp_type = attributes->qp_type;
-  enter(base_context, *qp, attributes->qp_num);
+  enter(base_context, *qp, answered.reply.number);
   return base(qp.release());
 }
 
@@ -357,7 +359,7 @@ int ibv_destroy_qp(ibv_qp* base_qp) {
   Qp* qp = to_qp(base_qp);
   Context* context = to_context(base_qp->context);
   let_datagrams_leave(*context, *qp);
-  const int error = destroy_at_hcad(*context, base_qp->qp_num);
+  const int error = destroy_at_hcad(*context, base_qp->handle);
   if (error != 0 && !context->dead()) return error;
   forget_completions(*qp);
   std::uint32_t asyncs = 0;

@@ -2,9 +2,9 @@
 // the library of rdma-core alone. It prints one word for what it found and ends with 0, or says
 // what is wrong and ends with 1.
 //
-// usage: verbs_probe wr | word | resize | rereg | fork | async | full | late | limits | main |
-// cancel |
-//        rate DLID KBPS
+// usage: verbs_probe wr | word | resize | rereg | fork | async | twice | rebind | full | late |
+//        limits | main | cancel | rate DLID KBPS
+#include <fcntl.h>
 #include <pthread.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -121,6 +121,92 @@ void async() {
   } while (event.event_type == IBV_EVENT_COMM_EST);
   if (event.event_type != IBV_EVENT_QP_ACCESS_ERR) fail(ibv_event_type_str(event.event_type), 0);
   if (ibv_destroy_qp(p.to) != 0) fail("destroy");
+}
+
+ibv_qp* make_xrc(ibv_context* context, ibv_qp_init_attr_ex init) {
+  ibv_qp* qp = ibv_create_qp_ex(context, &init);
+  if (qp == nullptr) fail("ibv_create_qp_ex of XRC");
+  return qp;
+}
+
+// A receiving QP of XRC that is opened twice more: who still has a handle hears what happens.
+void twice() {
+  Probe p;
+  ibv_xrcd_init_attr of_no_file{};
+  of_no_file.comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS;
+  of_no_file.fd = -1;
+  of_no_file.oflags = O_CREAT;
+  ibv_xrcd* domain = ibv_open_xrcd(p.context, &of_no_file);
+  if (domain == nullptr) fail("ibv_open_xrcd");
+  ibv_qp_init_attr_ex init{};
+  init.qp_type = IBV_QPT_XRC_RECV;
+  init.comp_mask = IBV_QP_INIT_ATTR_XRCD;
+  init.xrcd = domain;
+  ibv_qp* made = make_xrc(p.context, init);
+  ibv_qp_open_attr wanted{};
+  wanted.comp_mask = IBV_QP_OPEN_ATTR_NUM | IBV_QP_OPEN_ATTR_XRCD | IBV_QP_OPEN_ATTR_TYPE;
+  wanted.qp_num = made->qp_num;
+  wanted.xrcd = domain;
+  wanted.qp_type = IBV_QPT_XRC_RECV;
+  ibv_qp* let_go = ibv_open_qp(p.context, &wanted);
+  ibv_qp* opened = ibv_open_qp(p.context, &wanted);
+  if (let_go == nullptr || opened == nullptr) fail("ibv_open_qp");
+  if (opened->qp_num != made->qp_num) fail("another number", 0);
+  if (const int error = ibv_destroy_qp(let_go)) fail("ibv_destroy_qp", error);
+  init = {};
+  init.qp_type = IBV_QPT_XRC_SEND;
+  init.comp_mask = IBV_QP_INIT_ATTR_PD;
+  init.pd = p.pd;
+  init.send_cq = p.cq;
+  init.cap = {1, 0, 1, 0, 0};
+  ibv_qp* from = make_xrc(p.context, init);
+  Probe::connect(from, made->qp_num, p.port.lid);
+  Probe::connect(made, from->qp_num, p.port.lid);
+  ibv_send_wr send{};
+  send.opcode = IBV_WR_SEND;
+  send.send_flags = IBV_SEND_SIGNALED;
+  send.qp_type.xrc.remote_srqn = 77;  // which there is not
+  ibv_send_wr* bad = nullptr;
+  if (const int error = ibv_post_send(from, &send, &bad)) fail("ibv_post_send", error);
+  p.expect(IBV_WC_REM_INV_REQ_ERR);
+  ibv_async_event event{};
+  for (ibv_qp* qp : {made, opened}) {
+    if (ibv_get_async_event(p.context, &event) != 0) fail("ibv_get_async_event");
+    if (event.event_type != IBV_EVENT_QP_REQ_ERR) fail(ibv_event_type_str(event.event_type), 0);
+    if (event.element.qp != qp) fail("another handle", 0);
+    ibv_ack_async_event(&event);
+  }
+  for (ibv_qp* qp : {made, opened, from}) {
+    if (const int error = ibv_destroy_qp(qp)) fail("ibv_destroy_qp", error);
+  }
+  if (const int error = ibv_close_xrcd(domain)) fail("ibv_close_xrcd", error);
+}
+
+// A window of type 1 whose bind was flushed is bound by a QP that works.
+void rebind() {
+  Joined p;
+  ibv_mr* mr = ibv_reg_mr(p.pd, p.bytes.data(), 4096, Probe::kAccess | IBV_ACCESS_MW_BIND);
+  ibv_mw* window = ibv_alloc_mw(p.pd, IBV_MW_TYPE_1);
+  if (mr == nullptr || window == nullptr) fail("ibv_alloc_mw");
+  ibv_qp* broken = p.make_qp();
+  Probe::connect(broken, p.to->qp_num, p.port.lid);
+  ibv_qp_attr a{};
+  a.qp_state = IBV_QPS_ERR;
+  if (const int error = ibv_modify_qp(broken, &a, IBV_QP_STATE)) fail("ERR", error);
+  ibv_mw_bind bind{};
+  bind.send_flags = IBV_SEND_SIGNALED;
+  bind.bind_info = {mr, reinterpret_cast<std::uint64_t>(&p.bytes[1000]), 8,
+                    IBV_ACCESS_REMOTE_WRITE};
+  if (const int error = ibv_bind_mw(broken, window, &bind)) fail("ibv_bind_mw in ERR", error);
+  p.expect(IBV_WC_WR_FLUSH_ERR);
+  for (int round = 0; round < 2; ++round) {  // the second moves it
+    if (const int error = ibv_bind_mw(p.to, window, &bind)) fail("ibv_bind_mw", error);
+    p.expect(IBV_WC_SUCCESS);
+    p.bytes[0] = static_cast<std::uint8_t>(42 + round);
+    p.write(p.from, window->rkey, &p.bytes[1000]);
+    p.expect(IBV_WC_SUCCESS);
+    if (p.bytes[1000] != 42 + round) fail("bytes", 0);
+  }
 }
 
 // A queue as deep as its CQ: what is polled makes room for as much that is posted, also between
@@ -315,6 +401,10 @@ int main(int argc, char** argv) {
     after_fork();
   } else if (what == "async") {
     async();
+  } else if (what == "twice") {
+    twice();
+  } else if (what == "rebind") {
+    rebind();
   } else if (what == "full") {
     full();
   } else if (what == "late") {
@@ -331,8 +421,8 @@ int main(int argc, char** argv) {
   } else {
     std::fprintf(
         stderr,
-        "usage: verbs_probe wr | word | resize | rereg | fork | async | full | late | limits | "
-        "main | cancel | rate DLID KBPS\n");
+        "usage: verbs_probe wr | word | resize | rereg | fork | async | twice | rebind | full | "
+        "late | limits | main | cancel | rate DLID KBPS\n");
     return 2;
   }
   std::printf("good\n");

@@ -23,7 +23,8 @@ def probe() -> str:
 
 @pytest.mark.parametrize("dropin", [False, True], ids=["preload", "dropin"])
 @pytest.mark.parametrize("call", [
-    "wr", "word", "resize", "rereg", "fork", "async", "full", "late", "limits", "main", "cancel",
+    "wr", "word", "resize", "rereg", "fork", "async", "twice", "rebind", "full", "late", "limits",
+    "main", "cancel",
 ])  # fmt: skip
 def test_call(cluster2: Cluster, call: str, dropin: bool) -> None:
     done = cluster2.exec("n0", [probe(), call], timeout=30, dropin=dropin)

@@ -55,7 +55,7 @@ struct Scene {
         second(std::make_unique<Receiver>(host, 2)),
         from(pair.a.app->make_qp(hca::QpType::xrc_send, pair.a.cq, pair.a.cq, {32, 0, 2, 1, 64})),
         to(first->app.make_xrc_recv(first->xrcd)) {
-    EXPECT_EQ(host.open_qp(second->app.client(), to.number, second->xrcd), 0);
+    opened = host.open_qp(second->app.client(), to.number, second->xrcd).value();
     sim::Path path = options.path;
     path.dest = 1;
     path.dest_qpn = to.number;
@@ -80,6 +80,7 @@ struct Scene {
   hca::Host& host;
   std::unique_ptr<Receiver> first, second;
   sim::Queue from, to;
+  std::uint32_t opened = 0;  // the second's handle
 };
 
 bool same(const Scene& scene, std::size_t from, const Receiver& to, std::size_t at,
@@ -199,8 +200,9 @@ TEST(Xrc, TheQpOutlivesItsMaker) {
   scene.send(gone, 3, 0, 100);
   EXPECT_EQ(test::statuses(scene.run()), std::vector{WcStatus::rem_inv_req_err});
   const hca::ClientId client = scene.second->app.client();
-  EXPECT_EQ(scene.host.destroy_qp(client, scene.to.number), 0);
-  EXPECT_EQ(scene.host.destroy_qp(client, scene.to.number), ENOENT);
+  EXPECT_EQ(scene.host.destroy_qp(client, scene.to.number), ENOENT);  // its maker's handle
+  EXPECT_EQ(scene.host.destroy_qp(client, scene.opened), 0);
+  EXPECT_EQ(scene.host.destroy_qp(client, scene.opened), ENOENT);
 }
 
 // An SRQ ends in the middle of a message: the rest of it is refused, nothing is written.
@@ -239,9 +241,9 @@ TEST(Xrc, Domains) {
   EXPECT_EQ(host.open_xrcd(mine, &kFile, true, true).error(), EINVAL);
   const std::uint32_t own = host.open_xrcd(mine, nullptr, true, false).value();
   EXPECT_EQ(host.close_xrcd(other, own), ENOENT);
-  EXPECT_EQ(host.open_qp(mine, scene.to.number, own), EINVAL);    // of another domain
-  EXPECT_EQ(host.open_qp(mine, scene.from.number, own), EINVAL);  // no such QP here
-  EXPECT_EQ(host.open_qp(other, scene.to.number, own), ENOENT);   // not its handle
+  EXPECT_EQ(host.open_qp(mine, scene.to.number, own).error(), EINVAL);    // of another domain
+  EXPECT_EQ(host.open_qp(mine, scene.from.number, own).error(), EINVAL);  // no such QP here
+  EXPECT_EQ(host.open_qp(other, scene.to.number, own).error(), ENOENT);   // not its handle
   EXPECT_EQ(host.close_xrcd(mine, own), 0);
   EXPECT_EQ(host.close_xrcd(mine, scene.first->xrcd), EBUSY);
   EXPECT_EQ(host.destroy_cq(mine, scene.first->cq.number), EBUSY);
@@ -349,6 +351,35 @@ TEST(Xrc, ACqThatBrokeFailsWhoeverCompletesIntoIt) {
   EXPECT_EQ(send(scene.first->srq), std::vector{WcStatus::success});
   EXPECT_EQ(send(srq), std::vector{WcStatus::retry_exc_err});
   EXPECT_EQ(state(to), hca::QpState::err);
+}
+
+// A program may have it open more than once: each handle hears of each event, and is let go for
+// itself.
+TEST(Xrc, EachHandleHearsOfAnEvent) {
+  Scene scene;
+  const hca::ClientId maker = scene.first->app.client();
+  const std::uint32_t own = scene.host.open_xrcd(maker, &kFile, true, false).value();
+  const std::uint32_t again = scene.host.open_qp(maker, scene.to.number, own).value();
+  EXPECT_EQ(again & hca::kQpNumberMask, scene.to.number);
+  EXPECT_NE(again, scene.to.number);
+  sim::Shared nobody = scene.first->srq;
+  nobody.number = 77;
+  scene.send(nobody, 1, 0, 100);
+  EXPECT_EQ(test::statuses(scene.run()), std::vector{WcStatus::rem_inv_req_err});
+  std::vector<std::uint32_t> heard;
+  for (const auto& [event, handle] : scene.pair.cluster.told(1).asyncs) {
+    if (event == hca::AsyncEvent::qp_req_err) heard.push_back(handle);
+  }
+  ASSERT_EQ(heard.size(), 3u);  // with the second program's
+  EXPECT_EQ(heard.front(), scene.to.number);
+  EXPECT_EQ(heard.back(), again);
+  EXPECT_EQ(scene.host.destroy_qp(maker, again), 0);
+  EXPECT_EQ(scene.host.close_xrcd(maker, own), 0);
+  EXPECT_EQ(scene.host.destroy_qp(maker, again), ENOENT);
+  EXPECT_EQ(scene.host.open_qp(maker, scene.to.number, scene.first->xrcd).value(), again);
+  EXPECT_EQ(scene.host.destroy_qp(maker, scene.to.number), 0);
+  EXPECT_EQ(scene.host.destroy_qp(maker, scene.to.number), ENOENT);
+  EXPECT_TRUE(scene.host.query_qp(maker, scene.to.number).has_value());
 }
 
 }  // namespace
