@@ -116,10 +116,11 @@ emu::Gid dgid_of(const AddressVector& av) {
 }
 
 bool path_fits(const HostState& s, const AddressVector& av) {
-  if (av.sl > 15) return false;
-  if (!s.options_.roce) return av.dlid != 0;
-  return av.is_global != 0 && av.sgid_index < gids_of_port(true) &&
-         node_of_gid(s.options_, dgid_of(av)).has_value();
+  const bool roce = s.options_.roce;
+  if (av.sl > 15 || av.port_num != 1) return false;
+  if (av.is_global != 0 && av.sgid_index >= gids_of_port(roce)) return false;
+  if (!roce) return av.dlid != 0;
+  return av.is_global != 0 && node_of_gid(s.options_, dgid_of(av)).has_value();
 }
 
 // The attribute whose value cannot be; 0: none.

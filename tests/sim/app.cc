@@ -169,6 +169,7 @@ int App::connect(const Queue& queue, const Path& path, emu::Cycle now) {
   a.rnr_retry = path.rnr_retry;
   a.av.dlid = emu::lid_of(path.dest);
   a.av.sl = path.sl;
+  a.av.port_num = 1;
   a.av.is_global = path.global ? 1 : 0;
   a.state = hca::QpState::init;
   if (int e = modify(queue, a,

@@ -216,6 +216,7 @@ TEST(Modify, RequiredMasks) {
   a.port_num = 1;
   a.path_mtu = 3;
   a.av.dlid = 2;
+  a.av.port_num = 1;
   const QpState states[] = {QpState::init, QpState::rtr, QpState::rts};
   a.state = QpState::err;
   EXPECT_EQ(app.modify(qp, a, hca::kQpState, 0), EINVAL);  // from RESET there is only INIT
@@ -251,6 +252,28 @@ TEST(Modify, Values) {
   a.pkey_index = 0;
   EXPECT_EQ(app.modify(qp, a, mask, 0), 0);
   EXPECT_EQ(app.modify(qp, a, hca::kQpState | hca::kQpCurState, 0), EINVAL);
+  a.state = QpState::rtr;
+  a.path_mtu = 3;
+  const std::uint32_t path = hca::kQpState | hca::kQpAv | hca::kQpPathMtu | hca::kQpDestQpn |
+                             hca::kQpRqPsn | hca::kQpMaxDestRdAtomic | hca::kQpMinRnrTimer;
+  const struct {
+    std::uint8_t port_num, is_global, sgid_index, sl;
+    emu::Lid dlid;
+    int error;
+  } rows[] = {
+      {0, 0, 0, 0, 2, EINVAL}, {2, 0, 0, 0, 2, EINVAL},  {7, 1, 0, 0, 2, EINVAL},
+      {1, 1, 1, 0, 2, EINVAL}, {1, 1, 77, 0, 2, EINVAL}, {1, 0, 0, 16, 2, EINVAL},
+      {1, 0, 0, 0, 0, EINVAL}, {1, 0, 77, 0, 2, 0},
+  };
+  for (const auto& row : rows) {
+    a.av = {};
+    a.av.dlid = row.dlid;
+    a.av.sl = row.sl;
+    a.av.port_num = row.port_num;
+    a.av.is_global = row.is_global;
+    a.av.sgid_index = row.sgid_index;
+    EXPECT_EQ(app.modify(qp, a, path, 0), row.error) << &row - rows;
+  }
 }
 
 // SQD: the send under way ends, the event is told, posts wait until RTS.
@@ -316,6 +339,7 @@ TEST(Modify, AnotherServiceLevelWhileItWaits) {
     hca::QpAttributes a{};
     a.state = QpState::sqd;
     a.av.dlid = emu::lid_of(responds ? 0 : 1);
+    a.av.port_num = 1;
     a.av.sl = 1;
     ASSERT_EQ(me.app->modify(me.qp, a, hca::kQpState, pair.cluster.now()), 0);
     ASSERT_EQ(me.app->modify(me.qp, a, hca::kQpState | hca::kQpAv, pair.cluster.now()), 0);

@@ -28,6 +28,7 @@ emu::Gid gid_of(emu::NodeId node, std::uint8_t index) {
 void name(const emu::Gid& gid, std::uint8_t index, hca::AddressVector& av) {
   av = {};
   std::copy(gid.begin(), gid.end(), av.dgid);
+  av.port_num = 1;
   av.is_global = 1;
   av.sgid_index = index;
   av.hop_limit = 64;
