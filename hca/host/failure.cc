@@ -124,7 +124,6 @@ void retire(HostState& s, Qp& qp) {
   if (qp.state == QpState::sqd && !qp.drained && qp.sq_done == qp.sq_current &&
       qp.current_packet == 0 && !outstanding) {
     qp.drained = true;
-    qp.attributes.sq_draining = 0;
     if (qp.attributes.en_sqd_async_notify != 0) {
       tell_after_completions(s, qp, AsyncEvent::sq_drained);
     }

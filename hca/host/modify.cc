@@ -277,7 +277,7 @@ int modify(HostState& s, Qp& qp, const QpAttributes& wanted, std::uint32_t mask)
   if (to == rts && from != rts) enter_rts(s, qp, from);
   if (to == sqd && from == rts) {
     qp.drained = false;
-    qp.attributes.sq_draining = 1;
+    if ((mask & kQpEnSqdAsyncNotify) == 0) qp.attributes.en_sqd_async_notify = 0;  // of this time
     retire(s, qp);
   }
   if (to == sqd && from == sqd && (mask & kQpAv) != 0) set_path(s, qp);

@@ -152,7 +152,8 @@ OrErrno<QpAttributes> Host::query_qp(ClientId client, std::uint32_t qpn) const {
   attributes.state = attributes.cur_state = qp->state;
   if (state_->options_.roce) attributes.av.dlid = 0;  // what the program gave was a GID
   attributes.rq_psn = qp->type != QpType::ud ? qp->epsn : attributes.rq_psn;
-  attributes.sq_psn = qp->state == QpState::rts ? qp->psn_fetch : attributes.sq_psn;
+  attributes.sq_psn = qp->psn_fetch;
+  attributes.sq_draining = qp->state == QpState::sqd && !qp->drained ? 1 : 0;
   return attributes;
 }
 

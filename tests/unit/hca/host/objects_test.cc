@@ -4,6 +4,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <new>
@@ -295,6 +296,57 @@ TEST(Modify, DrainAndGoOn) {
   a.state = QpState::rts;
   ASSERT_EQ(pair.a.app->modify(pair.a.qp, a, hca::kQpState, pair.cluster.now()), 0);
   EXPECT_EQ(pair.run().first.size(), 1u);
+}
+
+// The next PSN is asked for where the queue stands still, and whether SQD's drain goes on; the
+// event is for who asked for it in this transition.
+TEST(Modify, WhatSqdSays) {
+  Pair pair;
+  const hca::Sge from = pair.a.sge(0, 8);
+  pair.expect_recv(1, pair.b.sge(0, 8));
+  ASSERT_EQ(pair.post({.sges = {&from, 1}}), 0);
+  pair.run();
+  const auto query = [&] {
+    return *pair.cluster.host(0).query_qp(pair.a.app->client(), pair.a.qp.number);
+  };
+  const auto go = [&](QpState to, std::uint8_t notify = 0) {
+    hca::QpAttributes a{};
+    a.state = to;
+    a.en_sqd_async_notify = notify;
+    const std::uint32_t mask = hca::kQpState | (notify != 0 ? hca::kQpEnSqdAsyncNotify : 0);
+    EXPECT_EQ(pair.a.app->modify(pair.a.qp, a, mask, pair.cluster.now()), 0);
+  };
+  const auto drained = [&] {
+    const auto& told = pair.cluster.told(0).asyncs;
+    return std::count_if(told.begin(), told.end(),
+                         [](const auto& one) { return one.first == hca::AsyncEvent::sq_drained; });
+  };
+  constexpr std::uint32_t kNext = 0xfffff1;
+  EXPECT_EQ(query().sq_psn, kNext);
+  go(QpState::sqd, 1);
+  EXPECT_EQ(query().sq_psn, kNext);
+  EXPECT_EQ(query().sq_draining, 0);
+  EXPECT_EQ(query().en_sqd_async_notify, 1);
+  EXPECT_EQ(drained(), 1);
+  go(QpState::rts);
+  go(QpState::sqd);
+  EXPECT_EQ(query().en_sqd_async_notify, 0);
+  EXPECT_EQ(drained(), 1);
+  go(QpState::rts);
+  ASSERT_EQ(pair.post({.sges = {&from, 1}}), 0);  // nobody receives it
+  pair.run(pair.cluster.now() + 10);
+  go(QpState::sqd);
+  EXPECT_EQ(query().sq_draining, 1);
+  go(QpState::rts);
+  EXPECT_EQ(query().sq_draining, 0);
+  go(QpState::sqd);
+  EXPECT_EQ(query().sq_draining, 1);
+  go(QpState::err);
+  EXPECT_EQ(query().sq_draining, 0);
+  EXPECT_EQ(query().sq_psn, kNext + 1);
+  pair.run();
+  go(QpState::reset);
+  EXPECT_EQ(query().sq_psn, 0u);
 }
 
 // SQD: a request that waits for its repetition is outstanding, so the queue is not drained.
