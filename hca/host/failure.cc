@@ -135,8 +135,8 @@ void reset_transport(Qp& qp) {
   qp.current_packet = 0;
   qp.gather = qp.read_scatter = qp.scatter = {};
   qp.psn_fetch = qp.psn_sent = qp.psn_una = 0;
-  qp.reads_out = 0;
-  qp.rnr_waiting = qp.drained = false;
+  qp.reads_out = qp.read_repeated_psn = 0;
+  qp.rnr_waiting = qp.drained = qp.read_repeated = false;
   qp.retry_at = qp.pace_at = qp.power_at = emu::kNever;
   qp.last_launch = qp.repeat_launch = qp.last_response_launch = 0;
   qp.in_wire = qp.first_in_wire = qp.packets_left_hca = 0;

@@ -380,6 +380,51 @@ TEST(Failure, ResetAndAgain) {
   }
 }
 
+// Also one that had asked for a READ response again: it would never ask for that of its next life.
+TEST(Failure, ResetForgetsWhatWasAskedForAgain) {
+  PairOptions options;
+  options.path.timeout = 0;  // what is lost and not asked for is lost for ever
+  Pair pair(options);
+  bool loses = false;
+  int requests = 0;
+  pair.cluster.on_deliver = [&](hca::Arrival& arrival) {
+    constexpr auto kFirst = static_cast<std::uint8_t>(emu::Opcode::rc_read_response_first);
+    if (!loses || arrival.bytes[emu::kLrhBytes] != kFirst) return;
+    arrival.desc.length = 0;
+    loses = false;
+  };
+  pair.cluster.on_send = [&](const emu::TxDesc&, std::span<const std::uint8_t> packet) {
+    constexpr auto kRead = static_cast<std::uint8_t>(emu::Opcode::rc_read_request);
+    if (packet[emu::kLrhBytes] == kRead) ++requests;
+  };
+  const hca::Sge into = pair.a.sge(0, 5000);
+  const auto read = [&] {
+    loses = true;
+    ASSERT_EQ(pair.post({.opcode = WrOpcode::rdma_read,
+                         .sges = {&into, 1},
+                         .remote_addr = pair.b.address(0),
+                         .rkey = pair.b.keys.rkey}),
+              0);
+  };
+  read();
+  for (int i = 0; i < 5000 && requests < 2; ++i) pair.cluster.run(pair.cluster.now() + 1);
+  ASSERT_EQ(requests, 2);
+  for (test::Side* me : {&pair.b, &pair.a}) {
+    const emu::Cycle now = pair.cluster.now();
+    ASSERT_EQ(me->app->modify(me->qp, {.state = QpState::reset}, hca::kQpState, now), 0);
+    sim::Path path;
+    path.timeout = 0;
+    path.dest = me == &pair.a ? 1 : 0;
+    path.dest_qpn = (me == &pair.a ? pair.b : pair.a).qp.number;
+    path.send_psn = me == &pair.a ? 0xfffff0 : 7;
+    path.recv_psn = me == &pair.a ? 7 : 0xfffff0;
+    ASSERT_EQ(me->app->connect(me->qp, path, now), 0);
+  }
+  pair.run(pair.cluster.now() + 10'000);
+  read();
+  EXPECT_EQ(test::statuses(pair.run().first), list({WcStatus::success}));
+}
+
 // UD: a failed send stops the send queue only; SQE -> RTS goes on.
 TEST(Failure, UdSendQueueError) {
   test::Cluster cluster({});
