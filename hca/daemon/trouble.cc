@@ -138,6 +138,11 @@ std::string describe(const Trouble& t, std::span<const emu::NodeConfig> nodes) {
     case TroubleKind::too_long:
       return fmt::format("receive request {} has {} bytes, the message of {} at least {}", t.wr_id,
                          t.size, peer, t.length);
+    case TroubleKind::no_reads:
+      return fmt::format(
+          "send request {} waits for ever: it is a READ or atomic operation, of which the QP may "
+          "have none outstanding; give max_rd_atomic (IBV_QP_MAX_QP_RD_ATOMIC) from RTR to RTS",
+          t.wr_id);
     case TroubleKind::ended:
       return fmt::format("send request {} failed: {}", t.wr_id,
                          ended(t, peer, t.peer_lid >= 1 && t.peer_lid <= nodes.size()));

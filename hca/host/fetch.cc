@@ -110,6 +110,7 @@ SendEntry* current_request(HostState& s, Qp& qp) {
     ++s.counters_.bad_wqes;
   } else {
     entry.packets = packets;
+    if (entry.is_answered() && qp.attributes.max_rd_atomic == 0) blame_depth(s, qp, wqe.wr_id);
     if (is_local(entry.opcode)) entry.packets = 0;
     if (qp.type == QpType::ud && is_group(wqe.dlid)) entry.packets = s.options_.nodes;
     qp.psn_fetch = add24(qp.psn_fetch, entry.packets);

@@ -57,6 +57,12 @@ void blame_request(HostState& s, Qp& qp, WcStatus status) {
   s.events_.trouble(trouble);
 }
 
+void blame_depth(HostState& s, const Qp& qp, std::uint64_t wr_id) {
+  Trouble trouble = trouble_of(qp, TroubleKind::no_reads);
+  trouble.wr_id = wr_id;
+  s.events_.trouble(trouble);
+}
+
 void blame_sender(HostState& s, const Qp* qp, std::uint32_t qpn, emu::Lid sender) {
   Trouble trouble;
   trouble.kind = qp != nullptr && may_receive(*qp) ? TroubleKind::stranger : TroubleKind::no_qp;

@@ -21,6 +21,7 @@ enum class TroubleKind : std::uint8_t {
   remote_key,   // a peer's WRITE, READ or atomic operation
   remote_flag,  // ... that the QP's own access flags forbid
   too_long,     // a peer's message for the receive request that takes it
+  no_reads,     // a READ or atomic operation of a QP that may have none outstanding
   ended,        // a send request, with `status`
   no_qp,        // a peer's request for a QP that is not there, or cannot take it in its state
   stranger,     // ... from a node that the QP is not connected to

@@ -141,6 +141,27 @@ TEST(Failure, ReadOfNoResources) {
   EXPECT_TRUE(pair.cluster.told(1).heard(AsyncEvent::qp_req_err));
 }
 
+// Who may have no READ outstanding waits, as on hardware, and people are told why, once.
+TEST(Failure, AReadThatMayNotBeOutstanding) {
+  test::PairOptions options;
+  options.path.reads = 0;
+  Pair pair(options);
+  const hca::Sge to = pair.a.sge(0, 8);
+  for (std::uint64_t id = 5; id < 7; ++id) {
+    ASSERT_EQ(pair.post({.opcode = WrOpcode::rdma_read,
+                         .wr_id = id,
+                         .sges = {&to, 1},
+                         .remote_addr = pair.b.address(0),
+                         .rkey = pair.b.keys.rkey}),
+              0);
+    EXPECT_TRUE(pair.run().first.empty());
+  }
+  const auto& told = pair.cluster.told(0).troubles;
+  ASSERT_EQ(told.size(), 1u);
+  EXPECT_EQ(told[0].kind, hca::TroubleKind::no_reads);
+  EXPECT_EQ(told[0].wr_id, 5u);
+}
+
 // A message longer than the receive: local length error there, remote invalid request here.
 TEST(Failure, Length) {
   Pair pair;

@@ -37,6 +37,7 @@ struct Told : hca::HostEvents {
   std::uint64_t completions = 0;
   std::uint64_t wakes = 0;
   std::vector<hca::Mad> mads;
+  std::vector<hca::Trouble> troubles;
   std::function<void(hca::AsyncEvent)> on_async;
   void completion(hca::ClientId, std::uint32_t) override { ++completions; }
   void wake_cq(hca::ClientId, std::uint32_t) override { ++wakes; }
@@ -48,6 +49,7 @@ struct Told : hca::HostEvents {
   void admission(hca::ClientId, std::uint32_t, const hca::AdmissionOutcome& outcome) override {
     admissions.push_back(outcome);
   }
+  void trouble(const hca::Trouble& trouble) override { troubles.push_back(trouble); }
   bool heard(hca::AsyncEvent event) const {
     return std::any_of(asyncs.begin(), asyncs.end(),
                        [event](const auto& told) { return told.first == event; });
