@@ -61,7 +61,7 @@ bool is_aligned(const Range& range) {
 
 void memory_fault(HostState& s, Qp& qp, std::uint32_t psn) {
   if (s.memory_.gone(qp.client)) {
-    enter_error(s, qp);
+    lose_program(s, qp, psn);
     return;
   }
   ++s.counters_.memory_faults;

@@ -104,7 +104,8 @@ void give_up(HostState& s, const BurstPacket& packet) {
     return_credit(*qp, packet.packets);
   }
   if (s.memory_.gone(qp->client)) {
-    enter_error(s, *qp);
+    if (!qp->dead) qp->responses_first = qp->responses_last;
+    lose_program(s, *qp, packet.psn);
     return;
   }
   if (packet.response && !qp->dead) {

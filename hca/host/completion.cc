@@ -198,8 +198,9 @@ void withhold_responses(Qp& qp, std::uint32_t psn) {
 
 void write_fault(HostState& s, Qp& qp, std::uint32_t psn) {
   if (qp.state == QpState::err || qp.state == QpState::reset) return;
-  if (s.memory_.gone(qp.client)) {  // no NAK: peers see a dead program as they see a dead node
-    enter_error(s, qp);
+  if (s.memory_.gone(qp.client)) {
+    withhold_responses(qp, psn);
+    lose_program(s, qp, psn);
     return;
   }
   if (is_read_piece(psn)) {  // the requester's own memory, on the way of a READ

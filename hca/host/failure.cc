@@ -41,6 +41,14 @@ void enter_error(HostState& s, Qp& qp) {
   }
 }
 
+void lose_program(HostState& s, Qp& qp, std::uint32_t psn) {
+  if (qp.type != QpType::xrc_recv) {
+    enter_error(s, qp);
+  } else if (!qp.dead) {
+    refuse(s, qp, psn, emu::NakCode::invalid_request, AsyncEvent::qp_req_err);
+  }
+}
+
 void fail_send(HostState& s, Qp& qp, WcStatus status) {
   blame_request(s, qp, status);
   complete_send(s, qp, status);

@@ -406,6 +406,9 @@ bool unsettled(const HostState& s);
 // ---- failure.cc: error states ----
 void fail_send(HostState& s, Qp& qp, WcStatus status);  // the request at sq_done failed
 void enter_error(HostState& s, Qp& qp);
+// The memory of the QP's program has gone, its connection to us will. No NAK: peers see a dead
+// program as they see a dead node. But by XRC others go on, and the SRQ is as good as gone.
+void lose_program(HostState& s, Qp& qp, std::uint32_t psn);
 void flush_sends(HostState& s, Qp& qp);
 void flush_recvs(HostState& s, Qp& qp);
 void reset_transport(Qp& qp);

@@ -1,6 +1,7 @@
 // XRC: one connection serves the SRQs of several programs; each message says whose it is.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cerrno>
 #include <memory>
 
@@ -380,6 +381,30 @@ TEST(Xrc, EachHandleHearsOfAnEvent) {
   EXPECT_EQ(scene.host.destroy_qp(maker, scene.to.number), 0);
   EXPECT_EQ(scene.host.destroy_qp(maker, scene.to.number), ENOENT);
   EXPECT_TRUE(scene.host.query_qp(maker, scene.to.number).has_value());
+}
+
+// The memory of a program that is killed goes before its connection: to the sender its SRQ has
+// gone, as it has a moment later.
+TEST(Xrc, AProgramDiesWithAnSrq) {
+  for (const WrOpcode opcode :
+       {WrOpcode::send, WrOpcode::rdma_write, WrOpcode::rdma_read, WrOpcode::atomic_fadd}) {
+    Scene scene;
+    alignas(8) std::array<std::uint8_t, 100'000> bytes{};
+    const hca::MrKeys keys = scene.second->app.reg(bytes.data(), bytes.size(), test::kAll, false);
+    const std::uint64_t at = reinterpret_cast<std::uint64_t>(bytes.data());
+    const std::uint32_t length = opcode == WrOpcode::atomic_fadd ? 8 : 100'000;
+    const hca::Sge into{at, length, keys.lkey};
+    ASSERT_EQ(sim::App::post_shared(scene.second->srq, 1, {&into, 1}), 0);
+    scene.pair.cluster.memory().end(scene.second->app.client());
+    const hca::Sge piece = scene.pair.a.sge(0, length);
+    scene.post({.opcode = opcode,
+                .sges = {&piece, 1},
+                .remote_addr = at,
+                .rkey = keys.rkey,
+                .xrc_srqn = scene.second->srq.number});
+    EXPECT_EQ(test::statuses(scene.run()), std::vector{WcStatus::rem_inv_req_err})
+        << static_cast<int>(opcode);
+  }
 }
 
 }  // namespace
