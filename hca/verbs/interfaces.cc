@@ -12,6 +12,7 @@
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -22,6 +23,7 @@
 #include <cstring>
 #include <new>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -231,6 +233,13 @@ ssize_t send_from(const in_addr& own, int fd, msghdr message, int flags) {
   return send_next(fd, &message, flags);
 }
 
+// Whether a message says where it goes and leaves open where it comes from.
+std::optional<in_addr> source_of_message(int fd, const msghdr& message) {
+  // Who sends control data may say there where it comes from.
+  if (message.msg_controllen != 0) return std::nullopt;
+  return source_of_datagram(fd, message.msg_name, message.msg_namelen);
+}
+
 }  // namespace
 
 }  // namespace hca
@@ -246,11 +255,33 @@ int connect(int fd, const sockaddr* to, socklen_t length) {
 }
 
 ssize_t sendmsg(int fd, const msghdr* message, int flags) {
-  // Who sends control data may say there where it comes from.
-  if (message == nullptr || message->msg_controllen != 0) return send_next(fd, message, flags);
-  const auto own = source_of_datagram(fd, message->msg_name, message->msg_namelen);
+  if (message == nullptr) return send_next(fd, message, flags);
+  const auto own = source_of_message(fd, *message);
   if (!own) return send_next(fd, message, flags);
   return send_from(*own, fd, *message, flags);
+}
+
+// Messages go one by one where one of them needs an address. As the kernel's: how many have gone,
+// or why the first has not.
+int sendmmsg(int fd, mmsghdr* messages, unsigned count, int flags) {
+  using Send = int (*)(int, mmsghdr*, unsigned, int);
+  static const auto real = next<Send>("sendmmsg");
+  const std::size_t most = messages != nullptr ? std::min<std::size_t>(count, UIO_MAXIOV) : 0;
+  const std::span list(messages, most);
+  const auto needs_address = [fd](const mmsghdr& one) {
+    return source_of_message(fd, one.msg_hdr).has_value();
+  };
+  if (std::none_of(list.begin(), list.end(), needs_address)) {
+    return real(fd, messages, count, flags);
+  }
+  int sent = 0;
+  for (mmsghdr& one : list) {
+    const ssize_t bytes = sendmsg(fd, &one.msg_hdr, flags);
+    if (bytes < 0) return sent != 0 ? sent : -1;
+    one.msg_len = static_cast<unsigned>(bytes);
+    ++sent;
+  }
+  return sent;
 }
 
 ssize_t sendto(int fd, const void* bytes, size_t count, int flags, const sockaddr* to,

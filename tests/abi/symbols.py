@@ -24,7 +24,7 @@ FILES = {
     "__open64_2", "__openat_2", "__openat64_2", "__xstat", "__xstat64", "__lxstat", "__lxstat64",
     "__fxstatat", "__fxstatat64", "__readlink_chk", "__realpath_chk",
     "getaddrinfo", "gethostbyname", "gethostbyname2", "gethostbyname_r", "gethostbyname2_r",
-    "connect", "sendmsg", "sendto",
+    "connect", "sendmmsg", "sendmsg", "sendto",
     "getifaddrs", "freeifaddrs", "ioctl", "if_nametoindex", "if_indextoname",
 }  # fmt: skip
 SKIPPED = 77

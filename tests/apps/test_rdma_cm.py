@@ -220,6 +220,23 @@ for to, by in ("{here}", None), ("{here}", ("127.1.0.77", 0)), ("127.0.0.1", Non
     listener.close()
 
 
+SENDMMSG = """
+import ctypes, socket, struct
+libc = ctypes.CDLL(None, use_errno=True)
+def sendmmsg(sender, to):
+    address = struct.pack("=HH4s8x", socket.AF_INET, socket.htons(to[1]), socket.inet_aton(to[0]))
+    address = ctypes.create_string_buffer(address, 16)
+    said = [ctypes.create_string_buffer(words, 3) for words in (b"one", b"two")]
+    pieces = [(ctypes.c_size_t * 2)(ctypes.addressof(words), 3) for words in said]
+    messages = (ctypes.c_uint64 * 16)(*(
+        word for piece in pieces
+        for word in (ctypes.addressof(address), 16, ctypes.addressof(piece), 1, 0, 0, 0, 0)
+    ))
+    assert libc.sendmmsg(sender.fileno(), messages, 2, 0) == 2, ctypes.get_errno()
+    assert [messages[7] & 0xffffffff, messages[15] & 0xffffffff] == [3, 3]
+"""
+
+
 def test_datagrams_come_from_the_address_of_their_node(cluster2: Cluster) -> None:
     """They do not where the program, or the peer's address, says something else."""
     here, there = address(cluster2, "n0"), address(cluster2, "n1")
@@ -227,8 +244,7 @@ def test_datagrams_come_from_the_address_of_their_node(cluster2: Cluster) -> Non
         receiver.bind(("0.0.0.0", 0))
         receiver.settimeout(10)
         port = receiver.getsockname()[1]
-        come = f"""
-import socket
+        come = f"""{SENDMMSG}
 any_, other = ("{here}", "0.0.0.0"), ("{here}", "127.1.0.77")
 for to, by in ("{here}", None), any_, other, ("127.0.0.1", None):
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
@@ -236,6 +252,7 @@ for to, by in ("{here}", None), any_, other, ("127.0.0.1", None):
             sender.bind((by, 0))
         assert sender.sendto(b"sendto", (to, {port})) == 6
         assert sender.sendmsg([b"send", b"msg"], [], 0, (to, {port})) == 7
+        sendmmsg(sender, (to, {port}))
 with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
     from_77 = bytes(4) + socket.inet_aton("127.1.0.77") + bytes(4)  # IP_PKTINFO
     control = [(socket.IPPROTO_IP, 8, from_77)]
@@ -243,10 +260,10 @@ with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
 """
         done = cluster2.exec("n1", ["python3", "-c", come], timeout=30)
         assert done.returncode == 0, done.stdout + done.stderr
-        came = [receiver.recvfrom(64) for _ in range(9)]
+        came = [receiver.recvfrom(64) for _ in range(17)]
     sources = [there, there, "127.1.0.77", "127.0.0.1"]
     assert [(said, source[0]) for said, source in came] == [
-        *((said, source) for source in sources for said in (b"sendto", b"sendmsg")),
+        *((said, source) for source in sources for said in (b"sendto", b"sendmsg", b"one", b"two")),
         (b"sendmsg", "127.1.0.77"),
     ]
 
