@@ -86,7 +86,8 @@ class Channel {
   // This process was away for so long: the peer's silence meanwhile does not count.
   void pardon(std::uint64_t away_ns) { last_heard_ns_ += away_ns; }
   bool said_bye() const { return said_bye_; }
-  // The peer is authentic, but what it sends has no meaning.
+  // The peer is authentic, but what it sends has no meaning. Whoever reads the records may say so.
+  void break_off() { broken_ = true; }
   bool broken() const { return broken_ || in_.broken(); }
   std::uint64_t session() const { return session_; }
   std::uint64_t last_heard_ns() const { return last_heard_ns_; }

@@ -35,7 +35,8 @@ void Initiator::ask() {
   std::memcpy(handshake_.client_nonce.data(), drawn.data(), sizeof(Nonce));
   handshake_.server_nonce = {};
   handshake_.session = 0;
-  handshake_.previous_session = have_epoch_ ? channel_.session() : 0;
+  // One that is broken the fabric would go on with: it is not named.
+  handshake_.previous_session = have_epoch_ && !channel_.broken() ? channel_.session() : 0;
   handshake_.previous_delivered =
       have_epoch_ ? channel_.in().records_delivered() : kDeliveredUnknown;
   handshake_.cycle_ps = 0;
@@ -49,7 +50,7 @@ void Initiator::ask() {
 }
 
 bool Initiator::attached(std::uint64_t now_ns) const {
-  if (epoch_.number == 0 || channel_.broken() || channel_.said_bye()) return false;
+  if (epoch_.number == 0 || over()) return false;
   return state_ == State::open || now_ns < channel_.last_heard_ns() + timing_.dead_ns;
 }
 
@@ -66,7 +67,7 @@ void Initiator::receive(std::span<const std::byte> datagram, std::uint64_t now_n
     case FrameType::data:
       if (state_ == State::proving) {
         on_pending_data(*frame, now_ns);
-      } else if (have_epoch_ && channel_.receive(*frame, now_ns)) {
+      } else if (have_epoch_ && !over() && channel_.receive(*frame, now_ns)) {
         state_ = State::open;  // if it was silence, it is over
       }
       return;
@@ -158,8 +159,8 @@ Train Initiator::handshake_train() {
 }
 
 Train Initiator::transmit(std::uint64_t now_ns) {
-  const bool over = have_epoch_ && (channel_.broken() || channel_.said_bye());
-  if (state_ == State::open && (over || now_ns >= channel_.last_heard_ns() + timing_.silent_ns)) {
+  const bool silent = now_ns >= channel_.last_heard_ns() + timing_.silent_ns;
+  if (state_ == State::open && (over() || silent)) {
     ask();
   }
   if (state_ != State::open && now_ns >= next_attempt_ns_) {
@@ -169,7 +170,7 @@ Train Initiator::transmit(std::uint64_t now_ns) {
     return handshake_train();
   }
   // The old session is kept up until the fabric says that it has forgotten it.
-  const bool kept = state_ == State::open || (state_ == State::asking && have_epoch_ && !over);
+  const bool kept = state_ == State::open || (state_ == State::asking && have_epoch_ && !over());
   return kept ? channel_.transmit(now_ns, 0) : Train{};
 }
 

@@ -23,6 +23,7 @@ std::optional<T> exactly(std::span<const std::byte> body) {
 
 bool known(TrafficClass c) { return static_cast<int>(c) < kClassCount; }
 bool known(PacketKind k) { return static_cast<int>(k) < kPacketKindCount; }
+bool known(Verdict v) { return v <= Verdict::again; }
 
 }  // namespace
 
@@ -70,7 +71,7 @@ std::optional<Injected> parse_injected(std::span<const std::byte> body) {
 
 std::optional<Answer> parse_answer(std::span<const std::byte> body) {
   const auto message = exactly<Answer>(body);
-  if (!message || static_cast<int>(message->verdict) > 1 ||
+  if (!message || !known(message->verdict) ||
       std::ranges::any_of(message->reserved, [](std::uint8_t b) { return b != 0; })) {
     return std::nullopt;
   }

@@ -73,8 +73,12 @@ class Initiator {
     return channel_.send(kind, head, body);
   }
   // Nothing is taken from an epoch whose end has been told to the fabric: the count stays exact.
-  std::optional<Record> front() { return leaving_epoch() ? std::nullopt : channel_.front(); }
+  std::optional<Record> front() {
+    return leaving_epoch() || channel_.broken() ? std::nullopt : channel_.front();
+  }
   void pop() { channel_.pop(); }
+  // The record in front has no meaning: it is not taken, and a new session begins.
+  void break_off() { channel_.break_off(); }
   bool is_open() const { return state_ == State::open; }
   Channel& channel() { return channel_; }
   const Channel& channel() const { return channel_; }
@@ -87,6 +91,7 @@ class Initiator {
   enum class State : std::uint8_t { asking, proving, open };
 
   bool leaving_epoch() const { return state_ == State::proving; }
+  bool over() const { return channel_.broken() || channel_.said_bye(); }
   void ask();
   void on_welcome(const FrameView& frame, std::uint64_t now_ns);
   void on_pending_data(const FrameView& frame, std::uint64_t now_ns);

@@ -230,6 +230,8 @@ void UdpAttachment::explain(std::uint64_t host_ns) {
   const emu::Channel& channel = session_state_.channel();
   if (session_ != 0 && channel.said_bye()) {
     reason_ = "fabricd has left";
+  } else if (session_ != 0 && channel.broken()) {
+    reason_ = "fabricd sent a record that makes no sense: are both of the same build?";
   } else if (session_ != 0) {
     reason_ = fmt::format("fabricd at {} is silent for {} ms", fabric_text_,
                           (host_ns - channel.last_heard_ns()) / 1'000'000);
@@ -348,7 +350,7 @@ void UdpAttachment::read_stream() {
          answers_.size() < kEventsMax) {
     const auto record = session_state_.front();
     if (!record) return;
-    if (!keep(*record)) reason_ = "fabricd sent a record that makes no sense";
+    if (!keep(*record)) return session_state_.break_off();
     session_state_.pop();
   }
 }

@@ -204,6 +204,22 @@ TEST(Record, TxFieldsAreChecked) {
   EXPECT_TRUE(refused([&](TxDesc& d) { datagram(d), d.traffic_class = TrafficClass::real_time; }));
 }
 
+TEST(Record, EveryVerdictParses) {
+  Answer answer{};
+  answer.rejected_by = kNoRouter;
+  const auto parsed = [&] { return parse_answer(std::as_bytes(std::span(&answer, 1))); };
+  for (const Verdict verdict : {Verdict::ack, Verdict::nack, Verdict::again}) {
+    answer.verdict = verdict;
+    ASSERT_TRUE(parsed()) << static_cast<int>(verdict);
+    EXPECT_EQ(parsed()->verdict, verdict);
+  }
+  answer.verdict = static_cast<Verdict>(3);
+  EXPECT_FALSE(parsed());
+  answer.verdict = Verdict::ack;
+  answer.reserved[4] = 1;
+  EXPECT_FALSE(parsed());
+}
+
 TEST(Record, RandomBodiesNeverReadOutside) {
   const std::uint64_t seed = test_seed();
   Prng prng(seed);

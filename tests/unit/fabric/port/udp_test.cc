@@ -250,6 +250,26 @@ TEST_P(UdpPortTest, PacketsEventsAnswersAndTimeCross) {
   EXPECT_GE(n0.now_cycle() + 10 * kTurnNs / 320, now_);
 }
 
+TEST_P(UdpPortTest, ARecordWithoutMeaningEndsTheSession) {
+  hca::Attachment& n0 = attach(0);
+  port_->answer(0, {7, 5, emu::kNoRouter, emu::Verdict::again, {}});
+  port_->answer(0, {8, 5, emu::kNoRouter, static_cast<emu::Verdict>(3), {}});
+  port_->answer(0, {9, 5, emu::kNoRouter, emu::Verdict::ack, {}});
+  fabric_turn();
+  host_ns_ += kTurnNs;
+  ASSERT_EQ(n0.service(host_ns_), hca::AttachState::down);
+  EXPECT_NE(n0.reason().find("makes no sense"), std::string::npos) << n0.reason();
+  turns(20);
+  EXPECT_EQ(n0.state(), hca::AttachState::attached) << n0.reason();
+  EXPECT_EQ(n0.session(), 2U);
+  std::array<emu::Answer, 4> answers;
+  EXPECT_EQ(n0.answers(answers), 0U) << "nothing of the last session";
+  port_->answer(0, {10, 5, emu::kNoRouter, emu::Verdict::again, {}});
+  turns(2);
+  ASSERT_EQ(n0.answers(answers), 1U);
+  EXPECT_EQ(answers[0].connection, 10U);
+}
+
 TEST_P(UdpPortTest, ABadPathLosesNothing) {
   const std::uint64_t seed = emu::test_seed();
   proxy_.emplace(port_->address(), seed);
