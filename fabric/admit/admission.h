@@ -50,7 +50,7 @@ class Admission {
   // What the destination answers for a probe that has arrived.
   static emu::Answer answer(const ProbeState& probe, emu::Cycle now);
 
-  // The last resort, when nobody is left who could send releases: everything of a node, everywhere.
+  // Of a node that nobody is left of who could send releases: everything, everywhere.
   std::uint32_t release_node(emu::NodeId node);
 
   bool enabled() const { return enabled_; }

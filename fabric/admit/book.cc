@@ -136,6 +136,7 @@ bool Book::release(const ConnectionKey& key) {
 
 std::uint32_t Book::release_node(emu::NodeId node) {
   std::uint32_t released = 0;
+  if (node >= emu::kNodesVirtualMax || bookings_of_node_[node] == 0) return released;
   for (auto it = entries_.begin(); it != entries_.end();) {
     if (it->first.node != node) {
       ++it;
@@ -145,7 +146,7 @@ std::uint32_t Book::release_node(emu::NodeId node) {
     it = entries_.erase(it);
     ++released;
   }
-  if (node < emu::kNodesVirtualMax) bookings_of_node_[node] = 0;
+  bookings_of_node_[node] = 0;
   return released;
 }
 

@@ -14,6 +14,7 @@ namespace fabric {
 
 bool ControlPackets::at_route(const ControlHead& head) {
   CHECK(admission_ != nullptr && head.handle < records_.size() && records_[head.handle].used);
+  if (records_[head.handle].lapsed) return false;
   ProbeState& state = records_[head.handle].state;
   if (head.kind == emu::PacketKind::release) {
     admission_->release(head.router, state.body);
@@ -49,8 +50,14 @@ void ControlPackets::forget(const emu::ProbeBody& body) {
 
 void ControlPackets::finish_releases() {
   for (const Record& record : records_) {
-    if (record.used && record.kind == emu::PacketKind::release) forget(record.state.body);
+    if (record.used && !record.lapsed && record.kind == emu::PacketKind::release)
+      forget(record.state.body);
   }
+}
+
+void ControlPackets::forget_node(emu::NodeId node) {
+  for (Record& record : records_) record.lapsed |= record.state.body.source == node;
+  admission_->release_node(node);
 }
 
 // --- in ---------------------------------------------------------------------------------------
@@ -66,7 +73,7 @@ void Edge::attached(emu::NodeId node, Port& port) {
 
 void Edge::lost(emu::NodeId node) {
   ports_[node] = nullptr;
-  for (const auto& [connection, asked] : connections_[node]) release_for(node, asked.body);
+  controls_.forget_node(node);
   connections_[node].clear();
 }
 
@@ -179,47 +186,35 @@ void Edge::submit_control(PacketHandle packet, const PacketMeta& meta) {
   record.epoch = meta.epoch;
   record.kind = meta.kind;
   record.ways = ways_;
-  auto& connections = connections_[meta.source];
-  if (meta.kind == emu::PacketKind::release) {
-    connections.erase(body.connection);
-  } else if (connections.size() < kBookingsPerNodeMax || connections.contains(body.connection)) {
+  const bool release = meta.kind == emu::PacketKind::release;
+  Connections& connections = connections_[meta.source];
+  const auto known = connections.find(body.connection);
+  if (release && known != connections.end()) {
+    body.dest = known->second.body.dest;  // whatever it says: that is where its probe went
+    connections.erase(known);
+  } else if (!release && (known != connections.end() ? known->second.body.dest == body.dest
+                                                     : connections.size() < kBookingsPerNodeMax)) {
     Asked& asked = connections[body.connection];
     asked.body = body;
     ++asked.probes;
-  } else {
-    // More than any router would book for it: refused at the first one without asking.
+  } else if (!release) {
+    // On two ways at once, or more than any router would book for it: refused at the first one
+    // without asking.
     record.state.rejected_by = network_.router_of(meta.source);
   }
   hca::SendPacket send;
   send.cookie = meta.cookie;
-  send.launch = meta.launch_cycle;
+  // A probe asks now: its release could overtake one that waits.
+  send.launch = release ? meta.launch_cycle : 0;
   send.handle = controls_.add(record);
   send.flits = meta.flits;
-  send.dest = meta.dest;
+  send.dest = body.dest;
   send.vl_in = meta.vl_in;
   send.vl_out = meta.vl_out;
   send.traffic_class = meta.traffic_class;
   send.kind = meta.kind;
   send.vtick = options_.vtick_of_lane[meta.vl_in];
   enter(meta.source, send);
-}
-
-void Edge::release_for(emu::NodeId node, const emu::ProbeBody& body) {
-  ControlPackets::Record record;
-  record.state.body = body;
-  record.epoch = epochs_[node];
-  record.kind = emu::PacketKind::release;
-  record.ways = ways_;
-  hca::SendPacket send;
-  send.handle = controls_.add(record);
-  send.flits = options_.control_flits;
-  send.dest = body.dest;
-  send.vl_in = emu::kControlVl;
-  send.vl_out = emu::kControlVl;
-  send.traffic_class = emu::TrafficClass::control;
-  send.kind = emu::PacketKind::release;
-  send.vtick = options_.vtick_of_lane[emu::kControlVl];
-  enter(node, send);
 }
 
 void Edge::enter(emu::NodeId source, const hca::SendPacket& packet) {
@@ -255,8 +250,7 @@ void Edge::on_injected(const hca::InjectedEvent& event) {
   const bool data = event.kind == emu::PacketKind::data;
   const std::uint16_t epoch =
       data ? memory_.meta(event.handle).epoch : controls_.at(event.handle).epoch;
-  const bool own = !data && controls_.at(event.handle).packet == kNoPacket;
-  if (own || !current(event.node, epoch)) return;
+  if (!current(event.node, epoch)) return;
   ports_[event.node]->injected(event.node, {event.cookie, event.tail_cycle, event.flits,
                                             event.traffic_class, event.kind, 0});
 }
@@ -271,8 +265,7 @@ void Edge::on_delivered(const hca::DeliveredEvent& event) {
   stats.latency_ns.add(options_.cycle_time.ns(event.tail_cycle - event.head_cycle), packets);
   stats.queueing_ns.add(options_.cycle_time.ns(event.head_cycle - event.launch), packets);
   if (!data) {
-    const auto record = controls_.take(event.handle);
-    if (record.packet != kNoPacket) memory_.release(record.packet);
+    memory_.release(controls_.take(event.handle).packet);
     return;
   }
   emu::RxDesc desc{};
@@ -297,15 +290,8 @@ void Edge::on_delivered(const hca::DeliveredEvent& event) {
 void Edge::on_answer(const hca::AnswerEvent& event) {
   ++finished_;
   const auto record = controls_.take(event.handle);
-  const emu::ProbeBody& body = record.state.body;
-  if (record.packet != kNoPacket) memory_.release(record.packet);
-  if (!current(event.node, record.epoch)) {
-    // The node was lost while its probe was under way: what the probe booked is nobody's.
-    if (record.ways != ways_) controls_.forget(body);
-    release_for(event.node, body);
-    return;
-  }
-  if (superseded(event, record)) return;
+  memory_.release(record.packet);
+  if (!current(event.node, record.epoch) || superseded(event, record)) return;
   emu::Answer answer = Admission::answer(record.state, event.cycle);
   ports_[event.node]->answer(event.node, answer);
 }
@@ -361,7 +347,8 @@ bool Edge::superseded(const hca::AnswerEvent& event, const ControlPackets::Recor
     return false;
   }
   Asked& asked = found->second;
-  if (asked.probes != 0) --asked.probes;  // not counted: refused here for being too many
+  if (asked.body.dest != body.dest) return false;  // not counted: refused here
+  if (asked.probes != 0) --asked.probes;
   if (!asked.moved) return false;
   if (asked.probes != 0) return true;  // the last one decides
   controls_.forget(body);

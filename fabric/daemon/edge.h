@@ -29,11 +29,12 @@ class ControlPackets final : public ControlHook {
  public:
   struct Record {
     ProbeState state;
-    PacketHandle packet = kNoPacket;  // none: a release that the fabric itself sends
-    std::uint32_t ways = 0;           // Edge::ways_ when it entered
+    PacketHandle packet = kNoPacket;
+    std::uint32_t ways = 0;  // Edge::ways_ when it entered
     std::uint16_t epoch = 0;
     emu::PacketKind kind = emu::PacketKind::probe;
     bool used = false;
+    bool lapsed = false;  // its node was lost: it books and gives back no more
   };
 
   // The admission is set before the first step.
@@ -48,6 +49,9 @@ class ControlPackets final : public ControlHook {
   void forget(const emu::ProbeBody& body);
   // What releases under way are for, at once: they may go by other routers than their probes.
   void finish_releases();
+  // Gives back all that the node has booked. What it has under way may meet bookings of its next
+  // session, which has the same ids, and does nothing there.
+  void forget_node(emu::NodeId node);
 
  private:
   Admission* admission_ = nullptr;
@@ -63,7 +67,6 @@ struct ClassStats {
 
 struct EdgeOptions {
   emu::CycleTime cycle_time;
-  std::uint16_t control_flits = 10;                       // length of a release
   std::array<emu::Vtick, emu::kVlCount> vtick_of_lane{};  // FGVC: of a message on this lane
   // Data packets go from port to port at their launch time, past the engine. A packet without one
   // has left when it is sent: its sender knows that, and is told of the others only.
@@ -76,7 +79,7 @@ class Edge {
   Edge(Network& network, PacketMemory& memory, ControlPackets& controls,
        const EdgeOptions& options);
 
-  // Nodes come and go. A lost node's bookings are released by packets on VL15, as it would have.
+  // Nodes come and go. What a lost node had booked is given back at once.
   void attached(emu::NodeId node, Port& port);
   void lost(emu::NodeId node);
 
@@ -133,7 +136,6 @@ class Edge {
   void submit_control(PacketHandle packet, const PacketMeta& meta);
   void submit_subnet(PacketHandle packet, const PacketMeta& meta);
   void enter(emu::NodeId source, const hca::SendPacket& packet);
-  void release_for(emu::NodeId node, const emu::ProbeBody& body);
   void retry_waiting();
   void on_injected(const hca::InjectedEvent& event);
   void on_delivered(const hca::DeliveredEvent& event);
@@ -157,7 +159,7 @@ class Edge {
   // cold
   std::array<std::deque<hca::SendPacket>, emu::kNodesMax> waiting_;
   std::size_t waiting_count_ = 0;
-  // What a node asked to book and has not released, so that it can be given back for it.
+  // What a node asked to book and has not released.
   std::array<Connections, emu::kNodesMax> connections_;
   std::uint32_t ways_ = 0;  // changes of links
   emu::CaptureWriter* capture_ = nullptr;

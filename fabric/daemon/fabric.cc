@@ -74,7 +74,6 @@ emu::Result<void> Fabric::make_network() {
   arbitration_ = std::make_unique<Arbitration>(config_, *network_);
   EdgeOptions options;
   options.cycle_time = config_.network.cycle_time();
-  options.control_flits = static_cast<std::uint16_t>(config_.network.control_packet_size);
   options.vtick_of_lane = spec.lane_vtick;
   options.pass_through = config_.network.pass_through;
   options.flit_bits = config_.network.flit_bits;

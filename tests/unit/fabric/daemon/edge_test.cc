@@ -175,9 +175,62 @@ TEST_F(EdgeTest, WhatALostNodeHadBookedIsReleasedByTheFabric) {
 TEST_F(EdgeTest, AProbeUnderWayWhenItsNodeDiesIsReleasedToo) {
   send(control(emu::PacketKind::probe, 0, 2, 9, 10));
   run(10);
-  edge_->lost(0);  // its release overtakes nothing: both go by VL15, in order
+  edge_->lost(0);
   run(1000);
   EXPECT_EQ(admission_->book(0).bookings(), 0U);
+}
+
+// A node's session ends and begins anew while its probe is under way, or a release that waits for
+// its last packet: it asks again under the same id.
+TEST_F(EdgeTest, WhatAnOldSessionHasUnderWayLeavesTheNewOnesBooking) {
+  send(control(emu::PacketKind::probe, 0, 2, 4, 40));
+  run(300);
+  const PacketHandle late = control(emu::PacketKind::release, 0, 2, 4, 40);
+  memory_.meta(late).launch_cycle = network_->now() + 600;
+  send(late);
+  send(control(emu::PacketKind::probe, 0, 2, 5, 40));
+  run(10);
+  edge_->lost(0);
+  edge_->attached(0, port_);
+  port_.answers.clear();
+  send(control(emu::PacketKind::probe, 0, 2, 4, 40));
+  send(control(emu::PacketKind::probe, 0, 2, 5, 40));
+  run(3000);
+  ASSERT_EQ(port_.answers.size(), 2U);
+  for (const auto& [node, answer] : port_.answers) EXPECT_EQ(answer.verdict, emu::Verdict::ack);
+  EXPECT_EQ(admission_->book(0).bookings(), 2U) << "granted, and nothing booked";
+  EXPECT_EQ(memory_.free_count(pool_), 256U);
+}
+
+TEST_F(EdgeTest, AReleaseGoesTheWayOfItsProbeAndNeverBeforeIt) {
+  make("[network]\ntopology = \"mesh:2x2\"\n", false);
+  send(control(emu::PacketKind::probe, 0, 3, 5, 300));
+  run(1000);
+  ASSERT_EQ(port_.answers.size(), 1U);
+  EXPECT_EQ(bookings(), 3U);
+  send(control(emu::PacketKind::release, 0, 0, 5, 300));  // to itself: only its own router
+  run(1000);
+  EXPECT_EQ(bookings(), 0U);
+  const PacketHandle late = control(emu::PacketKind::probe, 0, 3, 6, 300);
+  memory_.meta(late).launch_cycle = network_->now() + 600;
+  send(late);
+  send(control(emu::PacketKind::release, 0, 3, 6, 300));
+  run(2000);
+  EXPECT_EQ(bookings(), 0U);
+}
+
+TEST_F(EdgeTest, AConnectionHasOneWay) {
+  make("[network]\ntopology = \"mesh:2x2\"\n", false);
+  send(control(emu::PacketKind::probe, 0, 3, 5, 300));
+  run(1000);
+  send(control(emu::PacketKind::probe, 0, 0, 5, 300));
+  run(1000);
+  ASSERT_EQ(port_.answers.size(), 2U);
+  EXPECT_EQ(port_.answers[1].second.verdict, emu::Verdict::nack);
+  EXPECT_EQ(port_.answers[1].second.rejected_by, network_->router_of(0));
+  EXPECT_EQ(bookings(), 3U) << "as it was";
+  edge_->lost(0);
+  EXPECT_EQ(bookings(), 0U);
 }
 
 // The handshake takes some hundred cycles; whoever dies at whichever of them, nothing stays booked

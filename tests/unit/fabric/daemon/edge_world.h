@@ -127,6 +127,13 @@ class EdgeTest : public testing::Test {
     }
   }
 
+  std::uint64_t bookings() const {  // at all routers
+    std::uint64_t all = 0;
+    for (int r = 0; r < admission_->router_count(); ++r)
+      all += admission_->book(static_cast<emu::RouterId>(r)).bookings();
+    return all;
+  }
+
   void step(emu::Cycle cycles) {
     network_->run_until(network_->now() + cycles);
     edge_->hand_out();

@@ -28,12 +28,6 @@ class World : public EdgeTest {
     const auto done = links_->set(*link, up);
     ASSERT_TRUE(done) << done.error().message;
   }
-  std::uint64_t bookings() const {
-    std::uint64_t all = 0;
-    for (int r = 0; r < admission_->router_count(); ++r)
-      all += admission_->book(static_cast<emu::RouterId>(r)).bookings();
-    return all;
-  }
   std::string first_up() const {  // of the way from node 0 to node 7
     const Hop hop = network_->path(0, 7).front();
     return fmt::format("{}:{}", hop.router, hop.out_port);
