@@ -165,7 +165,8 @@ void MadAgents::send(MadFileId file, File& from, const ib_user_mad_hdr& header, 
       requests_
           .emplace(
               last_key_,
-              Request{file, header, mad, now_ns + header.timeout_ms * kNsPerMs, header.retries, {}})
+              Request{
+                  file, header, mad, now_ns + header.timeout_ms * kNsPerMs, header.retries, {}, 0})
           .first;
   ++from.requests;
   emu::Mad named = mad;
@@ -229,14 +230,19 @@ void MadAgents::from_node(emu::NodeId source, const emu::Mad& mad) {
 
 // Of a table all segments are asked for before its program sees it, as the kernel does.
 bool MadAgents::wants_more(std::uint32_t key, Request& request, std::span<const std::uint8_t> mad) {
-  if (!is_table(mad) || mad.size() <= kRecordsAt) return false;
+  if (!is_table(mad)) return false;
+  std::uint32_t segment = 0;
+  std::memcpy(&segment, &mad[kRmppSegmentAt], sizeof segment);
+  segment = swap(segment);
+  // Who asked twice is answered twice.
+  if (!request.table.empty() && segment != request.next_segment) return true;
+  if (mad.size() <= kRecordsAt) return false;
   const std::size_t header = request.table.empty() ? 0 : kRecordsAt;
   request.table.insert(request.table.end(), mad.begin() + static_cast<std::ptrdiff_t>(header),
                        mad.end());
   if ((mad[kRmppFlagsAt] & kRmppLast) != 0) return false;
-  std::uint32_t segment = 0;
-  std::memcpy(&segment, &mad[kRmppSegmentAt], sizeof segment);
-  segment = swap(swap(segment) + 1);
+  request.next_segment = segment + 1;
+  segment = swap(request.next_segment);
   emu::Mad next = request.mad;
   std::memcpy(&next[kRmppSegmentAt], &segment, sizeof segment);
   set_key(next, key);

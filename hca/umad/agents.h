@@ -73,6 +73,7 @@ class MadAgents {
     std::uint64_t ends_ns = 0;        // of this try
     std::uint32_t retries = 0;        // that are left
     std::vector<std::uint8_t> table;  // the segments that have come so far
+    std::uint32_t next_segment = 0;   // of a table that is not empty
   };
   using Requests = std::map<std::uint32_t, Request>;  // by key, the oldest first
 

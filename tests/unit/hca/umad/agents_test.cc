@@ -252,21 +252,22 @@ TEST(MadAgents, WhoAsksWithoutReadingLosesTheOldest) {
   EXPECT_FALSE(agents.waiting());
 }
 
+std::vector<std::uint8_t> segment_of(const emu::Mad& asked, std::size_t bytes, bool last) {
+  std::vector<std::uint8_t> answer(bytes, 5);
+  std::copy_n(asked.begin(), 56, answer.begin());
+  answer[emu::kMadMethodAt] = emu::kMadGetTableResponse;
+  answer[26] = last ? 5 : 1;
+  answer[28 + 3] = std::max<std::uint8_t>(asked[28 + 3], 1);
+  answer[32 + 2] = static_cast<std::uint8_t>((bytes - 36) >> 8);
+  answer[32 + 3] = static_cast<std::uint8_t>((bytes - 36) & 0xff);
+  return answer;
+}
+
 // A table comes in segments; its program sees it whole, or with a status where it is too long.
 TEST(MadAgents, SegmentsOfATableAreOneAnswer) {
   World world;
   MadAgents agents(world, 4);
   const MadFileId file = agents.open();
-  const auto segment_of = [](const emu::Mad& asked, std::size_t bytes, bool last) {
-    std::vector<std::uint8_t> answer(bytes, 5);
-    std::copy_n(asked.begin(), 56, answer.begin());
-    answer[emu::kMadMethodAt] = emu::kMadGetTableResponse;
-    answer[26] = last ? 5 : 1;
-    answer[28 + 3] = std::max<std::uint8_t>(asked[28 + 3], 1);
-    answer[32 + 2] = static_cast<std::uint8_t>((bytes - 36) >> 8);
-    answer[32 + 3] = static_cast<std::uint8_t>((bytes - 36) & 0xff);
-    return answer;
-  };
   const emu::Mad asked = mad_of(emu::kClassSubnetAdmin, emu::kMadGetTable, 9);
   ASSERT_TRUE(agents.write(file, message_of(asked, 1, 1, 0, 100), 0));
   for (unsigned n = 1; n <= 3; ++n) {
@@ -296,6 +297,27 @@ TEST(MadAgents, SegmentsOfATableAreOneAnswer) {
   }
   EXPECT_EQ(world.read[2].mad[emu::kMadStatusAt], 0);
   EXPECT_EQ(world.read[2].mad.size(), 56u + 60 * (4096 - 56));
+}
+
+// Asked again because the first answer was late: both come, and each segment counts once.
+TEST(MadAgents, ATableAnsweredTwiceIsReadOnce) {
+  World world;
+  MadAgents agents(world, 4);
+  const MadFileId file = agents.open();
+  const emu::Mad asked = mad_of(emu::kClassSubnetAdmin, emu::kMadGetTable, 9);
+  ASSERT_TRUE(agents.write(file, message_of(asked, 1, 1, 0, 100, 3), 0));
+  agents.service(150 * kMs);
+  ASSERT_EQ(world.subnet.size(), 2u) << "asked again";
+  const auto first = segment_of(world.subnet[0].mad, 56 + 400, false);
+  agents.from_subnet(1, 1, first);
+  agents.from_subnet(1, 1, first);
+  ASSERT_EQ(world.subnet.size(), 3u) << "the second segment once";
+  const auto second = segment_of(world.subnet[2].mad, 56 + 200, true);
+  EXPECT_EQ(second[28 + 3], 2);
+  agents.from_subnet(1, 1, second);
+  agents.from_subnet(1, 1, second);
+  ASSERT_EQ(world.read.size(), 1u);
+  EXPECT_EQ(world.read[0].mad.size(), 56u + 400 + 200);
 }
 
 TEST(MadAgents, RandomMessagesEndNothingButTheirFile) {
