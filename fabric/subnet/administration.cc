@@ -24,7 +24,6 @@ constexpr std::uint16_t kClassPortInfo = 0x01;
 constexpr std::uint16_t kNodeRecord = 0x11;
 constexpr std::uint16_t kPathRecord = 0x35;
 constexpr std::size_t kNodeRecordBytes = 108;
-constexpr std::size_t kPathRecordBytes = 64;
 constexpr std::size_t kClassPortInfoBytes = 72;
 constexpr std::size_t kSegmentsMax = 1U << 20;  // more than any table has
 
@@ -44,9 +43,43 @@ constexpr Component kNodeComponents[] = {
     {14, 44, 64}  // NodeDescription
 };
 // And of a PathRecord.
-constexpr unsigned kByDgid = 2, kBySgid = 3, kByDlid = 4, kBySlid = 5, kWithSl = 15;
+constexpr unsigned kByDgid = 2, kBySgid = 3, kByDlid = 4, kBySlid = 5, kByPkey = 13, kWithSl = 15;
+constexpr unsigned kMtuBit = 16, kRateBit = 18, kLifeBit = 20;  // selectors; the value's is next
 
 constexpr bool has(std::uint64_t mask, unsigned bit) { return (mask >> bit & 1) != 0; }
+
+// How a component is asked for: two bits before the six of its value.
+enum Selector : std::uint8_t { greater, less, exactly, best };
+struct Asked {
+  Selector selector = best;  // not asked for: whatever there is
+  unsigned value = 0;
+};
+Asked asked_for(const std::uint8_t* component, std::uint64_t mask, unsigned selector_bit) {
+  if (!has(mask, selector_bit) || !has(mask, selector_bit + 1)) return {};
+  return {static_cast<Selector>(*component >> 6), *component & 0x3fU};
+}
+
+bool fits(unsigned value, Selector selector, unsigned asked) {
+  return selector == best || (selector == greater && value > asked) ||
+         (selector == less && value < asked) || (selector == exactly && value == asked);
+}
+
+// Codes of MTUs are in their order, and a path carries shorter ones too: a subnet manager says the
+// longest that is asked for. 0: there is none.
+unsigned mtu_for(unsigned longest, const Asked& asked) {
+  unsigned mtu = longest;
+  if (asked.selector == less && asked.value > 0) mtu = std::min(mtu, asked.value - 1);
+  if (asked.selector == exactly) mtu = std::min(mtu, asked.value);
+  return fits(mtu, asked.selector, asked.value) ? mtu : 0;
+}
+
+// Codes of rates are in the order in which they came up: units of 100 Mb/s. 0: no code.
+unsigned rate_of(unsigned code) {
+  constexpr std::uint16_t kRates[] = {0,    0,    25,  100,  300,  50,   200,  400,  600,
+                                      800,  1200, 140, 560,  1120, 1680, 250,  1000, 2000,
+                                      3000, 280,  500, 4000, 6000, 8000, 12000};
+  return code < std::size(kRates) ? kRates[code] : 0;
+}
 
 }  // namespace
 
@@ -62,16 +95,22 @@ struct SubnetAdministration::Records {
   bool full = false;
 
   std::size_t stride() const { return (record_bytes + 7) / 8 * 8; }
+  std::size_t before() const { return (segment - 1) * (room.size() / stride()); }
+  // Whether so many are all of segments before: then nobody need look at them.
+  bool passes(std::size_t records) {
+    if (found + records > before()) return false;
+    found += records;
+    return true;
+  }
   // Null where it is not of this segment; and full from now on, when there is no room for it.
   std::uint8_t* next() {
-    const std::size_t before = (segment - 1) * (room.size() / stride());
-    if (found++ < before) return nullptr;
+    if (found++ < before()) return nullptr;
     full |= (count + 1) * stride() > room.size();
     return full ? nullptr : &room[count++ * stride()];
   }
 };
 
-std::size_t SubnetAdministration::answer(MadPayload& mad, emu::NodeId source) {
+std::size_t SubnetAdministration::answer(MadPayload& mad, emu::NodeId source) const {
   const std::uint8_t method = mad[emu::kMadMethodAt];
   const bool table = method == emu::kMadGetTable;
   const auto attribute = get<2>(&mad[emu::kMadAttributeAt]);
@@ -133,7 +172,7 @@ MadStatus SubnetAdministration::class_port_info(Records& records) const {
 }
 
 MadStatus SubnetAdministration::node_records(const std::uint8_t* asked, std::uint64_t mask,
-                                             emu::NodeId source, Records& records) {
+                                             emu::NodeId source, Records& records) const {
   records.record_bytes = kNodeRecordBytes;
   for (int i = 0; i < devices() && !records.full; ++i) {
     const Device device = *map_.by_lid(static_cast<emu::Lid>(i + 1));
@@ -170,57 +209,79 @@ SubnetAdministration::Wanted SubnetAdministration::wanted(const std::uint8_t* gi
 }
 
 MadStatus SubnetAdministration::path_records(const std::uint8_t* asked, std::uint64_t mask,
-                                             emu::NodeId source, Records& records) {
+                                             emu::NodeId source, Records& records) const {
   records.record_bytes = kPathRecordBytes;
   const Wanted to = wanted(asked + 8, has(mask, kByDgid), asked + 40, has(mask, kByDlid));
   const Wanted from = wanted(asked + 24, has(mask, kBySgid), asked + 42, has(mask, kBySlid));
   if (to.bad_gid || from.bad_gid) return MadStatus::invalid_gid;
-  if (to.none || from.none) return MadStatus::ok;
-  if (from.device) {
-    add_paths(*from.device, to, asked, mask, records);
+  // Of all ways there a Get means the asker's own.
+  if (!records.table && !from.device && !from.none && !to.device && !to.none)
+    return MadStatus::too_few_components;
+  const auto path = path_like(asked, mask);
+  if (to.none || from.none || !path) return MadStatus::ok;
+  if (from.device || !records.table) {
+    add_paths(from.device.value_or(hca_device(source)), to, *path, records);
     return MadStatus::ok;
   }
-  if (!records.table) {
-    // Of all ways there a Get means the asker's own.
-    if (!to.device) return MadStatus::too_few_components;
-    add_paths(hca_device(source), to, asked, mask, records);
-    return MadStatus::ok;
+  const std::vector<std::size_t> present = map_.present();
+  for (int i = 0; i < devices() && !records.full; ++i) {
+    const Device device = *map_.by_lid(static_cast<emu::Lid>(i + 1));
+    if (!map_.reaches(device, device)) continue;
+    if (!to.device && records.passes(present[map_.part(device)])) continue;
+    add_paths(device, to, *path, records);
   }
-  for (int i = 0; i < devices() && !records.full; ++i)
-    add_paths(*map_.by_lid(static_cast<emu::Lid>(i + 1)), to, asked, mask, records);
   return MadStatus::ok;
 }
 
-void SubnetAdministration::add_paths(Device from, const Wanted& to, const std::uint8_t* asked,
-                                     std::uint64_t mask, Records& records) {
+// What all paths have alike, if that is what was asked for.
+std::optional<SubnetAdministration::PathRecord> SubnetAdministration::path_like(
+    const std::uint8_t* asked, std::uint64_t mask) const {
+  constexpr std::uint8_t kExactly = exactly << 6;
+  constexpr unsigned kAnyMember = 0x7fff;  // of a partition, whether full or limited
+  const unsigned mtu = mtu_for(mtu_code(spec_.mtu_bytes), asked_for(asked + 54, mask, kMtuBit));
+  const unsigned rate = emu::link_speed_of(spec_.link_bps).rate;
+  const Asked rated = asked_for(asked + 55, mask, kRateBit);
+  const Asked life = asked_for(asked + 56, mask, kLifeBit);
+  const bool pkey =
+      !has(mask, kByPkey) || (get<2>(asked + 50) & kAnyMember) == (emu::kDefaultPkey & kAnyMember);
+  if (!pkey || mtu == 0 || !fits(kSubnetTimeout, life.selector, life.value)) return {};
+  if (rated.selector != best &&
+      (rate_of(rated.value) == 0 || !fits(rate_of(rate), rated.selector, rate_of(rated.value))))
+    return {};
+  PathRecord record{};
+  record[49] = 0x80 | 1;  // reversible; one path
+  put<2>(&record[50], emu::kDefaultPkey);
+  if (has(mask, kWithSl)) record[53] = asked[53] & 0x0f;
+  record[54] = static_cast<std::uint8_t>(kExactly | mtu);
+  record[55] = static_cast<std::uint8_t>(kExactly | rate);
+  record[56] = kExactly | kSubnetTimeout;
+  return record;
+}
+
+void SubnetAdministration::add_paths(Device from, const Wanted& to, const PathRecord& path,
+                                     Records& records) const {
   if (!map_.reaches(from, from)) return;
   if (to.device) {
-    if (map_.reaches(from, *to.device)) add_path(from, *to.device, asked, mask, records);
+    if (map_.reaches(from, *to.device)) add_path(from, *to.device, path, records);
     return;
   }
   for (int i = 0; i < devices() && !records.full; ++i) {
     const Device device = *map_.by_lid(static_cast<emu::Lid>(i + 1));
-    if (map_.reaches(from, device)) add_path(from, device, asked, mask, records);
+    if (map_.reaches(from, device)) add_path(from, device, path, records);
   }
 }
 
-void SubnetAdministration::add_path(Device from, Device to, const std::uint8_t* asked,
-                                    std::uint64_t mask, Records& records) const {
+void SubnetAdministration::add_path(Device from, Device to, const PathRecord& path,
+                                    Records& records) const {
   std::uint8_t* record = records.next();
   if (record == nullptr) return;
-  constexpr std::uint8_t kExactly = 2 << 6;
+  std::ranges::copy(path, record);
   put<8>(record + 8, emu::kGidPrefix);
   put<8>(record + 16, SubnetMap::guid(to));
   put<8>(record + 24, emu::kGidPrefix);
   put<8>(record + 32, SubnetMap::guid(from));
   put<2>(record + 40, map_.lid(to));
   put<2>(record + 42, map_.lid(from));
-  record[49] = 0x80 | 1;  // reversible; one path
-  put<2>(record + 50, emu::kDefaultPkey);
-  if (has(mask, kWithSl)) record[53] = asked[53] & 0x0f;
-  record[54] = static_cast<std::uint8_t>(kExactly | mtu_code(spec_.mtu_bytes));
-  record[55] = static_cast<std::uint8_t>(kExactly | emu::link_speed_of(spec_.link_bps).rate);
-  record[56] = kExactly | kSubnetTimeout;
 }
 
 }  // namespace fabric

@@ -23,11 +23,12 @@ using MadPayload = std::array<std::uint8_t, kAnswerBytesMax>;
 
 class SubnetAdministration {
  public:
-  SubnetAdministration(const SubnetSpec& spec, SubnetMap& map, const SubnetManagement& management)
+  SubnetAdministration(const SubnetSpec& spec, const SubnetMap& map,
+                       const SubnetManagement& management)
       : spec_(spec), map_(map), management_(management) {}
 
   // Bytes of the answer; 0: nobody answers such a method.
-  std::size_t answer(MadPayload& mad, emu::NodeId source);
+  std::size_t answer(MadPayload& mad, emu::NodeId source) const;
 
  private:
   struct Records;
@@ -38,20 +39,22 @@ class SubnetAdministration {
     bool bad_gid = false;
   };
 
+  static constexpr std::size_t kPathRecordBytes = 64;
+  using PathRecord = std::array<std::uint8_t, kPathRecordBytes>;
+
   MadStatus class_port_info(Records& records) const;
   MadStatus node_records(const std::uint8_t* asked, std::uint64_t mask, emu::NodeId source,
-                         Records& records);
+                         Records& records) const;
   MadStatus path_records(const std::uint8_t* asked, std::uint64_t mask, emu::NodeId source,
-                         Records& records);
-  void add_paths(Device from, const Wanted& to, const std::uint8_t* asked, std::uint64_t mask,
-                 Records& records);
-  void add_path(Device from, Device to, const std::uint8_t* asked, std::uint64_t mask,
-                Records& records) const;
+                         Records& records) const;
+  std::optional<PathRecord> path_like(const std::uint8_t* asked, std::uint64_t mask) const;
+  void add_paths(Device from, const Wanted& to, const PathRecord& path, Records& records) const;
+  void add_path(Device from, Device to, const PathRecord& path, Records& records) const;
   Wanted wanted(const std::uint8_t* gid, bool by_gid, const std::uint8_t* lid, bool by_lid) const;
   int devices() const { return map_.nodes() + map_.routers(); }
 
   const SubnetSpec& spec_;
-  SubnetMap& map_;
+  const SubnetMap& map_;
   const SubnetManagement& management_;
 };
 

@@ -21,6 +21,7 @@ SubnetMap::SubnetMap(const Network& network, NodeUp node_up)
     const auto node = static_cast<emu::NodeId>(n);
     node_at_[network.router_of(node)][network.port_of(node)] = node;
   }
+  find_parts();
 }
 
 void SubnetMap::follow() {
@@ -34,6 +35,7 @@ void SubnetMap::follow() {
     down_ports_[far.router] |= std::uint64_t{1} << far.port;
   }
   for (auto& row : ways_) row.clear();
+  find_parts();
 }
 
 int SubnetMap::ports(Device device) const {
@@ -87,9 +89,33 @@ emu::RouterId SubnetMap::router_of(Device device) const {
   return device.is_switch ? device.index : network_.router_of(device.index);
 }
 
-bool SubnetMap::reaches(Device from, Device to) {
-  if (from == to) return exists(from);
-  return exists(from) && exists(to) && ways_from(router_of(from))[router_of(to)] != kNoLinearPort;
+void SubnetMap::find_parts() {
+  constexpr std::size_t kNoPart = ~std::size_t{0};
+  part_.assign(static_cast<std::size_t>(routers()), kNoPart);
+  for (std::size_t first = 0; first < part_.size(); ++first) {
+    if (part_[first] != kNoPart) continue;
+    part_[first] = first;
+    line_.assign(1, static_cast<emu::RouterId>(first));
+    for (std::size_t next = 0; next < line_.size(); ++next) {
+      const emu::RouterId here = line_[next];
+      for (int p = 0; p < network_.ports(here); ++p) {
+        const emu::RouterId far = network_.peer(here, static_cast<emu::PortId>(p)).router;
+        if (far == emu::kNoRouter || (down_ports_[here] >> p & 1) != 0 || part_[far] != kNoPart)
+          continue;
+        part_[far] = first;
+        line_.push_back(far);
+      }
+    }
+  }
+}
+
+std::vector<std::size_t> SubnetMap::present() const {
+  std::vector<std::size_t> devices(part_.size());
+  for (int lid = 1; lid <= lid_max(); ++lid) {
+    const Device device = *by_lid(static_cast<emu::Lid>(lid));
+    if (exists(device)) ++devices[part(device)];
+  }
+  return devices;
 }
 
 std::uint8_t SubnetMap::linear_port(emu::RouterId router, emu::Lid lid) {

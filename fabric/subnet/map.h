@@ -54,7 +54,13 @@ class SubnetMap {
   std::optional<DeviceEnd> far_end(DeviceEnd end) const;
   bool is_up(DeviceEnd end) const { return far_end(end).has_value(); }
   // Both are there, and there is a way between them.
-  bool reaches(Device from, Device to);
+  bool reaches(Device from, Device to) const {
+    return exists(from) && exists(to) && part(from) == part(to);
+  }
+  // Of the parts that the fabric is in: one, but for switches all of whose links are down.
+  std::size_t part(Device device) const { return part_[router_of(device)]; }
+  // How many devices are there in each part. All of a part reach each other, and themselves.
+  std::vector<std::size_t> present() const;
   // What a switch's linear forwarding table says of a LID.
   std::uint8_t linear_port(emu::RouterId router, emu::Lid lid);
   // The port by which a switch would send to that device.
@@ -64,6 +70,7 @@ class SubnetMap {
   bool exists(Device device) const { return device.is_switch || node_up_(device.index); }
   emu::RouterId router_of(Device device) const;
   std::span<const std::uint8_t> ways_from(emu::RouterId router);
+  void find_parts();
   // Whether the routing's own way from there ends at the node's router.
   bool arrives(emu::RouterId router, emu::NodeId node) const;
 
@@ -75,7 +82,8 @@ class SubnetMap {
   // [router][other router]: the first port of a shortest way. Each row is made when it is first
   // asked for, at a cost of one look at every link, and forgotten when links change.
   std::vector<std::vector<std::uint8_t>> ways_;
-  std::vector<emu::RouterId> line_;  // of the search
+  std::vector<std::size_t> part_;    // [router]
+  std::vector<emu::RouterId> line_;  // of the searches
 };
 
 }  // namespace fabric

@@ -141,6 +141,86 @@ TEST_F(ServicesTest, TablesLieBehindOneHeader) {
   EXPECT_EQ(status(*ask(question(emu::kClassSubnetAdmin, 0x38), 0, 1)), 0x0cU);
 }
 
+// The last segment of a table costs no more than the first: rows of pairs before it are not walked.
+TEST_F(ServicesTest, SegmentsFarBehindCostNoMore) {
+  MadPayload paths = path(0, emu::kMadGetTable);
+  constexpr int kDevices = kNodes + kRouters;
+  away_[2] = true;
+  const auto cost = [&](unsigned segment) {
+    set_number(&paths[28], 4, segment);
+    asked_of_nodes_ = 0;
+    const auto answer = ask(paths, 0, 1);
+    EXPECT_TRUE(answer);
+    return asked_of_nodes_;
+  };
+  cost(5);
+  EXPECT_EQ(answered_.bytes, kRecordsAt + (17 * 17 - 4 * 63) * 64) << "the last one";
+  // Who is there, twice each; the row in which the segment begins, and its own pairs.
+  for (const unsigned segment : {1U, 5U, 6U, 1U << 20})
+    EXPECT_LE(cost(segment), 2 * kDevices + 2 * kDevices + 2 * 63 + 2 * 4) << segment;
+}
+
+TEST_F(ServicesTest, PathsAreAsTheyWereAskedFor) {
+  struct Case {
+    unsigned at, bit, selector, value;
+    int expected;  // of the record; -1: there is none
+  };
+  enum { greater, less, exactly, best };
+  constexpr int kNone = -1, kMtu = 4, kRate = 16, kLife = 18;  // 2048 bytes, 100 Gb/s, a second
+  constexpr unsigned kLifeAt = 56;
+  const Case cases[] = {
+      {54, 16, greater, 3, kMtu},
+      {54, 16, greater, 4, kNone},
+      {54, 16, less, 5, 4},
+      {54, 16, less, 4, 3},
+      {54, 16, less, 1, kNone},
+      {54, 16, less, 0, kNone},
+      {54, 16, exactly, 4, 4},
+      {54, 16, exactly, 2, 2},
+      {54, 16, exactly, 5, kNone},
+      {54, 16, best, 1, kMtu},
+      {55, 18, greater, 7, kRate},
+      {55, 18, greater, 16, kNone},
+      {55, 18, greater, 17, kNone},
+      {55, 18, less, 17, kRate},
+      {55, 18, less, 10, kRate},
+      {55, 18, less, 16, kNone},
+      {55, 18, exactly, 16, kRate},
+      {55, 18, exactly, 7, kNone},
+      {55, 18, exactly, 1, kNone},
+      {55, 18, best, 1, kRate},
+      {kLifeAt, 20, greater, 17, kLife},
+      {kLifeAt, 20, greater, 18, kNone},
+      {kLifeAt, 20, less, 19, kLife},
+      {kLifeAt, 20, less, 18, kNone},
+      {kLifeAt, 20, exactly, 18, kLife},
+      {kLifeAt, 20, exactly, 3, kNone},
+      {kLifeAt, 20, best, 0, kLife},
+  };
+  for (const Case& one : cases) {
+    SCOPED_TRACE(testing::Message() << one.at << " " << one.selector << " " << one.value);
+    MadPayload mad = path(1 << 4 | 3U << one.bit);
+    set_number(&mad[kRecordsAt + 40], 2, 3);
+    mad[kRecordsAt + one.at] = static_cast<std::uint8_t>(one.selector << 6 | one.value);
+    const auto answer = ask(mad, 0, 1);
+    ASSERT_TRUE(answer);
+    EXPECT_EQ(status(*answer), one.expected == kNone ? 0x0300U : 0U);
+    if (one.expected != kNone) {
+      EXPECT_EQ((*answer)[kRecordsAt + one.at], 2 << 6 | one.expected) << "exactly";
+    }
+    set_number(&mad[48], 8, 1 << 4 | 2U << one.bit);  // a value without a selector says nothing
+    EXPECT_EQ(status(*ask(mad, 0, 1)), 0U);
+  }
+  for (const auto& [pkey, records] : {std::pair{0xffffU, 1}, {0x7fffU, 1}, {0x8001U, 0}}) {
+    MadPayload mad = path(1 << 4 | 1 << 5 | 1 << 13, emu::kMadGetTable);
+    set_number(&mad[kRecordsAt + 40], 2, 3);
+    set_number(&mad[kRecordsAt + 42], 2, 1);
+    set_number(&mad[kRecordsAt + 50], 2, pkey);
+    const auto answer = ask(mad, 0, 1);
+    EXPECT_EQ(number(&(*answer)[32], 4), 20U + static_cast<unsigned>(records) * 64) << pkey;
+  }
+}
+
 // Any bytes: no crash, and an answer is an answer to its question.
 TEST_F(ServicesTest, AnyBytesAreAnsweredOrComeBack) {
   const std::uint64_t seed = 20;
