@@ -85,12 +85,13 @@ void Edge::submit(Inbox& inbox) {
     if (meta.kind == emu::PacketKind::data) {
       submit_data(packet, meta);
     } else if (meta.kind == emu::PacketKind::subnet) {
-      submit_subnet(packet, meta);
+      questions_[meta.source].push_back(packet);
     } else {
       submit_control(packet, meta);
     }
   }
   inbox.packets.clear();
+  if (has_questions()) answer_questions();
 }
 
 void Edge::submit_data(PacketHandle packet, const PacketMeta& meta) {
@@ -152,9 +153,21 @@ void Edge::pass(PacketHandle packet, emu::Cycle at) {
                 .kind = meta.kind});
 }
 
+void Edge::answer_questions() {
+  for (int i = 0; i < kAnswersPerTurn && has_questions(); ++i) {
+    auto next = questions_.upper_bound(answered_);
+    if (next == questions_.end()) next = questions_.begin();
+    answered_ = next->first;
+    const PacketHandle packet = next->second.front();
+    next->second.pop_front();
+    if (next->second.empty()) questions_.erase(next);
+    answer_subnet(packet, memory_.meta(packet));
+  }
+}
+
 // Takes no time and no room in the fabric: who asks is never far from the subnet's agents.
-void Edge::submit_subnet(PacketHandle packet, const PacketMeta& meta) {
-  Port* port = ports_[meta.source];
+void Edge::answer_subnet(PacketHandle packet, const PacketMeta& meta) {
+  Port* port = current(meta.source, meta.epoch) ? ports_[meta.source] : nullptr;
   const std::span slot(reinterpret_cast<std::byte*>(memory_.bytes(packet)), emu::kPacketBytesMax);
   const std::size_t length = agent_ == nullptr || port == nullptr
                                  ? 0

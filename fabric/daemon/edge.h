@@ -94,8 +94,13 @@ class Edge {
   // they count as malformed.
   void answer_by(SubnetAgent* agent) { agent_ = agent; }
 
-  // Takes everything out of inbox.packets.
+  // Of all nodes' datagrams so many are answered a turn, one of each in turn: a program that asks
+  // without end holds up its own answers, not emulated time.
+  static constexpr int kAnswersPerTurn = 4;
+
+  // Takes everything out of inbox.packets. Datagrams for the subnet's agents may wait here.
   void submit(Inbox& inbox);
+  bool has_questions() const { return !questions_.empty(); }
   // Takes every event out of the network; lets packets pass whose launch time has come.
   void hand_out();
 
@@ -134,7 +139,8 @@ class Edge {
   void pass_due();
   void submit_data(PacketHandle packet, const PacketMeta& meta);
   void submit_control(PacketHandle packet, const PacketMeta& meta);
-  void submit_subnet(PacketHandle packet, const PacketMeta& meta);
+  void answer_questions();
+  void answer_subnet(PacketHandle packet, const PacketMeta& meta);
   void enter(emu::NodeId source, const hca::SendPacket& packet);
   void retry_waiting();
   void on_injected(const hca::InjectedEvent& event);
@@ -164,6 +170,8 @@ class Edge {
   std::uint32_t ways_ = 0;  // changes of links
   emu::CaptureWriter* capture_ = nullptr;
   SubnetAgent* agent_ = nullptr;
+  std::map<emu::NodeId, std::deque<PacketHandle>> questions_;  // of nodes that have any
+  emu::NodeId answered_ = 0;                                   // the last one that had its turn
   std::uint64_t undeliverable_ = 0;
   std::uint64_t malformed_ = 0;
 };

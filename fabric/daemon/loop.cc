@@ -40,7 +40,7 @@ emu::Turn Fabric::turn(std::uint64_t host_ns) {
   edge_->hand_out();                 // deliveries, injected events, answers
   flush();                           // packets out
   service(host_ns);                  // who comes and goes
-  return ahead && inbox_.packets.empty() ? rest(host_ns) : emu::Turn{};
+  return ahead && inbox_.packets.empty() && !edge_->has_questions() ? rest(host_ns) : emu::Turn{};
 }
 
 emu::Result<void> Fabric::outcome() const {

@@ -98,6 +98,32 @@ TEST_F(EdgeSubnetTest, WhatNobodyAnswersComesBackAsItWas) {
   }
 }
 
+// Who asks without end waits for its own answers; others have theirs in the next turn.
+TEST_F(EdgeSubnetTest, ATurnAnswersAFewAndNodesTakeTurns) {
+  make_agent(false);
+  constexpr std::size_t kFew = Edge::kAnswersPerTurn;
+  for (std::size_t i = 0; i < 10 * kFew; ++i)
+    inbox_.packets.push_back(datagram(1, 1, question(emu::kClassSubnetAdmin, 0x11)));
+  edge_->submit(inbox_);
+  EXPECT_EQ(port_.deliveries.size(), kFew);
+  EXPECT_TRUE(edge_->has_questions());
+  send(datagram(2, 4, question(emu::kClassSubnetLid, 0x11)));
+  EXPECT_EQ(port_.deliveries.size(), 2 * kFew);
+  EXPECT_EQ(std::ranges::count(port_.deliveries, 2, &FakePort::Delivery::node), 1);
+  // What is left goes with its session.
+  edge_->lost(1);
+  edge_->attached(1, port_);
+  const std::size_t before = port_.deliveries.size();
+  for (int turn = 0; edge_->has_questions(); ++turn) {
+    ASSERT_LT(turn, 10);
+    edge_->submit(inbox_);
+  }
+  EXPECT_EQ(port_.deliveries.size(), before);
+  EXPECT_EQ(memory_.free_count(pool_), 256U - before) << "of those that nobody takes";
+  send(datagram(1, 4, question(emu::kClassSubnetLid, 0x11)));
+  EXPECT_EQ(port_.deliveries.size(), before + 1);
+}
+
 TEST_F(EdgeSubnetTest, ATableIsOnePacket) {
   make_agent(false);
   send(datagram(0, 1, question(emu::kClassSubnetAdmin, 0x11)));
