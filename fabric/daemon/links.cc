@@ -19,14 +19,19 @@ unsigned number_below(std::string_view text, unsigned limit) {
 }  // namespace
 
 Links::Links(const emu::Config& config, Network& network, Edge& edge)
-    : config_(config), network_(network), edge_(edge) {}
+    : config_(config), network_(network), edge_(edge) {
+  for (int r = 0; r < network.routers(); ++r) {
+    const int ports = network.ports(static_cast<emu::RouterId>(r));
+    downs_.emplace_back(static_cast<std::size_t>(ports));
+  }
+}
 
 emu::Result<LinkName> Links::parse(std::string_view text) const {
   const auto named = std::ranges::find(config_.nodes, text, &emu::NodeConfig::name);
   LinkName link;
   if (named != config_.nodes.end()) {
     link.node = static_cast<emu::NodeId>(named - config_.nodes.begin());
-    link.end = {network_.router_of(link.node), network_.port_of(link.node)};
+    link.end = end_of(link.node);
     return link;
   }
   const std::size_t colon = text.find(':');
@@ -43,8 +48,7 @@ emu::Result<LinkName> Links::parse(std::string_view text) const {
   link.end.port = static_cast<emu::PortId>(port);
   for (int n = 0; n < network_.nodes(); ++n) {
     const auto node = static_cast<emu::NodeId>(n);
-    if (network_.router_of(node) == link.end.router && network_.port_of(node) == link.end.port)
-      link.node = node;
+    if (end_of(node) == link.end) link.node = node;
   }
   if (!link.is_node() && network_.peer(link.end.router, link.end.port).router == emu::kNoRouter)
     return emu::fail("link {}: nothing is plugged in there", text);
@@ -59,7 +63,12 @@ emu::Result<void> Links::set(const LinkName& link, bool up) {
   std::vector<LinkEnd> down(network_.down().begin(), network_.down().end());
   std::erase_if(down, [&](LinkEnd end) { return end == link.end || end == other(link.end); });
   if (!up) down.push_back(link.end);
-  return edge_.set_down(down);
+  const bool was_up = !is_down(link.end);
+  auto done = edge_.set_down(down);
+  if (!done || up || !was_up) return done;
+  ++downs_of(link.end);
+  ++downs_of(other(link.end));
+  return done;
 }
 
 LinkEnd Links::other(LinkEnd end) const {
@@ -83,7 +92,7 @@ void Links::write(emu::JsonWriter& json) const {
   json.open_array("links");
   for (int n = 0; n < network_.nodes(); ++n) {
     const auto node = static_cast<emu::NodeId>(n);
-    const LinkEnd end = {network_.router_of(node), network_.port_of(node)};
+    const LinkEnd end = end_of(node);
     json.open().field("link", config_.nodes[node].name).field("to", name_of(end));
     json.field("up", !node_down_[node]).close();
   }

@@ -37,6 +37,11 @@ class Links {
   // a node: from now on node_down() says so; whoever has its session ends it.
   emu::Result<void> set(const LinkName& link, bool up);
 
+  // Its session has ended: so its link went down.
+  void lost(emu::NodeId node) { ++downs_of(end_of(node)); }
+  // How often the link at that port went down.
+  std::uint64_t downs(LinkEnd end) const { return downs_[end.router][end.port]; }
+
   bool node_down(emu::NodeId node) const { return node_down_[node]; }
   bool is_down(LinkEnd end) const;  // a router's port
   std::size_t down_count() const;
@@ -45,12 +50,17 @@ class Links {
 
  private:
   LinkEnd other(LinkEnd end) const;
+  LinkEnd end_of(emu::NodeId node) const {
+    return {network_.router_of(node), network_.port_of(node)};
+  }
+  std::uint64_t& downs_of(LinkEnd end) { return downs_[end.router][end.port]; }
   std::string name_of(LinkEnd end) const;
 
   const emu::Config& config_;
   Network& network_;
   Edge& edge_;
   std::array<bool, emu::kNodesMax> node_down_{};
+  std::vector<std::vector<std::uint64_t>> downs_;  // [router][port]
 };
 
 }  // namespace fabric

@@ -218,6 +218,7 @@ void Fabric::handle_events(Port& port) {
       emu::log_info(fmt::format("node {} attached", name));
     } else {
       edge_->lost(event.node);
+      links_->lost(event.node);
       emu::log_warning(fmt::format("node {} lost: {}", name, event.reason));
     }
   }

@@ -29,11 +29,12 @@ void set_status(MadPayload& mad, MadStatus status, std::uint16_t bits) {
 
 }  // namespace
 
-SubnetAgent::SubnetAgent(const SubnetSpec& spec, const Network& network, SubnetMap::NodeUp node_up)
+SubnetAgent::SubnetAgent(const SubnetSpec& spec, const Network& network, SubnetMap::NodeUp node_up,
+                         PerformanceManagement::LinkDowns link_downs)
     : spec_(spec),
       map_(network, std::move(node_up)),
       management_(spec_, map_),
-      performance_(map_, spec_.flit_bits),
+      performance_(map_, spec_.flit_bits, std::move(link_downs)),
       administration_(spec_, map_, management_) {}
 
 Answered SubnetAgent::answer(MadPayload& mad, emu::NodeId source, emu::Lid dlid,

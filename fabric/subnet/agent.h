@@ -25,7 +25,8 @@ struct Answered {
 class SubnetAgent {
  public:
   // The network outlives it.
-  SubnetAgent(const SubnetSpec& spec, const Network& network, SubnetMap::NodeUp node_up);
+  SubnetAgent(const SubnetSpec& spec, const Network& network, SubnetMap::NodeUp node_up,
+              PerformanceManagement::LinkDowns link_downs);
   SubnetAgent(const SubnetAgent&) = delete;
   SubnetAgent& operator=(const SubnetAgent&) = delete;
 

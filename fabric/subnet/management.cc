@@ -13,12 +13,6 @@ namespace fabric {
 
 namespace {
 
-// Capabilities of a port (IBA 14.2.5.6), what verbs say too.
-constexpr std::uint32_t kIsManager = 1U << 1;
-constexpr std::uint32_t kHasSlMapping = 1U << 6;
-constexpr std::uint32_t kHasSystemImageGuid = 1U << 11;
-constexpr std::uint32_t kHasExtendedSpeeds = 1U << 14;
-
 constexpr unsigned kPortDown = 1;
 constexpr unsigned kPortActive = 4;
 constexpr unsigned kPolling = 2;
@@ -106,16 +100,12 @@ MadStatus SubnetManagement::port_info(DeviceEnd at, std::uint32_t modifier, Data
   if (modifier > 0xff || port.port > map_.ports(device)) return MadStatus::invalid_field;
   if (!device.is_switch) port.port = 1;
   std::uint8_t* d = data.data();
-  const emu::LinkSpeed& speed = emu::link_speed_of(spec_.link_bps);
   // Of a switch only its management port has an address.
   if (!device.is_switch || port.port == 0) {
-    std::uint32_t capabilities = kHasSlMapping | kHasSystemImageGuid;
-    if (speed.extended() != 0) capabilities |= kHasExtendedSpeeds;
-    if (map_.lid(device) == kManagerLid) capabilities |= kIsManager;
     put<8>(d + 8, emu::kGidPrefix);
     put<2>(d + 16, map_.lid(device));
     put<2>(d + 18, kManagerLid);
-    put<4>(d + 20, capabilities);
+    put<4>(d + 20, emu::port_capabilities(spec_.link_bps, map_.lid(device) == kManagerLid));
     d[50] = 1;  // GUIDs
     d[51] = kSubnetTimeout;
   }

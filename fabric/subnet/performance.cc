@@ -1,6 +1,7 @@
 #include "fabric/subnet/performance.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "emu/packet/mad.h"
 
@@ -22,8 +23,12 @@ void put_narrow(std::uint8_t* at, std::uint64_t value) {
 
 }  // namespace
 
-PerformanceManagement::PerformanceManagement(const SubnetMap& map, std::uint32_t flit_bits)
-    : map_(map), flit_bits_(flit_bits), of_node_(static_cast<std::size_t>(map.nodes())) {
+PerformanceManagement::PerformanceManagement(const SubnetMap& map, std::uint32_t flit_bits,
+                                             LinkDowns link_downs)
+    : map_(map),
+      flit_bits_(flit_bits),
+      link_downs_(std::move(link_downs)),
+      of_node_(static_cast<std::size_t>(map.nodes())) {
   for (int r = 0; r < map.routers(); ++r) {
     const int ports = map.ports(switch_device(static_cast<emu::RouterId>(r)));
     of_switch_.emplace_back(static_cast<std::size_t>(ports));
@@ -55,9 +60,10 @@ MadStatus PerformanceManagement::narrow(bool sets, Device device, Data data) {
   const auto select = static_cast<std::uint16_t>(get<2>(&data[2]));
   const std::uint8_t select_more = data[18];
   if (!has(device, port_select)) return MadStatus::invalid_field;
-  // Bits 12 to 15 are the four that count here; the errors below them never happen.
+  // Bits 12 to 15 are the four of data, bit 2 is LinkDowned; the errors never happen.
   if (sets) {
-    const unsigned counters = select >> 12 | (select_more & 1U) << wait;
+    const unsigned counters =
+        select >> 12 | (select_more & 1U) << wait | (select >> 2 & 1U) << downs;
     reset(device, port_select, &Resets::narrow, counters);
   }
   std::ranges::fill(data, std::uint8_t{0});
@@ -65,7 +71,8 @@ MadStatus PerformanceManagement::narrow(bool sets, Device device, Data data) {
   put<2>(&data[2], select);
   data[18] = select_more;
   const Counts counts = sum(device, port_select, &Resets::narrow);
-  for (std::size_t i = 0; i < kCounters; ++i) put_narrow(&data[24 + 4 * i], counts[i]);
+  data[7] = static_cast<std::uint8_t>(std::min<std::uint64_t>(counts[downs], 0xff));
+  for (std::size_t i = 0; i <= wait; ++i) put_narrow(&data[24 + 4 * i], counts[i]);
   return MadStatus::ok;
 }
 
@@ -97,6 +104,9 @@ PerformanceManagement::Counts PerformanceManagement::counts(Device device, int p
   const PortCounters of_port =
       device.is_switch ? network.router_counters(device.index, static_cast<emu::PortId>(port - 1))
                        : network.wire_counters(device.index);
+  const LinkEnd end = device.is_switch
+                          ? LinkEnd{device.index, static_cast<emu::PortId>(port - 1)}
+                          : LinkEnd{network.router_of(device.index), network.port_of(device.index)};
   Counts counts{};
   for (std::size_t vl = 0; vl < emu::kVlCount; ++vl) {
     counts[sent_words] += of_port.sent[vl].flits;
@@ -107,6 +117,7 @@ PerformanceManagement::Counts PerformanceManagement::counts(Device device, int p
   for (const Counter words : {sent_words, received_words})
     counts[words] = counts[words] * flit_bits_ / 32;
   counts[wait] = of_port.wait_cycles;
+  counts[downs] = link_downs_(end);
   return counts;
 }
 

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -15,14 +16,25 @@ namespace fabric {
 class PerformanceManagement {
  public:
   using Data = std::span<std::uint8_t, 192>;
-  PerformanceManagement(const SubnetMap& map, std::uint32_t flit_bits);
+  // How often the link at a router's port has gone down, since the fabric began.
+  using LinkDowns = std::function<std::uint64_t(LinkEnd)>;
+  PerformanceManagement(const SubnetMap& map, std::uint32_t flit_bits, LinkDowns link_downs);
 
   // `data` is the question's; the answer takes its place.
   MadStatus answer(std::uint8_t method, std::uint16_t attribute, Device device, Data data);
 
  private:
-  // Words and packets, sent and received, then the cycles in which a flit had to wait.
-  enum Counter : std::uint8_t { sent_words, received_words, sent, received, wait, kCounters };
+  // Words and packets, sent and received, then the cycles in which a flit had to wait, and how
+  // often the link went down.
+  enum Counter : std::uint8_t {
+    sent_words,
+    received_words,
+    sent,
+    received,
+    wait,
+    downs,
+    kCounters
+  };
   using Counts = std::array<std::uint64_t, kCounters>;
   // PortCounters and PortCountersExtended are reset apart. Unicast packets are all packets, but
   // reset apart again.
@@ -43,6 +55,7 @@ class PerformanceManagement {
 
   const SubnetMap& map_;
   std::uint32_t flit_bits_;
+  LinkDowns link_downs_;
   std::vector<Resets> of_node_;
   std::vector<std::vector<Resets>> of_switch_;  // [router][its port]
 };

@@ -91,6 +91,9 @@ def test_a_link_that_is_down_is_not_found(make: Callable[..., Cluster]) -> None:
     assert len(links_of(said(cluster, ["ibnetdiscover"]))) == len(before) - 2
     operate.set_link(cluster.run, "0:2", "up")
     assert links_of(said(cluster, ["ibnetdiscover"])) == before
+    # Port 2 is InfiniBand's port 3; switches come behind the nodes.
+    assert counters(cluster, NODES + 1, 3)["LinkDownedCounter"] == 1
+    assert counters(cluster, NODES + 1, 4)["LinkDownedCounter"] == 0
 
 
 def test_a_node_that_died_is_not_found(make: Callable[..., Cluster]) -> None:

@@ -14,6 +14,7 @@
 #include <optional>
 
 #include "emu/base/guid.h"
+#include "emu/base/link_speed.h"
 
 namespace tools {
 namespace {
@@ -180,6 +181,9 @@ emu::Result<void> SysfsTree::make_device(std::size_t node) {
   if (auto made = make_umad(node); !made) return made;
   const std::uint64_t guid = emu::guid_of(static_cast<emu::NodeId>(node));
   const bool roce = config_.hca.link_layer == emu::LinkLayer::roce_v2;
+  constexpr std::uint32_t kRoceCapabilities = 1U << 16 | 1U << 26;  // CM, GIDs by IP: as verbs say
+  const std::uint32_t capabilities =
+      roce ? kRoceCapabilities : emu::port_capabilities(config_.network.link_bps(), node == 0);
   const std::pair<std::string, std::string> files[] = {
       {device + "/board_id", "FLITNET0001"},
       {device + "/fw_ver", "0.1.0"},
@@ -195,7 +199,7 @@ emu::Result<void> SysfsTree::make_device(std::size_t node) {
       {port + "/lid_mask_count", "0"},
       {port + "/sm_lid", roce ? "0x0" : "0x1"},
       {port + "/sm_sl", "0"},
-      {port + "/cap_mask", "0x00000000"},
+      {port + "/cap_mask", fmt::format("{:#010x}", capabilities)},
       {port + "/link_layer", roce ? "Ethernet" : "InfiniBand"},
       {port + "/pkeys/0", "0xffff"},
       {port + "/gids/0", guid_text(emu::kGidPrefix) + ":" + guid_text(guid)},

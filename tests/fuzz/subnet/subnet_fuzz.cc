@@ -32,7 +32,8 @@ struct World {
     CHECK(network->nodes() == kNodes);
     agent = std::make_unique<fabric::SubnetAgent>(
         fabric::SubnetSpec{}, *network,
-        [this](emu::NodeId node) { return (away >> node & 1) == 0; });
+        [this](emu::NodeId node) { return (away >> node & 1) == 0; },
+        [](fabric::LinkEnd) { return 1; });
   }
   std::unique_ptr<fabric::Network> network;
   std::uint32_t away = 0;

@@ -13,8 +13,9 @@ class EdgeSubnetTest : public EdgeTest {
  protected:
   void make_agent(bool pass_through) {
     make(pass_through);
-    agent_.emplace(subnet_spec(config_, network_spec(config_, 1000)), *network_,
-                   [this](emu::NodeId node) { return edge_->is_attached(node); });
+    agent_.emplace(
+        subnet_spec(config_, network_spec(config_, 1000)), *network_,
+        [this](emu::NodeId node) { return edge_->is_attached(node); }, [](LinkEnd) { return 0; });
     edge_->answer_by(&*agent_);
   }
   // A question of NodeInfo, or of whatever class and attribute.

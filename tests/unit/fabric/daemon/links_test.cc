@@ -183,6 +183,17 @@ TEST_F(LinksTest, ANodesLinkIsTheNodes) {
   EXPECT_EQ(links_->down_count(), 0U);
 }
 
+TEST_F(LinksTest, EachTimeThatOneGoesDownCounts) {
+  const LinkEnd end = links_->parse("0:2")->end;
+  const Network::Peer far = network_->peer(end.router, end.port);
+  for (const bool up : {false, false, true, true, false}) set("0:2", up);
+  EXPECT_EQ(links_->downs(end), 2U) << "not those of one that is down";
+  EXPECT_EQ(links_->downs({far.router, far.port}), 2U);
+  EXPECT_EQ(links_->downs({network_->router_of(3), network_->port_of(3)}), 0U);
+  links_->lost(3);
+  EXPECT_EQ(links_->downs({network_->router_of(3), network_->port_of(3)}), 1U);
+}
+
 TEST_F(LinksTest, NothingLeaksWhateverHappensWhen) {
   SCOPED_TRACE(seed_);
   for (int event = 0; event < 4000 && !HasFailure(); ++event) {

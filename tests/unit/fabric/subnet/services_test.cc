@@ -85,6 +85,26 @@ TEST_F(ServicesTest, AResetTakesOffWhatItNames) {
   EXPECT_GT(wide(switch_lid(0), 0xff, 24), 0U);
 }
 
+TEST_F(ServicesTest, LinksThatWentDownAreCountedAndReset) {
+  const auto downed = [&](emu::Lid lid, std::uint8_t port) {
+    return (*counters(lid, kPortCounters, port))[64 + 7];
+  };
+  downs_[4] = 3;
+  EXPECT_EQ(downed(switch_lid(4), 1), 3);
+  EXPECT_EQ(downed(switch_lid(4), 2), 0);
+  EXPECT_EQ(downed(switch_lid(4), 0xff), 3);
+  counters(switch_lid(4), kPortCounters, 1, 0xf000);
+  EXPECT_EQ(downed(switch_lid(4), 1), 3) << "not named";
+  counters(switch_lid(4), kPortCounters, 1, 1 << 2);
+  EXPECT_EQ(downed(switch_lid(4), 1), 0);
+  downs_[4] = 1000;
+  EXPECT_EQ(downed(switch_lid(4), 1), 0xff) << "it stops there";
+  const emu::RouterId router = network_->router_of(2);
+  ASSERT_EQ(network_->port_of(2), 0) << "the link that counts here";
+  downs_[router] = 2;
+  EXPECT_EQ(downed(3, 1), 2) << "of the HCA";
+}
+
 TEST_F(ServicesTest, APathIsFoundByGidAndByLid) {
   MadPayload by_gid = path(1 << 2 | 1 << 3);
   set_gid(by_gid, 8, emu::guid_of(4));

@@ -49,10 +49,13 @@ class SubnetTest : public testing::Test {
     spec.device_id = 4099;
     spec.vlarb_high = {{4, 8}, {5, 16}};
     for (std::size_t sl = 0; sl < 16; ++sl) spec.sl2vl[sl] = static_cast<emu::Vl>(sl % 4);
-    agent_ = std::make_unique<SubnetAgent>(spec, *network_, [this](emu::NodeId n) {
-      ++asked_of_nodes_;
-      return !away_[n];
-    });
+    agent_ = std::make_unique<SubnetAgent>(
+        spec, *network_,
+        [this](emu::NodeId n) {
+          ++asked_of_nodes_;
+          return !away_[n];
+        },
+        [this](LinkEnd end) { return end.port == 0 ? downs_[end.router] : 0; });
   }
 
   static MadPayload question(std::uint8_t mad_class, std::uint16_t attribute,
@@ -100,7 +103,8 @@ class SubnetTest : public testing::Test {
 
   std::unique_ptr<Network> network_;
   std::array<bool, kNodes> away_{};
-  int asked_of_nodes_ = 0;  // whether one is there
+  int asked_of_nodes_ = 0;                       // whether one is there
+  std::array<std::uint64_t, kRouters> downs_{};  // of the first port of each
   std::unique_ptr<SubnetAgent> agent_;
   Answered answered_;
 };
