@@ -1,13 +1,14 @@
 // From TOML text to a Config. The only file that knows toml++.
+#include <regex.h>
 #include <toml++/toml.h>
 
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <optional>
-#include <regex>
 #include <sstream>
 
+#include "emu/base/check.h"
 #include "emu/config/fields.h"
 #include "emu/config/rules.h"
 
@@ -18,6 +19,13 @@ using config::Kind;
 using config::Rule;
 
 inline constexpr std::size_t kConfigBytesMax = 1 << 20;
+
+// Control characters would break the one line, or end it.
+std::string one_line(std::string text) {
+  std::ranges::replace_if(
+      text, [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }, ' ');
+  return text;
+}
 
 // A value as a user wrote it, short enough for one line.
 std::string shown(const toml::node& node) {
@@ -31,16 +39,24 @@ std::string shown(const toml::node& node) {
   } else {
     node.visit([&](const auto& value) { out << value; });
   }
-  std::string line = out.str();
-  // Control characters and overlong values would break the one line.
-  std::ranges::replace_if(
-      line, [](char c) { return static_cast<unsigned char>(c) < 0x20; }, ' ');
+  std::string line = one_line(out.str());
   if (line.size() > 60) line = line.substr(0, 57) + "...";
   return line;
 }
 
 bool number_fits(const Rule& rule, double value) {
   return value >= rule.minimum && value <= rule.maximum;  // false for nan
+}
+
+// The schema's patterns hold for a whole value, and none has a line in it.
+bool matches(std::string_view pattern, const std::string& value) {
+  if (value.find_first_of(std::string_view("\0\n\r", 3)) != std::string::npos) return false;
+  CHECK(pattern.starts_with('^') && pattern.ends_with('$'));
+  regex_t compiled;
+  CHECK(::regcomp(&compiled, std::string(pattern).c_str(), REG_EXTENDED | REG_NOSUB) == 0);
+  const bool matched = ::regexec(&compiled, value.c_str(), 0, nullptr, 0) == 0;
+  ::regfree(&compiled);
+  return matched;
 }
 
 bool is_choice(const Rule& rule, std::string_view text) {
@@ -69,8 +85,7 @@ bool scalar_fits(const Rule& rule, Kind kind, const toml::node& node) {
       if (rule.length_max > 0 && std::cmp_greater(value->get().size(), rule.length_max)) {
         return false;
       }
-      return rule.pattern.empty() ||
-             std::regex_match(value->get(), std::regex(std::string(rule.pattern)));
+      return rule.pattern.empty() || matches(rule.pattern, value->get());
     }
     case Kind::array:
       break;
@@ -177,7 +192,7 @@ class Loader {
   Result<void> unknown(const toml::node& node, std::string_view section, std::string_view key,
                        const std::vector<std::string_view>& known) const {
     const std::string_view near = config::nearest(key, known);
-    const std::string shown_key(key.substr(0, 60));
+    const std::string shown_key = one_line(std::string(key.substr(0, 60)));
     const std::string hint = near.empty() ? "" : fmt::format(", did you mean {}?", near);
     return fail("{}: {}{}{}: unknown {}{}", place(node), section, section.empty() ? "" : ".",
                 shown_key, section.empty() ? "section" : "key", hint);
@@ -255,10 +270,8 @@ Result<Config> Config::parse(std::string_view toml, std::string_view source) {
       return std::unexpected(loaded.error());
     }
   } catch (const toml::parse_error& error) {
-    std::string what(error.description());
-    std::ranges::replace_if(
-        what, [](char c) { return static_cast<unsigned char>(c) < 0x20; }, ' ');
-    return fail("{}:{}: not TOML: {}", source, error.source().begin.line, what);
+    return fail("{}:{}: not TOML: {}", source, error.source().begin.line,
+                one_line(std::string(error.description())));
   }
   return config;
 }

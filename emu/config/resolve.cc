@@ -2,9 +2,11 @@
 #include <algorithm>
 #include <bit>
 #include <charconv>
+#include <map>
 #include <span>
 
 #include "emu/config/fields.h"
+#include "emu/config/node_address.h"
 
 namespace emu::config {
 namespace {
@@ -90,6 +92,19 @@ Result<void> resolve_nodes(Config& config, bool nodes_given, bool node_tables) {
     if (config.node_index(config.nodes[i].name) != static_cast<int>(i)) {
       return fail("node.name = \"{}\": two nodes have this name", config.nodes[i].name);
     }
+  }
+  return {};
+}
+
+// By its address rdma_cm knows a node. Who has none gets one of 127.1.0.1 and up.
+Result<void> check_addresses(const Config& config) {
+  std::map<std::uint32_t, std::size_t> owners;
+  for (std::size_t i = 0; i < config.nodes.size(); ++i) {
+    const auto [owner, fresh] = owners.emplace(node_address(config, i), i);
+    if (fresh) continue;
+    const std::size_t named = config.nodes[i].ip.empty() ? owner->second : i;
+    return fail("node.ip = \"{}\": must be another for {} than for {}", config.nodes[named].ip,
+                config.nodes[i].name, config.nodes[owner->second].name);
   }
   return {};
 }
@@ -306,7 +321,8 @@ Result<void> resolve(Config& config, bool nodes_given, bool node_tables, bool la
     if (auto lanes = share_lanes(config); !lanes) return lanes;
   }
   if (auto lanes = check_lanes(config); !lanes) return lanes;
-  return resolve_nodes(config, nodes_given, node_tables);
+  if (auto nodes = resolve_nodes(config, nodes_given, node_tables); !nodes) return nodes;
+  return check_addresses(config);
 }
 
 }  // namespace emu::config

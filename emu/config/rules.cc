@@ -63,7 +63,8 @@ std::string requirement(const Rule& rule) {
     case Kind::integer: {
       const std::string step =
           rule.multiple_of > 1 ? fmt::format(" in steps of {}", rule.multiple_of) : "";
-      return fmt::format("{}{} … {}{}", count, static_cast<std::int64_t>(rule.minimum),
+      return fmt::format("{}a whole number, {} … {}{}", count,
+                         static_cast<std::int64_t>(rule.minimum),
                          rule.maximum >= 9.2e18 ? std::int64_t{9223372036854775807}
                                                 : static_cast<std::int64_t>(rule.maximum),
                          step);

@@ -34,7 +34,7 @@ std::span<const Rule> rules();
 const Rule* find_rule(std::string_view section, std::string_view key);
 std::string_view schema_text();
 
-// "1 … 100000", "single or mesh": what a value must be.
+// "a whole number, 1 … 100000", "one of flit, cell": what a value must be.
 std::string requirement(const Rule& rule);
 // The known name nearest to `wrong`, empty if none is near.
 std::string_view nearest(std::string_view wrong, std::span<const std::string_view> known);

@@ -1,12 +1,11 @@
 #include "hca/daemon/options.h"
 
-#include <arpa/inet.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <string>
 
+#include "emu/config/node_address.h"
 #include "emu/wire/message.h"
 #include "hca/abi/limits.h"
 
@@ -38,8 +37,6 @@ void copy_name(const std::string& from, char (&to)[N]) {
   std::memcpy(to, from.data(), std::min(from.size(), N - 1));
 }
 
-constexpr std::uint32_t kFirstAddress = 0x7f010001;  // 127.1.0.1
-
 CongestionReaction reaction_of(const emu::ControlsConfig& controls) {
   const auto ns_of = [](double us) { return static_cast<emu::EmuNs>(us * 1000 + 0.5); };
   return {
@@ -61,12 +58,8 @@ CongestionReaction reaction_of(const emu::ControlsConfig& controls) {
 
 std::vector<std::uint32_t> node_addresses(const emu::Config& config) {
   std::vector<std::uint32_t> addresses;
-  for (const emu::NodeConfig& node : config.nodes) {
-    in_addr given{};
-    const bool has_one = !node.ip.empty() && ::inet_aton(node.ip.c_str(), &given) != 0;
-    const auto place = static_cast<std::uint32_t>(addresses.size());
-    addresses.push_back(has_one ? ntohl(given.s_addr) : kFirstAddress + place);
-  }
+  for (std::size_t node = 0; node < config.nodes.size(); ++node)
+    addresses.push_back(emu::node_address(config, node));
   return addresses;
 }
 

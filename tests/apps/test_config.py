@@ -62,6 +62,8 @@ BAD = [
     "[qos]\nblock_flits = 0\n",
     '[[node]]\nname = "../evil"\n',
     '[[node]]\nip = "10.0.0.1"\n',
+    '[[node]]\nname = "a"\nip = "999.1.1.1"\n',
+    '[[node]]\nname = "a"\nip = "1.2.3"\n',
     'node = "n0"\n',
     "attach = 3\n",
     '[attach]\nlisten = "999.0.0.1:4791"\n',

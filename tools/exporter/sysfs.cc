@@ -1,6 +1,5 @@
 #include "tools/exporter/sysfs.h"
 
-#include <arpa/inet.h>
 #include <fmt/core.h>
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -15,6 +14,7 @@
 
 #include "emu/base/guid.h"
 #include "emu/base/link_speed.h"
+#include "emu/config/node_address.h"
 
 namespace tools {
 namespace {
@@ -68,14 +68,9 @@ std::string rate_text(std::uint32_t link_mbps) {
   return fmt::format("{} Gb/sec (1X SDR)", link_mbps / 1000.0);
 }
 
-// ::ffff:a.b.c.d as the kernel writes it; a node without an address of the configuration has
-// 127.1.0.1 and so on, as hca/daemon gives them out.
+// ::ffff:a.b.c.d as the kernel writes it.
 std::string ip_gid_text(const emu::Config& config, std::size_t node) {
-  in_addr given{};
-  const std::string& ip = config.nodes[node].ip;
-  const bool has_one = !ip.empty() && ::inet_aton(ip.c_str(), &given) != 0;
-  const std::uint32_t v4 =
-      has_one ? ntohl(given.s_addr) : 0x7f010001 + static_cast<std::uint32_t>(node);
+  const std::uint32_t v4 = emu::node_address(config, node);
   return fmt::format("0000:0000:0000:0000:0000:ffff:{:04x}:{:04x}", v4 >> 16, v4 & 0xffff);
 }
 

@@ -98,11 +98,13 @@ name = "beta"
 
 TEST(Config, ErrorsNameKeyValueAndRange) {
   EXPECT_EQ(error_of("[network]\nlink_mbps = 0"),
-            "c.toml:2: network.link_mbps = 0: must be 1 … 100000");
+            "c.toml:2: network.link_mbps = 0: must be a whole number, 1 … 100000");
   EXPECT_EQ(error_of("[network]\nlink_mbps = \"fast\""),
-            "c.toml:2: network.link_mbps = \"fast\": must be 1 … 100000");
+            "c.toml:2: network.link_mbps = \"fast\": must be a whole number, 1 … 100000");
+  EXPECT_EQ(error_of("[network]\nlink_mbps = 1e2"),
+            "c.toml:2: network.link_mbps = 100.0: must be a whole number, 1 … 100000");
   EXPECT_EQ(error_of("[network]\nflit_bits = 100"),
-            "c.toml:2: network.flit_bits = 100: must be 32 … 512 in steps of 32");
+            "c.toml:2: network.flit_bits = 100: must be a whole number, 32 … 512 in steps of 32");
   EXPECT_EQ(error_of("[network]\ntopology = \"ring\""),
             "c.toml:2: network.topology = \"ring\": must be single, mesh:4x4, torus:4x4x4, "
             "fat_mesh:2x2, fat_tree, tree:4x3 or file:/PATH");
@@ -116,10 +118,34 @@ TEST(Config, ErrorsNameKeyValueAndRange) {
   EXPECT_EQ(error_of("[hca]\nmtu = 1500"),
             "c.toml:2: hca.mtu = 1500: must be one of 256, 512, 1024, 2048, 4096");
   EXPECT_EQ(error_of("[qos]\nqos_sl2vl = [1, 2]"),
-            "c.toml:2: qos.qos_sl2vl = [2 values]: must be 16 values, each 0 … 15");
+            "c.toml:2: qos.qos_sl2vl = [2 values]: must be 16 values, each a whole number, 0 … 15");
   EXPECT_EQ(error_of("[qos]\nqos_vlarb_high = \"15:3\""),
             "c.toml:2: qos.qos_vlarb_high = \"15:3\": must be VL:weight pairs such as "
             "\"0:64,1:32\"");
+}
+
+// Patterns stand for the whole of a value: no line of it, no text before a NUL.
+TEST(Config, PatternsAreForTheWholeValue) {
+  for (const char* file : {"/a b", "/\\t", "/é", "//"})
+    EXPECT_EQ(error_of(fmt::format("[network]\nnodes = 2\ntopology = \"file:{}\"", file)),
+              "accepted")
+        << file;
+  for (const char* topology :
+       {"file:/", "file:/a\\nb", "file:/a\\u0000", "file:/a\\r", "single\\n", "xsingle", "singlex",
+        "single:8 ", "mesh:2x2x2x2x2x2x2", "tree:2", "file:a"})
+    EXPECT_NE(error_of(fmt::format("[network]\nnodes = 2\ntopology = \"{}\"", topology)),
+              "accepted")
+        << topology;
+  const std::string long_path(1000, 'p');
+  EXPECT_EQ(error_of("[network]\nnodes = 2\ntopology = \"file:/" + long_path + "\""), "accepted");
+  EXPECT_NE(error_of("[network]\nnodes = 2\ntopology = \"file:/" + long_path + "p\""), "accepted");
+  EXPECT_EQ(error_of("[attach]\nlisten = \"255.249.19.9:65535\""), "accepted");
+  for (const char* listen :
+       {"255.249.19.9:65536", "1.2.3.4:0", "1.2.3.4", "1.2.3.4:1:1", " 1.2.3.4:1", ""})
+    EXPECT_NE(error_of(fmt::format("[attach]\nlisten = \"{}\"", listen)), "accepted") << listen;
+  EXPECT_EQ(error_of("[attach]\nfabric = \"\""), "accepted");
+  for (const char* lanes : {"0-3,", ",1", "1--2", "a", ""})
+    EXPECT_NE(error_of(fmt::format("[qos]\nvls_best_effort = \"{}\"", lanes)), "accepted") << lanes;
 }
 
 TEST(Config, UnknownKeysAreRefusedWithTheNearest) {
@@ -129,6 +155,8 @@ TEST(Config, UnknownKeysAreRefusedWithTheNearest) {
             "c.toml:1: netwrk: unknown section, did you mean network?");
   EXPECT_EQ(error_of("[clock]\nzzzzzzzz = 4"), "c.toml:2: clock.zzzzzzzz: unknown key");
   EXPECT_EQ(error_of("nodes = 4").substr(0, 32), "c.toml:1: nodes: unknown section");
+  EXPECT_EQ(error_of("[network]\n\"a\\u0000b\\n\" = 4"), "c.toml:2: network.a b : unknown key");
+  EXPECT_EQ(error_of("[\"\\u0000\"]"), "c.toml:1:  : unknown section");
 }
 
 TEST(Config, NodesAreNamedOnceAndSafely) {
@@ -142,6 +170,24 @@ TEST(Config, NodesAreNamedOnceAndSafely) {
   EXPECT_EQ(error_of("[network]\nnodes = 3\n[[node]]\nname = \"a\""),
             "c.toml: network.nodes = 3: there are 1 [[node]] tables");
   EXPECT_EQ(error_of("node = 3"), "c.toml:1: node = 3: must be [[node]] tables");
+}
+
+TEST(Config, NodesHaveAddressesOfTheirOwn) {
+  const auto nodes = [](const std::string& first, const std::string& second) {
+    return error_of(fmt::format(
+        "[[node]]\nname = \"a\"\nip = \"{}\"\n[[node]]\nname = \"b\"\nip = \"{}\"", first, second));
+  };
+  EXPECT_EQ(nodes("10.0.0.1", "255.255.255.255"), "accepted");
+  EXPECT_EQ(nodes("", "0.0.0.0"), "accepted");
+  for (const char* ip : {"999.1.1.1", "256.0.0.1", "1.2.3", "1.2.3.4.5", "1.2.3.", "1..2.3",
+                         "01.2.3.4", "127.1.0.010", "16909060", ".", "1.2.3.4\\n"})
+    EXPECT_NE(nodes(ip, ""), "accepted") << ip;
+  EXPECT_EQ(nodes("999.1.1.1", ""), "c.toml:3: node.ip = \"999.1.1.1\": must be an IPv4 address");
+  EXPECT_EQ(nodes("10.0.0.1", "10.0.0.1"),
+            "c.toml: node.ip = \"10.0.0.1\": must be another for b than for a");
+  EXPECT_EQ(nodes("127.1.0.2", ""),
+            "c.toml: node.ip = \"127.1.0.2\": must be another for b than for a")
+      << "which b gets";
 }
 
 TEST(Config, MeshHasANodePerRouterUnlessSaid) {
