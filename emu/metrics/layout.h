@@ -13,7 +13,9 @@ namespace emu {
 
 inline constexpr std::uint64_t kPageMagic = 0x3145474150544c46;  // "FLTPAGE1"
 inline constexpr std::uint32_t kPageVersion = 1;
-inline constexpr std::size_t kPageFileBytesMax = std::size_t{64} << 20;  // readers refuse more
+// Readers refuse more. The file has holes where nothing was written, and readers skip them: room
+// for the ports of 4096 routers costs nothing.
+inline constexpr std::size_t kPageFileBytesMax = std::size_t{1} << 30;
 
 struct PageHeader {
   std::uint64_t magic;
@@ -43,5 +45,10 @@ struct PageSeries {
 };
 static_assert(sizeof(PageSeries) == 320 && offsetof(PageSeries, scale) == 296 &&
               offsetof(PageSeries, offset) == 304 && offsetof(PageSeries, kind) == 314);
+
+constexpr std::size_t page_file_bytes(std::uint32_t series_max, std::uint32_t words_max) {
+  return sizeof(PageHeader) + std::size_t{series_max} * sizeof(PageSeries) +
+         std::size_t{words_max} * sizeof(std::uint64_t);
+}
 
 }  // namespace emu

@@ -21,8 +21,7 @@ namespace emu {
 namespace {
 
 std::size_t file_bytes(const PageLimits& limits) {
-  return sizeof(PageHeader) + limits.series_max * sizeof(PageSeries) +
-         std::size_t{limits.words_max} * sizeof(std::uint64_t);
+  return page_file_bytes(limits.series_max, limits.words_max);
 }
 
 bool good_process_name(std::string_view name) {
@@ -127,7 +126,8 @@ Result<MetricsPage> MetricsPage::create(const std::string& run_dir, std::string_
                                         const PageLimits& limits) {
   if (!good_process_name(process)) return fail("metrics: \"{}\" is no process name", process);
   if (file_bytes(limits) > kPageFileBytesMax)
-    return fail("metrics: a page of {} series", limits.series_max);
+    return fail("metrics: a page of {} series has {} bytes, must be at most {}", limits.series_max,
+                file_bytes(limits), kPageFileBytesMax);
   const std::string dir = run_dir + "/metrics";
   if (mkdir(dir.c_str(), 0700) != 0 && errno != EEXIST) {
     return fail("cannot make {}: {}", dir, std::strerror(errno));

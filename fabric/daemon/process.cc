@@ -14,6 +14,7 @@
 #include "fabric/daemon/eal.h"
 #include "fabric/daemon/fabric.h"
 #include "fabric/daemon/notices.h"
+#include "fabric/daemon/publish.h"
 #include "fabric/daemon/spec.h"
 
 namespace fabric {
@@ -35,10 +36,14 @@ emu::Result<emu::Config> load_config(const std::string& path) {
         "datagrams",
         name, config->network.vc_buf_size, config->buffer_flits_least());
   }
+  if (auto fits = page_fits(**network); !fits)
+    return emu::fail("{}: {}", name, fits.error().message);
   auto notices = Notices::make_wanted(*config, config->controls.congestion, **network);
   if (!notices) return emu::fail("{}: {}", name, notices.error().message);
   tell_links(*config, **network);
-  return config;
+  // By the links that the topology's file told: the others read what is written.
+  auto written = emu::Config::parse(config->to_toml(), name);
+  return written ? config : written;
 }
 
 namespace {

@@ -4,6 +4,8 @@
 #include <string>
 #include <utility>
 
+#include "emu/metrics/layout.h"
+
 namespace fabric {
 
 namespace {
@@ -22,6 +24,16 @@ emu::PageLimits limits_for(const Network& network) {
   return {.series_max = series, .words_max = series + emu::PageLimits{}.words_max};
 }
 }  // namespace
+
+emu::Result<void> page_fits(const Network& network) {
+  const emu::PageLimits limits = limits_for(network);
+  const std::size_t bytes = emu::page_file_bytes(limits.series_max, limits.words_max);
+  if (bytes <= emu::kPageFileBytesMax) return {};
+  return emu::fail(
+      "network.topology: metrics of all ports of {} routers take {} MiB, must be at most {}: have "
+      "fewer routers or ports",
+      network.routers(), bytes >> 20, emu::kPageFileBytesMax >> 20);
+}
 
 Publisher::Publisher(emu::MetricsPage page, const emu::Config& config)
     : page_(std::move(page)), cycle_time_(config.network.cycle_time()) {}

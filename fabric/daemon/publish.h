@@ -34,6 +34,9 @@ struct PublishSources {
   const std::array<std::uint64_t, emu::kNodesMax>& sessions;
 };
 
+// Whether a page has room for the metrics of such a network.
+emu::Result<void> page_fits(const Network& network);
+
 class Publisher {
  public:
   static emu::Result<std::unique_ptr<Publisher>> make(const std::string& run_dir,

@@ -17,7 +17,7 @@ from tools.flitnet.process import ProcessId
 
 MAGIC = 0x3145474150544C46
 VERSION = 1
-FILE_BYTES_MAX = 64 << 20
+FILE_BYTES_MAX = 1 << 30
 HEADER = struct.Struct("<QIIIIIIQ56s32x")
 SERIES = struct.Struct("<80s216sdIIHB5x")
 COUNTER, GAUGE, HISTOGRAM = 0, 1, 2

@@ -155,6 +155,21 @@ TEST_F(RunDir, AFullPageDropsSeriesAndSaysSo) {
   EXPECT_EQ(find(pages[0], "flitnet_power_windows_above_cap_total")->raw, 7u);
 }
 
+// Of a fabric of 2500 routers: most of the file is a hole.
+TEST_F(RunDir, PagesOfLargeFabricsAreMadeAndRead) {
+  auto page = MetricsPage::create(dir_, "large", {.series_max = 577'088, .words_max = 600'000});
+  ASSERT_TRUE(page) << page.error().message;
+  page->gauge(Metric::power_max).set(3);
+  const auto pages = emu::read_pages(dir_);
+  ASSERT_EQ(pages.size(), 1u);
+  EXPECT_NE(find(pages[0], "flitnet_power_max_watts"), nullptr);
+  const auto none =
+      MetricsPage::create(dir_, "larger", {.series_max = 4'000'000, .words_max = 100});
+  ASSERT_FALSE(none);
+  EXPECT_NE(none.error().message.find("must be at most"), std::string::npos)
+      << none.error().message;
+}
+
 TEST_F(RunDir, APageEndsWithItsProcess) {
   { auto page = *MetricsPage::create(dir_, "a"); }
   EXPECT_TRUE(emu::read_pages(dir_).empty());
