@@ -7,6 +7,7 @@
 
 #include "emu/config/fields.h"
 #include "emu/config/node_address.h"
+#include "emu/config/rules.h"
 
 namespace emu::config {
 namespace {
@@ -107,6 +108,19 @@ Result<void> check_addresses(const Config& config) {
                 config.nodes[i].name, config.nodes[owner->second].name);
   }
   return {};
+}
+
+// A packet holds its energy until an HCA's part of the cap has paid for it: its calendar reaches so
+// far (hca/host/power.h).
+Result<void> check_power_cap(const Config& config) {
+  if (config.controls.power_cap_w == 0) return {};
+  Config least = config;
+  least.controls.power_cap_w = 0;
+  least.controls.power_cap_load = find_rule("controls", "power_cap_load")->minimum;
+  const double least_w = least.power_cap_w();
+  if (config.controls.power_cap_w >= least_w) return {};
+  return fail("controls.power_cap_w = {}: must be 0 or at least {:.3g}, as much as load {} takes",
+              config.controls.power_cap_w, least_w, least.controls.power_cap_load);
 }
 
 Result<void> check_sizes(const NetworkConfig& network) {
@@ -322,7 +336,8 @@ Result<void> resolve(Config& config, bool nodes_given, bool node_tables, bool la
   }
   if (auto lanes = check_lanes(config); !lanes) return lanes;
   if (auto nodes = resolve_nodes(config, nodes_given, node_tables); !nodes) return nodes;
-  return check_addresses(config);
+  if (auto addresses = check_addresses(config); !addresses) return addresses;
+  return check_power_cap(config);
 }
 
 }  // namespace emu::config

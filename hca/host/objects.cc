@@ -61,6 +61,14 @@ double power_budget_pj(const HostOptions& options) {
   return options.power_window_packets * options.energy.packet_pj(most_hops, options.packet_flits);
 }
 
+// In which `share` of this HCA's power pays the budget.
+emu::Cycle pay_cycles(const HostOptions& options, double share) {
+  const double pj_per_cycle =
+      options.power_w * share * static_cast<double>(options.cycle_time.cycle_ps);
+  return pj_per_cycle > 0 ? static_cast<emu::Cycle>(power_budget_pj(options) / pj_per_cycle) + 1
+                          : 1;
+}
+
 void write_cq_header(const Cq& cq) {
   auto* page = new (cq.region) CqPage{};
   page->magic = kCqMagic;
@@ -109,12 +117,15 @@ HostState::HostState(const HostOptions& options, Memory& memory, PacketPort& por
       prng_(options.seed * 0x9e3779b97f4a7c15ULL + options.node),
       horizon_cycles_(options.cycle_time.cycle_at(emu::EmuNs{options.launch_horizon_us} * 1000)),
       power_pj_per_cycle_(options.power_w * static_cast<double>(options.cycle_time.cycle_ps)),
+      power_cycles_(pay_cycles(options, 1)),
+      class_power_cycles_(pay_cycles(options, options.best_effort_power_share)),
       qps_(std::min(options.qps_max, kQpSlots)),
       mrs_(options.mrs_max),
       wakes_(std::min(options.qps_max, kQpSlots)),
       power_budget_pj_(power_budget_pj(options)),
-      calendar_(power_budget_pj_, horizon_cycles_),
-      best_effort_calendar_(power_budget_pj_, horizon_cycles_),
+      // What leaves at the horizon holds its energy beyond it.
+      calendar_(power_budget_pj_, horizon_cycles_ + class_power_cycles_),
+      best_effort_calendar_(power_budget_pj_, horizon_cycles_ + class_power_cycles_),
       cqs_(options.cqs_max),
       srqs_(std::min(options.srqs_max, kMaxSrq + 1)),
       xrc_domains_(options.xrcds_max),
@@ -125,11 +136,6 @@ HostState::HostState(const HostOptions& options, Memory& memory, PacketPort& por
       qp_generations_(qps_.size()) {
   for (const std::uint16_t lanes : options.lanes_of_sl) CHECK(lanes != 0);
   choose_congestion(*this);
-  if (power_pj_per_cycle_ > 0) {
-    const double cycles = power_budget_pj_ / power_pj_per_cycle_;
-    power_cycles_ = static_cast<emu::Cycle>(cycles) + 1;
-    class_power_cycles_ = static_cast<emu::Cycle>(cycles / options.best_effort_power_share) + 1;
-  }
   free_qps_ = free_list(qps_, 2);  // 0 and 1 are the management QPs of IBA
   for (std::uint32_t slot = 1; slot < mrs_.size(); ++slot) {  // key 0 is never valid
     free_mrs_.push_back(slot);

@@ -102,7 +102,7 @@ class EnergyCalendar {
   using Halves [[gnu::vector_size(kLanes * sizeof(std::int16_t))]] = std::uint64_t;
   static constexpr Row kLane = {0, 1, 2, 3, 4, 5, 6, 7};
 
-  static constexpr std::uint64_t kMarginBuckets = 1024;  // the last packets still end inside
+  static constexpr std::uint64_t kMarginBuckets = 1024;  // shifts, late packets
 
   static emu::Cycle bucket_start(emu::Cycle wish, std::uint64_t bucket) {
     return std::max(wish, bucket * kBucketCycles);

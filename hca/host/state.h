@@ -104,8 +104,8 @@ class HostState {
   emu::Cycle now_ = 0;
   emu::Cycle horizon_cycles_;
   double power_pj_per_cycle_;                      // of this HCA; 0: no limit
-  emu::Cycle power_cycles_ = 1;                    // in which it pays its budget
-  emu::Cycle class_power_cycles_ = 1;              // in which best effort's part of it does
+  emu::Cycle power_cycles_;                        // in which it pays its budget
+  emu::Cycle class_power_cycles_;                  // in which best effort's part of it does
   emu::Cycle power_blocked_until_ = 0;             // best effort waits for energy
   bool slots_blocked_ = false;                     // the port had none
   std::size_t advance_bytes_ = 0;                  // of packets of a class in this advance()

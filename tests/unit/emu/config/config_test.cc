@@ -190,6 +190,23 @@ TEST(Config, NodesHaveAddressesOfTheirOwn) {
       << "which b gets";
 }
 
+TEST(Config, ACapIsThatOfTheSmallestLoadAtLeast) {
+  const auto least = [](const char* network) {
+    return Config::parse(fmt::format("[network]\n{}\n[controls]\npower_cap_load = 0.001", network));
+  };
+  for (const char* network :
+       {"topology = \"mesh:4x4\"\nflit_bits = 32\npacket_size = 1024\nlink_mbps = 10", ""}) {
+    const double cap_w = least(network)->power_cap_w();
+    const auto with = [&](double watts) {
+      return error_of(fmt::format("[network]\n{}\n[controls]\npower_cap_w = {}", network, watts));
+    };
+    EXPECT_EQ(with(cap_w * 1.001), "accepted");
+    const std::string refused = with(cap_w * 0.9);
+    EXPECT_NE(refused.find("controls.power_cap_w = "), std::string::npos) << refused;
+    EXPECT_NE(refused.find("must be 0 or at least "), std::string::npos) << refused;
+  }
+}
+
 TEST(Config, MeshHasANodePerRouterUnlessSaid) {
   EXPECT_EQ(Config::parse("[network]\ntopology = \"mesh\"")->network.nodes, 16u);
   EXPECT_EQ(

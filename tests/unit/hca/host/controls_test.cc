@@ -453,6 +453,34 @@ TEST(Power, CalendarWhenIdle) {
   EXPECT_EQ(calendar.earliest(500, 500, 40), 500u);
 }
 
+// Caps so small, or packets so long, that a packet holds its energy for longer than the horizon.
+TEST(Power, BestEffortLeavesHoweverLongItHoldsItsEnergy) {
+  for (const char* text :
+       {"[network]\ntopology = \"mesh:4x4\"\nflit_bits = 32\npacket_size = 1024\nlink_mbps = 10",
+        "[network]\ntopology = \"mesh:2x2\"\n[controls]\npower_cap_load = 0.001",
+        "[network]\ntopology = \"mesh:64\"\nflit_bits = 32\npacket_size = 1024\n"
+        "[controls]\npower_cap_load = 0.001\n[hca]\nlaunch_horizon_us = 100"}) {
+    const auto config = emu::Config::parse(text);
+    ASSERT_TRUE(config) << config.error().message;
+    PairOptions options;
+    options.host.cycle_time = config->network.cycle_time();
+    options.host.link_bps = config->network.link_bps();
+    options.host.flit_bits = config->network.flit_bits;
+    options.host.packet_flits = config->network.packet_size;
+    options.host.launch_horizon_us = config->hca.launch_horizon_us;
+    options.host.energy = config->energy;
+    options.host.hops_to[7] =
+        static_cast<std::uint8_t>(config->links_between(0, config->nodes.size() - 1));
+    options.host.power_w = config->power_cap_w() / static_cast<double>(config->nodes.size());
+    Pair pair(options);
+    pair.expect_recv(1, pair.b.sge(0, 1000));
+    const hca::Sge from = pair.a.sge(0, 1000);
+    ASSERT_EQ(pair.post({.sges = {&from, 1}}), 0);
+    const auto [sent, received] = pair.run(pair.cluster.now() + 100'000);
+    EXPECT_EQ(test::statuses(sent), std::vector{hca::WcStatus::success}) << text;
+  }
+}
+
 // What peers read looked for energy more often than the node's own requests, had it all and put
 // them off each time it found none, until they were given up.
 TEST(Power, ReadsLeaveSomeToRequests) {
