@@ -23,11 +23,13 @@ MESH = {"network": {"topology": "mesh:2x2"}}
 
 
 def with_files(cluster: Cluster) -> Cluster:
-    """Where the exporter has made what libibumad reads first."""
+    """Where the exporter has made what libibumad reads first; it takes active ports only."""
     for node in cluster.nodes:
-        file = cluster.run / "sys/nodes" / node / "class/infiniband_mad/umad0/port"
+        classes = cluster.run / "sys/nodes" / node / "class"
+        state = classes / "infiniband/flitnet0/ports/1/state"
         for _ in range(500):
-            if file.exists():
+            made = (classes / "infiniband_mad/umad0/port").exists() and state.exists()
+            if made and "ACTIVE" in state.read_text():
                 break
             time.sleep(0.02)
     return cluster
