@@ -104,7 +104,8 @@ Handshake Acceptor::offer(NodeId node, const Handshake& hello) const {
   if (known) body.previous_delivered = seat.channel->in().records_delivered();
   body.cycle_ps = cycle_ps_;
   body.boot = boot_;
-  body.frame_bytes = static_cast<std::uint32_t>(limits_.frame_bytes);
+  const bool small = seat.small && seat.instance == hello.instance;
+  body.frame_bytes = static_cast<std::uint32_t>(small ? kFrameBytesMin : limits_.frame_bytes);
   body.message_version = kMessageVersion;
   body.seals = best_seal(hello.seals & seals_here());
   return body;
@@ -177,7 +178,7 @@ Arrival Acceptor::on_confirm(const FrameView& frame, std::uint64_t now_ns) {
   const bool fits = body->server_nonce == expected.server_nonce && body->seals != 0 &&
                     body->seals == expected.seals && body->session == expected.session &&
                     !goes_on(seat, *body) && body->frame_bytes >= kFrameBytesMin &&
-                    body->frame_bytes <= limits_.frame_bytes &&
+                    body->frame_bytes <= expected.frame_bytes &&
                     objection(node, *body) == Refusal::none;
   if (!fits ||
       !opens_handshake(frame.bytes, session_key(cluster_key_, *body, node, KeyUse::confirm))) {
@@ -208,6 +209,7 @@ void Acceptor::open(NodeId node, const Handshake& confirm, std::uint64_t now_ns)
   channel.open(confirm.session, node, confirm.frame_bytes, send, receive, now_ns);
   seat.open = true;
   seat.reason.clear();
+  seat.small = seat.small && seat.instance == confirm.instance;
   seat.instance = confirm.instance;
   seat.confirm_key = session_key(cluster_key_, confirm, node, KeyUse::confirm);
   ++seat.generation;
@@ -232,6 +234,9 @@ void Acceptor::service(std::uint64_t now_ns) {
       close(node, "left");
     } else if (seat.channel->broken()) {
       close(node, "sent records that make no sense");
+    } else if (seat.channel->out().stuck_bytes() != 0) {
+      seats_[n].small = true;
+      close(node, seat.channel->stuck());
     } else if (now_ns >= seat.channel->last_heard_ns() + timing_.dead_ns) {
       close(node, fmt::format("silent for {} ms", timing_.dead_ns / 1'000'000));
     }

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include <fmt/core.h>
+
 #include "emu/base/check.h"
 
 namespace emu {
@@ -56,6 +58,7 @@ void Channel::open(std::uint64_t session, NodeId node, std::size_t frame_bytes,
   announced_limit_ = in_.limit();
   acknowledge_now_ = true;  // the first frame shows the peer that the session is open
   said_bye_ = broken_ = false;
+  trains_ = frame_bytes > kFrameBytesMin;
   peer_cycle_ = peer_cycle_ns_ = 0;
 }
 
@@ -143,7 +146,7 @@ Train Channel::data_train(std::uint64_t first, std::uint64_t now_ns, Cycle now_c
     finish(frame, stamp);
     out_.sent(sequence, now_ns);
     bytes += frame.size();
-    if (frame.size() < train.segment || !out_.sendable(sequence + 1)) break;
+    if (!trains_ || frame.size() < train.segment || !out_.sendable(sequence + 1)) break;
     const std::size_t next = out_.frame(sequence + 1).size();
     if (!out_.adjoins(sequence + 1) || next > train.segment || bytes + next > kTrainBytesMax ||
         sequence + 2 - first > kTrainSegmentsMax) {
@@ -166,8 +169,11 @@ Train Channel::transmit(std::uint64_t now_ns, Cycle now_cycle) {
   out_.flush();
   const std::uint64_t first = out_.first_sendable();
   if (first != SendWindow::kNone) {
+    // What is repeated may be what this path never takes: heartbeats and acknowledgements do not
+    // rely on it.
+    const bool repeated = first < out_.next();
     const Train train = data_train(first, now_ns, now_cycle);
-    note_sent(now_ns);
+    if (!repeated) note_sent(now_ns);
     return train;
   }
   if (acknowledge_now_ || now_ns >= acknowledge_by_ns_ || now_ns >= last_sent_ns_ + heartbeat_ns_) {
@@ -175,6 +181,14 @@ Train Channel::transmit(std::uint64_t now_ns, Cycle now_cycle) {
     return bare_frame(0, now_cycle);
   }
   return {};
+}
+
+std::string Channel::stuck() const {
+  if (out_.stuck_bytes() == 0) return "";
+  return fmt::format(
+      "datagrams of {} bytes do not arrive: attach.mtu is above the path's, or offload is on "
+      "(ethtool -K IF tx off){}",
+      out_.stuck_bytes(), out_.stuck_bytes() > kFrameBytesMin ? "; smaller ones are tried" : "");
 }
 
 Train Channel::farewell(Cycle now_cycle) { return bare_frame(kFlagBye, now_cycle); }

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 
 #include "emu/wire/frame.h"
 #include "emu/wire/key.h"
@@ -60,7 +61,8 @@ class Channel {
  public:
   explicit Channel(const ChannelLimits& limits);
 
-  // A fresh epoch: both streams begin at 0.
+  // A fresh epoch: both streams begin at 0. The smallest frames go one by one: they are for paths
+  // that take no larger ones, and often no trains.
   void open(std::uint64_t session, NodeId node, std::size_t frame_bytes, const DataKey& send_key,
             const DataKey& receive_key, std::uint64_t now_ns);
   // Records out: whole or not at all; false means no room now. They leave with transmit().
@@ -89,6 +91,8 @@ class Channel {
   // The peer is authentic, but what it sends has no meaning. Whoever reads the records may say so.
   void break_off() { broken_ = true; }
   bool broken() const { return broken_ || in_.broken(); }
+  // Why what is sent does not arrive although the peer is heard; empty: it does.
+  std::string stuck() const;
   std::uint64_t session() const { return session_; }
   std::uint64_t last_heard_ns() const { return last_heard_ns_; }
   Cycle peer_cycle() const { return peer_cycle_; }
@@ -122,6 +126,7 @@ class Channel {
   bool acknowledge_now_ = false;
   bool said_bye_ = false;
   bool broken_ = false;
+  bool trains_ = true;
   Cycle peer_cycle_ = 0;
   std::uint64_t peer_cycle_ns_ = 0;
   ChannelCounters counters_;

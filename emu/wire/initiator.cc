@@ -159,6 +159,11 @@ Train Initiator::handshake_train() {
 }
 
 Train Initiator::transmit(std::uint64_t now_ns) {
+  if (state_ == State::open && channel_.out().stuck_bytes() != 0) {
+    limits_.frame_bytes = kFrameBytesMin;  // as long as this process lives
+    ask();
+    return channel_.farewell(0);  // so that the fabric does not go on with it
+  }
   const bool silent = now_ns >= channel_.last_heard_ns() + timing_.silent_ns;
   if (state_ == State::open && (over() || silent)) {
     ask();

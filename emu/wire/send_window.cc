@@ -19,6 +19,12 @@ constexpr std::uint64_t kTimeoutMinNs = 10'000'000;
 constexpr std::uint64_t kTimeoutStartNs = 50'000'000;
 constexpr std::uint64_t kTimeoutMaxNs = 400'000'000;
 constexpr std::uint32_t kBackoffMax = 5;
+// A frame that was sent so often without an answer, and then for so long, does not arrive: where
+// every other datagram is lost, one frame in a thousand is taken for it.
+constexpr std::uint8_t kStuckTransmissions = 3;
+constexpr std::uint64_t kStuckNs = 3'000'000'000;
+// Heartbeats come more often: a peer that was silent for longer, or we, who did not listen.
+constexpr std::uint64_t kStuckSilenceNs = 1'000'000'000;
 
 }  // namespace
 
@@ -38,6 +44,7 @@ void SendWindow::reset(std::size_t frame_bytes) {
   congestion_window_ = std::min(kCongestionStart, mask_ + 1);
   slow_start_until_ = mask_ + 1;
   srtt_ns_ = rttvar_ns_ = 0;
+  stuck_since_ns_ = stuck_heard_ns_ = stuck_bytes_ = 0;
   records_sent_ = records_acknowledged_ = 0;
   limit_ = congestion_window_;  // until the peer says what it has room for
 }
@@ -163,6 +170,7 @@ bool SendWindow::acknowledge(const FrameHeader& header, std::uint64_t now_ns) {
     for (; una_ < header.ack; ++una_) leave_flight(slot(una_));
     records_acknowledged_ = slot(header.ack - 1).records_end;
     backoff_ = 0;
+    stuck_since_ns_ = 0;
     if (congestion_window_ < slow_start_until_) {
       congestion_window_ += acknowledged;
     } else if ((grown_ += acknowledged) >= congestion_window_) {
@@ -170,6 +178,8 @@ bool SendWindow::acknowledge(const FrameHeader& header, std::uint64_t now_ns) {
       ++congestion_window_;
     }
     congestion_window_ = std::min(congestion_window_, mask_ + 1);
+  } else {
+    look_for_stuck(now_ns);
   }
   if (header.sack == 0 || header.ack < una_) return true;
   std::uint64_t highest = una_;
@@ -183,6 +193,15 @@ bool SendWindow::acknowledge(const FrameHeader& header, std::uint64_t now_ns) {
   }
   mark_holes(highest, now_ns);
   return true;
+}
+
+void SendWindow::look_for_stuck(std::uint64_t now_ns) {
+  if (una_ == next_ || slot(una_).transmissions < kStuckTransmissions) return;
+  if (stuck_since_ns_ == 0 || now_ns > stuck_heard_ns_ + kStuckSilenceNs) stuck_since_ns_ = now_ns;
+  stuck_heard_ns_ = now_ns;
+  const std::size_t bytes = frame(una_).size();
+  const bool large = bytes > kFrameBytesMin || bytes == frame_bytes_;
+  if (large && now_ns > stuck_since_ns_ + kStuckNs) stuck_bytes_ = bytes;
 }
 
 // A hole well below what has arrived is lost, unless its repetition may still be on the way.

@@ -46,6 +46,10 @@ class SendWindow {
   // It has: everything that is not acknowledged is believed lost.
   void time_out();
 
+  // Bytes of a frame that was sent again and again while the peer, which was heard all the time,
+  // never acknowledged it: the path takes none so large. 0: there is none.
+  std::size_t stuck_bytes() const { return stuck_bytes_; }
+
   std::uint64_t next() const { return next_; }
   std::uint64_t records_sent() const { return records_sent_; }
   std::uint64_t records_acknowledged() const { return records_acknowledged_; }
@@ -72,6 +76,7 @@ class SendWindow {
   void mark_lost(Slot& slot);
   void measure(const Slot& slot, std::uint64_t now_ns);
   void mark_holes(std::uint64_t highest, std::uint64_t now_ns);
+  void look_for_stuck(std::uint64_t now_ns);
   void congestion();
 
   std::uint32_t mask_;
@@ -92,6 +97,10 @@ class SendWindow {
   std::uint64_t srtt_ns_ = 0;
   std::uint64_t rttvar_ns_ = 0;
   std::uint32_t backoff_ = 0;
+  std::uint64_t stuck_since_ns_ =
+      0;  // the peer spoke, and not of a frame that was repeated; 0: not
+  std::uint64_t stuck_heard_ns_ = 0;  // when it last did
+  std::size_t stuck_bytes_ = 0;
   std::uint64_t records_sent_ = 0;
   std::uint64_t records_acknowledged_ = 0;
   std::uint64_t frames_repeated_ = 0;

@@ -16,6 +16,10 @@
 // where it stopped and nothing was lost; if not (a restart, too long a silence) a new one begins:
 // an epoch, of which both sides learn how many records of the last one the other had taken, if it
 // still knows.
+//
+// Where frames of the agreed size do not arrive while shorter ones do (a path of a smaller MTU),
+// the side that sees it closes the session with that as the reason, and the next one has the
+// smallest.
 #pragma once
 
 #include <array>
@@ -90,8 +94,10 @@ class Initiator {
  private:
   enum class State : std::uint8_t { asking, proving, open };
 
+  bool over() const {
+    return channel_.broken() || channel_.said_bye() || channel_.out().stuck_bytes() != 0;
+  }
   bool leaving_epoch() const { return state_ == State::proving; }
-  bool over() const { return channel_.broken() || channel_.said_bye(); }
   void ask();
   void on_welcome(const FrameView& frame, std::uint64_t now_ns);
   void on_pending_data(const FrameView& frame, std::uint64_t now_ns);
@@ -165,6 +171,7 @@ class Acceptor {
     std::unique_ptr<Channel> channel;
     Epoch epoch;
     std::string reason;  // why it was closed
+    bool small = false;  // it was because large frames do not reach this instance
     std::string name;
   };
 

@@ -11,6 +11,9 @@
 #include <utility>
 #include <vector>
 
+#include <fmt/core.h>
+
+#include "emu/base/log.h"
 #include "fabric/port/ethernet.h"
 
 namespace fabric {
@@ -55,6 +58,7 @@ class EthdevDatagrams final : public Datagrams {
   std::vector<Station> stations_;
   std::size_t replaced_ = 0;
   std::optional<Station> speaking_;
+  bool warned_ = false;
   std::uint16_t identification_ = 0;
   std::array<rte_mbuf*, kDeviceBurst> out_{};
   std::uint16_t out_count_ = 0;
@@ -64,9 +68,8 @@ bool EthdevDatagrams::receive(const Sink& sink) {
   std::array<rte_mbuf*, kDeviceBurst> in{};
   const std::uint16_t count = rte_eth_rx_burst(port_, 0, in.data(), kDeviceBurst);
   for (std::uint16_t i = 0; i < count; ++i) {
-    if (in[i]->nb_segs == 1) {
-      take({rte_pktmbuf_mtod(in[i], const std::byte*), in[i]->data_len}, sink);
-    }
+    // Of a frame in several segments the first is a piece, as a fragment is.
+    take({rte_pktmbuf_mtod(in[i], const std::byte*), in[i]->data_len}, sink);
     rte_pktmbuf_free(in[i]);
   }
   return count == kDeviceBurst;
@@ -81,6 +84,12 @@ void EthdevDatagrams::take(std::span<const std::byte> frame, const Sink& sink) {
     const std::span<std::byte> out = add_frame(reply->size());
     if (!out.empty()) std::memcpy(out.data(), reply->data(), reply->size());
     push();
+  } else if (!warned_ && is_piece(frame, self_)) {
+    warned_ = true;
+    emu::log_warning(
+        fmt::format("{}: datagrams that come in pieces are lost: attach.mtu is above the path's, "
+                    "or offload is on at the sender (ethtool -K IF tx off)",
+                    device_));
   }
 }
 

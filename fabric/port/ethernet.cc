@@ -105,6 +105,15 @@ std::optional<UdpFrame> parse_udp_frame(std::span<const std::byte> frame, const 
                   frame.subspan(kUdpHeadersBytes, ntohs(udp.length) - sizeof(Udp))};
 }
 
+bool is_piece(std::span<const std::byte> frame, const Station& self) {
+  if (frame.size() < kEthernetBytes + sizeof(Ip)) return false;
+  const auto ethernet = read<Ethernet>(frame, 0);
+  const auto ip = read<Ip>(frame, kEthernetBytes);
+  return ethernet.type == htons(kTypeIp) && ethernet.to == self.mac && ip.version_length == 0x45 &&
+         ip.protocol == kProtocolUdp && ip.to == self.address.ip &&
+         ((ip.fragment & htons(0x3fff)) != 0 || kEthernetBytes + ntohs(ip.length) > frame.size());
+}
+
 void write_udp_headers(std::span<std::byte> frame, const Station& self, const Station& to,
                        std::uint16_t identification) {
   CHECK(frame.size() >= kUdpHeadersBytes && frame.size() - kEthernetBytes <= UINT16_MAX);

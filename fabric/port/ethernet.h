@@ -32,6 +32,10 @@ struct UdpFrame {
 // it unfinished, and every datagram carries a stronger tag.
 std::optional<UdpFrame> parse_udp_frame(std::span<const std::byte> frame, const Station& self);
 
+// Whether a frame is a piece of a UDP datagram for `self`: a fragment, or cut off by the driver.
+// Who has the port is in the first fragment only, so it is not asked for.
+bool is_piece(std::span<const std::byte> frame, const Station& self);
+
 // Writes the headers for `payload` bytes that follow them at `frame + kUdpHeadersBytes`; checksums
 // of IP and UDP included.
 void write_udp_headers(std::span<std::byte> frame, const Station& self, const Station& to,

@@ -228,7 +228,9 @@ void UdpAttachment::explain(std::uint64_t host_ns) {
       break;
   }
   const emu::Channel& channel = session_state_.channel();
-  if (session_ != 0 && channel.said_bye()) {
+  if (const std::string stuck = channel.stuck(); !stuck.empty()) {
+    reason_ = stuck;
+  } else if (session_ != 0 && channel.said_bye()) {
     reason_ = "fabricd has left";
   } else if (session_ != 0 && channel.broken()) {
     reason_ = "fabricd sent a record that makes no sense: are both of the same build?";

@@ -80,6 +80,9 @@ void Node::notice_session() {
   if (up && same_host()) side_band_.follow_ways(*host_);
   // Attached anew between two looks: the port was down, too.
   if (up && session_ != 0 && attachment_->session() != session_) tell_port(false);
+  if (!up && was_up_)
+    emu::log_warning(fmt::format("no longer attached: {}", attachment_->reason()));
+  was_up_ = up;
   tell_port(up);
   // What was under way is lost, and what is sent now goes nowhere: requests end by their retries.
   const bool dark = attachment_->link_down();

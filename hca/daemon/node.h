@@ -101,6 +101,7 @@ class Node : public emu::Daemon {
   bool looking_ = false;          // the last turn ended without rest
   std::uint64_t idle_ns_ = 0;     // host time of the last turn that had no work and expected none
   bool left_over_ = false;        // more came in than one turn takes
+  bool was_up_ = false;           // attached at the last look
   bool dark_ = false;             // the fabric said that our link is down
   bool asleep_attached_ = false;  // we were when we fell asleep
   bool stop_asked_ = false;

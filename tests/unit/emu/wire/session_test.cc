@@ -30,6 +30,8 @@ struct Weather {
   double replay = 0;   // of any datagram of the past, either direction
   double garbage = 0;  // a stranger's datagram, per step
   std::uint64_t delay_max_ns = 0;
+  std::size_t bytes_max_up = 65'507;  // larger datagrams are lost, to the fabric and from it
+  std::size_t bytes_max_down = 65'507;
 };
 
 struct Datagram {
@@ -151,6 +153,7 @@ class World {
     for (std::size_t at = 0; at < train.bytes.size(); at += train.segment) {
       const auto piece = train.bytes.subspan(at, std::min(train.segment, train.bytes.size() - at));
       Datagram datagram{{piece.begin(), piece.end()}, n, to_fabric};
+      if (piece.size() > (to_fabric ? weather_.bytes_max_up : weather_.bytes_max_down)) continue;
       if (cut_[n] || (cut_down_[n] && !to_fabric) || prng_.uniform() < weather_.loss) continue;
       if (past_.size() < 5000) past_.push_back(datagram);
       const int copies = prng_.uniform() < weather_.repeat ? 2 : 1;
@@ -460,6 +463,51 @@ TEST(Session, NobodyReadsNothingGrows) {
   world.run(2000);
   settle(world);
   EXPECT_EQ(world.node(0).epoch().number, 1u);
+}
+
+// A path of a smaller MTU than both ends were told: heartbeats pass, so nobody is silent.
+TEST(Session, ANodeWhoseLargeFramesAreLostSaysSoAndSendsSmallerOnes) {
+  const Weather narrow{.bytes_max_up = 600};
+  World world(1, narrow);
+  world.run(14'000);  // 2.8 s
+  EXPECT_EQ(world.node(0).epoch().number, 1u);
+  EXPECT_EQ(world.node(0).channel().stuck(), "");
+  std::string said;
+  for (int i = 0; i < 6'000 && world.node(0).epoch().number == 1; ++i) {
+    world.step();
+    if (said.empty()) said = world.node(0).channel().stuck();
+    if (!said.empty() && world.node(0).epoch().number == 1) {
+      EXPECT_FALSE(world.node(0).attached(world.now()));
+    }
+  }
+  EXPECT_NE(said.find("datagrams of 800 bytes do not arrive: attach.mtu"), std::string::npos);
+  const std::uint64_t before = world.delivered_in_all();
+  world.run(2'000);
+  world.stop_writing();
+  world.run(20'000);
+  for (std::size_t n = 0; n < kNodes; ++n) {
+    EXPECT_TRUE(world.settled(n));
+    EXPECT_EQ(world.node(n).epoch().number, 2u) << "and no more";
+  }
+  EXPECT_GT(world.delivered_in_all(), before + 1'000);
+}
+
+TEST(Session, AFabricWhoseLargeFramesAreLostSaysSoAndSendsSmallerOnes) {
+  const Weather narrow{.bytes_max_down = 600};
+  World world(1, narrow);
+  std::string said;
+  for (int i = 0; i < 20'000 && said.empty(); ++i) {
+    world.step();
+    said = world.fabric().reason(1);
+  }
+  EXPECT_NE(said.find("datagrams of 800 bytes do not arrive: attach.mtu"), std::string::npos);
+  world.run(4'000);
+  world.stop_writing();
+  world.run(20'000);
+  for (std::size_t n = 0; n < kNodes; ++n) {
+    EXPECT_TRUE(world.settled(n));
+    EXPECT_EQ(world.fabric().epoch(static_cast<NodeId>(n)).number, 2u) << "and no more";
+  }
 }
 
 constexpr int kRounds = test::kSanitized ? 12 : 60;

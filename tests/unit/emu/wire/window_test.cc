@@ -115,6 +115,31 @@ TEST(SendWindow, TimerRepeatsEverythingAndBacksOff) {
   EXPECT_EQ(out.deadline_ns() - 2000, 2 * first);
 }
 
+// Heard all the time, and never of this frame: it does not arrive. Silence says nothing of the
+// kind.
+TEST(SendWindow, AFrameThatIsNeverAcknowledgedIsStuckIfThePeerIsHeard) {
+  constexpr std::uint64_t kEveryNs = 100'000'000;
+  SendWindow out(kFrames, 1000);
+  ASSERT_TRUE(out.append(RecordKind::tx, body(700, 1), {}));
+  out.flush();
+  std::uint64_t now = 1;
+  const auto repeat = [&](int times, bool heard) {
+    for (int i = 0; i < times; ++i, now += kEveryNs) {
+      if (now >= out.deadline_ns()) out.time_out();
+      send_all(out, now);
+      ASSERT_TRUE(!heard || out.acknowledge(acknowledgement(0), now));
+    }
+  };
+  repeat(20, true);
+  repeat(100, false);  // the peer was stopped for 10 s
+  repeat(20, true);
+  EXPECT_EQ(out.stuck_bytes(), 0u);
+  repeat(20, true);
+  EXPECT_EQ(out.stuck_bytes(), 700 + sizeof(RecordHeader) + kFrameOverhead);
+  out.reset(kFrame);
+  EXPECT_EQ(out.stuck_bytes(), 0u);
+}
+
 TEST(ReceiveWindow, RecordsAcrossFramesInAnyOrderOfArrival) {
   SendWindow out(kFrames, kFrame);
   ReceiveWindow in(kFrames, kFrame);

@@ -70,6 +70,21 @@ TEST(Ethernet, EveryTruncationAndEveryBitOfTheHeadersIsNoticed) {
   }
 }
 
+TEST(Ethernet, PiecesOfDatagramsAreKnown) {
+  const auto whole = frame_to_fabric(100, std::byte{7});
+  EXPECT_FALSE(is_piece(whole, kFabric));
+  EXPECT_FALSE(is_piece(std::span(whole).first(20), kFabric)) << "too short to say";
+  EXPECT_TRUE(is_piece(std::span(whole).first(100), kFabric)) << "the driver cut it";
+  EXPECT_FALSE(is_piece(std::span(whole).first(100), kNode)) << "another's";
+  constexpr std::size_t kFragment = kEthernetBytes + 6;
+  for (const auto& [flags, offset] : {std::pair{0x20, 0}, {0x20, 8}, {0, 8}}) {
+    auto fragment = whole;
+    fragment[kFragment] = static_cast<std::byte>(flags);
+    fragment[kFragment + 1] = static_cast<std::byte>(offset);
+    EXPECT_TRUE(is_piece(fragment, kFabric)) << flags << " " << offset;
+  }
+}
+
 std::vector<std::byte> arp_request(std::uint32_t target) {
   std::vector<std::byte> frame(kArpFrameBytes);
   auto put = [&](std::size_t at, std::initializer_list<int> bytes) {

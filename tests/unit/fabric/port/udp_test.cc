@@ -38,6 +38,7 @@ class Proxy {
       : fabric_(fabric), prng_(seed), front_(open_loopback()), back_(open_loopback()) {}
   std::string address() const { return emu::local_address(front_.fd())->text(); }
   void set_loss(double loss) { loss_ = loss; }
+  void set_bytes_max(std::size_t bytes) { bytes_max_ = bytes; }
 
   void turn() {
     while (front_.receive([this](const emu::UdpAddress& from, std::span<const std::byte> d) {
@@ -61,7 +62,7 @@ class Proxy {
   };
   void toss(std::span<const std::byte> bytes, bool up) {
     Datagram datagram{{bytes.begin(), bytes.end()}, up};
-    if (prng_.uniform() < loss_) return;
+    if (bytes.size() > bytes_max_ || prng_.uniform() < loss_) return;
     if (past_.size() < 2000) past_.push_back(datagram);
     if (prng_.uniform() < loss_) held_.push_back(datagram);  // late, or twice
     if (prng_.uniform() < loss_) forward(past_[prng_.below(static_cast<unsigned>(past_.size()))]);
@@ -85,6 +86,7 @@ class Proxy {
   emu::UdpSocket front_;
   emu::UdpSocket back_;
   double loss_ = 0;
+  std::size_t bytes_max_ = 65'536;
   std::deque<Datagram> held_;
   std::vector<Datagram> past_;
 };
@@ -291,6 +293,28 @@ TEST_P(UdpPortTest, ABadPathLosesNothing) {
   EXPECT_EQ(next[0], 3000U) << "seed " << seed;
   EXPECT_EQ(next[1], 3000U) << "seed " << seed;
   EXPECT_EQ(n0.session(), 1U);
+}
+
+TEST_P(UdpPortTest, APathOfASmallerMtuIsNamedAndWorks) {
+  proxy_.emplace(port_->address(), 1);
+  proxy_->set_bytes_max(600);
+  nodes_[0] = make("n0", proxy_->address());
+  hca::Attachment& n1 = attach(1);
+  turns(600);
+  hca::Attachment& n0 = *nodes_[0];
+  ASSERT_TRUE(send(n0, 1, 0, 4000)) << n0.reason();
+  std::string reason;
+  for (int i = 0; i < 10'000 && n0.session() == 1; ++i) {
+    turn();
+    if (n0.state() == hca::AttachState::down) reason = n0.reason();
+  }
+  EXPECT_NE(reason.find("do not arrive: attach.mtu"), std::string::npos) << reason;
+  ASSERT_EQ(n0.session(), 2U);
+  std::uint64_t next = 7;  // what was lost with the session is the sender's affair
+  ASSERT_TRUE(send(n0, 1, 7, 4000));
+  turns(200);
+  ASSERT_NO_FATAL_FAILURE(receive(n1, next));
+  EXPECT_EQ(next, 8U);
 }
 
 TEST_P(UdpPortTest, StrangersDisturbNobody) {
