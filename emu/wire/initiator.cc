@@ -19,6 +19,7 @@ Initiator::Initiator(const InitiatorOptions& options)
       entropy_(options.entropy),
       limits_(options.limits),
       timing_(options.timing),
+      terms_(options.terms),
       channel_(options.limits) {
   CHECK(options.node_name.size() < handshake_.name.size());  // as the configuration has it
   std::memcpy(handshake_.name.data(), options.node_name.data(), options.node_name.size());
@@ -93,6 +94,11 @@ void Initiator::on_welcome(const FrameView& frame, std::uint64_t now_ns) {
     return;
   }
   refusal_ = Refusal::none;
+  other_terms_.reset();
+  if (const Terms told{frame.header.node, body->cycle_ps}; terms_ && told != *terms_) {
+    other_terms_ = told;
+    return;  // asked again, too: either side may get another configuration
+  }
   node_ = frame.header.node;
   const std::uint64_t delivered_by_us =
       have_epoch_ ? channel_.in().records_delivered() : kDeliveredUnknown;

@@ -53,12 +53,20 @@ struct Epoch {
   std::uint64_t delivered_before = 0;  // what this side took
 };
 
+// What a node's cluster.toml and its fabric's must have in common, as far as the fabric tells it.
+struct Terms {
+  NodeId node = 0;
+  std::uint64_t cycle_ps = 0;
+  friend bool operator==(const Terms&, const Terms&) = default;
+};
+
 struct InitiatorOptions {
   Key cluster_key{};
   std::string node_name;
   Key entropy{};  // random_key(), or the test's seed
   ChannelLimits limits{};
   SessionTiming timing{};
+  std::optional<Terms> terms{};  // no session is opened on others; none: on any
 };
 
 class Initiator {
@@ -90,6 +98,8 @@ class Initiator {
   NodeId node() const { return node_; }
   std::uint64_t cycle_ps() const { return cycle_ps_; }
   Refusal refusal() const { return refusal_; }
+  // The fabric would let us in, but on these terms, which are not ours.
+  const std::optional<Terms>& other_terms() const { return other_terms_; }
 
  private:
   enum class State : std::uint8_t { asking, proving, open };
@@ -108,6 +118,7 @@ class Initiator {
   Key entropy_;
   ChannelLimits limits_;
   SessionTiming timing_;
+  std::optional<Terms> terms_;
   Channel channel_;
   State state_ = State::asking;
   bool have_epoch_ = false;  // channel_ holds one that may go on, or be told of
@@ -120,6 +131,7 @@ class Initiator {
   int attempts_ = 0;
   std::uint64_t cycle_ps_ = 0;
   Refusal refusal_ = Refusal::none;
+  std::optional<Terms> other_terms_;
   std::uint64_t epoch_peer_delivered_ = kDeliveredUnknown;  // of the epoch that is being left
   Epoch epoch_;
   std::array<std::byte, kHandshakeBytes> out_{};

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "emu/base/check.h"
-#include "emu/wire/session.h"
+#include "emu/base/log.h"
 #include "emu/wire/udp_socket.h"
 #include "hca/attach/udp_ring.h"
 
@@ -121,10 +121,13 @@ class UdpAttachment final : public Attachment {
   void push_waiting();
   void transmit();
   void explain(std::uint64_t host_ns);
+  void explain(const emu::Terms& theirs);
 
   emu::Initiator session_state_;
   emu::UdpAddress fabric_;
   std::string fabric_text_;
+  std::string node_name_;
+  std::optional<emu::Terms> terms_;
   AttachState state_ = AttachState::down;
   std::string reason_ = "not attached yet";
   std::uint64_t session_ = 0;
@@ -157,6 +160,7 @@ emu::InitiatorOptions initiator_options(const UdpAttachOptions& options) {
   out.limits = {.frame_bytes = frame, .heartbeat_ns = options.heartbeat_ns};
   out.timing.dead_ns = options.dead_ns;
   out.timing.silent_ns = options.dead_ns / 3;
+  out.terms = options.terms;
   return out;
 }
 
@@ -165,6 +169,8 @@ UdpAttachment::UdpAttachment(const UdpAttachOptions& options, emu::UdpAddress fa
     : session_state_(initiator_options(options)),
       fabric_(fabric),
       fabric_text_(options.fabric),
+      node_name_(options.node_name),
+      terms_(options.terms),
       epoll_(::epoll_create1(EPOLL_CLOEXEC)) {
   CHECK(epoll_);
   if (options.io_uring) {
@@ -211,6 +217,7 @@ void UdpAttachment::explain(std::uint64_t host_ns) {
     if (!reason_.empty()) reason_.clear();
     return;
   }
+  if (session_state_.other_terms()) return explain(*session_state_.other_terms());
   switch (session_state_.refusal()) {
     case emu::Refusal::version:
       reason_ = "fabricd speaks another version: install the same build of both";
@@ -241,6 +248,15 @@ void UdpAttachment::explain(std::uint64_t host_ns) {
     reason_ = fmt::format("no answer from fabricd at {}: is it up, and has it the same key?",
                           fabric_text_);
   }
+}
+
+void UdpAttachment::explain(const emu::Terms& theirs) {
+  const std::string reason = fmt::format(
+      "cluster.toml here is not the fabric's: {} is node {} there, a cycle {} ps; here node {}, {} "
+      "ps",
+      node_name_, theirs.node, theirs.cycle_ps, terms_->node, terms_->cycle_ps);
+  if (reason != reason_) emu::log_warning(reason);
+  reason_ = reason;
 }
 
 // A new epoch: what was under way in the last one is gone, and its owner forgets it too.

@@ -4,10 +4,12 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "emu/base/result.h"
 #include "emu/wire/key.h"
+#include "emu/wire/session.h"
 #include "hca/attach/attach.h"
 
 namespace hca {
@@ -20,6 +22,7 @@ struct UdpAttachOptions {
   std::uint64_t heartbeat_ns = 50'000'000;
   std::uint64_t dead_ns = 700'000'000;  // silence after which the state is `down`
   bool io_uring = true;                 // false: plain socket calls
+  std::optional<emu::Terms> terms{};    // as the configuration here has them; none: any
 };
 
 // Fails only if the address does not resolve or no socket can be had; otherwise the state is `down`

@@ -110,6 +110,7 @@ emu::Result<void> Node::attach(const std::string& run_dir, emu::Lending* lending
   options.mtu = config_.attach.mtu;
   options.heartbeat_ns = config_.attach.heartbeat_ms * std::uint64_t{1'000'000};
   options.dead_ns = config_.attach.dead_after_ms * std::uint64_t{1'000'000};
+  options.terms = emu::Terms{options_.node, options_.cycle_time.cycle_ps};
   auto made = make_udp_attachment(options);
   if (!made) return std::unexpected(made.error());
   attachment_ = std::move(*made);

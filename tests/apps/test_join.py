@@ -98,3 +98,8 @@ def test_a_key_of_another_cluster_is_named(hosts: tuple[Host, Host, Path]) -> No
     key.write_text(old.translate(str.maketrans("0123456789", "1234567890")))
     key.chmod(0o600)
     b.refuses(1, "n1 (", "join", file, "--here", "n1", "--key", key, "--wait", "2")
+    swapped = file.with_name("swapped.toml")  # another cluster file, the right key
+    swapped.write_text(file.read_text() + '[[node]]\nname = "n1"\n[[node]]\nname = "n0"\n')
+    says = "cluster.toml here is not the fabric's: n1 is node 1 there"
+    key = a.run / "cluster.key"
+    b.refuses(1, says, "join", swapped, "--here", "n1", "--key", key, "--wait", "1")

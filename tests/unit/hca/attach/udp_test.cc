@@ -1,0 +1,93 @@
+// hcad's end of UDP before a fabric that is one socket and its sessions: what it makes of the
+// answers. Host time is handed in.
+#include "hca/attach/udp.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <optional>
+
+#include "emu/wire/udp_socket.h"
+
+namespace hca {
+namespace {
+
+constexpr std::uint64_t kTurnNs = 500'000;
+constexpr std::uint64_t kCyclePs = 320'000;
+
+class UdpAttachmentTest : public testing::TestWithParam<bool> {
+ protected:
+  void SetUp() override {
+    emu::AcceptorOptions options;
+    options.node_names = {"n0", "n1"};
+    options.entropy = emu::random_key();
+    options.cycle_ps = kCyclePs;
+    fabric_.emplace(options);
+  }
+  void make(std::optional<emu::Terms> terms) {
+    auto made = make_udp_attachment({.fabric = emu::local_address(socket_.fd())->text(),
+                                     .node_name = "n1",
+                                     .io_uring = GetParam(),
+                                     .terms = terms});
+    ASSERT_TRUE(made) << made.error().message;
+    node_ = std::move(*made);
+  }
+  void turns(int count) {
+    for (int i = 0; i < count; ++i) turn();
+  }
+  void turn() {
+    host_ns_ += kTurnNs;
+    node_->service(host_ns_);
+    while (
+        socket_.receive([this](const emu::UdpAddress& from, std::span<const std::byte> datagram) {
+          at_ = from;
+          const emu::Arrival arrival = fabric_->receive(datagram, host_ns_);
+          if (!arrival.reply.empty()) send({arrival.reply, arrival.reply.size()});
+        })) {
+    }
+    fabric_->service(host_ns_);
+    for (emu::NodeId node = 0; node < 2; ++node) {
+      const emu::Train train = fabric_->transmit(node, host_ns_, 1000);
+      if (!train.empty()) send(train);
+    }
+  }
+  void send(const emu::Train& train) {
+    const emu::UdpSocket::Outgoing out{at_, train};
+    socket_.send({&out, 1});
+  }
+
+  emu::UdpSocket socket_{*emu::open_udp_socket(*emu::UdpAddress::resolve("127.0.0.1:0"))};
+  std::optional<emu::Acceptor> fabric_;
+  std::unique_ptr<Attachment> node_;
+  emu::UdpAddress at_;  // where the node is
+  std::uint64_t host_ns_ = 1'000'000'000;
+};
+
+TEST_P(UdpAttachmentTest, ANodeOfTheSameTermsAttaches) {
+  ASSERT_NO_FATAL_FAILURE(make(emu::Terms{1, kCyclePs}));
+  turns(20);
+  EXPECT_EQ(node_->state(), AttachState::attached) << node_->reason();
+  EXPECT_EQ(node_->reason(), "");
+}
+
+// Its programs would have another node's addresses, or time of another speed.
+TEST_P(UdpAttachmentTest, ANodeOfOtherTermsStaysDownAndSaysWhy) {
+  for (const emu::Terms ours : {emu::Terms{0, kCyclePs}, emu::Terms{1, 16'000}}) {
+    ASSERT_NO_FATAL_FAILURE(make(ours));
+    turns(500);
+    EXPECT_EQ(node_->state(), AttachState::down);
+    EXPECT_EQ(node_->session(), 0U);
+    EXPECT_FALSE(fabric_->attached(1)) << "the fabric hears nothing of it";
+    EXPECT_EQ(node_->reason(),
+              fmt::format("cluster.toml here is not the fabric's: n1 is node 1 there, a cycle "
+                          "320000 ps; here node {}, {} ps",
+                          ours.node, ours.cycle_ps));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Ways, UdpAttachmentTest, testing::Bool(), [](const auto& way) {
+  return way.param ? std::string("io_uring") : std::string("socket");
+});
+
+}  // namespace
+}  // namespace hca
