@@ -25,6 +25,8 @@ constexpr std::size_t kEventsMax = 8192;
 constexpr std::uint64_t kExtrapolateNs = 2'000'000;
 constexpr std::uint64_t kApartNs = 10'000'000;  // by so much clocks of one time may differ
 constexpr std::size_t kIpUdpBytes = 28;
+// Batches of datagrams taken at a time: a flood of strangers must not stop the node.
+constexpr int kTurnBatches = 16;
 
 // Entries that arrive at the end and are taken from the front, in lots.
 template <class T>
@@ -305,7 +307,8 @@ void UdpAttachment::poll_socket() {
       session_state_.receive(datagram, host_ns_);
       read_stream();
     };
-    while (socket_->receive(sink) == emu::UdpSocket::kReceiveBatch) {
+    for (int i = 0; i < kTurnBatches && socket_->receive(sink) == emu::UdpSocket::kReceiveBatch;
+         ++i) {
     }
   }
   read_stream();

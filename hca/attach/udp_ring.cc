@@ -20,6 +20,8 @@ constexpr std::size_t kBufferBytes = sizeof(io_uring_recvmsg_out) + sizeof(socka
                                      emu::kUdpControlBytes + emu::kUdpMessageBytesMax;
 constexpr std::uint64_t kReceive = 1;
 constexpr std::uint64_t kSend = 2;
+constexpr int kTurnCompletions =
+    64;  // taken at a time: a flood of strangers must not stop the node
 constexpr std::size_t kBufferRingBytes = kBuffers * sizeof(io_uring_buf);
 
 }  // namespace
@@ -122,7 +124,9 @@ bool UdpRing::receive(const Sink& sink) {
   }
   bool any = false;
   io_uring_cqe* completion = nullptr;
-  while (io_uring_peek_cqe(&ring_, &completion) == 0 && completion != nullptr) {
+  for (int i = 0;
+       i < kTurnCompletions && io_uring_peek_cqe(&ring_, &completion) == 0 && completion != nullptr;
+       ++i) {
     const io_uring_cqe copy = *completion;
     io_uring_cqe_seen(&ring_, completion);
     any = any || io_uring_cqe_get_data64(&copy) == kReceive;

@@ -3,7 +3,9 @@
 #include "hca/attach/udp.h"
 
 #include <gtest/gtest.h>
+#include <poll.h>
 
+#include <array>
 #include <memory>
 #include <optional>
 
@@ -83,6 +85,28 @@ TEST_P(UdpAttachmentTest, ANodeOfOtherTermsStaysDownAndSaysWhy) {
                           "320000 ps; here node {}, {} ps",
                           ours.node, ours.cycle_ps));
   }
+}
+
+bool readable(int fd) {
+  pollfd wait{fd, POLLIN, 0};
+  return ::poll(&wait, 1, 0) == 1;
+}
+
+// Otherwise a sender that is faster than we are would hold the node for ever.
+TEST_P(UdpAttachmentTest, AFloodEndsATurn) {
+  ASSERT_NO_FATAL_FAILURE(make({}));
+  turns(20);
+  emu::UdpSocket stranger{*emu::open_udp_socket({})};
+  const std::array<std::byte, 40> bytes{};
+  const emu::UdpSocket::Outgoing out{at_, {bytes, bytes.size()}};
+  for (int i = 0; i < 200; ++i) stranger.send({&out, 1});
+  host_ns_ += kTurnNs;
+  node_->service(host_ns_);
+  EXPECT_TRUE(readable(node_->fd())) << "some are left, and wake us at once";
+  for (int i = 0; i < 40 && readable(node_->fd()); ++i) node_->service(host_ns_);
+  EXPECT_FALSE(readable(node_->fd()));
+  turns(20);
+  EXPECT_EQ(node_->state(), AttachState::attached);
 }
 
 INSTANTIATE_TEST_SUITE_P(Ways, UdpAttachmentTest, testing::Bool(), [](const auto& way) {
