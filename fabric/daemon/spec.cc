@@ -214,8 +214,8 @@ EdgeRules edge_rules(const emu::Config& config) {
     rules.lanes_of_class[i] = config.qos.class_vls[i];
   }
   rules.cycle_time = config.network.cycle_time();
-  // Longer than any horizon of an hcad (10 ms by default), short enough that what a dead node left
-  // behind has left within the second in which its bookings must be released.
+  // Longer than any horizon of an hcad (10 ms by default, 400 ms at most), short enough that what a
+  // dead node left behind has left within the second in which its bookings must be released.
   rules.horizon_cycles = rules.cycle_time.cycle_at(500'000'000);
   for (const auto& node : config.nodes) rules.node_names.push_back(node.name);
   return rules;

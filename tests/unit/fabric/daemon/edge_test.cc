@@ -329,5 +329,14 @@ TEST_F(EdgeTest, PowerOfAPacketIsThatOfItsFlits) {
   EXPECT_NEAR(power.meter().mean_w(), power.meter().max_w() / 6, 1e-9);
 }
 
+// What is further ahead than the fabric allows ends the node's session.
+TEST(EdgeRules, TheLongestHorizonOfAnHcaIsWithinTheFabrics) {
+  ASSERT_FALSE(emu::Config::parse("[hca]\nlaunch_horizon_us = 400001"));
+  const auto config = emu::Config::parse("[hca]\nlaunch_horizon_us = 400000");
+  ASSERT_TRUE(config) << config.error().message;
+  const emu::CycleTime time = config->network.cycle_time();
+  EXPECT_GT(edge_rules(*config).horizon_cycles, time.cycle_at(450'000'000));
+}
+
 }  // namespace
 }  // namespace fabric
