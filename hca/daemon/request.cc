@@ -4,6 +4,7 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -23,9 +24,15 @@ namespace hca {
 
 namespace {
 
+// What a program handed over, as far as this host knows: a file system that does not answer (a FUSE
+// daemon that hangs, an NFS server that is away) must not hold the node's other programs.
+bool look_at(int fd, struct statx& info) {
+  return ::statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_TYPE | STATX_INO, &info) == 0;
+}
+
 bool is_pipe(int fd) {
-  struct stat info {};
-  return ::fstat(fd, &info) == 0 && S_ISFIFO(info.st_mode);
+  struct statx info {};
+  return look_at(fd, info) && S_ISFIFO(info.stx_mode);
 }
 
 // Our end of the pipe whose end a program handed over: opened anew, so that it never waits,
@@ -335,9 +342,9 @@ int Control::destroy_srq(Client& client, const ControlRequest& request) {
 }
 
 int Control::open_xrcd(Client& client, Incoming& in, ControlReply& reply) {
-  struct stat info {};
-  if (in.fd && ::fstat(in.fd.get(), &info) != 0) return EBADF;
-  const XrcFile file{info.st_dev, info.st_ino};
+  struct statx info {};
+  if (in.fd && !look_at(in.fd.get(), info)) return EBADF;
+  const XrcFile file{makedev(info.stx_dev_major, info.stx_dev_minor), info.stx_ino};
   const std::uint32_t flags = in.request.number;
   const auto xrcd = host_->open_xrcd(client.id, in.fd ? &file : nullptr, (flags & kXrcdCreate) != 0,
                                      (flags & kXrcdExclusive) != 0);
