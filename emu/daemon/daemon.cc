@@ -1,5 +1,6 @@
 #include "emu/daemon/daemon.h"
 
+#include <poll.h>
 #include <sched.h>
 #include <sys/epoll.h>
 #include <time.h>
@@ -87,7 +88,16 @@ class Loop {
   void wait(std::uint64_t most_ns) {
     std::array<epoll_event, 64> events;
     const timespec limit = span_of(most_ns);
-    const int woken = ::epoll_pwait2(wait_.get(), events.data(), events.size(), &limit, nullptr);
+    int woken = -1;
+    if (have_pwait2_) {
+      woken = ::epoll_pwait2(wait_.get(), events.data(), events.size(), &limit, nullptr);
+      if (woken < 0) have_pwait2_ = errno != ENOSYS && errno != EPERM;
+    }
+    if (!have_pwait2_) {
+      pollfd all{wait_.get(), POLLIN, 0};
+      (void)::ppoll(&all, 1, &limit, nullptr);
+      woken = ::epoll_wait(wait_.get(), events.data(), events.size(), 0);
+    }
     for (int i = 0; i < woken; ++i) {
       const std::uint64_t which = events[static_cast<std::size_t>(i)].data.u64;
       rung_[which >> 32].push_back(static_cast<int>(which & 0xffff'ffffU));
@@ -97,6 +107,8 @@ class Loop {
   std::span<Daemon* const> daemons_;
   std::vector<std::vector<int>> rung_;  // of each daemon
   UniqueFd wait_;
+  // Linux 5.11 has it, old seccomp profiles do not let it pass. epoll_wait() alone counts in ms.
+  bool have_pwait2_ = true;
 };
 
 }  // namespace

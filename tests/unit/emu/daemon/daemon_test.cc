@@ -3,8 +3,16 @@
 #include "emu/daemon/daemon.h"
 
 #include <gtest/gtest.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
+#include <array>
+#include <cerrno>
+#include <cstddef>
+#include <cstring>
 #include <deque>
 #include <functional>
 #include <string>
@@ -93,6 +101,37 @@ TEST_F(DaemonTest, TheShortestSleepIsSlept) {
   b.sleep_ns = 1'000;
   run_all({&a, &b});
   EXPECT_EQ(story_, "atbtasbsawbwatbt");
+}
+
+// Kernels before 5.11 and old profiles of containers refuse epoll_pwait2.
+void refuse_pwait2(int error) {
+  std::array<sock_filter, 4> code{
+      {BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+       BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_epoll_pwait2, 0, 1),
+       BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | static_cast<unsigned>(error)),
+       BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)}};
+  const sock_fprog program{code.size(), code.data()};
+  ASSERT_EQ(::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
+  ASSERT_EQ(::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program), 0);
+}
+
+TEST_F(DaemonTest, SleepsAreSleptWithoutPwait2) {
+  constexpr std::uint64_t kSleepNs = 50'000'000;
+  for (const int error : {ENOSYS, EPERM}) {
+    const auto child = [&] {
+      refuse_pwait2(error);
+      Scripted a(story_, 'a', {kSleep, kSleep, kNone});
+      a.sleep_ns = kSleepNs;
+      const std::uint64_t began = host_now_ns();
+      run_all({&a});
+      const bool slept = host_now_ns() - began >= 2 * kSleepNs;
+      Scripted b(story_, 'b', {kSleep, kNone});
+      b.ring();
+      run_all({&b});
+      ::_exit(slept && story_ == "atasawatasawatbtbsbwb!bt" && !HasFailure() ? 0 : 1);
+    };
+    EXPECT_EXIT(child(), testing::ExitedWithCode(0), "") << std::strerror(error);
+  }
 }
 
 TEST_F(DaemonTest, WhoWasCalledWhileFallingAsleepWakesTheOthers) {
