@@ -288,6 +288,11 @@ Result<Config> Config::load(const std::string& path) {
   if (file.bad()) return fail("cannot read {}", path);
   const std::size_t slash = path.rfind('/');
   auto config = parse(text, slash == std::string::npos ? path : path.substr(slash + 1));
+  if (config && !config->attach.key_file.empty()) {
+    // Beside the file: daemons are started from any directory.
+    const std::filesystem::path folder = std::filesystem::absolute(path).parent_path();
+    config->attach.key_file = (folder / config->attach.key_file).lexically_normal();
+  }
   if (config && config->network.nodes > kNodesMax) {
     return fail("network.nodes = {}: must be 1 … {} in a live cluster", config->network.nodes,
                 kNodesMax);

@@ -151,3 +151,13 @@ def test_what_flags_leave_of_a_file_stays(tmp_path: Path) -> None:
     assert tables == {
         "node": [{"name": "ä😀"}], "network": {"link_mbps": 100}, "qos": {"scheduler": "rr"},
     }  # fmt: skip
+
+
+def test_a_key_file_is_beside_its_cluster_file(tmp_path: Path) -> None:
+    """The run directory has a copy of the file, which daemons read from anywhere."""
+    file = tmp_path / "c.toml"
+    file.write_text('[attach]\nkind = "udp"\nkey_file = "my.key"\n')
+    read = tomllib.loads(config.read(file).text)["attach"]
+    assert read == {"kind": "udp", "key_file": str(tmp_path / "my.key")}
+    file.write_text(text := '[attach]\nkey_file = "/etc/my.key"  # as it is\n')
+    assert config.read(file).text == text

@@ -85,23 +85,31 @@ def _node_names(table: dict[str, Any]) -> list[str]:
 
 
 def read(path: Path) -> ClusterFile:
-    return parse(_with_topology_file(read_text(path), path), str(path))
+    return parse(_with_files(read_text(path), path), str(path))
 
 
-def _with_topology_file(text: str, path: Path) -> str:
-    """A topology's file is named as its cluster file sees it, and has as many nodes as it has."""
+def _with_files(text: str, path: Path) -> str:
+    """Other files are named as the cluster file sees them; daemons read a copy of it elsewhere. A
+    topology's file has as many nodes as it has."""
     try:
         tables = tomllib.loads(text)
     except (ValueError, RecursionError):
         return text  # parse() says why
-    network = tables.get("network")
+    network, attach = tables.get("network"), tables.get("attach")
     named = network.get("topology") if isinstance(network, dict) else None
-    if not isinstance(named, str) or not named.startswith("file:") or not _plain(tables):
+    key = attach.get("key_file") if isinstance(attach, dict) else None
+    has_topology = isinstance(named, str) and named.startswith("file:")
+    has_key = isinstance(key, str) and key != "" and not Path(key).is_absolute()
+    if not (has_topology or has_key) or not _plain(tables):
         return text
-    file = path.absolute().parent / named.removeprefix("file:")
-    network["topology"] = f"file:{file}"
-    if "nodes" not in network and "node" not in tables:
-        network["nodes"] = topology.count_in_file(file)
+    folder = path.absolute().parent
+    if has_key:
+        attach["key_file"] = str(folder / key)
+    if has_topology:
+        file = folder / named.removeprefix("file:")
+        network["topology"] = f"file:{file}"
+        if "nodes" not in network and "node" not in tables:
+            network["nodes"] = topology.count_in_file(file)
     return to_toml(tables)
 
 

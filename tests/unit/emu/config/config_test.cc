@@ -96,6 +96,19 @@ name = "beta"
   EXPECT_EQ(again->to_toml(), config->to_toml());
 }
 
+// Daemons read a copy of the file, and are started from any directory.
+TEST(Config, AKeyFileIsBesideTheConfiguration) {
+  const std::string path = testing::TempDir() + "key_file_test.toml";
+  const auto key_of = [&path](const std::string& key) {
+    std::ofstream(path) << "[attach]\nkey_file = \"" << key << "\"\n";
+    return Config::load(path)->attach.key_file;
+  };
+  EXPECT_EQ(key_of("my.key"), testing::TempDir() + "my.key");
+  EXPECT_EQ(key_of("/etc/my.key"), "/etc/my.key");
+  EXPECT_EQ(key_of(""), "");
+  std::remove(path.c_str());
+}
+
 TEST(Config, ErrorsNameKeyValueAndRange) {
   EXPECT_EQ(error_of("[network]\nlink_mbps = 0"),
             "c.toml:2: network.link_mbps = 0: must be a whole number, 1 … 100000");
