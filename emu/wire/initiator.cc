@@ -11,6 +11,7 @@ namespace emu {
 namespace {
 
 constexpr int kConfirmsMax = 5;  // then the fabric has forgotten its welcome: ask again
+constexpr int kHellosMax = 5;    // without an answer: what the last one said may no longer be so
 
 }  // namespace
 
@@ -86,6 +87,8 @@ void Initiator::on_welcome(const FrameView& frame, std::uint64_t now_ns) {
   }
   if (frame.header.type == FrameType::refuse) {
     refusal_ = static_cast<Refusal>(body->refusal);
+    other_terms_.reset();
+    attempts_ = 0;
     return;  // asked again at the next attempt: busy passes, and a configuration can change
   }
   if (frame.header.node >= kNodesMax || body->frame_bytes < kFrameBytesMin ||
@@ -97,6 +100,7 @@ void Initiator::on_welcome(const FrameView& frame, std::uint64_t now_ns) {
   other_terms_.reset();
   if (const Terms told{frame.header.node, body->cycle_ps}; terms_ && told != *terms_) {
     other_terms_ = told;
+    attempts_ = 0;
     return;  // asked again, too: either side may get another configuration
   }
   node_ = frame.header.node;
@@ -176,6 +180,10 @@ Train Initiator::transmit(std::uint64_t now_ns) {
   }
   if (state_ != State::open && now_ns >= next_attempt_ns_) {
     if (state_ == State::proving && attempts_ >= kConfirmsMax) ask();
+    if (attempts_ >= kHellosMax) {
+      refusal_ = Refusal::none;
+      other_terms_.reset();
+    }
     ++attempts_;
     next_attempt_ns_ = now_ns + timing_.retry_ns;
     return handshake_train();

@@ -244,8 +244,10 @@ void UdpAttachment::explain(std::uint64_t host_ns) {
   } else if (session_ != 0 && channel.broken()) {
     reason_ = "fabricd sent a record that makes no sense: are both of the same build?";
   } else if (session_ != 0) {
-    reason_ = fmt::format("fabricd at {} is silent for {} ms", fabric_text_,
-                          (host_ns - channel.last_heard_ns()) / 1'000'000);
+    reason_ = fmt::format(
+        "fabricd at {} is silent for {} ms: is it up, and has it the same key? (each `flitnet up` "
+        "makes a new one)",
+        fabric_text_, (host_ns - channel.last_heard_ns()) / 1'000'000);
   } else {
     reason_ = fmt::format("no answer from fabricd at {}: is it up, and has it the same key?",
                           fabric_text_);

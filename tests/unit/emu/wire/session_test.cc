@@ -409,6 +409,19 @@ TEST(Session, RestartOfANodeWaitsForTheDeathOfTheFirst) {
   EXPECT_EQ(world.fabric().epoch(0).number, 1u);
 }
 
+TEST(Session, ARefusalThatIsNoLongerRepeatedIsForgotten) {
+  World world(1, {});
+  world.run(500);
+  world.start_node(2);
+  world.run(500);
+  ASSERT_EQ(world.node(2).refusal(), Refusal::busy);
+  world.partition(2, true);
+  world.run(1'500);  // 300 ms: three hellos
+  EXPECT_EQ(world.node(2).refusal(), Refusal::busy);
+  world.run(2'000);
+  EXPECT_EQ(world.node(2).refusal(), Refusal::none) << "nobody has said so for long";
+}
+
 TEST(Session, APauseOfTheFabricIsNobodysFault) {
   World world(test_seed(), {});
   world.run(500);
