@@ -1,19 +1,38 @@
 #include "emu/ring/start.h"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <filesystem>
 #include <vector>
+
+#include "emu/ring/fd.h"
 
 namespace emu {
 
 namespace {
 constexpr unsigned long kTimerSlackNs = 1000;
 std::atomic<bool> g_stop{false};  // the only thing a signal handler may touch
+
+// Keys lie in there. Where /tmp is everybody's, a stranger may have been faster.
+Result<void> keep_to_ourselves(const std::string& path) {
+  const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  struct stat status {};
+  if (!fd || ::fstat(fd.get(), &status) != 0)
+    return fail("directory {}: {}", path, std::strerror(errno));
+  if (status.st_uid != ::geteuid())
+    return fail("directory {}: belongs to user {}: name another by --run", path, status.st_uid);
+  if (::fchmod(fd.get(), 0700) != 0) return fail("directory {}: {}", path, std::strerror(errno));
+  return {};
+}
+
 }  // namespace
 
 int complain(std::string_view process, std::string_view message, int code) {
@@ -47,7 +66,7 @@ Result<void> make_run_directories(const std::string& run_dir, std::span<const st
     std::error_code error;
     std::filesystem::create_directories(path, error);
     if (error) return fail("directory {}: {}", path, error.message());
-    ::chmod(path.c_str(), 0700);
+    if (auto done = keep_to_ourselves(path); !done) return done;
   }
   return {};
 }

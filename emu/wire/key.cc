@@ -66,10 +66,11 @@ class File {
 }  // namespace
 
 Result<Key> read_key_file(const std::string& path) {
-  const File file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+  const File file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
   if (file.fd() < 0) return fail("key file {}: {}", path, std::strerror(errno));
   struct stat status {};
   if (::fstat(file.fd(), &status) != 0) return fail("key file {}: {}", path, std::strerror(errno));
+  if (!S_ISREG(status.st_mode)) return fail("key file {}: must be a regular file", path);
   if ((status.st_mode & 077) != 0) {
     return fail("key file {}: readable by others (mode {:o}); chmod 600 it", path,
                 status.st_mode & 0777U);

@@ -152,6 +152,12 @@ TEST_F(KeyFile, SaysWhatIsWrong) {
   EXPECT_NE(read_key_file(path()).error().message.find("chmod 600"), std::string::npos);
 }
 
+TEST_F(KeyFile, WhatIsNoFileIsNotWaitedFor) {
+  ASSERT_EQ(mkfifo(path().c_str(), 0600), 0);
+  EXPECT_NE(read_key_file(path()).error().message.find("regular file"), std::string::npos);
+  EXPECT_NE(read_key_file(dir_).error().message.find("regular file"), std::string::npos);
+}
+
 TxDesc good_tx() {
   return TxDesc{.cookie = 9,
                 .launch_cycle = 0,
