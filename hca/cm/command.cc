@@ -71,20 +71,18 @@ CmAnswer migrate(const Call& call) {
   std::memcpy(&old, call.more.data(), sizeof old);
   Id* id = find_id(call.s, old, command.id);
   if (id == nullptr || call.s.files[old].owner != call.s.files[call.file].owner) return {ENOENT, 0};
+  if (id->listener != kNobody) return {ENOENT, 0};  // unseen: it goes with its listener
   if (old == call.file) return answer_with(rdma_ucm_migrate_resp{id->events_reported}, call.to);
   id->file = call.file;
   auto& from = call.s.files[old].events;
   auto& to = call.s.files[call.file].events;
-  for (auto it = from.begin(); it != from.end();) {
-    if (it->id != id->number) {
-      ++it;
-      continue;
-    }
-    to.push_back(*it);
+  std::erase_if(from, [&](const WaitingEvent& event) {
+    if (event.id != id->number) return false;
+    to.push_back(event);
     // A request that waits goes with its listener.
-    if (it->request != kNobody) call.s.ids[it->request].file = call.file;
-    it = from.erase(it);
-  }
+    if (event.request != kNobody) call.s.ids.at(event.request).file = call.file;
+    return true;
+  });
   tell_file(call.s, old);
   tell_file(call.s, call.file);
   return answer_with(rdma_ucm_migrate_resp{id->events_reported}, call.to);
@@ -214,6 +212,9 @@ void Cm::close(CmFileId file) {
   for (const auto& [number, id] : state_->ids) {
     if (id.file == file) mine.push_back(number);
   }
+  // Nobody will read what waits; each id would look for its own among it.
+  if (const auto closing = state_->files.find(file); closing != state_->files.end())
+    closing->second.events.clear();
   for (const std::uint32_t number : mine) destroy_id(*state_, number);
   state_->files.erase(file);
 }

@@ -45,13 +45,8 @@ void push_event(CmState& s, Id& id, CmEvent event, const rdma_ucm_event_resp& bo
   waiting.body.id = id.number;
   waiting.body.event = static_cast<std::uint32_t>(event);
   file->second.events.push_back(waiting);
+  if (event == CmEvent::addr_error) id.addr_error_waits = true;
   tell_file(s, id.file);
-}
-
-bool has_event(CmState& s, const Id& id, CmEvent event) {
-  return std::ranges::any_of(s.files[id.file].events, [&](const WaitingEvent& e) {
-    return e.id == id.number && e.body.event == static_cast<std::uint32_t>(event);
-  });
 }
 
 void push_simple(CmState& s, Id& id, CmEvent event, int status) {
@@ -68,6 +63,8 @@ CmAnswer take_event(CmState& s, CmFileId number, std::span<std::uint8_t> to) {
   if (const auto id = s.ids.find(event.id); id != s.ids.end()) {
     ++id->second.events_reported;
     if (event.request != kNobody && id->second.requests_waiting > 0) --id->second.requests_waiting;
+    if (event.body.event == static_cast<std::uint32_t>(CmEvent::addr_error))
+      id->second.addr_error_waits = false;
   }
   if (const auto id = s.ids.find(event.request); id != s.ids.end()) id->second.listener = kNobody;
   if (const auto mc = s.multicasts.find(event.multicast); mc != s.multicasts.end()) {
@@ -77,43 +74,48 @@ CmAnswer take_event(CmState& s, CmFileId number, std::span<std::uint8_t> to) {
   return answer_with(event.body, to);
 }
 
-void drop_events(CmState& s, std::uint32_t number) {
-  for (auto& [file, state] : s.files) {
-    const auto dropped = std::erase_if(state.events, [number](const WaitingEvent& e) {
-      return e.id == number || e.request == number;
-    });
-    if (dropped != 0) tell_file(s, file);
-  }
+namespace {
+
+// Takes back what waits of an id that ends. Returns the requests among it, which nobody will see.
+std::vector<std::uint32_t> drop_events(CmState& s, const Id& id) {
+  std::vector<std::uint32_t> unseen;
+  const auto file = s.files.find(id.file);
+  if (file == s.files.end()) return unseen;
+  const auto dropped = std::erase_if(file->second.events, [&](const WaitingEvent& e) {
+    if (e.id == id.number && e.request != kNobody) unseen.push_back(e.request);
+    return e.id == id.number || e.request == id.number;
+  });
+  if (dropped != 0) tell_file(s, id.file);
+  return unseen;
 }
 
+}  // namespace
+
+// A program's end destroys all its ids at once, while other nodes wait for this one: each costs
+// what is its own, not what there is of others.
 void destroy_id(CmState& s, std::uint32_t number) {
   const auto it = s.ids.find(number);
   if (it == s.ids.end()) return;
   const Id& ending = it->second;
-  const bool listened = ending.state == IdState::listening;
   end_connection(s, it->second);
-  // Requests that the program never saw go with their listener.
-  std::vector<std::uint32_t> unseen;
-  for (const auto& [other, id] : s.ids) {
-    if (!listened) break;
-    if (id.listener == number) unseen.push_back(other);
-  }
   if (const auto listener = s.ids.find(ending.listener); listener != s.ids.end()) {
     --listener->second.requests_waiting;
   }
-  if (ending.has_port) {
-    const auto [first, last] = s.ports.equal_range(port_key(ending.port_space, ending.local.port));
-    s.ports.erase(std::find_if(first, last, [&](const auto& e) { return e.second == number; }));
-  }
-  std::erase_if(s.multicasts, [number](const auto& mc) { return mc.second.id == number; });
+  if (ending.has_port) s.ports.erase({port_key(ending.port_space, ending.local.port), number});
+  for (const std::uint32_t group : ending.groups) s.multicasts.erase(group);
   if (ending.passive) {
     // Another life of the sender may have asked by the same number since.
     const auto asked = s.requests.find({ending.peer, ending.remote_id});
     if (asked != s.requests.end() && asked->second == number) s.requests.erase(asked);
   }
-  drop_events(s, number);
+  // A request has no name at the program before it is accepted: only its own event can wait.
+  std::vector<std::uint32_t> unseen;
+  if (ending.uid != 0 || ending.listener != kNobody) unseen = drop_events(s, ending);
   s.ids.erase(it);
-  for (const std::uint32_t other : unseen) destroy_id(s, other);
+  for (const std::uint32_t other : unseen) {
+    s.ids.at(other).listener = kNobody;  // that event has gone with its listener's
+    destroy_id(s, other);
+  }
 }
 
 }  // namespace hca

@@ -42,8 +42,9 @@ CmAnswer join(CmState& s, Id& id, std::uint64_t uid, const sockaddr_in6& group,
   if (!address || !address->given || address->v4 >> 28 != 0xe) return {EINVAL, 0};
   if (id.state == IdState::idle || id.state == IdState::listening) return {EINVAL, 0};
   if (s.multicasts.size() >= s.options.ids_max) return {ENOMEM, 0};
-  std::uint32_t number = 1;
-  while (s.multicasts.contains(number)) ++number;
+  while (s.multicasts.contains(s.next_multicast) || s.next_multicast == kNobody) ++s.next_multicast;
+  const std::uint32_t number = s.next_multicast++;
+  id.groups.push_back(number);
   s.multicasts[number] = {number, id.number, uid, 0};
   WaitingEvent waiting;
   waiting.id = id.number;
@@ -62,7 +63,10 @@ CmAnswer join(CmState& s, Id& id, std::uint64_t uid, const sockaddr_in6& group,
 
 CmAnswer leave(CmState& s, CmFileId file, std::uint32_t number, std::span<std::uint8_t> to) {
   const auto it = s.multicasts.find(number);
-  if (it == s.multicasts.end() || find_id(s, file, it->second.id) == nullptr) return {ENOENT, 0};
+  if (it == s.multicasts.end()) return {ENOENT, 0};
+  Id* const id = find_id(s, file, it->second.id);
+  if (id == nullptr) return {ENOENT, 0};
+  std::erase(id->groups, number);
   const rdma_ucm_destroy_id_resp reply{it->second.events_reported};
   std::erase_if(s.files[file].events,
                 [number](const WaitingEvent& e) { return e.multicast == number; });

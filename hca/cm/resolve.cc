@@ -28,8 +28,7 @@ bool separate(const Id& a, const Id& b) {
 }
 
 bool port_taken(const CmState& s, const Id& mine, std::uint16_t port) {
-  const auto [first, last] = s.ports.equal_range(port_key(mine.port_space, port));
-  return std::any_of(first, last, [&](const auto& entry) {
+  return std::ranges::any_of(holders(s, mine.port_space, port), [&](const auto& entry) {
     const Id& other = s.ids.at(entry.second);
     const bool shared =
         mine.reuse_address && other.reuse_address && other.state != IdState::listening;
@@ -92,7 +91,7 @@ int bind_ip(CmState& s, Id& id, const sockaddr_in6& from) {
 
 int resolve_ip(CmState& s, Id& id, const rdma_ucm_resolve_ip& command) {
   if (id.state != IdState::idle && id.state != IdState::bound) return EINVAL;
-  if (has_event(s, id, CmEvent::addr_error)) return EINVAL;  // the last answer was not fetched
+  if (id.addr_error_waits) return EINVAL;  // the last answer was not fetched
   const auto source = from_sockaddr(command.src_addr);
   const auto remote = from_sockaddr(command.dst_addr);
   if (!source || !remote || !remote->given) return EINVAL;
@@ -144,9 +143,8 @@ int listen_on(CmState& s, Id& id, std::uint32_t backlog) {
 }
 
 Id* listener_for(CmState& s, std::uint16_t port_space, std::uint16_t port, std::uint32_t v4) {
-  const auto [first, last] = s.ports.equal_range(port_key(port_space, port));
-  for (auto holder = first; holder != last; ++holder) {
-    Id& id = s.ids.at(holder->second);
+  for (const auto& [key, number] : holders(s, port_space, port)) {
+    Id& id = s.ids.at(number);
     const bool only_six = id.local.six && id.only_six && id.local.any();  // no node has IPv6
     if (id.state == IdState::listening && !only_six &&
         (id.local.any() || id.local.v4 == v4 || s.addresses.is_own(v4))) {

@@ -12,7 +12,9 @@
 #include <cstring>
 #include <deque>
 #include <map>
+#include <set>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "emu/base/prng.h"
@@ -104,6 +106,8 @@ struct Id {
   std::uint32_t requests_waiting = 0;  // not yet seen by the program
   std::uint32_t listener = kNobody;    // of a request that the program has not seen
   std::uint32_t events_reported = 0;
+  bool addr_error_waits = false;      // its event was not fetched
+  std::vector<std::uint32_t> groups;  // that it is in, by their numbers
 
   // The message that waits for an answer.
   Mad unanswered{};
@@ -161,8 +165,9 @@ struct CmState {
   std::unordered_map<CmFileId, CmFile> files;
   std::unordered_map<std::uint32_t, Id> ids;
   std::unordered_map<std::uint32_t, Multicast> multicasts;
-  // Ids that hold a port, by port space and port: several only where they share it.
-  std::unordered_multimap<std::uint32_t, std::uint32_t> ports;
+  std::uint32_t next_multicast = 1;
+  // Who holds a port: (port space and port, id), several ids only where they share it.
+  std::set<std::pair<std::uint32_t, std::uint32_t>> ports;
   std::vector<ParkedRequest> parked;
   std::unordered_map<emu::NodeId, Peer> peers;
   // Who asked: a request that comes again is known by its sender and its id there.
@@ -171,6 +176,12 @@ struct CmState {
 
 constexpr std::uint32_t port_key(std::uint16_t port_space, std::uint16_t port) {
   return std::uint32_t{port_space} << 16 | port;
+}
+
+// The ids that hold a port.
+inline auto holders(const CmState& s, std::uint16_t port_space, std::uint16_t port) {
+  const std::uint32_t key = port_key(port_space, port);
+  return std::ranges::subrange(s.ports.lower_bound({key, 0}), s.ports.upper_bound({key, kNobody}));
 }
 
 // An id on the wire (and the number of what is on the wire): another one in each life, so that what
@@ -187,10 +198,8 @@ using CmAnswer = Cm::Answer;
 // ---- events.cc ----
 void tell_file(CmState& s, CmFileId file);  // its events have changed
 void push_event(CmState& s, Id& id, CmEvent event, const rdma_ucm_event_resp& body);
-bool has_event(CmState& s, const Id& id, CmEvent event);  // that waits
 void push_simple(CmState& s, Id& id, CmEvent event, int status = 0);
 CmAnswer take_event(CmState& s, CmFileId file, std::span<std::uint8_t> to);
-void drop_events(CmState& s, std::uint32_t id);     // of an id that ends
 void destroy_id(CmState& s, std::uint32_t number);  // tells the peer what it must know
 Id* new_id(CmState& s, CmFileId file);
 Id* find_id(CmState& s, CmFileId file, std::uint32_t number);

@@ -3,8 +3,10 @@
 #include <gtest/gtest.h>
 #include <rdma/rdma_user_cm.h>
 
+#include <array>
 #include <cerrno>
 #include <cstdint>
+#include <ctime>
 
 #include "tests/unit/hca/cm/pair.h"
 
@@ -238,6 +240,18 @@ TEST_F(CmStates, AnIdDoesNotMoveToAnotherProgram) {
   EXPECT_EQ(a.migrate(id, old), 0);
 }
 
+// It goes with its listener, whose event names it.
+TEST_F(CmStates, ARequestThatNobodySawDoesNotMove) {
+  const Joined j = asked();
+  carry();
+  const hca::CmFileId old = a.file;
+  a.file = a.cm.open(kProgram);
+  EXPECT_EQ(a.migrate(j.listener + 1, old), ENOENT);
+  a.file = old;
+  EXPECT_EQ(a.event().event, kConnectRequest);
+  EXPECT_EQ(a.accept(j.listener + 1, 11), 0);
+}
+
 // A program that reads no events cannot fill the node with them.
 TEST_F(CmStates, AnAddressIsAskedForOnceAtATime) {
   const std::uint32_t id = a.create(RDMA_PS_TCP, 10);
@@ -283,6 +297,60 @@ TEST_F(CmStates, AServiceIsNoConnection) {
   network.flying.clear();
   EXPECT_EQ(b.destroy(j.client), 0);
   EXPECT_TRUE(network.flying.empty());
+}
+
+// A program ends that reads no events, beside one that reads none either. It costs what it had, not
+// the square of it: a node that is busy with it for a minute is lost to the fabric.
+TEST_F(CmStates, AnEndWithManyIdsIsShort) {
+  constexpr std::uint32_t kMany = 20'000;
+  const auto group_of = [&](std::uint32_t id, std::uint32_t i) {
+    std::uint32_t group = 0;
+    ASSERT_EQ(a.join(id, 0xe0000001 + i, group), 0);
+  };
+  const auto fill = [&](std::uint16_t first_port) {
+    const std::uint32_t one = a.create(RDMA_PS_UDP, 1);
+    ASSERT_EQ(a.bind(one, kFirst, 0), 0);
+    for (std::uint32_t i = 0; i < kMany; ++i) {
+      const std::uint32_t id = a.create(RDMA_PS_UDP, 2 + i);
+      ASSERT_EQ(a.bind(id, kFirst, static_cast<std::uint16_t>(first_port + i)), 0);
+      rdma_ucm_resolve_ip command{};
+      command.id = id;
+      Node::put(command.dst_addr, kFirst + 1, 1);
+      ASSERT_EQ(a.run(RDMA_USER_CM_CMD_RESOLVE_IP, command), 0);
+      group_of(i % 2 == 0 ? id : one, i);
+    }
+  };
+  const std::clock_t began = std::clock();
+  fill(1);
+  const std::size_t beside = a.cm.ids();
+  const hca::CmFileId neighbour = a.file;
+  a.file = a.cm.open(kProgram + 1);
+  fill(1 + kMany);
+  a.cm.close(a.file);
+  constexpr double kBoundSeconds = 8;  // of this process; the squares take some times as long
+  EXPECT_LT(static_cast<double>(std::clock() - began) / CLOCKS_PER_SEC, kBoundSeconds);
+  EXPECT_EQ(a.cm.ids(), beside);
+  EXPECT_TRUE(a.readable[neighbour]);
+}
+
+// So is an id's move among many events of others.
+TEST_F(CmStates, AMoveAmongManyEventsIsShort) {
+  constexpr std::uint32_t kMany = 50'000;
+  const std::array<std::uint32_t, 2> ids{a.create(RDMA_PS_UDP, 1), a.create(RDMA_PS_UDP, 2)};
+  for (const std::uint32_t id : ids) ASSERT_EQ(a.bind(id, kFirst, 0), 0);
+  for (std::uint32_t i = 0; i < kMany; ++i) {
+    std::uint32_t group = 0;
+    ASSERT_EQ(a.join(ids[i % 2], 0xe0000001 + i, group), 0);
+  }
+  const hca::CmFileId old = a.file;
+  a.file = a.cm.open(kProgram);
+  const std::clock_t began = std::clock();
+  ASSERT_EQ(a.migrate(ids[1], old), 0);
+  constexpr double kBoundSeconds = 2;
+  EXPECT_LT(static_cast<double>(std::clock() - began) / CLOCKS_PER_SEC, kBoundSeconds);
+  std::uint32_t groups = 0;
+  while (a.event().event == kMulticastJoin) ++groups;
+  EXPECT_EQ(groups, kMany / 2);
 }
 
 }  // namespace
