@@ -11,8 +11,7 @@ namespace hca {
 
 namespace {
 
-// IBA 12.7.4: 4.096 us * 2^20, as the kernel's rdma_cm has it.
-constexpr emu::EmuNs kAnswerNs = emu::EmuNs{4096} << 20;
+constexpr emu::EmuNs kAnswerNs = timeout_ns(kAnswerTimeout);
 constexpr std::uint8_t kDreqAttempts = 4;
 
 CmMessage message_of(const CmState& s, const Id& id, CmKind kind) {

@@ -11,7 +11,11 @@ namespace hca {
 
 namespace {
 
-constexpr std::uint8_t kServiceTimeout = 24;  // of MRA: a program may think for a minute
+// What an MRA bids wait: whoever asks for the first time, as long as for any answer, which may be
+// lost; who has asked again, a minute, for which a program may think. The kernel's rdma_cm says
+// nothing the first time; here a node may learn by it that its peer has started anew.
+constexpr std::uint8_t kFirstServiceTimeout = kAnswerTimeout;
+constexpr std::uint8_t kServiceTimeout = 24;
 
 std::uint32_t big_endian(const std::uint8_t* at) {
   return std::uint32_t{at[0]} << 24 | std::uint32_t{at[1]} << 16 | std::uint32_t{at[2]} << 8 |
@@ -34,14 +38,15 @@ std::uint8_t about_number(CmKind kind) {
   return kind == CmKind::rep ? 1 : 2;
 }
 
-void tell(CmState& s, emu::NodeId to, CmKind kind, const CmMessage& about, std::uint16_t reason) {
+void tell(CmState& s, emu::NodeId to, CmKind kind, const CmMessage& about, std::uint16_t reason,
+          std::uint8_t service_timeout = 0) {
   CmMessage m;
   m.kind = kind;
   m.remote_id = about.local_id;
   m.local_id = about.remote_id;
   m.reason = reason;
   m.rejected = about_number(about.kind);
-  m.service_timeout = kServiceTimeout;
+  m.service_timeout = service_timeout;
   send_once(s, to, m);
 }
 
@@ -51,7 +56,7 @@ void on_req(CmState& s, emu::NodeId source, const CmMessage& m) {
     if (id.state == IdState::rep_sent || id.refused) {
       s.out.send(source, id.unanswered);
     } else if (id.state == IdState::req_received) {
-      tell(s, source, CmKind::mra, m, 0);
+      tell(s, source, CmKind::mra, m, 0, kServiceTimeout);
     } else if (is_over(id)) {
       tell(s, source, CmKind::rej, m, kRejectStale);
     }
@@ -70,7 +75,8 @@ void on_req(CmState& s, emu::NodeId source, const CmMessage& m) {
     tell(s, source, CmKind::rej, m, kRejectTransport);
     return;
   }
-  if (new_request(s, source, m, *listener) != nullptr) tell(s, source, CmKind::mra, m, 0);
+  if (new_request(s, source, m, *listener) != nullptr)
+    tell(s, source, CmKind::mra, m, 0, kFirstServiceTimeout);
 }
 
 void on_rep(CmState& s, emu::NodeId source, const CmMessage& m) {
@@ -153,7 +159,7 @@ void on_rej(CmState& s, emu::NodeId source, const CmMessage& m) {
 void on_mra(CmState& s, emu::NodeId source, const CmMessage& m) {
   Id* id = addressed(s, source, m);
   if (id == nullptr || id->state != IdState::req_sent) return;
-  id->again_at = s.now_ns + (emu::EmuNs{4096} << m.service_timeout);
+  id->again_at = s.now_ns + timeout_ns(m.service_timeout);
 }
 
 void on_dreq(CmState& s, emu::NodeId source, const CmMessage& m) {

@@ -24,10 +24,14 @@
 
 namespace hca {
 
-// A request is sent so often before it is given up, as the kernel's rdma_cm has it.
+// A time as messages say it (IBA 12.7.4).
+constexpr emu::EmuNs timeout_ns(std::uint8_t timeout) { return emu::EmuNs{4096} << timeout; }
+
+// A request is sent so often, and an answer awaited so long, as the kernel's rdma_cm has it.
 inline constexpr std::uint8_t kAttempts = 15;
+inline constexpr std::uint8_t kAnswerTimeout = 20;
 // Until late packets of a connection are gone (IBA 12.9.8.4).
-inline constexpr emu::EmuNs kTimewaitNs = emu::EmuNs{4096} << 15;
+inline constexpr emu::EmuNs kTimewaitNs = timeout_ns(15);
 
 enum class IdState : std::uint8_t {
   idle,

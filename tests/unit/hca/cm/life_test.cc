@@ -155,6 +155,41 @@ TEST_F(CmLife, AServerOfANewLifeEndsConnectionsWithTheOldOne) {
   accepted(again, b, client);
 }
 
+// The old life had heard the request; its answer would have come from a program that is gone.
+TEST_F(CmLife, ARequestThatAnOldLifeHeardIsAskedOfTheNewOne) {
+  (void)request();
+  Node again{network, 0, kLater};
+  nodes[0] = &again;
+  const std::uint32_t listener = again.create(RDMA_PS_TCP, 10);
+  ASSERT_EQ(again.bind(listener, 0, 7471), 0);
+  ASSERT_EQ(again.listen(listener), 0);
+  wait(5'000'000'000);
+  carry();
+  EXPECT_EQ(again.event().event, kConnectRequest);
+}
+
+// Whatever the new life says first, the wait that the old one asked for is over, be it the last.
+TEST_F(CmLife, NobodyWaitsForAnOldLife) {
+  (void)request();
+  for (int i = 0; i < 15; ++i) {
+    wait(70'000'000'000);
+    carry();
+  }
+  Node again{network, 0, kLater};
+  nodes[0] = &again;
+  const std::uint32_t listener = again.create(RDMA_PS_TCP, 10);
+  ASSERT_EQ(again.bind(listener, 0, 7471), 0);
+  ASSERT_EQ(again.listen(listener), 0);
+  const std::uint32_t other = again.create(RDMA_PS_TCP, 31);
+  ASSERT_EQ(again.resolve(other, kFirst + 1, 7471), 0);
+  ASSERT_EQ(again.connect(other), 0);
+  carry();
+  wait(0);
+  carry();
+  EXPECT_EQ(b.event().event, ~0u);
+  EXPECT_EQ(again.event().event, kConnectRequest);
+}
+
 // A request that the program saw but had not answered: its peer is gone, nothing is sent there.
 TEST_F(CmLife, ARequestOfAnOldLifeCannotBeAccepted) {
   const Joined j = request();

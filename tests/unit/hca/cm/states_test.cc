@@ -86,9 +86,33 @@ TEST_F(CmStates, ARequestThatComesAgainAfterItsRefusalIsRefusedAgain) {
   EXPECT_EQ(a.event().event, ~0u);
 }
 
+// Who was heard once has no promise of an answer: it asks again as soon as anybody.
+TEST_F(CmStates, ARefusalThatIsLostIsHeardSoon) {
+  const Joined j = request();
+  ASSERT_EQ(a.reject(j.server, 2), 0);
+  network.flying.clear();
+  wait(5'000'000'000);
+  carry();
+  EXPECT_EQ(b.event().event, kRejected);
+}
+
+// A program that thinks about a request for long is not asked every few seconds.
+TEST_F(CmStates, WhoHasAskedTwiceWaitsAMinute) {
+  (void)request();
+  wait(5'000'000'000);
+  EXPECT_EQ(network.flying.size(), 1U);
+  carry();
+  wait(60'000'000'000);
+  EXPECT_TRUE(network.flying.empty());
+  wait(10'000'000'000);
+  EXPECT_EQ(network.flying.size(), 1U);
+}
+
 // Its answers were lost, all of them, and it gave up: who asks again need not wait as long.
 TEST_F(CmStates, ARequestThatWasGivenUpIsRefused) {
   const Joined j = request();
+  wait(5'000'000'000);
+  carry();  // the request again: it is bidden wait
   ASSERT_EQ(a.accept(j.server, 11), 0);
   for (int i = 0; i < 16; ++i) {
     network.flying.clear();
