@@ -6,9 +6,13 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
+#include <span>
 #include <string>
+#include <utility>
 
 #include "hca/verbs/hosts.h"
 #include "hca/verbs/next.h"
@@ -47,6 +51,45 @@ const char* address_of(const char* name, AddressRoom& room) {
   return found;
 }
 
+// Answers tell the name that was asked for, as those from /etc/hosts do.
+
+// `name` is there as long as the answer.
+template <class Ask>
+hostent* by_name(const char* host, AddressRoom& name, Ask ask) {
+  AddressRoom room;
+  const char* const address = address_of(host, room);
+  hostent* const found = ask(address);
+  if (found == nullptr || address == host) return found;
+  std::memmove(name.data(), host, std::strlen(host) + 1);  // it may be of the last answer
+  found->h_name = name.data();
+  return found;
+}
+
+// Of the caller's room the end is for the name.
+template <class Ask>
+int by_name_in(const char* host, std::span<char> text, hostent** result, int* error, Ask ask) {
+  AddressRoom room;
+  const char* const address = address_of(host, room);
+  if (address == host) return ask(host, text.size());
+  const std::size_t bytes = std::strlen(host) + 1;
+  if (text.size() < bytes) {
+    *result = nullptr;
+    *error = NETDB_INTERNAL;
+    return errno = ERANGE;
+  }
+  const auto name = text.last(bytes);
+  const int failed = ask(address, text.size() - bytes);
+  if (failed != 0 || *result == nullptr) return failed;
+  std::memcpy(name.data(), host, bytes);
+  (*result)->h_name = name.data();
+  return 0;
+}
+
+// Who asks for numbers only gets no name's address.
+bool numbers_only(const addrinfo* hints) {
+  return hints != nullptr && (hints->ai_flags & AI_NUMERICHOST) != 0;
+}
+
 }  // namespace
 
 std::vector<in_addr> own_addresses() {
@@ -68,20 +111,62 @@ std::vector<in_addr> own_addresses() {
 
 using namespace hca;
 
-#define FLITNET_BY_HOST(result, name, parameters, arguments)              \
-  FLITNET_IN_FRONT(result, name, parameters, arguments, AddressRoom room; \
-                   host = address_of(host, room))
+extern "C" {
 
-FLITNET_BY_HOST(int, getaddrinfo,
-                (const char* host, const char* service, const addrinfo* hints, addrinfo** found),
-                (host, service, hints, found))
-FLITNET_BY_HOST(hostent*, gethostbyname, (const char* host), (host))
-FLITNET_BY_HOST(hostent*, gethostbyname2, (const char* host, int family), (host, family))
-FLITNET_BY_HOST(int, gethostbyname_r,
-                (const char* host, hostent* found, char* text, std::size_t size, hostent** result,
-                 int* error),
-                (host, found, text, size, result, error))
-FLITNET_BY_HOST(int, gethostbyname2_r,
-                (const char* host, int family, hostent* found, char* text, std::size_t size,
-                 hostent** result, int* error),
-                (host, family, found, text, size, result, error))
+int flitnet_getaddrinfo(const char* host, const char* service, const addrinfo* hints,
+                        addrinfo** found) __asm__("getaddrinfo");
+hostent* flitnet_gethostbyname(const char* host) __asm__("gethostbyname");
+hostent* flitnet_gethostbyname2(const char* host, int family) __asm__("gethostbyname2");
+int flitnet_gethostbyname_r(const char* host, hostent* found, char* text, std::size_t size,
+                            hostent** result, int* error) __asm__("gethostbyname_r");
+int flitnet_gethostbyname2_r(const char* host, int family, hostent* found, char* text,
+                             std::size_t size, hostent** result,
+                             int* error) __asm__("gethostbyname2_r");
+
+int flitnet_getaddrinfo(const char* host, const char* service, const addrinfo* hints,
+                        addrinfo** found) {
+  static const auto real = next<decltype(&flitnet_getaddrinfo)>("getaddrinfo");
+  AddressRoom room;
+  const char* const address = numbers_only(hints) ? host : address_of(host, room);
+  const int error = real(address, service, hints, found);
+  if (error != 0 || address == host || (*found)->ai_canonname == nullptr) return error;
+  char* const name = ::strdup(host);  // freeaddrinfo() frees it
+  if (name == nullptr) {
+    ::freeaddrinfo(*found);
+    return EAI_MEMORY;
+  }
+  std::free(std::exchange((*found)->ai_canonname, name));
+  return 0;
+}
+
+hostent* flitnet_gethostbyname(const char* host) {
+  static const auto real = next<decltype(&flitnet_gethostbyname)>("gethostbyname");
+  static AddressRoom name;
+  return by_name(host, name, real);
+}
+
+hostent* flitnet_gethostbyname2(const char* host, int family) {
+  static const auto real = next<decltype(&flitnet_gethostbyname2)>("gethostbyname2");
+  static AddressRoom name;
+  return by_name(host, name, [&](const char* address) { return real(address, family); });
+}
+
+int flitnet_gethostbyname_r(const char* host, hostent* found, char* text, std::size_t size,
+                            hostent** result, int* error) {
+  static const auto real = next<decltype(&flitnet_gethostbyname_r)>("gethostbyname_r");
+  const auto ask = [&](const char* address, std::size_t room) {
+    return real(address, found, text, room, result, error);
+  };
+  return by_name_in(host, {text, size}, result, error, ask);
+}
+
+int flitnet_gethostbyname2_r(const char* host, int family, hostent* found, char* text,
+                             std::size_t size, hostent** result, int* error) {
+  static const auto real = next<decltype(&flitnet_gethostbyname2_r)>("gethostbyname2_r");
+  const auto ask = [&](const char* address, std::size_t room) {
+    return real(address, family, found, text, room, result, error);
+  };
+  return by_name_in(host, {text, size}, result, error, ask);
+}
+
+}  // extern "C"
