@@ -1,8 +1,8 @@
 // /dev/infiniband/rdma_cm for a stock librdmacm: the calls that open, write, look at and close it,
-// or put another file in its place, in front of the C library's. What a program writes goes to hcad
-// as it is (hca/cm answers it), and the descriptor that it holds is the read end of a pipe with a
-// byte in it while events wait, so that poll, epoll and O_NONBLOCK mean what they should. Every
-// other file costs one test of a bit.
+// give it another number or another file its number, in front of the C library's. What a program
+// writes goes to hcad as it is (hca/cm answers it), and the descriptor that it holds is the read
+// end of a pipe with a byte in it while events wait, so that poll, epoll and O_NONBLOCK mean what
+// they should. Every other file costs one test of a bit.
 #include <fcntl.h>
 #include <linux/close_range.h>
 #include <pthread.h>
@@ -259,6 +259,12 @@ int duplicated(int result, int from, int to) {
   return result;
 }
 
+// `result`: of an fcntl.
+int controlled(int result, int fd, int what) {
+  const bool duplicates = what == F_DUPFD || what == F_DUPFD_CLOEXEC;
+  return duplicates ? duplicated(result, fd, result) : result;
+}
+
 // The path and whether it is ours; programs not on a node see the kernel's.
 bool opens_cm(const char* path) {
   return path != nullptr && path[0] == '/' && std::strcmp(path, kCmPath) == 0 &&
@@ -299,8 +305,11 @@ ssize_t flitnet_write(int fd, const void* bytes, std::size_t count) __asm__("wri
 int flitnet_close(int fd) __asm__("close");
 int flitnet_close_range(unsigned first, unsigned last, int flags) __asm__("close_range");
 void flitnet_closefrom(int first) __asm__("closefrom");
+int flitnet_dup(int from) __asm__("dup");
 int flitnet_dup2(int from, int to) __asm__("dup2");
 int flitnet_dup3(int from, int to, int flags) __asm__("dup3");
+int flitnet_fcntl(int fd, int what, ...) __asm__("fcntl");
+int flitnet_fcntl64(int fd, int what, ...) __asm__("fcntl64");
 int flitnet_fstat(int fd, struct stat* info) __asm__("fstat");
 int flitnet_fstat64(int fd, struct stat* info) __asm__("fstat64");
 // fstat as C libraries before 2.33 had it, and open without a mode as _FORTIFY_SOURCE has it.
@@ -355,6 +364,12 @@ void flitnet_closefrom(int first) {
   real(first);
 }
 
+int flitnet_dup(int from) {
+  static const auto real = next<int (*)(int)>("dup");
+  const int to = real(from);
+  return duplicated(to, from, to);
+}
+
 int flitnet_dup2(int from, int to) {
   static const auto real = next<int (*)(int, int)>("dup2");
   return duplicated(real(from, to), from, to);
@@ -363,6 +378,24 @@ int flitnet_dup2(int from, int to) {
 int flitnet_dup3(int from, int to, int flags) {
   static const auto real = next<int (*)(int, int, int)>("dup3");
   return duplicated(real(from, to, flags), from, to);
+}
+
+int flitnet_fcntl(int fd, int what, ...) {
+  std::va_list rest;
+  va_start(rest, what);
+  void* const value = va_arg(rest, void*);
+  va_end(rest);
+  static const auto real = next<int (*)(int, int, ...)>("fcntl");
+  return controlled(real(fd, what, value), fd, what);
+}
+
+int flitnet_fcntl64(int fd, int what, ...) {
+  std::va_list rest;
+  va_start(rest, what);
+  void* const value = va_arg(rest, void*);
+  va_end(rest);
+  static const auto real = next<int (*)(int, int, ...)>("fcntl64");
+  return controlled(real(fd, what, value), fd, what);
 }
 
 int flitnet_fstat(int fd, struct stat* info) {

@@ -149,6 +149,27 @@ void dup2_case() {
   works(channel);
 }
 
+// A program may keep its descriptors above some number, or give one to somebody else to close.
+void dup_case() {
+  rdma_event_channel* channel = open_channel();
+  const auto moves_to = [channel](int fd) {
+    must(fd >= 0 && ::close(channel->fd) == 0, "a descriptor of the channel once more");
+    channel->fd = fd;
+    works(channel);
+  };
+  moves_to(::dup(channel->fd));
+  moves_to(::fcntl(channel->fd, F_DUPFD, 100));
+  must(channel->fd >= 100 && ::fcntl(channel->fd, F_GETFD) == 0, "F_DUPFD");
+  moves_to(::fcntl64(channel->fd, F_DUPFD_CLOEXEC, 100));
+  must(::fcntl64(channel->fd, F_GETFD) == FD_CLOEXEC, "F_DUPFD_CLOEXEC");
+  const int twin = ::dup(channel->fd);
+  must(twin >= 0 && ::close(twin) == 0, "dup");
+  works(channel);
+  const int plain = plain_file();
+  must(::dup2(plain, twin) == twin, "dup2");
+  is_plain(twin);
+}
+
 void wait_for(pid_t child) {
   int status = 0;
   must(child > 0 && ::waitpid(child, &status, 0) == child && status == 0, "the child");
@@ -188,6 +209,7 @@ int main(int, char** argv) {
   if (which == "close_range") close_range_case();
   if (which == "closefrom") closefrom_case();
   if (which == "dup2") dup2_case();
+  if (which == "dup") dup_case();
   if (which == "child") child_case();
   std::printf("%s\n", argv[1]);
   return 0;

@@ -16,7 +16,8 @@ NOT_PRELOADED = ("_kern", "ibv_register_driver")
 # (hca/verbs/umad_file.cc), /sys/class/infiniband (hca/verbs/redirect.cc), names of nodes
 # (hca/verbs/hosts.cc) and their interfaces (hca/verbs/interfaces.cc).
 FILES = {
-    "open", "open64", "write", "close", "close_range", "closefrom", "dup2", "dup3", "fstat",
+    "open", "open64", "write", "close", "close_range", "closefrom", "dup", "dup2",
+    "dup3", "fcntl", "fcntl64", "fstat",
     "read", "__read_chk",
     "fopen", "fopen64", "openat", "openat64", "stat", "stat64", "lstat", "lstat64", "fstatat",
     "fstatat64", "statx", "access", "faccessat", "opendir", "chdir", "scandir",

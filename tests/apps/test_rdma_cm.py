@@ -341,7 +341,7 @@ def test_a_thread_that_waits_outlives_its_channel(cluster2: Cluster) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("case", ["readable", "close_range", "closefrom", "dup2", "child"])
+@pytest.mark.parametrize("case", ["readable", "close_range", "closefrom", "dup2", "dup", "child"])
 @pytest.mark.parametrize("dropin", [False, True], ids=["preloaded", "dropin"])
 def test_the_descriptor_of_a_channel(cluster2: Cluster, case: str, dropin: bool) -> None:
     """Readable if and only if an event waits; another file with its number is no channel."""
