@@ -248,7 +248,7 @@ void timer_fired(CmState& s, Id& id) {
   }
   answered(id);
   if (id.state == IdState::dreq_sent) {  // it has gone: the connection is over all the same
-    push_simple(s, id, CmEvent::disconnected);
+    push_simple(s, id, CmEvent::disconnected, -ETIMEDOUT);
     rest(s, id);
     return;
   }

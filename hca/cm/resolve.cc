@@ -104,7 +104,8 @@ int resolve_ip(CmState& s, Id& id, const rdma_ucm_resolve_ip& command) {
   }
   // A group of hosts: there is nobody to find, the route is the port itself.
   const bool group = remote->v4 >> 28 == 0xe;
-  const auto node = group ? std::optional(s.addresses.self()) : s.addresses.node_at(remote->v4);
+  const bool here = group || s.addresses.is_own(remote->v4);  // any address, too, as for TCP
+  const auto node = here ? std::optional(s.addresses.self()) : s.addresses.node_at(remote->v4);
   if (!node) {
     push_simple(s, id, CmEvent::addr_error, -EHOSTUNREACH);
     return 0;
@@ -266,7 +267,9 @@ int set_option(Id& id, const rdma_ucm_set_option& command, std::span<const std::
   if (value.size() != sizeof number) return EINVAL;
   std::memcpy(&number, value.data(), sizeof number);
   if (command.optname == RDMA_OPTION_ID_REUSEADDR) {
-    if (id.state != IdState::idle) return EINVAL;
+    // Sharing may begin until somebody listens, but not end: another may have the port by then.
+    const bool may = number != 0 ? id.state != IdState::listening : id.state == IdState::idle;
+    if (!may) return EINVAL;
     id.reuse_address = number != 0;
     return 0;
   }

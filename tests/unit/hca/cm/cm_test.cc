@@ -348,6 +348,58 @@ TEST_F(CmTest, LoopbackIsTheNodeAsOthersKnowIt) {
   EXPECT_EQ(addresses(any).first, 0U);
 }
 
+// As connect() has it: who names no address means this host.
+TEST_F(CmTest, AnyAddressIsLoopback) {
+  const std::uint32_t listener = b.create(RDMA_PS_TCP, 10);
+  ASSERT_EQ(b.bind(listener, 0, 7000), 0);
+  ASSERT_EQ(b.listen(listener), 0);
+  const std::uint32_t four = b.create(RDMA_PS_TCP, 11);
+  ASSERT_EQ(b.resolve(four, 0, 7000), 0);
+  rdma_ucm_query_route_resp route{};
+  ASSERT_EQ(b.run(RDMA_USER_CM_CMD_QUERY_ROUTE, rdma_ucm_query{0, four, 0}, &route, sizeof route),
+            0);
+  sockaddr_in to{};
+  std::memcpy(&to, &route.dst_addr, sizeof to);
+  EXPECT_EQ(ntohl(to.sin_addr.s_addr), kFirst + 1);
+  ASSERT_EQ(b.connect(four), 0);
+  carry();
+  EXPECT_EQ(b.event().event, kConnectRequest);
+  rdma_ucm_resolve_ip six{};
+  six.id = b.create(RDMA_PS_TCP, 12);
+  six.dst_addr.sin6_family = AF_INET6;
+  six.dst_addr.sin6_port = htons(7000);
+  ASSERT_EQ(b.run(RDMA_USER_CM_CMD_RESOLVE_IP, six), 0);
+  EXPECT_EQ(b.event().event, kAddressResolved);
+}
+
+// A port may be shared as long as nobody listens at it; once bound, the wish cannot be taken back.
+TEST_F(CmTest, ABoundIdMayShareItsPort) {
+  const std::uint32_t first = a.create(RDMA_PS_TCP, 10);
+  const std::uint32_t second = a.create(RDMA_PS_TCP, 11);
+  ASSERT_EQ(a.set(second, RDMA_OPTION_ID_REUSEADDR, 1), 0);
+  ASSERT_EQ(a.bind(first, 0, 7471), 0);
+  EXPECT_EQ(a.bind(second, 0, 7471), EADDRINUSE);
+  EXPECT_EQ(a.set(first, RDMA_OPTION_ID_REUSEADDR, 1), 0);
+  EXPECT_EQ(a.bind(second, 0, 7471), 0);
+  EXPECT_EQ(a.set(first, RDMA_OPTION_ID_REUSEADDR, 0), EINVAL);
+  EXPECT_EQ(a.destroy(second), 0);
+  ASSERT_EQ(a.listen(first), 0);
+  EXPECT_EQ(a.set(first, RDMA_OPTION_ID_REUSEADDR, 1), EINVAL);
+}
+
+TEST_F(CmTest, ADisconnectThatNobodyAnswersSaysSo) {
+  const Joined j = join();
+  ASSERT_EQ(b.disconnect(j.client), 0);
+  for (int i = 0; i < 5; ++i) {
+    carry(network.flying.size());
+    EXPECT_EQ(b.event().event, ~0u);
+    wait(5'000'000'000);
+  }
+  const auto event = b.event();
+  EXPECT_EQ(event.event, kDisconnected);
+  EXPECT_EQ(static_cast<int>(event.status), -ETIMEDOUT);
+}
+
 // Whatever programs and nodes say: nothing but errnos, and all is given back in the end.
 TEST_F(CmTest, RandomCommandsAndDatagrams) {
   const unsigned seed = 12345;

@@ -22,6 +22,7 @@ constexpr std::uint32_t kFirst = 0x7f010001;
 constexpr std::uint32_t kLifeOfA = 0x10a0a0a0;
 constexpr std::uint32_t kLifeOfB = 0x10b0b0b0;
 constexpr std::uint32_t kProgram = 4711;
+constexpr std::uint32_t kAddressResolved = 0;
 constexpr std::uint32_t kAddressError = 1;
 constexpr std::uint32_t kConnectRequest = 4;
 constexpr std::uint32_t kConnectResponse = 5;
@@ -90,15 +91,16 @@ struct Node : hca::CmOut {
     put(command.addr, v4, port);
     return run(RDMA_USER_CM_CMD_BIND_IP, command);
   }
-  int only_family(std::uint32_t id) {
-    const std::array<std::uint8_t, sizeof(int)> yes{1};
+  int set(std::uint32_t id, std::uint32_t option, std::uint8_t value) {
+    const std::array<std::uint8_t, sizeof(int)> number{value};
     rdma_ucm_set_option command{};
     command.id = id;
     command.level = RDMA_OPTION_ID;
-    command.optname = RDMA_OPTION_ID_AFONLY;
-    command.optlen = sizeof yes;
-    return run(RDMA_USER_CM_CMD_SET_OPTION, command, nullptr, 0, yes);
+    command.optname = option;
+    command.optlen = sizeof number;
+    return run(RDMA_USER_CM_CMD_SET_OPTION, command, nullptr, 0, number);
   }
+  int only_family(std::uint32_t id) { return set(id, RDMA_OPTION_ID_AFONLY, 1); }
   int listen(std::uint32_t id, std::uint32_t backlog = 8) {
     return run(RDMA_USER_CM_CMD_LISTEN, rdma_ucm_listen{id, backlog});
   }
