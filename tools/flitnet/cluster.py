@@ -71,9 +71,14 @@ class Cluster:
     @staticmethod
     def open(run: Path) -> Cluster:
         """The cluster that runs in a run directory."""
-        if not (run / "processes.json").exists():
-            raise FlitnetError(f"no cluster in {run}; start one with: {paths.call('up')}")
-        cluster = Cluster(run / "cluster.toml", run=run, owned=False)
+        if not (run / record.NAME).exists():
+            raise rundir.no_cluster(run)
+        try:
+            cluster = Cluster(run / "cluster.toml", run=run, owned=False)
+        except FlitnetError:
+            if record.ends(run):
+                raise rundir.no_cluster(run) from None
+            raise
         cluster.share(Part.read(run))
         return cluster
 
@@ -105,7 +110,10 @@ class Cluster:
                     # The daemons' last words are worth more than our timeout: read before they go.
                     if isinstance(failure, FlitnetError) and (words := self.last_words()):
                         failure.args = (f"{failure.args[0]}; {words}",)
-                    self._clear()  # still under the lock: whoever waits for it finds nothing
+                    # Still under the lock: whoever waits for it finds nothing. What cannot be
+                    # removed now, the next command names; why we failed is said first.
+                    with contextlib.suppress(FlitnetError):
+                        self._clear()
                 raise
 
     def _start_all(self) -> None:
@@ -123,15 +131,13 @@ class Cluster:
 
     def down(self) -> list[str]:
         """Stops what is recorded and removes the run directory; names who needed SIGKILL."""
-        if not self.run.exists():
-            return []
         with rundir.lock(self.run) as there:
             return self._clear() if there else []
 
     @property
     def ends(self) -> bool:
         """Somebody takes it down, or has."""
-        return (self.run / record.ENDING).exists() or not (self.run / record.NAME).exists()
+        return record.ends(self.run)
 
     def undo(self) -> None:
         """After a failure: takes down what this object started, and nobody else's cluster."""

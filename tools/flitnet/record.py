@@ -23,9 +23,11 @@ ENTRIES = (
     "fabric.state", "nodes", "metrics", "sys", "log", "plans", "fabric.udp", "state",
     "capture.ring", "cluster.key", "part.json", "controls.json", "controls.json.new",
 )  # fmt: skip
+SCRATCH = "eal.*"  # of a fabricd that died while it started
 NAME = "processes.json"
 ENDING = "ending"  # there while somebody takes it down
-FILES = ("processes.lock", "processes.json.new", ENDING, NAME)  # removed in this order
+# Removed in this order: until the record has gone, it is seen that the cluster ends.
+FILES = ("processes.lock", "processes.json.new", NAME, ENDING)
 
 
 @dataclass
@@ -58,6 +60,11 @@ def read(run: Path) -> Record:
         return Record.from_json((run / NAME).read_text())
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return Record()
+
+
+def ends(run: Path) -> bool:
+    """Somebody takes the cluster down, or has."""
+    return (run / ENDING).exists() or not (run / NAME).exists()
 
 
 def write(run: Path, record: Record) -> None:

@@ -12,11 +12,12 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from tools.flitnet import record
+from tools.flitnet import paths, record
 from tools.flitnet.errors import FlitnetError, UsageError
 
 SOCKET_PATH_BYTES_MAX = 107  # sockaddr_un
 SOCKET_NAME_BYTES = len("/plans/r1234567-meet/replay..sock")  # the longest below a run directory
+REMOVAL_TRIES = 5
 
 
 @contextlib.contextmanager
@@ -26,7 +27,14 @@ def lock(run: Path, make: bool = False) -> Iterator[bool]:
     while True:
         if make:
             run.mkdir(mode=0o700, parents=True, exist_ok=True)
-        fd = os.open(run, os.O_RDONLY | os.O_DIRECTORY)
+        fd = -1
+        with contextlib.suppress(FileNotFoundError):
+            fd = os.open(run, os.O_RDONLY | os.O_DIRECTORY)
+        if fd < 0 and make:
+            continue  # removed again: by a `down`
+        if fd < 0:
+            yield False
+            return
         try:
             if os.fstat(fd).st_uid != os.getuid():
                 raise FlitnetError(f"run directory {run} belongs to another user")
@@ -38,6 +46,10 @@ def lock(run: Path, make: bool = False) -> Iterator[bool]:
                 return
         finally:
             os.close(fd)
+
+
+def no_cluster(run: Path) -> FlitnetError:
+    return FlitnetError(f"no cluster in {run}; start one with: {paths.call('up')}")
 
 
 def check_socket_paths(run: Path, nodes: tuple[str, ...]) -> None:
@@ -59,10 +71,27 @@ def refuse_strangers(run: Path) -> None:
 
 
 def clear(run: Path) -> None:
-    """What else is in it stays."""
-    for name in (*record.ENTRIES, *record.FILES):
-        path = run / name
-        if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path, ignore_errors=True)
-        else:
-            path.unlink(missing_ok=True)
+    """What else is in it stays. The record goes last, and only when nothing of ours is left: by it
+    the next command knows that the rest is ours."""
+    names = (*record.ENTRIES, *(path.name for path in run.glob(record.SCRATCH)), *record.FILES)
+    for path in (run / name for name in names):
+        if failure := _remove(path):
+            raise FlitnetError(
+                f"run directory {run}: {path.name} cannot be removed "
+                f"({failure.strerror or failure}); again: {paths.call('down')}"
+            )
+
+
+def _remove(path: Path) -> OSError | None:
+    """A program that runs on may put something there meanwhile: so not in one try alone."""
+    failure = None
+    for _ in range(REMOVAL_TRIES):
+        try:
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+            else:
+                path.unlink(missing_ok=True)
+            return None
+        except OSError as error:
+            failure = error
+    return failure

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import tomllib
 from typing import TYPE_CHECKING
 
-from tools.flitnet import paths
+from tools.flitnet import paths, rundir
 from tools.flitnet.errors import UsageError
 
 if TYPE_CHECKING:
@@ -40,9 +39,17 @@ def _make_host(cluster: Cluster, nodes: list[str]) -> None:
     writes of its nodes. Programs see by the links alone that there are devices."""
     device = tomllib.loads(cluster.file.text).get("hca", {}).get("device", "flitnet0")
     devices = cluster.run / "sys" / "nodes" / ",".join(nodes) / "class" / "infiniband"
-    devices.mkdir(parents=True, exist_ok=True)
+    links: dict[Path, str] = {}
     for place, node in enumerate(nodes):
         several = f"{device.rstrip('0123456789')}{place}"
         link = devices / (several if len(nodes) > 1 else device)
-        with contextlib.suppress(FileExistsError):
-            link.symlink_to(f"../../../../class/infiniband/{node}-{device}")
+        links[link] = f"../../../../class/infiniband/{node}-{device}"
+    if all(link.is_symlink() for link in links):
+        return  # nobody waits for a command that has the lock
+    with rundir.lock(cluster.run):
+        if cluster.ends:  # what is made now, nobody would remove
+            raise rundir.no_cluster(cluster.run)
+        devices.mkdir(parents=True, exist_ok=True)
+        for link, target in links.items():
+            if not link.is_symlink():
+                link.symlink_to(target)

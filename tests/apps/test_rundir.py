@@ -1,0 +1,128 @@
+"""The directory of a cluster while commands meet in it, and when it cannot be removed. A record of
+nobody is enough for that: no daemon runs here."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from pathlib import Path
+
+import pytest
+
+from tools.flitnet import operate, record, rundir
+from tools.flitnet.cluster import Cluster
+from tools.flitnet.errors import FlitnetError
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    made = tmp_path / "r"
+    leave_crashed(made)
+    return made
+
+
+def leave_crashed(run: Path) -> None:
+    """What is there of a cluster whose processes all died."""
+    for name in ("log", "metrics", "sys", "eal.4711"):
+        (run / name / "deeper").mkdir(parents=True)
+        (run / name / "deeper" / "file").touch()
+    (run / "cluster.toml").write_text("[network]\nnodes = 2\n")
+    record.write(run, record.Record())
+
+
+def enter(run: Path, said: list[str]) -> None:
+    """What `exec` does before it becomes the program."""
+    try:
+        Cluster.open(run).env("n0")
+        said.append("entered")
+    except FlitnetError as error:
+        said.append(str(error))
+
+
+def test_down_leaves_nothing_and_may_be_repeated(run: Path) -> None:
+    assert Cluster(run=run, owned=False).down() == []
+    assert not run.exists()
+    assert Cluster(run=run, owned=False).down() == []
+
+
+def test_a_program_beside_down_makes_nothing(run: Path) -> None:
+    """It would stay: then the directory would be somebody else's for `up`, and none for `down`."""
+    cluster, said = Cluster.open(run), list[str]()
+    beside = threading.Thread(target=enter, args=(run, said))
+    with rundir.lock(run):
+        (run / record.ENDING).touch()
+        beside.start()
+        beside.join(0.2)
+        assert not (run / "sys" / "nodes").exists()
+        cluster._clear()
+    beside.join()
+    assert said[0].startswith(f"no cluster in {run}; start one with: ")
+    assert not run.exists()
+
+
+def test_programs_in_a_loop_beside_down(run: Path, tmp_path: Path) -> None:
+    over, said, now = threading.Event(), list[str](), [run]
+
+    def loop() -> None:
+        while not over.is_set():
+            enter(now[-1], said)
+
+    beside = threading.Thread(target=loop)
+    beside.start()
+    try:
+        for i in range(30):
+            Cluster(run=now[-1], owned=False).down()
+            assert not now[-1].exists()
+            leave_crashed(tmp_path / f"r{i}")
+            now.append(tmp_path / f"r{i}")
+    finally:
+        over.set()
+        beside.join()
+    assert {one.partition(" in ")[0] for one in said} <= {"entered", "no cluster"}
+
+
+def test_what_has_all_it_needs_waits_for_nobody(run: Path) -> None:
+    said: list[str] = []
+    enter(run, said)
+    with rundir.lock(run):
+        enter(run, said)
+    assert said == ["entered", "entered"]
+    assert (run / "sys/nodes/n0/class/infiniband/flitnet0").is_symlink()
+
+
+def test_what_cannot_be_removed_is_named_and_stays_ours(
+    run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    real = shutil.rmtree
+
+    def but_for_sys(path: Path) -> None:
+        if path.name == "sys":
+            raise OSError(24, "Too many open files")
+        real(path)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(shutil, "rmtree", but_for_sys)
+        with pytest.raises(FlitnetError) as failed:
+            operate.down(run)
+        assert str(failed.value) == (
+            f"run directory {run}: sys cannot be removed (Too many open files); "
+            "again: flitnet down"
+        )
+    rundir.refuse_strangers(run)
+    operate.down(run)
+    assert capsys.readouterr().out == "stopped 0 processes\n"
+    assert not run.exists()
+
+
+def test_what_comes_meanwhile_is_removed_too(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real, late = shutil.rmtree, ["late"]
+
+    def busy(path: Path) -> None:
+        if path.name == "sys" and late:
+            (path / late.pop()).touch()
+            raise OSError(39, "Directory not empty")
+        real(path)
+
+    monkeypatch.setattr(shutil, "rmtree", busy)
+    operate.down(run)
+    assert not run.exists()
