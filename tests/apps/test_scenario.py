@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import math
 import os
 import signal
 import struct
@@ -181,6 +183,34 @@ def test_torn_and_foreign_pages_are_skipped(run: Path, size: int) -> None:
     (run / "metrics" / "noise.page").write_bytes(os.urandom(5000))
     made = report(pages.read(run), {})
     assert any(stream.frames_delivered == 598 for stream in made.streams)
+
+
+GARBAGE = {
+    "infinite scale": ("flitnet_class_received_packets_total", 0, math.inf, [5]),
+    "infinite product": ("flitnet_class_received_packets_total", 0, 1e300, [1 << 63]),
+    "no number": ("flitnet_power_mean_watts", 1, 1.0, gauge(math.nan)),
+    "infinite gauge": ("flitnet_power_mean_watts", 1, 1.0, gauge(-math.inf)),
+    "infinite histogram": ("flitnet_class_latency_seconds", 2, math.inf, histogram([1000])),
+}
+
+
+@pytest.mark.parametrize("kind", GARBAGE)
+def test_what_is_no_number_is_not_believed(run: Path, kind: str) -> None:
+    clean = report(pages.read(run), {}).to_dict()
+    name, *rest = GARBAGE[kind]
+    write_page(run / "metrics" / "garbage.page", [(name, "class=control", *rest)])
+    assert report(pages.read(run), {}).to_dict() == clean
+    json.dumps(clean, allow_nan=False)
+
+
+def test_what_is_no_file_is_no_page(run: Path) -> None:
+    """Who opened a FIFO without a writer would wait for ever."""
+    clean = report(pages.read(run), {}).to_dict()
+    os.mkfifo(run / "metrics" / "replay-1.page")
+    (run / "metrics" / "replay-2.page").mkdir()
+    assert report(pages.read(run), {}).to_dict() == clean
+    pages.drop_ended(run, "replay")
+    assert (run / "metrics" / "replay-1.page").is_fifo()
 
 
 def test_quantiles_lie_inside_their_bucket() -> None:

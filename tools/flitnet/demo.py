@@ -52,7 +52,7 @@ def demo(request: Request, *, keep: bool, json_file: Path | None) -> int:
         print(f"ended early, after {final.seconds:.1f} of {request.seconds:g} s")
     if json_file:
         value = final.to_dict() | {"problems": problems, "seed": request.seed}
-        json_file.write_text(json.dumps(value, indent=1) + "\n")
+        json_file.write_text(json.dumps(value, indent=1, allow_nan=False) + "\n")
     for problem in problems:
         print(f"flitnet: {problem}", file=sys.stderr)
     return EXIT_ERROR if problems else EXIT_OK

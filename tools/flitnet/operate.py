@@ -114,7 +114,7 @@ def status(run: Path, as_json: bool) -> int:
     value = current(run)
     if as_json:
         more = {"dead": dead, "absent": absent, "run": str(run)}
-        print(json.dumps(value.to_dict() | more, indent=1))
+        print(_json(value.to_dict() | more))
     else:
         power = pages.read(run).one("flitnet_power_last_watts")
         view = screen.View("flitnet", value, None, power, elsewhere=not cluster.part.fabric)
@@ -190,7 +190,7 @@ def links(run: Path, as_json: bool) -> None:
     """Every link of the running cluster and whether it is in service."""
     found = _links(run)
     if as_json:
-        print(json.dumps({"links": found}, indent=1))
+        print(_json({"links": found}))
         return
     table = Table("link", "to", "state", box=box.SIMPLE_HEAD)
     for link in found:
@@ -333,7 +333,7 @@ def replay(
     if failed:
         raise _failure(cluster, *failed, {str(link): str(file), link.name: file.name})
     if as_json:
-        print(json.dumps([stream.to_dict() for stream in streams], indent=1))
+        print(_json([stream.to_dict() for stream in streams]))
     else:
         Console().print(screen.stream_table(streams))
     if refused := [stream for stream in streams if not stream.admitted]:
@@ -361,7 +361,7 @@ def load(run: Path, kind: str, rate: str, *, seconds: float, seed: int, as_json:
     ]
     played = _play(cluster, Live(wanted), seconds=seconds, seed=seed)
     if as_json:
-        print(json.dumps([one.to_dict() for one in played.loads], indent=1))
+        print(_json([one.to_dict() for one in played.loads]))
     else:
         _print_loads(played.loads)
     return _verdict(played)
@@ -376,10 +376,10 @@ def load_workload(run: Path, file: Path, *, seconds: float, seed: int, as_json: 
         seconds=seconds, seed=seed,
     )  # fmt: skip
     if as_json:
-        print(json.dumps({
+        print(_json({
             "loads": [one.to_dict() for one in played.loads],
             "streams": [one.to_dict() for one in played.streams],
-        }, indent=1))  # fmt: skip
+        }))  # fmt: skip
     else:
         if played.streams:
             Console().print(screen.stream_table(played.streams))
@@ -421,6 +421,10 @@ def _verdict(played: programs.Played) -> int:
         for one in played.streams if one.admitted
     )
     return EXIT_OK if whole and (played.loads or played.streams) else EXIT_ERROR
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, indent=1, allow_nan=False)
 
 
 def _failure(cluster: Cluster, role: str, code: int, renamed: dict[str, str]) -> FlitnetError:

@@ -8,16 +8,20 @@ from __future__ import annotations
 
 import contextlib
 import math
+import os
+import stat
 import struct
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import BinaryIO
 
 from tools.flitnet.process import ProcessId
 
 MAGIC = 0x3145474150544C46
 VERSION = 1
 FILE_BYTES_MAX = 1 << 30
+VALUE_MAX = 1e280  # nothing counts so far; sums and other units of such values are numbers, too
 HEADER = struct.Struct("<QIIIIIIQ56s32x")
 SERIES = struct.Struct("<80s216sdIIHB5x")
 COUNTER, GAUGE, HISTOGRAM = 0, 1, 2
@@ -116,7 +120,7 @@ def drop_ended(run: Path, role: str) -> None:
     """Removes the pages that processes of a role left behind for whoever looked after their end."""
     for path in (run / "metrics").glob(f"{role}-*.page"):
         with contextlib.suppress(OSError, struct.error):
-            with path.open("rb") as file:
+            with _open(path) as file:
                 pid = HEADER.unpack(file.read(HEADER.size))[2]
             if ProcessId.of(pid) is None:
                 path.unlink()
@@ -127,15 +131,24 @@ def read(run: Path) -> Snapshot:
     snapshot = Snapshot()
     for path in sorted((run / "metrics").glob("*.page")):
         try:
-            if path.stat().st_size <= FILE_BYTES_MAX:
-                _read_page(path, snapshot)
+            _read_page(path, snapshot)
         except (OSError, struct.error):
             continue  # a process that ends takes its page away
     return snapshot
 
 
+def _open(path: Path) -> BinaryIO:
+    """A regular file that a page may be: at anything else one could wait for ever."""
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    found = os.fstat(fd)
+    if stat.S_ISREG(found.st_mode) and found.st_size <= FILE_BYTES_MAX:
+        return os.fdopen(fd, "rb")
+    os.close(fd)
+    raise OSError(f"{path} is no page")
+
+
 def _read_page(path: Path, snapshot: Snapshot) -> None:
-    with path.open("rb") as file:
+    with _open(path) as file:
         header = file.read(HEADER.size)
         magic, version, _, series_max, words_max, count, size, _, _ = HEADER.unpack(header)
         if magic != MAGIC or version != VERSION or size != SERIES.size:
@@ -163,17 +176,26 @@ def _add(
     if kind == HISTOGRAM:
         if words == HISTOGRAM_WORDS:
             values = struct.unpack_from(f"<{words}Q", data, offset * 8)
+            if not _is_value(scale) or not _is_value(values[1] * scale):
+                return
             into = snapshot.histograms.setdefault(name, {}).setdefault(labels, Distribution())
             into.merge(values, scale)
         return
+    if kind not in (COUNTER, GAUGE):
+        return
+    value = struct.unpack_from("<Q" if kind == COUNTER else "<d", data, offset * 8)[0] * scale
+    if not _is_value(value):
+        return
     into_values = snapshot.values.setdefault(name, {})
     if kind == COUNTER:
-        value = struct.unpack_from("<Q", data, offset * 8)[0] * scale
         into_values[labels] = into_values.get(labels, 0.0) + value
-    elif kind == GAUGE:
-        value = struct.unpack_from("<d", data, offset * 8)[0] * scale
+    else:
         # Of a series that a sender and a receiver share, one never sets it.
         into_values[labels] = into_values.get(labels) or value
+
+
+def _is_value(value: float) -> bool:
+    return abs(value) <= VALUE_MAX  # of nan nothing is true
 
 
 def _text(raw: bytes) -> str:
