@@ -8,6 +8,7 @@ import os
 import signal
 import struct
 import subprocess
+import sys
 import time
 from collections import Counter
 from dataclasses import replace
@@ -265,6 +266,18 @@ def test_a_reused_pid_is_not_signalled() -> None:
     finally:
         sleeper.kill()
         sleeper.wait()
+
+
+def test_a_process_may_have_any_name() -> None:
+    script = (
+        "import ctypes, sys; ctypes.CDLL(None).prctl(15, b'\\xff) Z (', 0, 0, 0); "
+        "print(flush=True); sys.stdin.read()"
+    )
+    argv = [sys.executable, "-c", script]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as named:
+        assert named.stdout is not None and named.stdout.readline() == b"\n"
+        process = ProcessId.of(named.pid)
+        assert process is not None and process.alive()
 
 
 def test_who_ignores_sigterm_is_killed() -> None:

@@ -29,10 +29,10 @@ class ProcessId:
     def of(pid: int) -> ProcessId | None:
         """The identity of a running pid, or None when it does not run (a zombie does not)."""
         try:
-            stat = Path(f"/proc/{pid}/stat").read_text()
+            stat = Path(f"/proc/{pid}/stat").read_text(errors="replace")
         except (FileNotFoundError, ProcessLookupError):
             return None
-        # The command name may hold spaces and brackets; fields count from the last ')'.
+        # The command name may hold any bytes; fields count from the last ')'.
         fields = stat[stat.rindex(")") + 2 :].split()
         if fields[0] in "ZX":
             return None
