@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from tests.apps.test_half_dead import until
 from tests.apps.test_verbs import PORTS, assert_done, ended, pingpong, running_pair
-from tools.flitnet import controls, operate, nodes, page, paths
+from tools.flitnet import controls, operate, nodes, page, pages, paths, programs, record
 from tools.flitnet.cluster import Cluster
 from tools.flitnet.errors import FlitnetError, UsageError
 
@@ -124,6 +125,40 @@ def test_what_was_set_holds_for_who_comes_back(make_cluster: Callable[..., Clust
     nodes.start(cluster.run, "n1")
     said = cluster.node_status("n1")
     assert (said["congestion"], said["completion_queues"]) == ("none", "quad")
+
+
+def test_a_death_beside_programs_is_named(make_cluster: Callable[..., Cluster]) -> None:
+    """Not the figures that the others printed at their end."""
+    cluster = make_cluster()
+    trace = str(paths.ROOT / "traces/t7_city.trace")
+    for arrived, argv in (
+        ("load_received_messages", ["load", "control", "--rate", "1M"]),
+        ("stream_delivered_frames", ["replay", trace, "--from", "n0", "--to", "n1"]),
+    ):
+        command = subprocess.Popen(
+            [paths.ROOT / "flitnet", *argv, "--seconds", "300"], stderr=subprocess.PIPE, text=True,
+            env=dict(os.environ) | {"FLITNET_RUN": str(cluster.run)},
+        )  # fmt: skip
+        until(lambda: pages.read(cluster.run).total(f"flitnet_{arrived}_total") > 0)
+        nodes.kill(cluster.run, "n1")
+        _, said = command.communicate(timeout=90)
+        assert (command.returncode, said) == (1, "flitnet: n1 died; see: flitnet status\n")
+        nodes.start(cluster.run, "n1")
+
+
+def test_a_complaint_is_no_line_of_figures(tmp_path: Path) -> None:
+    for name in ("nodes", "log"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "cluster.toml").touch()
+    record.write(tmp_path, record.Record())
+    cluster = Cluster.open(tmp_path)
+    log = tmp_path / "log" / "l1-n0.log"
+    log.write_text("flitnet-load: n1 is gone, nothing more goes to it\ncontrol: 12 sent\n")
+    assert programs.why(cluster, "l1:n0", 1) == "n1 is gone, nothing more goes to it"
+    log.write_text("control: 12 sent\n")
+    assert programs.why(cluster, "l1:n0", 1) == "ended with 1"
+    log.write_text("--seconds: Value 0 not in range\nRun with --help for more information.\n")
+    assert programs.why(cluster, "l1:n0", 2) == "--seconds: Value 0 not in range"
 
 
 def test_a_pulled_cable_stays_pulled(make_cluster: Callable[..., Cluster]) -> None:

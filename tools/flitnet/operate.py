@@ -428,11 +428,12 @@ def _json(value: Any) -> str:
 
 
 def _failure(cluster: Cluster, role: str, code: int, renamed: dict[str, str]) -> FlitnetError:
-    """A program's last line as our error; the user's names for files instead of the plan's."""
-    words = cluster.last_line(role).removeprefix("flitnet-replay: ").removeprefix("flitnet-load: ")
+    """A program's complaint as our error; the user's names for files instead of the plan's."""
+    words = programs.why(cluster, role, code)
     for plans, users in renamed.items():
         words = words.replace(plans, users)
-    words = words or f"{role} ended with {code}"
+    if code == EXIT_USAGE:
+        return UsageError(words)
     if code == EXIT_INTERRUPTED:
-        words = "stopped by a signal before the end"
-    return UsageError(words) if code == EXIT_USAGE else FlitnetError(words)
+        return FlitnetError("stopped by a signal before the end")
+    return FlitnetError(f"{role.partition(':')[2]}: {words}")

@@ -202,13 +202,31 @@ def wait(cluster: Cluster, started: list[str]) -> tuple[str, int] | None:
         failed = [(role, code) for role, code in codes.items() if code]
         if cluster.ends:  # which is why one failed
             raise FlitnetError("the cluster was taken down before the end")
-        if failed:
-            return failed[0]
         if all(code == 0 for code in codes.values()):
             return None
-        if dead := [r for r in ("fabricd",) if not cluster.alive(r)]:
-            raise FlitnetError(f"{dead[0]} died; see: {paths.call('status')}")
+        if died := _died(cluster, started if failed else []):
+            raise FlitnetError(f"{died} died; see: {paths.call('status')}")
+        if failed:
+            return failed[0]
         time.sleep(0.05)
+
+
+def _died(cluster: Cluster, programs: list[str]) -> str:
+    """Without whom nothing goes on: the fabric, or a node of these programs."""
+    if not cluster.alive("fabricd"):
+        return "fabricd"
+    dead = cluster.dead() if programs else []
+    nodes = (role.partition(":")[2] for role in programs)
+    return next((node for node in nodes if f"hcad:{node}" in dead), "")
+
+
+def why(cluster: Cluster, role: str, code: int) -> str:
+    """What a program complained of last: behind that come its figures."""
+    said = [line for line in cluster.lines(role) if re.match(r"flitnet(-\w+)?: ", line)]
+    if said:
+        return said[-1].partition(": ")[2]
+    # What is wrong with a command line is said without a name.
+    return (cluster.last_line(role) if code == EXIT_USAGE else "") or f"ended with {code}"
 
 
 def end(cluster: Cluster, name: str) -> None:

@@ -95,8 +95,8 @@ def live(tables: dict[str, dict[str, Any]], seconds: float, seed: int) -> dict[s
         what = workload.live(cluster.nodes, Link(LINK_MBPS, FLIT_BITS), seed, seconds)
         played = programs.play(cluster, what, seconds, seed, "live")
         if played.failed:
-            role = played.failed[0]
-            raise FlitnetError(f"{role}: {cluster.last_line(role)}")
+            role, code = played.failed
+            raise FlitnetError(f"{role}: {programs.why(cluster, role, code)}")
     found: dict[str, float] = {}
     for one in played.loads:
         if one.lost or one.duplicated:
