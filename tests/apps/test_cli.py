@@ -251,6 +251,30 @@ def test_a_reader_that_goes_away_is_no_traceback(run: Path) -> None:
     assert (done.returncode, done.stderr) == (1, "")
 
 
+FULL = "flitnet: No space left on device\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "says"),
+    [
+        ("down >&-", 0, ""),
+        ("down >/dev/full", 1, FULL),
+        ("--version >/dev/full", 1, FULL),
+        ("doctor --help >&-", 0, ""),
+        ("doctor --help >/dev/full", 1, FULL),
+        ("frob 2>/dev/full", 2, ""),
+        ("frob <&- >&- 2>&-", 2, ""),
+    ],
+)
+def test_output_that_nobody_takes(words: str, code: int, says: str, run: Path) -> None:
+    """A closed file is for nobody to hear; a full disk is an error, said once."""
+    done = subprocess.run(
+        ["/bin/sh", "-c", f"exec {ROOT}/flitnet {words}"], capture_output=True, text=True,
+        timeout=60, env=dict(os.environ) | {"FLITNET_RUN": str(run)},
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (code, says)
+
+
 def test_interrupted_while_it_starts_is_no_traceback() -> None:
     done = subprocess.run(
         [sys.executable, "-B", "-c", INTERRUPTED_AT_ITS_START], cwd=ROOT, capture_output=True,

@@ -10,7 +10,7 @@ from typing import List, Optional
 import click
 import typer
 
-from tools.flitnet import build, cli_measure, options, paths, process
+from tools.flitnet import build, cli_measure, options, output, paths, process
 from tools.flitnet.errors import (
     EXIT_ERROR, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, FlitnetError, UsageError,
 )  # fmt: skip
@@ -398,21 +398,14 @@ def run(argv: list[str]) -> int:
     except click.ClickException as error:
         context = getattr(error, "ctx", None)
         hint = f" (see {context.command_path} --help)" if context else ""
-        return _say(error.format_message().replace("\n", " ") + hint, EXIT_USAGE)
+        return output.say(error.format_message().replace("\n", " ") + hint, EXIT_USAGE)
     except (click.Abort, KeyboardInterrupt):
-        return _say("interrupted", EXIT_INTERRUPTED)
+        return output.say("interrupted", EXIT_INTERRUPTED)
     except UsageError as error:
-        return _say(str(error), EXIT_USAGE)
+        return output.say(str(error), EXIT_USAGE)
     except FlitnetError as error:
-        return _say(str(error), error.exit_code)
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return EXIT_ERROR
-    except OSError as error:  # a full disk, a path that is none
-        where = f"{error.filename}: " if error.filename else ""
-        return _say(f"{where}{error.strerror or error}", EXIT_ERROR)
-
-
-def _say(message: str, code: int) -> int:
-    print(f"flitnet: {message}", file=sys.stderr)
-    return code
+        return output.say(str(error), error.exit_code)
+    except OSError as error:
+        return output.say_os(error, EXIT_ERROR)
+    finally:
+        output.let_go()

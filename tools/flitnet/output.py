@@ -1,0 +1,43 @@
+"""The standard files of a command, whatever became of them: closed, a full disk, a pipe that nobody
+reads. Standard library only."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+
+
+def keep() -> None:
+    """Of 0 to 2 what is closed is /dev/null from now on: else the next file that is opened would
+    be it, and be written over."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            fd = os.open(os.devnull, os.O_RDWR)  # the lowest that is free
+            os.set_inheritable(fd, True)
+            setattr(sys, name, os.fdopen(fd, mode))
+
+
+def let_go() -> None:
+    """What they did not take was told: Python would try again at its end, say it in three lines
+    and exit with 120."""
+    for file in (sys.stdout, sys.stderr):
+        try:
+            file.flush()
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), file.fileno())
+
+
+def say(message: str, code: int) -> int:
+    """Our one line on stderr; returns `code`."""
+    with contextlib.suppress(OSError):
+        print(f"flitnet: {message}", file=sys.stderr, flush=True)
+    return code
+
+
+def say_os(error: OSError, code: int) -> int:
+    """Of a full disk, a path that is none."""
+    if isinstance(error, BrokenPipeError):
+        return code
+    where = f"{error.filename}: " if error.filename else ""
+    return say(f"{where}{error.strerror or error}", code)
