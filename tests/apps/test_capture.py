@@ -162,6 +162,7 @@ def test_one_at_a_time_and_it_ends_with_the_fabric(
     [
         (["-w", "/nowhere/a.pcap"], 1, "/nowhere/a.pcap"),
         (["-w", "{}/a.pcap", "--node", "n9"], 2, "no node 'n9'"),
+        (["-w", "{}/new.pcap", "--node", "n9"], 2, "no node 'n9'"),
         (["-w", "{}/a.pcap", "--count", "-1"], 2, "count"),
         ([], 2, "--write"),
     ],
@@ -173,6 +174,7 @@ def test_what_cannot_be(
     process = Capture(cluster2, *(one.format(tmp_path) for one in options)).process
     _, said = process.communicate(timeout=30)
     assert (tmp_path / "a.pcap").read_text() == "precious"
+    assert [path.name for path in tmp_path.iterdir()] == ["a.pcap"]
     assert process.returncode == code and says in said, said
     assert len(said.strip().splitlines()) == 1, said
     assert "links" in ctl.ask(cluster2.run / "fabricd.ctl", {"cmd": "links"})

@@ -57,6 +57,7 @@ def test_help_lists_every_command_and_the_exit_codes(run: Path) -> None:
     [
         (["frob"], "No such command 'frob'"),
         (["demo", "--frob"], "No such option: --frob"),
+        (["--run", "", "up"], "--run '': the name of a directory"),
         (["demo", "--load", "3"], "'--load': 3.0 is not in the range"),
         (["demo", "--nodes", "1"], "'--nodes': 1 is not in the range 2<=x<=64"),
         (["demo", "--mix", "80"], "--mix '80': two numbers that make 100"),

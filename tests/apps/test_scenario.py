@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from tools.flitnet import config, pages, scenario, screen
+from tools.flitnet import config, logs, pages, scenario, screen
 from tools.flitnet.errors import UsageError
 from tools.flitnet.process import ProcessId, stop_all
 from tools.flitnet.report import StreamReport, report, total_of
@@ -266,6 +266,21 @@ def test_a_reused_pid_is_not_signalled() -> None:
     finally:
         sleeper.kill()
         sleeper.wait()
+
+
+def test_logs_are_merged_whole() -> None:
+    when = "2026-11-21 10:00:0"
+    merged = logs.merged({
+        "fabricd": ["EAL: no huge pages", f"{when}1.000000 fabricd[7] info: b", "bug: CHECK fails"],
+        "n0": [f"{when}1.000000 hcad[8] info: z", f"{when}1.000000 hcad[8] info: a"],
+        "n1": [f"{when}0.500000 hcad[9] info: first", "2026 words without a date"],
+    })
+    assert merged == [
+        f"{when}0.500000 n1 info: first", f"{when}0.500000 n1 2026 words without a date",
+        f"{when}1.000000 fabricd EAL: no huge pages", f"{when}1.000000 fabricd info: b",
+        f"{when}1.000000 fabricd bug: CHECK fails", f"{when}1.000000 n0 info: z",
+        f"{when}1.000000 n0 info: a",
+    ]
 
 
 def test_a_process_may_have_any_name() -> None:

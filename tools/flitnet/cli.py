@@ -59,13 +59,15 @@ PASS_ON = {"ignore_unknown_options": True, "allow_interspersed_args": False}
 
 @app.callback()
 def common(
-    run: Optional[Path] = typer.Option(
+    run: Optional[str] = typer.Option(
         None, "--run", metavar="DIR", help="Run directory; default FLITNET_RUN or a private one."
     ),
     version: bool = options.version(),
 ) -> None:
+    if run == "":  # an empty path is the current directory
+        raise UsageError("--run '': the name of a directory")
     if run is not None:
-        paths.name_run(run)
+        paths.name_run(Path(run))
 
 
 @app.command()
@@ -311,9 +313,9 @@ def log(
     node: Optional[str] = typer.Argument(None, metavar="[NODE]", help="None: every daemon's."),
 ) -> None:
     """What the daemons wrote: why a program's request failed, who came and went."""
-    from tools.flitnet import operate
+    from tools.flitnet import logs
 
-    operate.log(paths.default_run_dir(), node)
+    logs.show(paths.default_run_dir(), node)
 
 
 @app.command()

@@ -221,30 +221,26 @@ def capture(run: Path, write: str, nodes: str, count: int, seconds: float) -> No
         raise UsageError("capture --write -: pipe it, for example: | wireshark -k -i -")
     argv = [str(paths.program("flitnet-capture")), "--write", write, "--count", str(count),
             "--seconds", str(seconds)]  # fmt: skip
-    if write != "-":
-        try:
-            Path(write).open("ab").close()  # emptied by who writes it: not if that is refused
-        except OSError as error:
-            raise FlitnetError(f"capture --write {write}: {error.strerror}") from None
-    reply = _ask_fabric(run, {"cmd": "capture", "nodes": nodes})
+    made = write != "-" and _writable(Path(write))
+    try:
+        reply = _ask_fabric(run, {"cmd": "capture", "nodes": nodes})
+    except BaseException:
+        if made:
+            Path(write).unlink()
+        raise
     os.execv(argv[0], [*argv, "--ring", reply["ring"]])
 
 
-def log(run: Path, node: str | None) -> None:
-    """The lines of one node's daemon; or of all daemons by time, each with who wrote it."""
-    cluster = Cluster.open(run)
-    if node is not None:
-        cluster.node_dir(node)  # refuses who is none
-        print(*cluster.lines(f"hcad:{node}"), sep="\n")
-        return
-    found: list[tuple[str, str, str]] = []
-    for role in cluster.part.roles(cluster.nodes):
-        for line in cluster.lines(role):
-            date, _, rest = line.partition(" ")
-            clock, _, rest = rest.partition(" ")
-            found.append((f"{date} {clock}", role.removeprefix("hcad:"), rest.partition(" ")[2]))
-    for when, who, words in sorted(found):
-        print(when, who, words)
+def _writable(file: Path) -> bool:
+    """True: it was made for that. Emptied by who writes it: not if that is refused."""
+    try:
+        with contextlib.suppress(FileExistsError):
+            file.open("xb").close()
+            return True
+        file.open("ab").close()
+        return False
+    except OSError as error:
+        raise FlitnetError(f"capture --write {file}: {error.strerror}") from None
 
 
 def _ask_fabric(run: Path, request: dict[str, Any]) -> dict[str, Any]:
