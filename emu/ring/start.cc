@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <vector>
@@ -34,12 +33,6 @@ Result<void> keep_to_ourselves(const std::string& path) {
 }
 
 }  // namespace
-
-int complain(std::string_view process, std::string_view message, int code) {
-  std::fprintf(stderr, "%.*s: %.*s\n", static_cast<int>(process.size()), process.data(),
-               static_cast<int>(message.size()), message.data());
-  return code;
-}
 
 const std::atomic<bool>& prepare_process() {
   struct sigaction action {};

@@ -1,18 +1,13 @@
-// How a daemon starts: what it says when it cannot, what stops it, where it lives.
+// How a daemon starts: what stops it, where it lives.
 #pragma once
 
 #include <atomic>
 #include <span>
 #include <string>
-#include <string_view>
 
-#include "emu/base/exit_code.h"
 #include "emu/base/result.h"
 
 namespace emu {
-
-// One line on stderr; returns `code`.
-int complain(std::string_view process, std::string_view message, int code);
 
 // SIGTERM and SIGINT set the flag, a peer that hangs up is no signal, and naps are as short as they
 // were asked for (the kernel's default adds 50 us to each). Once per process.

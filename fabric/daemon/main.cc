@@ -2,9 +2,10 @@
 #include <cstdio>
 #include <string>
 
+#include "emu/base/complain.h"
+#include "emu/base/exit_code.h"
 #include "emu/cli/command_line.h"
 #include "emu/config/config.h"
-#include "emu/ring/start.h"
 #include "fabric/daemon/process.h"
 #include "fabric/daemon/spec.h"
 

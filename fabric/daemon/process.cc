@@ -8,6 +8,8 @@
 #include <fstream>
 #include <utility>
 
+#include "emu/base/complain.h"
+#include "emu/base/exit_code.h"
 #include "emu/base/log.h"
 #include "emu/ring/pid_file.h"
 #include "emu/ring/start.h"

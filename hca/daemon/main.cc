@@ -6,6 +6,8 @@
 
 #include <fmt/core.h>
 
+#include "emu/base/complain.h"
+#include "emu/base/exit_code.h"
 #include "emu/cli/command_line.h"
 #include "emu/config/config.h"
 #include "emu/ring/start.h"

@@ -7,6 +7,7 @@ asks a real cluster.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import shutil
@@ -151,6 +152,15 @@ def test_the_text_is_what_was_counted(exporter: Exporter) -> None:
     # A program that ended well has had its last word, and keeps it.
     done = 'flitnet_stream_delivered_frames_total{stream="s0",from="n0",to="n0"} 600'
     assert done in text.splitlines()
+
+
+def test_who_connects_and_asks_nothing_holds_nobody_up(exporter: Exporter) -> None:
+    """Not even where they have more connections than there are threads."""
+    host, port = exporter.url.removeprefix("http://").split(":")
+    with contextlib.ExitStack() as silent:
+        for _ in range(20):
+            silent.enter_context(socket.create_connection((host, int(port))))
+        assert "# HELP" in get(exporter.url + "/metrics")
 
 
 def test_a_killed_process_is_not_exported(exporter: Exporter) -> None:
@@ -380,6 +390,29 @@ def test_a_full_disk_is_an_error(program: str, options: list[str], tmp_path: Pat
         )  # fmt: skip
     assert done.returncode == 1
     assert done.stderr == f"{program}: cannot write\n"
+
+
+@pytest.mark.parametrize(
+    ("program", "argv", "code"),
+    [
+        ("flitnet-exporter", [], 2),
+        ("flitnet-trace", ["/nonexistent"], 2),
+        ("flitnet-point", ["/nonexistent"], 2),
+        ("flitnet-replay", ["--node", "n0", "--rendezvous", "/nonexistent"], 2),
+        ("flitnet-load", ["frob", "--node", "n0", "--to", "n1", "--rendezvous", "/nonexistent"], 2),
+        ("flitnet-capture", ["--ring", "/nonexistent", "--write", "-"], 1),
+        ("flitnet-sim", ["--config", "/nonexistent"], 2),
+        ("fabricd", [], 2),
+        ("hcad", ["--run", "/nonexistent", "--node", "n0"], 2),
+    ],
+)  # fmt: skip
+def test_a_complaint_that_nobody_hears_is_no_crash(
+    program: str, argv: list[str], code: int
+) -> None:
+    """The log of a program may be on a full disk."""
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([paths.program(program), *argv], stderr=full, timeout=30)
+    assert done.returncode == code
 
 
 def test_a_real_cluster_is_exported(cluster2: Cluster) -> None:

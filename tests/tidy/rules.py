@@ -110,6 +110,7 @@ BANNED: tuple[tuple[str, str, tuple[str, ...]], ...] = (
      "a library does not wait: time is handed in", LIBRARIES),
     (r"#include <(chrono|thread)>", "a library has no wall clock and no threads",
      ("hca/host/", "hca/wire/", "fabric/router/", "fabric/link/", "fabric/admit/", "emu/lane/")),
+    (r"\bfmt::print\s*\(\s*stderr", "throws where stderr is full: emu::complain", PRODUCT),
     (r"\bshell\s*=\s*True|\bos\.system\s*\(", "no shell strings", ()),
     (r"\b(pkill|killall)\b", "stop processes by the pid that was started", ()),
 )  # fmt: skip

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <string>
 
+#include "emu/base/complain.h"
 #include "emu/cli/command_line.h"
 #include "tools/capture/drain.h"
 
@@ -34,16 +35,11 @@ int main(int argc, char** argv) {
   act.sa_handler = SIG_IGN;  // a pipe that is closed is an error of the write
   ::sigaction(SIGPIPE, &act, nullptr);
   auto ring = emu::CaptureReader::open(ring_path);
-  if (!ring) {
-    fmt::print(stderr, "flitnet-capture: {}\n", ring.error().message);
-    return 1;
-  }
+  if (!ring) return emu::complain("flitnet-capture", ring.error().message, 1);
   const auto count = tools::drain(*ring, options, stop);
-  if (!count) {
-    fmt::print(stderr, "flitnet-capture: {}\n", count.error().message);
-    return 1;
-  }
-  fmt::print(stderr, "{} packets captured, {} left out because this reader was late\n", *count,
-             ring->left_out());
+  if (!count) return emu::complain("flitnet-capture", count.error().message, 1);
+  const auto said = fmt::format("{} packets captured, {} left out because this reader was late\n",
+                                *count, ring->left_out());
+  (void)std::fputs(said.c_str(), stderr);
   return 0;
 }

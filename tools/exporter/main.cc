@@ -11,7 +11,9 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
+#include "emu/base/complain.h"
 #include "emu/cli/command_line.h"
 #include "emu/config/config.h"
 #include "emu/metrics/read.h"
@@ -28,6 +30,10 @@ struct Arguments {
   bool json = false;
   bool catalog = false;
 };
+
+int complain(const std::string& message, int code) {
+  return emu::complain("flitnet-exporter", message, code);
+}
 
 // SIGTERM and SIGINT are taken by wait_second() alone, in this and every later thread.
 sigset_t stop_signals() {
@@ -66,12 +72,12 @@ bool is_address(const std::string& text) {
 std::optional<tools::SysfsTree> make_tree(const Arguments& arguments) {
   const auto config = emu::Config::load(arguments.run + "/cluster.toml");
   if (!config) {
-    fmt::print(stderr, "flitnet-exporter: no sysfs tree: {}\n", config.error().message);
+    complain("no sysfs tree: " + config.error().message, 0);
     return std::nullopt;
   }
   auto tree = tools::SysfsTree::make(arguments.sysfs, *config);
   if (tree) return std::move(*tree);
-  fmt::print(stderr, "flitnet-exporter: no sysfs tree: {}\n", tree.error().message);
+  complain("no sysfs tree: " + tree.error().message, 0);
   return std::nullopt;
 }
 
@@ -79,21 +85,26 @@ std::optional<tools::SysfsTree> make_tree(const Arguments& arguments) {
 int write_out(const std::string& text) {
   const bool whole = std::fwrite(text.data(), 1, text.size(), stdout) == text.size();
   if (std::fflush(stdout) == 0 && whole) return 0;
-  fmt::print(stderr, "flitnet-exporter: cannot write\n");
-  return 1;
+  return complain("cannot write", 1);
 }
+
+// A connection has a thread to itself, also one that asks nothing; so there are some for those who
+// ask, and who has asked nothing by then is not waited for (civetweb's default: 30 s).
+constexpr const char* kThreads = "16";
+constexpr const char* kRequestMs = "1000";
 
 // Null: the address cannot be had. Until `what` is registered there is nothing at /metrics, so it
 // says that it listens behind that.
 std::unique_ptr<prometheus::Exposer> listen(
     const std::string& address, const std::shared_ptr<prometheus::Collectable>& what) try {
-  auto exposer = std::make_unique<prometheus::Exposer>(address, 2);
+  auto exposer = std::make_unique<prometheus::Exposer>(std::vector<std::string>{
+      "listening_ports", address, "num_threads", kThreads, "request_timeout_ms", kRequestMs});
   exposer->RegisterCollectable(what);
   for (const int port : exposer->GetListeningPorts()) fmt::print("listening on port {}\n", port);
   std::fflush(stdout);
   return exposer;
 } catch (const std::exception& error) {
-  fmt::print(stderr, "flitnet-exporter: cannot listen on {}: {}\n", address, error.what());
+  complain(fmt::format("cannot listen on {}: {}", address, error.what()), 1);
   return nullptr;
 }
 
@@ -112,7 +123,7 @@ int serve(const Arguments& arguments) {
     if (!tree) continue;
     ++updates;
     if (auto updated = tree->update(emu::read_pages(arguments.run)); !updated) {
-      fmt::print(stderr, "flitnet-exporter: {}\n", updated.error().message);
+      complain(updated.error().message, 0);
     }
   } while (wait(tree && updates < kUpdatesAtFirst ? kPeriodAtFirst : kPeriod, stop));
   if (tree) tree->remove();
@@ -134,15 +145,10 @@ int main(int argc, char** argv) {
   line.flag("--catalog", arguments.catalog, "print the catalogue and exit");
   if (const auto code = line.parse(argc, argv)) return *code;
   if (arguments.catalog) return write_out(tools::catalog_json());
-  if (arguments.run.empty()) {
-    fmt::print(stderr, "flitnet-exporter: --run is missing: the run directory of a cluster\n");
-    return 2;
-  }
+  if (arguments.run.empty()) return complain("--run is missing: the run directory of a cluster", 2);
   if (arguments.json) return write_out(tools::pages_json(emu::read_pages(arguments.run)));
   if (arguments.listen != kNobody && !is_address(arguments.listen)) {
-    fmt::print(stderr, "flitnet-exporter: --listen {}: must be IPv4:port or off\n",
-               arguments.listen);
-    return 2;
+    return complain("--listen " + arguments.listen + ": must be IPv4:port or off", 2);
   }
   if (arguments.sysfs.empty()) arguments.sysfs = arguments.run + "/sys";
   return serve(arguments);

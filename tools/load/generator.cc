@@ -7,6 +7,8 @@
 
 #include <fmt/core.h>
 
+#include "emu/base/complain.h"
+
 namespace tools {
 namespace {
 
@@ -22,7 +24,7 @@ std::uint64_t fresh_token() {
 
 }  // namespace
 
-void say_load(const std::string& line) { fmt::print(stderr, "flitnet-load: {}\n", line); }
+void say_load(const std::string& line) { emu::complain("flitnet-load", line, 0); }
 
 emu::Result<void> Generator::open() {
   auto device = Device::open(options_.device);

@@ -1,10 +1,11 @@
 #include "tools/replay/replayer.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <utility>
 
 #include <fmt/core.h>
+
+#include "emu/base/complain.h"
 
 namespace tools {
 namespace {
@@ -24,7 +25,7 @@ std::size_t index_of(std::uint64_t wr_id) {
 
 }  // namespace
 
-void say(const std::string& line) { fmt::print(stderr, "flitnet-replay: {}\n", line); }
+void say(const std::string& line) { emu::complain("flitnet-replay", line, 0); }
 
 emu::Result<void> Replayer::open() {
   auto device = Device::open(options_.device);

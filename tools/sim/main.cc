@@ -6,9 +6,18 @@
 #include <iterator>
 #include <string>
 
+#include "emu/base/complain.h"
 #include "emu/cli/command_line.h"
 #include "tools/sim/flit_run.h"
 #include "tools/sim/point.h"
+
+namespace {
+
+int complain(const std::string& message, int code) {
+  return emu::complain("flitnet-point", message, code);
+}
+
+}  // namespace
 
 int main(int argc, char** argv) {
   emu::CommandLine line(
@@ -21,23 +30,15 @@ int main(int argc, char** argv) {
     text.assign(std::istreambuf_iterator<char>(std::cin), {});
   } else {
     std::ifstream file(path);
-    if (!file) {
-      fmt::print(stderr, "flitnet-point: cannot read {}\n", path);
-      return 2;
-    }
+    if (!file) return complain("cannot read " + path, 2);
     text.assign(std::istreambuf_iterator<char>(file), {});
   }
   auto point = tools::parse_point(text, path == "-" ? "standard input" : path);
-  if (!point) {
-    fmt::print(stderr, "flitnet-point: {}\n", point.error().message);
-    return 2;
-  }
+  if (!point) return complain(point.error().message, 2);
   auto run = tools::FlitRun::make(*point);
-  if (!run) {
-    fmt::print(stderr, "flitnet-point: {}\n", run.error().message);
-    return 2;
-  }
+  if (!run) return complain(run.error().message, 2);
   (*run)->play();
-  fmt::print("{}\n", (*run)->json());
-  return 0;
+  const std::string json = (*run)->json() + "\n";
+  const bool whole = std::fwrite(json.data(), 1, json.size(), stdout) == json.size();
+  return std::fflush(stdout) == 0 && whole ? 0 : complain("cannot write", 1);
 }

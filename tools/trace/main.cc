@@ -4,8 +4,7 @@
 #include <fstream>
 #include <string>
 
-#include <fmt/core.h>
-
+#include "emu/base/complain.h"
 #include "emu/cli/command_line.h"
 #include "tools/trace/any.h"
 #include "tools/trace/text.h"
@@ -19,27 +18,26 @@ struct Options {
   tools::TextOptions text;
 };
 
+int complain(const std::string& message, int code) {
+  return emu::complain("flitnet-trace", message, code);
+}
+
 int write_out(const std::string& path, const std::string& text) {
   if (path.empty()) {
     const bool whole = std::fwrite(text.data(), 1, text.size(), stdout) == text.size();
     if (std::fflush(stdout) == 0 && whole) return 0;
-    fmt::print(stderr, "flitnet-trace: cannot write\n");
-    return 1;
+    return complain("cannot write", 1);
   }
   std::ofstream file(path, std::ios::binary | std::ios::trunc);
   file << text;
   file.close();
   if (file) return 0;
-  fmt::print(stderr, "flitnet-trace: {}: cannot write\n", path);
-  return 1;
+  return complain(path + ": cannot write", 1);
 }
 
 int run(const Options& options) {
   auto clip = tools::read_any(options.input, options.text);
-  if (!clip) {
-    fmt::print(stderr, "flitnet-trace: {}\n", clip.error().message);
-    return 2;
-  }
+  if (!clip) return complain(clip.error().message, 2);
   return write_out(options.output,
                    options.json ? tools::write_trace_json(*clip) : tools::write_trace(*clip));
 }
