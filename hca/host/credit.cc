@@ -13,6 +13,9 @@ namespace {
 
 // Three frame times at the peak rate: one frame leaves, one is waiting, one is being posted.
 constexpr emu::EmuNs kCreditFloorNs = 100'000'000;
+// One leaves, one is being posted: with a single credit each packet of a slow stream was posted
+// when its own time had come, for that is when the one before it left.
+constexpr std::uint64_t kCreditLeast = 2;
 
 // In a packet's cookie, between the QP's number and its epoch (burst.cc): the tag of the congestion
 // control, and whose it is.
@@ -35,7 +38,7 @@ void set_credit(HostState& s, Qp& qp, std::uint64_t rate_bps, std::uint64_t peak
         std::max(packets, static_cast<std::uint64_t>(static_cast<emu::WideUint>(peak_bps) *
                                                      kCreditFloorNs / 1'000'000'000 / packet_bits));
     qp.credit_capacity =
-        static_cast<std::uint32_t>(std::clamp<std::uint64_t>(packets, 1, 1u << 24));
+        static_cast<std::uint32_t>(std::clamp<std::uint64_t>(packets, kCreditLeast, 1u << 24));
   }
   const bool limited = s.options_.controls.congestion_control && qp.credit_capacity > 0;
   qp.page->credit_granted.store(qp.credit_capacity + qp.credit_returned, std::memory_order_release);

@@ -316,6 +316,19 @@ TEST(Credit, RealTimePostFailsWithoutCredit) {
   for (int i = 0; i < 4; ++i) EXPECT_EQ(pair.post(send), 0);
 }
 
+// However slow the stream: one packet waits for its time while the next one is posted.
+TEST(Credit, TheSlowestStreamIsPostedAhead) {
+  Pair pair(real_time());
+  ASSERT_EQ(ask(pair, 1'000), 0);
+  pair.run();
+  const hca::Sge from = pair.a.sge(0, 100);
+  const std::uint64_t later = emu::CycleTime{}.ns(pair.cluster.now() + 20'000);
+  const sim::Send send{.sges = {&from, 1}, .launch_ns = later};
+  EXPECT_EQ(pair.post(send), 0);
+  EXPECT_EQ(pair.post(send), 0);
+  EXPECT_EQ(pair.post(send), ENOMEM);
+}
+
 // A program that ignores the credit word waits in the HCA and harms nobody.
 TEST(Credit, CheckedAgainByTheHost) {
   PairOptions options = real_time();
