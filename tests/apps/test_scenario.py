@@ -129,6 +129,7 @@ def run(tmp_path: Path) -> Path:
     labels = "stream=s0,from=n0,to=n1"
     write_page(tmp_path / "metrics" / "sender.page", [
         ("flitnet_stream_transmitted_frames_total", labels, 0, 1.0, [600]),
+        ("flitnet_stream_refused_posts_total", labels, 0, 1.0, [7]),
         ("flitnet_stream_admitted", labels, 1, 1.0, gauge(1.0)),
         ("flitnet_stream_admitted", "stream=s1,from=n0,to=n1", 1, 1.0, gauge(0.0)),
         ("flitnet_stream_rejected_by_switch", "stream=s1,from=n0,to=n1", 1, 1.0, gauge(3.0)),
@@ -152,6 +153,7 @@ def test_report_joins_sender_and_receiver(run: Path) -> None:
     made = report(pages.read(run), {"network": {"link_mbps": 400}})
     first, second = made.streams
     assert (first.frames_sent, first.frames_delivered, first.admitted) == (600, 598, True)
+    assert first.posts_refused == 7
     assert first.dmt_ms == pytest.approx(4.0)
     assert (second.admitted, second.rejected_by) == (False, "r3")
     assert made.undelivered() == 2
@@ -169,9 +171,9 @@ def test_report_has_the_documented_keys(run: Path) -> None:
     assert {"nodes", "link_mbps", "flit_bits", "seconds", "clock", "streams", "classes", "power",
             "lost", "duplicated"} <= set(value)  # fmt: skip
     assert {"mode", "dilation", "lag_us_p99"} <= set(value["clock"])
-    assert {"name", "from", "to", "admitted", "rejected_by", "frames_sent", "frames_delivered",
-            "bytes_corrupt", "dmp", "dmt_ms", "interval_ms_mean", "interval_ms_sd",
-            } <= set(value["streams"][0])  # fmt: skip
+    assert {"name", "from", "to", "admitted", "rejected_by", "frames_sent", "posts_refused",
+            "frames_delivered", "bytes_corrupt", "dmp", "dmt_ms", "interval_ms_mean",
+            "interval_ms_sd"} <= set(value["streams"][0])  # fmt: skip
     assert set(value["classes"]) == {"control", "real_time", "best_effort"}
     assert set(value["classes"]["control"]) == {"packets", "latency_us_mean", "latency_us_p99"}
     assert set(value["power"]) == {"cap_w", "mean_w", "max_w"}

@@ -24,7 +24,7 @@ std::string stream_json(const Stream& stream) {
   const tools::DeadlineMeter& meter = stream.deadlines();
   return fmt::format(
       "    {{\"name\": \"{}\", \"from\": \"{}\", \"to\": \"{}\", \"admitted\": {}, "
-      "\"rejected_by\": {}, \"frames_sent\": {}, \"frames_dropped\": {}, "
+      "\"rejected_by\": {}, \"frames_sent\": {}, \"posts_refused\": {}, "
       "\"frames_delivered\": {}, \"frames_late\": {}, \"bytes_corrupt\": {}, \"lost\": {}, "
       "\"duplicated\": {}, \"dmp\": {:.6f}, \"dmt_ms\": {:.6f}, \"interval_ms_mean\": {:.6f}, "
       "\"interval_ms_sd\": {:.6f}}}",

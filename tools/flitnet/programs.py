@@ -345,7 +345,7 @@ def _join(stream: StreamReport, one: dict[str, Any]) -> None:
         stream.admitted = one["admitted"]
         stream.rejected_by = one["rejected_by"]
         stream.frames_sent = one["frames_sent"]
-        stream.frames_dropped = one["credit_refusals"]
+        stream.posts_refused = one["credit_refusals"]
         stream.frames_posted_late = one["posted_late"]
         return
     for key in ("frames_delivered", "bytes_corrupt", "lost", "duplicated", "dmp", "dmt_ms",

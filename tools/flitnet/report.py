@@ -25,7 +25,7 @@ class StreamReport:
     admitted: bool = False
     rejected_by: str | None = None
     frames_sent: int = 0
-    frames_dropped: int = 0
+    posts_refused: int = 0  # for want of credit; tried again
     frames_posted_late: int = 0  # the host was late, not the fabric
     frames_delivered: int = 0
     frames_late: int = 0
@@ -111,7 +111,7 @@ class Report:
 
 STREAM_COUNTERS = {
     "frames_sent": "flitnet_stream_transmitted_frames_total",
-    "frames_dropped": "flitnet_stream_dropped_frames_total",
+    "posts_refused": "flitnet_stream_refused_posts_total",
     "frames_delivered": "flitnet_stream_delivered_frames_total",
     "frames_late": "flitnet_stream_late_frames_total",
     "bytes_corrupt": "flitnet_stream_corrupt_bytes_total",

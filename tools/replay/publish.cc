@@ -29,7 +29,7 @@ void Replayer::open_metrics() {
          .rejected_by = page_->gauge(M::stream_rejected_by, {p.name, p.from, p.to}),
          .frames = page_->counter(M::stream_frames_sent, {p.name, p.from, p.to}),
          .bytes = page_->counter(M::stream_bytes_sent, {p.name, p.from, p.to}),
-         .refused = page_->counter(M::stream_frames_dropped, {p.name, p.from, p.to})});
+         .refused = page_->counter(M::stream_posts_refused, {p.name, p.from, p.to})});
   }
   for (std::size_t i = sink_metrics_.size(); i < sinks_.size(); ++i) {
     const StreamPlan& p = sinks_[i].plan();
