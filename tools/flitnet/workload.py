@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import random
 from dataclasses import asdict, dataclass, field, fields
-from typing import Any
+from typing import Any, NoReturn
 
 from tools.flitnet.config import parse_toml
 from tools.flitnet.errors import UsageError
@@ -22,7 +22,10 @@ PATTERNS = ("uniform", "bit_reversal", "shuffle", "hot_spot", "permutation", "pa
 FRAME_MS = 1000 / CLIP_FPS
 HEADER_FLITS = 1  # of a message, beside its payload
 STREAM_KBPS = 4000
-LIVE_FLITS = (5, 128)  # of a packet of flitnet-load
+# Of flitnet-load: flits of a packet, bits/s of a kind, length of a step.
+LIVE_FLITS = (5, 128)
+LIVE_BPS = (1, 1e12)
+LIVE_STEP_MS = (0.001, 1e8)
 FPS_MAX = 1000  # of a stream of flitnet-replay
 STREAMS_MAX = 1024  # of one of its plans, and ON/OFF connections of a node
 NAMES = {"streams": STREAMS, "arrivals": ARRIVALS, "pattern": PATTERNS, "placement": PLACEMENTS}
@@ -140,26 +143,24 @@ class Workload:
         return Live(found, self._frame_streams(nodes, link, seed))
 
     def _check_live(self) -> None:
-        def refuse(what: str) -> None:
-            raise UsageError(f"workload.{what}: only in virtual time")
-
         if virtual := [*(["flows"] if self.flows else []), *sorted(self.other)]:
-            refuse(virtual[0])
+            _refuse_live(virtual[0])
         if self.pulse_cycles and self.phases:
-            refuse("pulse_cycles and phases together")
+            _refuse_live("pulse_cycles and phases together")
         sizes = ("message_flits", "control_flits") if self.control_per_frame else ("message_flits",)
         for name in sizes:
             if not LIVE_FLITS[0] <= getattr(self, name) <= LIVE_FLITS[1]:
-                refuse(f"{name} = {getattr(self, name)}, live {LIVE_FLITS[0]} to {LIVE_FLITS[1]}")
+                low, high = LIVE_FLITS
+                _refuse_live(f"{name} = {getattr(self, name)}, live {low} to {high}")
         if not self._has_frames():
             return
         if self.phases:
-            refuse(f"phases with streams = {self.streams!r}")
+            _refuse_live(f"phases with streams = {self.streams!r}")
         fps = 1000 / self.frame_ms
         if not 1 <= round(fps) <= FPS_MAX or abs(fps - round(fps)) > 1e-6 * fps:
-            refuse(f"frame_ms = {self.frame_ms:g}, of no whole number of frames a second")
+            _refuse_live(f"frame_ms = {self.frame_ms:g}, of no whole number of frames a second")
         if self.streams == "mpeg2" and round(fps) != CLIP_FPS:
-            refuse(f"frame_ms = {self.frame_ms:g} with streams = 'mpeg2'")
+            _refuse_live(f"frame_ms = {self.frame_ms:g} with streams = 'mpeg2'")
 
     def _shares(self) -> tuple[float, ...]:
         """Of real time, phase by phase."""
@@ -182,7 +183,8 @@ class Workload:
             options += ("--arrivals", self.arrivals, "--link-bps", f"{link.bps:g}")
         if self.arrivals == "self_similar":
             options += ("--pareto-shape", f"{self.pareto_shape:g}")
-        return f"best-effort={round(max(loads) * link.bps)}", options
+        bps = _live_bps(f"load = {self.load:g}", max(loads) * link.bps, self.message_flits, link)
+        return f"best-effort={bps}", options
 
     def _on_off(self, link: Link, connections: int) -> tuple[str, tuple[str, ...]]:
         """The word's rate is that of one connection while it is ON."""
@@ -191,11 +193,14 @@ class Workload:
         options = ("--on-ms", f"{self.on_ms:g}", "--off-ms", f"{self.off_ms:g}")
         active = [float(self._stream_count(share, link)) for share in self._shares()]
         options += _profile("on-off", active, connections)
-        return f"on-off={round(bps)}", options
+        bps = _live_bps(f"stream_kbps = {self.stream_kbps:g}", bps, self.message_flits, link)
+        return f"on-off={bps}", options
 
     def _control(self, link: Link) -> tuple[str, tuple[str, ...]]:
         bps = self.control_per_frame / self.frame_ms * 1e3 * self.control_flits * link.flit_bits
-        return f"control={round(bps)}", ("--control-flits", str(self.control_flits))
+        what = f"control_per_frame = {self.control_per_frame:g}"
+        bps = _live_bps(what, bps, self.control_flits, link)
+        return f"control={bps}", ("--control-flits", str(self.control_flits))
 
     def _steps(
         self, kinds: list[tuple[str, tuple[str, ...], Any]], link: Link, seconds: float
@@ -204,9 +209,12 @@ class Workload:
         options += ("--flit-bytes", str(link.flit_bits // 8))
         if not any("--profile" in some for _, some, _ in kinds):
             return options
-        step_ms = self.pulse_cycles * link.flit_bits / link.bps * 1e3
+        step_ms, what = self.pulse_cycles * link.flit_bits / link.bps * 1e3, "pulse_cycles"
         if self.phases:
-            step_ms = seconds * 1e3 / len(self.phases)
+            step_ms, what = seconds * 1e3 / len(self.phases), "phases"
+        if not LIVE_STEP_MS[0] <= step_ms <= LIVE_STEP_MS[1]:
+            low, high = LIVE_STEP_MS
+            _refuse_live(f"{what}: each for {step_ms:g} ms, live {low:g} to {high:g}")
         return options + ("--profile-step-ms", f"{step_ms:g}")
 
     def _stream_count(self, share: float, link: Link) -> int:
@@ -302,6 +310,18 @@ def _fits(value: Any, low: float, high: float, whole: bool) -> bool:
     """A number of a range; true and nan are none."""
     kinds = int if whole else (int, float)
     return isinstance(value, kinds) and not isinstance(value, bool) and low <= value <= high
+
+
+def _refuse_live(what: str) -> NoReturn:
+    raise UsageError(f"workload.{what}: only in virtual time")
+
+
+def _live_bps(what: str, bps: float, flits: int, link: Link) -> int:
+    """Whole bits a second of a kind, at most a packet a nanosecond."""
+    low, high = LIVE_BPS[0], min(LIVE_BPS[1], flits * link.flit_bits * 1e9)
+    if not low <= bps <= high:
+        _refuse_live(f"{what}: {bps:g} b/s of a node, live {low:g} to {high:g}")
+    return round(bps)
 
 
 def _profile(kind: str, loads: list[float], most: float = 0) -> tuple[str, ...]:
