@@ -46,9 +46,4 @@ struct PageSeries {
 static_assert(sizeof(PageSeries) == 320 && offsetof(PageSeries, scale) == 296 &&
               offsetof(PageSeries, offset) == 304 && offsetof(PageSeries, kind) == 314);
 
-constexpr std::size_t page_file_bytes(std::uint32_t series_max, std::uint32_t words_max) {
-  return sizeof(PageHeader) + std::size_t{series_max} * sizeof(PageSeries) +
-         std::size_t{words_max} * sizeof(std::uint64_t);
-}
-
 }  // namespace emu

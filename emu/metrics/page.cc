@@ -20,10 +20,6 @@
 namespace emu {
 namespace {
 
-std::size_t file_bytes(const PageLimits& limits) {
-  return page_file_bytes(limits.series_max, limits.words_max);
-}
-
 bool good_process_name(std::string_view name) {
   return !name.empty() && name.size() < sizeof(PageHeader::process) && name[0] != '.' &&
          std::ranges::all_of(name, [](char c) {
@@ -122,12 +118,17 @@ MetricsPage::~MetricsPage() {
   }
 }
 
+std::size_t page_file_bytes(const PageLimits& limits) {
+  return sizeof(PageHeader) + std::size_t{limits.series_max} * sizeof(PageSeries) +
+         std::size_t{limits.words_max} * sizeof(std::uint64_t);
+}
+
 Result<MetricsPage> MetricsPage::create(const std::string& run_dir, std::string_view process,
                                         const PageLimits& limits) {
   if (!good_process_name(process)) return fail("metrics: \"{}\" is no process name", process);
-  if (file_bytes(limits) > kPageFileBytesMax)
+  if (page_file_bytes(limits) > kPageFileBytesMax)
     return fail("metrics: a page of {} series has {} bytes, must be at most {}", limits.series_max,
-                file_bytes(limits), kPageFileBytesMax);
+                page_file_bytes(limits), kPageFileBytesMax);
   const std::string dir = run_dir + "/metrics";
   if (mkdir(dir.c_str(), 0700) != 0 && errno != EEXIST) {
     return fail("cannot make {}: {}", dir, std::strerror(errno));
@@ -140,7 +141,7 @@ Result<MetricsPage> MetricsPage::create(const std::string& run_dir, std::string_
   UniqueFd fd(open(fresh.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
   if (!fd) return fail("cannot make {}: {}", fresh, std::strerror(errno));
   flock(fd.get(), LOCK_EX | LOCK_NB);
-  auto file = Region::map_file(std::move(fd), file_bytes(limits), Access::read_write);
+  auto file = Region::map_file(std::move(fd), page_file_bytes(limits), Access::read_write);
   if (!file) {
     unlink(fresh.c_str());
     return std::unexpected(file.error());
@@ -167,9 +168,9 @@ MetricsPage MetricsPage::in_memory(std::string_view process, const PageLimits& l
   MetricsPage page;
   page.state_ = std::make_unique<State>();
   State& state = *page.state_;
-  state.own.assign(file_bytes(limits) / sizeof(std::uint64_t), 0);
+  state.own.assign(page_file_bytes(limits) / sizeof(std::uint64_t), 0);
   state.data = reinterpret_cast<std::byte*>(state.own.data());
-  state.size = file_bytes(limits);
+  state.size = page_file_bytes(limits);
   state.limits = limits;
   state.start(process);
   return page;

@@ -77,6 +77,9 @@ struct PageLimits {
   std::uint32_t words_max = 128 * 1024;
 };
 
+// Of the file of such a page: kPageFileBytesMax at most.
+std::size_t page_file_bytes(const PageLimits& limits);
+
 class MetricsPage {
  public:
   MetricsPage();

@@ -97,8 +97,8 @@ class SendWindow {
   std::uint64_t srtt_ns_ = 0;
   std::uint64_t rttvar_ns_ = 0;
   std::uint32_t backoff_ = 0;
-  std::uint64_t stuck_since_ns_ =
-      0;  // the peer spoke, and not of a frame that was repeated; 0: not
+  // Since then the peer spoke, and not of a frame that was repeated; 0: not.
+  std::uint64_t stuck_since_ns_ = 0;
   std::uint64_t stuck_heard_ns_ = 0;  // when it last did
   std::size_t stuck_bytes_ = 0;
   std::uint64_t records_sent_ = 0;

@@ -27,7 +27,7 @@ emu::PageLimits limits_for(const Network& network) {
 
 emu::Result<void> page_fits(const Network& network) {
   const emu::PageLimits limits = limits_for(network);
-  const std::size_t bytes = emu::page_file_bytes(limits.series_max, limits.words_max);
+  const std::size_t bytes = emu::page_file_bytes(limits);
   if (bytes <= emu::kPageFileBytesMax) return {};
   return emu::fail(
       "network.topology: metrics of all ports of {} routers take {} MiB, must be at most {}: have "

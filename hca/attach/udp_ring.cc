@@ -20,8 +20,8 @@ constexpr std::size_t kBufferBytes = sizeof(io_uring_recvmsg_out) + sizeof(socka
                                      emu::kUdpControlBytes + emu::kUdpMessageBytesMax;
 constexpr std::uint64_t kReceive = 1;
 constexpr std::uint64_t kSend = 2;
-constexpr int kTurnCompletions =
-    64;  // taken at a time: a flood of strangers must not stop the node
+// Taken at a time: a flood of strangers must not stop the node.
+constexpr int kTurnCompletions = 64;
 constexpr std::size_t kBufferRingBytes = kBuffers * sizeof(io_uring_buf);
 
 }  // namespace

@@ -21,8 +21,9 @@ int check_room(const Qp& qp);
 int finish_request(Qp& qp, SendWqe& wqe, std::uint64_t length);
 // The rare part of a request whose address has a global route.
 WqeExtension global_route(const ibv_ah_attr& ah);
+// By which a bind says which window it means.
+std::uint32_t name_of(const ibv_mw& mw);
 // What a window is bound to, and its key from then on.
-std::uint32_t name_of(const ibv_mw& mw);  // by which a bind says which window it means
 WqeExtension binding(std::uint32_t rkey, const ibv_mw_bind_info& info);
 // Shows hcad everything up to sq_tail and rings.
 void publish_sends(Qp& qp);

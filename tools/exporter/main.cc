@@ -11,6 +11,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "emu/base/complain.h"
@@ -31,8 +32,10 @@ struct Arguments {
   bool catalog = false;
 };
 
+constexpr std::string_view kProcess = "flitnet-exporter";
+
 int complain(const std::string& message, int code) {
-  return emu::complain("flitnet-exporter", message, code);
+  return emu::complain(kProcess, message, code);
 }
 
 // SIGTERM and SIGINT are taken by wait_second() alone, in this and every later thread.
@@ -79,13 +82,6 @@ std::optional<tools::SysfsTree> make_tree(const Arguments& arguments) {
   if (tree) return std::move(*tree);
   complain("no sysfs tree: " + tree.error().message, 0);
   return std::nullopt;
-}
-
-// 1 where the output cannot be written: a full disk must not look like an empty cluster.
-int write_out(const std::string& text) {
-  const bool whole = std::fwrite(text.data(), 1, text.size(), stdout) == text.size();
-  if (std::fflush(stdout) == 0 && whole) return 0;
-  return complain("cannot write", 1);
 }
 
 // A connection has a thread to itself, also one that asks nothing; so there are some for those who
@@ -144,9 +140,10 @@ int main(int argc, char** argv) {
   line.flag("--json", arguments.json, "print every series once and exit");
   line.flag("--catalog", arguments.catalog, "print the catalogue and exit");
   if (const auto code = line.parse(argc, argv)) return *code;
-  if (arguments.catalog) return write_out(tools::catalog_json());
+  if (arguments.catalog) return emu::write_out(kProcess, tools::catalog_json());
   if (arguments.run.empty()) return complain("--run is missing: the run directory of a cluster", 2);
-  if (arguments.json) return write_out(tools::pages_json(emu::read_pages(arguments.run)));
+  if (arguments.json)
+    return emu::write_out(kProcess, tools::pages_json(emu::read_pages(arguments.run)));
   if (arguments.listen != kNobody && !is_address(arguments.listen)) {
     return complain("--listen " + arguments.listen + ": must be IPv4:port or off", 2);
   }

@@ -1,10 +1,10 @@
 // flitnet-point: runs one point of an experiment in virtual time. In: TOML, from a file or standard
 // input. Out: one line of JSON.
-#include <cstdio>
 #include <fstream>
 #include <iostream>
 #include <iterator>
 #include <string>
+#include <string_view>
 
 #include "emu/base/complain.h"
 #include "emu/cli/command_line.h"
@@ -13,8 +13,10 @@
 
 namespace {
 
+constexpr std::string_view kProcess = "flitnet-point";
+
 int complain(const std::string& message, int code) {
-  return emu::complain("flitnet-point", message, code);
+  return emu::complain(kProcess, message, code);
 }
 
 }  // namespace
@@ -38,7 +40,5 @@ int main(int argc, char** argv) {
   auto run = tools::FlitRun::make(*point);
   if (!run) return complain(run.error().message, 2);
   (*run)->play();
-  const std::string json = (*run)->json() + "\n";
-  const bool whole = std::fwrite(json.data(), 1, json.size(), stdout) == json.size();
-  return std::fflush(stdout) == 0 && whole ? 0 : complain("cannot write", 1);
+  return emu::write_out(kProcess, (*run)->json() + "\n");
 }

@@ -1,8 +1,8 @@
 // flitnet-trace: a clip or a text trace in, its frame-size trace out. Exit 0, 1 (cannot write), 2
 // (the file is no good or the usage is wrong).
-#include <cstdio>
 #include <fstream>
 #include <string>
+#include <string_view>
 
 #include "emu/base/complain.h"
 #include "emu/cli/command_line.h"
@@ -18,16 +18,14 @@ struct Options {
   tools::TextOptions text;
 };
 
+constexpr std::string_view kProcess = "flitnet-trace";
+
 int complain(const std::string& message, int code) {
-  return emu::complain("flitnet-trace", message, code);
+  return emu::complain(kProcess, message, code);
 }
 
 int write_out(const std::string& path, const std::string& text) {
-  if (path.empty()) {
-    const bool whole = std::fwrite(text.data(), 1, text.size(), stdout) == text.size();
-    if (std::fflush(stdout) == 0 && whole) return 0;
-    return complain("cannot write", 1);
-  }
+  if (path.empty()) return emu::write_out(kProcess, text);
   std::ofstream file(path, std::ios::binary | std::ios::trunc);
   file << text;
   file.close();
