@@ -193,10 +193,12 @@ emu::Result<Graph> Reader::graph() {
       if (!routers.contains(to.first.device)) {
         return wrong("a link has no switch at either end");
       }
-      if (from.device.starts_with("S-")) {
+      if (named.contains(from.device)) continue;
+      if (from.device.starts_with("S-")) {  // nothing but its name tells what it is
         return wrong(fmt::format("switch \"{}\" is described nowhere", from.device));
       }
-      if (named.insert(from.device).second) adapters.push_back(from.device);
+      named.insert(from.device);
+      adapters.push_back(from.device);
       continue;
     }
     if (std::cmp_greater(from.port, graph.routers[router->second].size())) {

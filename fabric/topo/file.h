@@ -16,8 +16,8 @@ emu::Result<Graph> read_graph(std::string_view text, std::string_view source);
 
 // The output of ibnetdiscover (infiniband-diags) as it is. Port N of a switch is port N - 1 here.
 // Each port of a channel adapter that is linked to a switch is a node, in the order of the "Ca"
-// lines and their ports; Aggregation Nodes are left out. Links may be told at either end or at
-// both, but must agree.
+// lines and their ports, whatever its name begins with; Aggregation Nodes are left out. Links may
+// be told at either end or at both, but must agree.
 emu::Result<Graph> read_ibnetdiscover(std::string_view text, std::string_view source);
 
 // [[switch]] name = "s0", ports = 8;  [[node]] at = "s0:0";  [[link]] ends = ["s0:4", "s1:0"].

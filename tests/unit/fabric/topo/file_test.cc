@@ -92,6 +92,29 @@ TEST(Ibnetdiscover, AdaptersWithoutTheirOwnBlock) {
   EXPECT_EQ(graph.nodes[1].port, 1);
 }
 
+// A management port inside a switch may have a name like a switch's: its line says that it is none.
+TEST(Ibnetdiscover, TheLineTellsWhatADeviceIsNotItsName) {
+  const Graph graph = read_graph(
+                          R"(Switch	4 "S-1"		# "edge" base port 0 lid 1 lmc 0
+[1]	"H-a"[1](a) 		# "host HCA-1" lid 4 4xEDR
+[3]	"S-2"[1](2) 		# "edge management" lid 5 4xEDR
+Ca	1 "S-2"		# "edge management"
+[1](2) 	"S-1"[3]		# lid 5 lmc 0 "edge" lid 1 4xEDR
+Ca	1 "H-a"		# "host HCA-1"
+[1](a) 	"S-1"[1]		# lid 4 lmc 0 "edge" lid 1 4xEDR
+)",
+                          "x")
+                          .value();
+  EXPECT_EQ(graph.routers.size(), 1U);
+  ASSERT_EQ(graph.nodes.size(), 2U);
+  EXPECT_EQ(graph.nodes[0].port, 2);
+  EXPECT_EQ(graph.nodes[1].port, 0);
+  // The other way round, too.
+  const Graph odd = read_graph("Switch 4 \"H-1\"\n[1] \"S-a\"[1]\nCa 1 \"S-a\"\n", "x").value();
+  EXPECT_EQ(odd.routers.size(), 1U);
+  EXPECT_EQ(odd.nodes.size(), 1U);
+}
+
 // Switches of HDR and NDR have an adapter inside, on a port behind those of hosts.
 TEST(Ibnetdiscover, AggregationNodesAreNoHosts) {
   const Graph graph =
