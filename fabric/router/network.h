@@ -162,8 +162,9 @@ class Network {
   // Empty, or a sentence about the first broken invariant: credits and flits of every link lane add
   // up to its buffer, no output lane has two owners, every message is somewhere. Slow.
   std::string audit() const;
-  // Empty, or a sentence that names waiting lanes: messages are under way and nothing has moved
-  // (deadlock), or flits move and nothing arrives (livelock), for NetworkSpec::watchdog_cycles.
+  // Empty, or a sentence that names waiting lanes, if there are lanes: messages are under way and
+  // nothing has moved (deadlock), or flits move and nothing arrives (livelock), for
+  // NetworkSpec::watchdog_cycles.
   const std::string& stuck() const;
   // Hash of what every message did since the start; equal runs have equal hashes.
   std::uint64_t digest() const;

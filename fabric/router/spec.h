@@ -41,7 +41,7 @@ struct NetworkSpec {
   // Off only to see the watchdog at work: a network that may deadlock is refused otherwise.
   bool check_deadlock = true;
   // Cycles without any flit moving, or without any message delivered times sixteen, while messages
-  // are under way, after which stuck() says who waits; 0: never.
+  // are under way, after which stuck() says who waits; at least twice receive_cycles; 0: never.
   emu::Cycle watchdog_cycles = 100'000;
 
   RouterKind router = RouterKind::non_preemptive;

@@ -1,4 +1,5 @@
 // The watchdog: is anything still moving? Looks once in watchdog_cycles, so it costs nothing.
+#include <algorithm>
 #include <utility>
 
 #include "fabric/router/impl.h"
@@ -13,13 +14,14 @@ constexpr std::size_t kNamedMax = 8;
 // in circles.
 constexpr emu::Cycle kLivelockLooks = 16;
 
+// Of those who wait, behind a colon; of nobody, as in a cell switch, nothing.
 std::string names_of(const Graph& graph, const std::vector<Wait>& waits) {
   std::string text;
   for (std::size_t i = 0; i < waits.size() && i < kNamedMax; ++i) {
     const Wait& w = waits[i];
     const PortEnd& end = graph.routers[w.router][w.out_port];
     text += fmt::format(
-        "{}{} port {} lane {} waits for {} lane {}{}", i == 0 ? "" : "; ", graph.names[w.router],
+        "{}{} port {} lane {} waits for {} lane {}{}", i == 0 ? ": " : "; ", graph.names[w.router],
         w.in_port, w.in_lane,
         end.router == kNobody ? fmt::format("node {}", end.node) : graph.names[end.router],
         w.out_lane, w.owns ? " to have room" : "");
@@ -31,8 +33,10 @@ std::string names_of(const Graph& graph, const std::vector<Wait>& waits) {
 }  // namespace
 
 void Network::Impl::watch() {
-  const emu::Cycle period = spec.watchdog_cycles;
-  if (period == 0 || now < next_watch) return;
+  if (spec.watchdog_cycles == 0 || now < next_watch) return;
+  // A slow host stands still between two messages, and twice as long holds one of them for sure.
+  const emu::Cycle period =
+      std::max(spec.watchdog_cycles, 2 * static_cast<emu::Cycle>(spec.receive_cycles));
   next_watch = now + period;
   // What is under way at this look and was not at the last one has had no time to be stuck.
   const bool busy = std::exchange(watch_busy, events.live != 0);
@@ -46,10 +50,10 @@ void Network::Impl::watch() {
   stuck.clear();
   if (events.live == 0) return;
   if (still) {
-    stuck = fmt::format("deadlock: nothing has moved for {} cycles: {}", period,
+    stuck = fmt::format("deadlock: nothing has moved for {} cycles{}", period,
                         names_of(graph, waits()));
   } else if (now - watch_since >= kLivelockLooks * period) {
-    stuck = fmt::format("livelock: nothing has arrived for {} cycles: {}", now - watch_since,
+    stuck = fmt::format("livelock: nothing has arrived for {} cycles{}", now - watch_since,
                         names_of(graph, waits()));
   }
 }

@@ -365,5 +365,32 @@ TEST(CellSwitch, ASlowCardTakesMessagesAtItsRate) {
   EXPECT_GT(background_flits, 3800);
 }
 
+// Between two messages a slow host stands still for longer than the watchdog waits elsewhere.
+TEST(Watchdog, ASlowCardIsNoDeadlock) {
+  NetworkSpec spec = general(RouterKind::cell);
+  spec.vc_buf_size = 4;
+  spec.watchdog_cycles = 100;
+  spec.receive_cycles = 700;
+  const auto network = make(spec);
+  for (int i = 0; i < 40; ++i) EXPECT_TRUE(network->submit(1, packet_to(0, 1, 4)));
+  while (!network->idle() && network->now() < 60'000) {
+    network->step(50);
+    ASSERT_EQ(network->stuck(), "") << "cycle " << network->now();
+  }
+  EXPECT_EQ(network->delivered().size(), 40U);
+}
+
+// Cells have no lanes that could be named.
+TEST(Watchdog, SaysNothingOfWhoWaitsWhereNobodyCanBeNamed) {
+  NetworkSpec spec = general(RouterKind::cell);
+  spec.vc_buf_size = 8;
+  spec.watchdog_cycles = 100;
+  const auto network = make(spec);
+  EXPECT_TRUE(network->submit(1, packet_to(0, 4000, 4)));
+  while (network->stuck().empty() && network->now() < 4000) network->step(97);
+  EXPECT_TRUE(network->stuck().find(": nothing has ") != std::string::npos) << network->stuck();
+  EXPECT_TRUE(network->stuck().ends_with(" cycles")) << network->stuck();
+}
+
 }  // namespace
 }  // namespace fabric
