@@ -36,7 +36,7 @@ using Way = std::uint32_t;
 // the whole graph, others go round links that are out of service (detour.h).
 class RouteTable {
  public:
-  using Row = std::uint16_t;
+  using Row = std::uint32_t;  // a list; large graphs without any shape have more than 2^16
   RouteTable(int routers, int nodes)
       : nodes_(static_cast<std::size_t>(nodes)),
         size_(static_cast<std::size_t>(routers) * nodes_),
@@ -62,15 +62,19 @@ class RouteTable {
   Way first_way(std::size_t version) const { return static_cast<Way>(version * size_); }
   std::size_t versions() const { return size_ == 0 ? 1 : rows_.size() / size_; }
   // Makes version 0 of `other`, of the same graph, a version of this: a new one, or in place of
-  // one.
+  // one, whose lists are then forgotten unless others have them too.
   void put(std::size_t version, const RouteTable& other);
   std::span<const Choice> list(Row row) const {
     return {flat_.data() + lists_[row].first, lists_[row].second};
   }
+  std::size_t lists() const { return lists_.size(); }
   unsigned sets() const { return sets_; }            // bit mask of the LaneSets in use
   bool has_choices() const { return has_choices_; }  // of some destination at some router
 
  private:
+  Row row_of(std::span<const Choice> choices);
+  void forget_unused();
+
   std::size_t nodes_;
   std::size_t size_;       // rows of a version
   std::vector<Row> rows_;  // [version][router][destination]

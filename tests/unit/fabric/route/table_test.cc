@@ -3,9 +3,14 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <set>
+#include <vector>
 
+#include "emu/base/prng.h"
+#include "fabric/route/detour.h"
 #include "fabric/route/routing.h"
 #include "tests/unit/fabric/route/torus.h"
 
@@ -214,6 +219,64 @@ TEST(Recovery, OffersEveryShortestWayBehindTheRecoveryLane) {
       EXPECT_EQ(fixed.port, dor.out_port(r, dest));
       EXPECT_EQ(fixed.set, r == dest ? LaneSet::any : LaneSet::recovery);
     }
+  }
+}
+
+// As a large graph without any shape has by load: more lists than 16 bits count.
+TEST(RouteTable, AHundredThousandListsAreToldApart) {
+  constexpr Way kWays = 100'000;
+  const auto choices_of = [](Way way) {
+    return std::array<Choice, 3>{{{static_cast<emu::PortId>(way % 47)},
+                                  {static_cast<emu::PortId>(way / 47 % 47)},
+                                  {static_cast<emu::PortId>(way / 47 / 47)}}};
+  };
+  RouteTable table(1, kWays);
+  for (Way way = 0; way < kWays; ++way) table.set(0, way, choices_of(way));
+  EXPECT_EQ(table.lists(), kWays);
+  for (Way way = 0; way < kWays; ++way)
+    ASSERT_TRUE(std::ranges::equal(table.choices(0, way), choices_of(way))) << way;
+}
+
+void expect_same_choices(const RouteTable& table, std::size_t version, const RouteTable& other) {
+  for (emu::RouterId r = 0; r < 40; ++r)
+    for (Way dest = 0; dest < 64; ++dest)
+      ASSERT_TRUE(std::ranges::equal(table.choices(r, table.first_way(version) + dest),
+                                     other.choices(r, dest)))
+          << "version " << version << " router " << r << " destination " << dest;
+}
+
+// Links fail and come back for ever: lists that no version has any more are gone.
+TEST(RouteTable, AReplacedVersionLeavesNothingBehind) {
+  constexpr std::uint64_t kSeed = 5;
+  SCOPED_TRACE(testing::Message() << "seed " << kSeed);
+  emu::Prng random(kSeed);
+  const Graph graph = make_fat_tree().value();
+  const RouteTable whole = make_table(graph, RoutingKind::up_by_load).value();
+  const auto some_detour = [&] {
+    for (;;) {
+      std::vector<LinkEnd> down;
+      while (down.size() < 5) {
+        const LinkEnd link = {static_cast<emu::RouterId>(random.below(40)),
+                              static_cast<emu::PortId>(random.below(8))};
+        if (graph.routers[link.router][link.port].router != kNobody) down.push_back(link);
+      }
+      if (auto made = make_detour(graph, whole, RoutingKind::up_by_load, down)) return *made;
+    }
+  };
+  RouteTable table = whole;
+  RouteTable first = some_detour();
+  table.put(1, first);
+  for (int i = 0; i < 50; ++i) {
+    const RouteTable second = some_detour();
+    table.put(2, second);
+    RouteTable fresh = whole;
+    fresh.put(1, first);
+    fresh.put(2, second);
+    ASSERT_EQ(table.lists(), fresh.lists()) << "replacement " << i;
+    EXPECT_EQ(table.sets(), fresh.sets());
+    expect_same_choices(table, 0, whole);
+    expect_same_choices(table, 1, first);
+    expect_same_choices(table, 2, second);
   }
 }
 
