@@ -52,7 +52,6 @@ void FlitRun::end_window() {
     total_pj += router_pj;
     largest_pj = std::max(largest_pj, router_pj);
   }
-  measure_->energy(now() - 1, total_pj);
   measure_->window(now(), total_pj, largest_pj);
   hca_window();
 }

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "emu/base/check.h"
+#include "emu/energy/meter.h"
 
 namespace tools {
 
@@ -95,22 +96,32 @@ void Measure::frame_complete(Stream& stream, std::uint32_t frame, emu::Cycle tai
   batch->deviation_sq += deviation * deviation;
 }
 
-void Measure::energy(emu::Cycle cycle, double picojoules) {
-  if (Batch* batch = batch_at(cycle)) batch->energy_pj += picojoules;
+// Batches may be shorter than a window, and longer ones need not end with one. `visit` takes each
+// batch that has cycles of the window, and what part of all they are.
+template <class Visit>
+void Measure::batches_of_window(emu::Cycle end, Visit&& visit) {
+  constexpr emu::Cycle kCycles = emu::kPowerWindowCycles;
+  for (emu::Cycle from = end - kCycles; from < end;) {
+    const emu::Cycle to = std::min(end, (from / batch_cycles_ + 1) * batch_cycles_);
+    if (Batch* batch = batch_at(from))
+      visit(*batch, static_cast<double>(to - from) / static_cast<double>(kCycles));
+    from = to;
+  }
 }
 
 void Measure::window(emu::Cycle end, double picojoules, double largest_router_pj) {
-  Batch* batch = batch_at(end - 1);
-  if (batch == nullptr) return;
-  batch->window_pj = std::max(batch->window_pj, picojoules);
-  batch->router_window_pj = std::max(batch->router_window_pj, largest_router_pj);
+  batches_of_window(end, [&](Batch& batch, double part) {
+    batch.energy_pj += picojoules * part;
+    batch.window_pj = std::max(batch.window_pj, picojoules);
+    batch.router_window_pj = std::max(batch.router_window_pj, largest_router_pj);
+  });
 }
 
 void Measure::hca_window(emu::Cycle end, double picojoules, double largest_hca_pj) {
-  Batch* batch = batch_at(end - 1);
-  if (batch == nullptr) return;
-  batch->hca_pj += picojoules;
-  batch->hca_window_pj = std::max(batch->hca_window_pj, largest_hca_pj);
+  batches_of_window(end, [&](Batch& batch, double part) {
+    batch.hca_pj += picojoules * part;
+    batch.hca_window_pj = std::max(batch.hca_window_pj, largest_hca_pj);
+  });
 }
 
 std::uint64_t Measure::frames_under_way() const {

@@ -37,7 +37,8 @@ struct Batch {
   double deviation_ms = 0;
   double deviation_sq = 0;
   double energy_pj = 0;
-  double window_pj = 0;  // the largest energy of a power window (500 cycles) that ended in it
+  // The largest energy of a power window (500 cycles) of which a part lay in it.
+  double window_pj = 0;
   double router_window_pj = 0;  // the largest of one router with its links
   double hca_pj = 0;            // of the HCAs, by their model: beside energy_pj
   double hca_window_pj = 0;     // the largest of one HCA in a power window
@@ -53,7 +54,8 @@ class Measure : public FrameBook {
   void offered(const FlitMessage& message);
   void delivered(const FlitMessage& message, emu::Cycle head, emu::Cycle tail);
   void frame_begins(std::uint32_t stream, std::uint32_t frame, std::uint32_t messages) override;
-  void energy(emu::Cycle cycle, double picojoules);
+  // A power window that ended: each batch has as much of its energy as of its cycles, and is asked
+  // for its largest window.
   void window(emu::Cycle end, double picojoules, double largest_router_pj);
   void hca_window(emu::Cycle end, double picojoules, double largest_hca_pj);
 
@@ -71,6 +73,8 @@ class Measure : public FrameBook {
     DeadlineMeter deadlines{};
   };
   Batch* batch_at(emu::Cycle cycle);
+  template <class Visit>
+  void batches_of_window(emu::Cycle end, Visit&& visit);
   void write_tails(emu::JsonWriter& json) const;
   void frame_message(std::uint32_t stream, std::uint32_t frame, emu::Cycle tail);
   void frame_complete(Stream& stream, std::uint32_t frame, emu::Cycle tail);

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <vector>
 
 namespace tools {
 namespace {
@@ -103,9 +104,36 @@ TEST(Measure, FramesMayOvertakeEachOther) {
   EXPECT_EQ(measure.frames_under_way(), 0U);
 }
 
+// Power windows have 500 cycles. A batch of 200 has a part of one or of two, a batch of 700 has a
+// whole one and a part.
+TEST(Measure, AWindowsEnergyGoesToBatchesByCycles) {
+  Measure small({1'000'000}, 200, 5, 0, 30.0);
+  Measure large({1'000'000}, 700, 2, 0, 30.0);
+  for (Measure* measure : {&small, &large}) {
+    measure->window(500, 1000, 100);
+    measure->window(1000, 2000, 80);
+    measure->window(1500, 5000, 10);
+    measure->hca_window(500, 10, 3);
+    measure->hca_window(1000, 20, 2);
+  }
+  const auto values = [](const Measure& measure, double Batch::*member) {
+    std::vector<double> found;
+    for (const Batch& batch : measure.batches()) found.push_back(batch.*member);
+    return found;
+  };
+  using Values = std::vector<double>;
+  EXPECT_EQ(values(small, &Batch::energy_pj), (Values{400, 400, 200 + 400, 800, 800}));
+  EXPECT_EQ(values(small, &Batch::window_pj), (Values{1000, 1000, 2000, 2000, 2000}));
+  EXPECT_EQ(values(small, &Batch::router_window_pj), (Values{100, 100, 100, 80, 80}));
+  EXPECT_EQ(values(small, &Batch::hca_pj), (Values{4, 4, 2 + 4, 8, 8}));
+  EXPECT_EQ(values(small, &Batch::hca_window_pj), (Values{3, 3, 3, 2, 2}));
+  EXPECT_EQ(values(large, &Batch::energy_pj), (Values{1000 + 800, 1200 + 4000}));
+  EXPECT_EQ(values(large, &Batch::window_pj), (Values{2000, 5000}));
+}
+
 TEST(Measure, JsonHasASeriesPerMeasure) {
   Measure measure = meter(2);
-  measure.energy(150'000, 7.5);
+  measure.window(150'000, 7.5, 2);
   emu::JsonWriter json;
   json.open();
   measure.write(json);
