@@ -13,6 +13,9 @@ constexpr Stamp kLongAgo = std::numeric_limits<Stamp>::min() / 4;
 // Fair queueing counts in fractions of a round. A queue of Vtick v has weight kWeight / v.
 constexpr int kRoundBits = 16;
 constexpr int kWeightBits = 20;
+// F is at most so far beyond R: 2^21 flits of best effort, more than any port buffers. What a queue
+// is served in the port and not by the server of all queues at once does not add up for ever.
+constexpr Stamp kFinishHorizon = Stamp{1} << 52;
 
 }  // namespace
 
@@ -43,7 +46,8 @@ void PortClock::head(unsigned queue, emu::Vtick vtick, emu::Cycle now) {
 Stamp PortClock::stamp_otherwise(unsigned queue, emu::Cycle arrival, emu::Cycle now) {
   if (rules_.fair()) {
     advance_rounds(now);
-    aux_[queue] = std::max(round_, aux_[queue]) + (Stamp{vtick_[queue]} << kRoundBits);
+    const Stamp next = std::max(round_, aux_[queue]) + (Stamp{vtick_[queue]} << kRoundBits);
+    aux_[queue] = std::min(next, round_ + kFinishHorizon);
     if (aux_[queue] > round_) busy_ |= queue_bit(queue);
     return aux_[queue];
   }
@@ -110,9 +114,12 @@ void PortClock::age(emu::Cycle now) {
   shift_ = 0;
   floor_ = std::numeric_limits<Stamp>::min();
   if (rules_.fair()) {
+    // R is counted from here on. What it has passed is raised to it: an idle queue would fall
+    // behind for ever.
     advance_rounds(now);
     shift_ = round_;
     round_ = 0;
+    floor_ = 0;
   } else if (rules_.counters == CounterKind::epoch) {
     floor_ = oldest_stamp(now);
   } else {

@@ -8,6 +8,7 @@
 #include "emu/lane/port_turns.h"
 #include "emu/lane/stamps.h"
 #include "emu/lane/turns.h"
+#include "fabric/router/general_clock.h"
 #include "fabric/router/match.h"
 #include "fabric/router/s5_output.h"
 #include "tests/model/plain_scheduler.h"
@@ -99,6 +100,110 @@ TEST(Arbiter, TwoLevel) {
 TEST(Arbiter, OneLevel) {
   for (std::uint64_t seed = 1; seed <= 12; ++seed)
     compare_turns<emu::TwoLevel, emu::PortWeights>(SchedulerKind::wrr, seed);
+}
+
+// The general engine's clock and the plain one, side by side.
+class FairClocks {
+ public:
+  FairClocks(SchedulerKind kind, emu::Cycle start)
+      : kind_(kind),
+        now_(start),
+        plain_(make_plain_clock(kind, fabric::CounterKind::epoch, emu::kVlCount, start)) {
+    clock_.configure({kind, fabric::CounterKind::epoch}, start);
+  }
+  void vtick(unsigned lane, emu::Vtick vtick) {
+    if (kind_ == SchedulerKind::fair_queueing) {
+      clock_.set_vtick(lane, vtick, now_);
+      plain_->set_vtick(lane, vtick);
+    } else {
+      clock_.head(lane, vtick, now_);
+      plain_->head(lane, vtick);
+    }
+  }
+  void arrive(unsigned lane) {
+    const Stamp stamp = plain_->stamp(lane, now_, now_);
+    queued_[lane].push_back({clock_.stamp(lane, now_, now_), stamp});
+  }
+  void leave(unsigned lane) { queued_[lane].pop_front(); }
+  bool empty(unsigned lane) const { return queued_[lane].empty(); }
+  void next_cycle() {
+    ++now_;
+    plain_->tick(now_);
+    EXPECT_EQ(plain_->changed(), now_ % emu::kStampPeriod == 0);
+    if (now_ % emu::kStampPeriod != 0) return;
+    clock_.age(now_);
+    for (auto& lane : queued_) {
+      for (auto& [stamp, plain] : lane) {
+        stamp = clock_.aged(stamp);
+        plain = plain_->reread(plain);
+      }
+    }
+  }
+  // How far beyond R: of the first flit of the lane, or of the last.
+  Stamp first(unsigned lane) { return urgency(queued_[lane].front()); }
+  Stamp last(unsigned lane) { return urgency(queued_[lane].back()); }
+
+ private:
+  using Both = std::pair<Stamp, Stamp>;
+  Stamp urgency(const Both& both) {
+    const Stamp found = clock_.urgency(both.first, now_);
+    EXPECT_EQ(found, plain_->urgency(both.second)) << "cycle " << now_;
+    return found;
+  }
+  SchedulerKind kind_;
+  emu::Cycle now_;
+  fabric::general::PortClock clock_;
+  std::unique_ptr<PlainClock> plain_;
+  std::array<std::deque<Both>, emu::kVlCount> queued_;
+};
+
+// R leaves behind what is never served, by 2^31 a cycle where best effort is alone; F leaves R
+// behind where a queue gets more than its part. Neither goes on until 64 bits wrap.
+TEST(FairClock, StampsStayWithinReachOfTheRound) {
+  for (const auto kind : {SchedulerKind::fair_queueing, SchedulerKind::fgfq}) {
+    FairClocks clocks(kind, 5 * emu::kStampPeriod - 10);
+    clocks.vtick(1, emu::kVtickMax);
+    clocks.vtick(2, emu::kVtickMax);
+    clocks.arrive(1);  // and is never served
+    for (int i = 0; i < 1000; ++i) {
+      clocks.arrive(2);
+      clocks.next_cycle();
+      clocks.leave(2);
+    }
+    const Stamp round = Stamp{emu::kVtickMax} << 16;
+    EXPECT_LT(clocks.first(1), -400 * round);
+    for (unsigned i = 0; i < emu::kStampPeriod; ++i) clocks.next_cycle();
+    EXPECT_GE(clocks.first(1), 0) << "older than the epoch";
+    constexpr Stamp kMost = Stamp{1} << 52;
+    for (Stamp i = 0; i < kMost / round + 10; ++i) {
+      clocks.arrive(2);
+      if (i > 0) clocks.leave(2);
+    }
+    EXPECT_EQ(clocks.last(2), kMost);
+  }
+}
+
+TEST(FairClock, RandomArrivalsOverEpochs) {
+  for (std::uint64_t seed = 1; seed <= 4; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed " << seed);
+    emu::Prng random(seed);
+    FairClocks clocks(seed % 2 == 0 ? SchedulerKind::fair_queueing : SchedulerKind::fgfq,
+                      16384 * 5 - 3000);
+    for (int i = 0; i < (test::kSanitized ? 20'000 : 60'000); ++i) {
+      const unsigned lane = random.below(emu::kVlCount);
+      static constexpr emu::Vtick kVticks[] = {0, 1, 3, 100, emu::kVtickMax};
+      if (random.below(16) == 0) clocks.vtick(lane, kVticks[random.below(5)]);
+      if (random.below(2) == 0) clocks.arrive(lane);
+      // The odd lanes are served rarely.
+      const unsigned served = random.below(emu::kVlCount);
+      if (!clocks.empty(served) && (served % 2 == 0 || random.below(200) == 0)) {
+        clocks.first(served);
+        clocks.leave(served);
+      }
+      clocks.next_cycle();
+      if (testing::Test::HasFailure()) return;
+    }
+  }
 }
 
 emu::Lanes8 one_lane(unsigned port, emu::Vl lane) {

@@ -124,7 +124,8 @@ class OverflowClock final : public LaneClocks {
 
 // F <- max(R, F) + P/n. R counts the rounds of a server that serves all lanes with work at once,
 // each by its weight 1 / Vtick: in a cycle it completes 1 / (sum of the weights) of a round. In
-// fractions, R and F of 2^-16, weights of 2^-20.
+// fractions, R and F of 2^-16, weights of 2^-20. F is at most 2^52 of them beyond R, and every
+// kPeriod cycles whatever R has passed is raised to it.
 class FairClock final : public LaneClocks {
  public:
   FairClock(SchedulerKind kind, std::size_t lanes) : LaneClocks(kind, lanes) {
@@ -132,19 +133,28 @@ class FairClock final : public LaneClocks {
   }
   Stamp stamp(std::size_t lane, emu::Cycle, emu::Cycle) override {
     LaneClock& l = lanes_[lane];
-    l.aux = std::max(round_, l.aux.value_or(round_)) + l.vtick * 65536;
+    const Stamp finish = std::max(round_, l.aux.value_or(round_)) + l.vtick * 65536;
+    l.aux = std::min(finish, round_ + kFinishHorizon);
     return *l.aux;
   }
-  void tick(emu::Cycle) override {
+  void tick(emu::Cycle now) override {
     Stamp weights = 0;
     for (const LaneClock& lane : lanes_)
       if (lane.aux && *lane.aux > round_) weights += (1 << 20) / std::max<Stamp>(1, lane.vtick);
     if (weights != 0) round_ += (Stamp{1} << 36) / weights;
+    if (static_cast<Stamp>(now) % kPeriod != 0) return;
+    oldest_ = round_;
+    changed_ = true;
+    for (LaneClock& lane : lanes_)
+      if (lane.aux) lane.aux = reread(*lane.aux);
   }
   Stamp urgency(Stamp stamp) const override { return stamp - round_; }
+  Stamp reread(Stamp stamp) const override { return std::max(stamp, oldest_); }
 
  private:
+  static constexpr Stamp kFinishHorizon = Stamp{1} << 52;
   Stamp round_ = 0;
+  Stamp oldest_ = 0;
 };
 
 }  // namespace
