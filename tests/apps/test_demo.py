@@ -14,7 +14,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.apps.test_half_dead import until
+from tools.flitnet import record
 from tools.flitnet.cluster import Cluster
+from tools.flitnet.demo import Run
+from tools.flitnet.scenario import Request, plan
 
 ROOT = Path(__file__).resolve().parents[2]
 SMALL = ("demo", "--nodes", "4", "--load", "0.4", "--seconds", "5")
@@ -91,14 +95,14 @@ def test_second_demo_after_everything_was_killed(demo: Demo) -> None:
         time.sleep(0.1)
     os.killpg(first.pid, signal.SIGKILL)  # the command line; daemons have their own sessions
     first.communicate(timeout=10)
-    record = Cluster.open(demo.run).record()
-    some = [p for role, p in record.processes.items() if role in ("fabricd", "hcad:n1")]
+    killed = Cluster.open(demo.run).record()
+    some = [p for role, p in killed.processes.items() if role in ("fabricd", "hcad:n1")]
     for process in some:
         process.signal(signal.SIGKILL)
     done = demo(*SMALL)
     assert done.returncode == 0, done.stdout + done.stderr
     assert_whole(demo.result())
-    assert not any(process.alive() for process in record.processes.values())
+    assert not any(process.alive() for process in killed.processes.values())
 
 
 def test_a_demo_whose_fabric_dies_says_how_far_it_came(demo: Demo) -> None:
@@ -122,12 +126,27 @@ def test_a_demo_whose_fabric_dies_says_how_far_it_came(demo: Demo) -> None:
     assert not demo.run.exists()
 
 
+def test_what_a_program_ended_with_is_said_once(tmp_path: Path) -> None:
+    for name in ("nodes", "log"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "cluster.toml").touch()
+    record.write(tmp_path, record.Record())
+    cluster = Cluster.open(tmp_path)
+    cluster.start("load:n0", ["/bin/false"])
+    cluster.start("load:n1", ["/bin/sh", "-c", "echo flitnet-load: n0 is gone; exit 1"])
+    cluster.start("load:n2", ["/bin/true"])
+    roles = ["load:n0", "load:n1", "load:n2"]
+    until(lambda: None not in [cluster.exit_code(role) for role in roles])
+    ended = Run(cluster, plan(Request()))._exits(roles)
+    assert ended == ["load:n0: ended with 1", "load:n1: n0 is gone"]
+
+
 def running(demo: Demo) -> list[str]:
     try:
-        record = Cluster.open(demo.run).record()
+        found = Cluster.open(demo.run).record()
     except Exception:
         return []
-    return [role for role, process in record.processes.items() if process.alive()]
+    return [role for role, process in found.processes.items() if process.alive()]
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

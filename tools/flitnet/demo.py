@@ -176,5 +176,5 @@ class Run:
         found = []
         for role in roles:
             if code := self.cluster.exit_code(role):
-                found.append(f"{role} ended with {code}: {programs.why(self.cluster, role, code)}")
+                found.append(f"{role}: {programs.why(self.cluster, role, code)}")
         return found
