@@ -50,7 +50,8 @@
 // After open_cm the connection carries commands of <rdma/rdma_user_cm.h> as they are (hca/cm/cm.h),
 // each answered by a CmReply and what the command asked for. The pipe has a byte while events wait.
 // After open_umad the program's descriptor is the connection: what it writes and reads are messages
-// of <rdma/ib_user_mad.h> (hca/umad/agents.h).
+// of <rdma/ib_user_mad.h> (hca/umad/agents.h). With what hcad has to answer comes an end of a pipe,
+// into which it writes an UmadAnswer.
 // clang-format on
 #pragma once
 
@@ -63,7 +64,7 @@
 
 namespace hca {
 
-inline constexpr std::uint32_t kControlVersion = 7;
+inline constexpr std::uint32_t kControlVersion = 8;
 inline constexpr std::uint32_t kControlMagic = 0x54434c46;  // "FLCT"
 // Environment of a program on a node: the socket of its hcad.
 inline constexpr char kNodeSocketVariable[] = "FLITNET_NODE_SOCKET";
@@ -230,6 +231,12 @@ struct CmReply {
   std::uint32_t bytes;
 };
 inline constexpr std::size_t kCmBytesMax = 1024;  // of a command or an answer, all included
+
+// In the pipe that came with what a umad's program wrote.
+struct UmadAnswer {
+  std::int32_t error;   // 0 or an errno
+  std::uint32_t agent;  // the number of the one that was registered
+};
 
 // In the pipe of a completion channel: one record per event, written whole. What a program has not
 // read when it destroys an object is taken back: such a record is in no pipe when the reply comes.

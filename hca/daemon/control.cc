@@ -162,7 +162,9 @@ bool Control::serve(Client& client, emu::Cycle now) {
       continue;
     }
     if (client.mad_file != 0) {
-      if (!mads_->write(client.mad_file, std::span(buffer).first(message->bytes))) return false;
+      if (message->fds_lost) continue;  // its program finds the end of its pipe, and no answer
+      if (message->fd_count > 0) in.fd = std::move(message->fds[0]);
+      if (!serve_umad(client, std::span(buffer).first(message->bytes), in)) return false;
       continue;
     }
     if (message->bytes != sizeof(ControlRequest)) {

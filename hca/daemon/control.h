@@ -106,6 +106,7 @@ class Control : public HostEvents {
   bool speaks_our_version(const Client& client, const ControlHello& hello);
   int open_cm(Client& client, Incoming& in, ControlReply& reply);
   int open_umad(Client& client, Incoming& in);
+  bool serve_umad(Client& client, std::span<const std::byte> message, Incoming& in);
   bool serve_cm(Client& client, std::span<const std::byte> command, emu::Cycle now);
   bool send_reply(Client& client, const ControlReply& reply);
   void hand_over(emu::UniqueFd fd);        // goes with the reply, then it is the program's alone

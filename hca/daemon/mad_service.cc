@@ -1,11 +1,14 @@
 #include "hca/daemon/mad_service.h"
 
+#include <poll.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 
 #include "emu/clock/host.h"
+#include "hca/abi/control.h"
 
 namespace hca {
 
@@ -48,10 +51,15 @@ void MadService::close(MadFileId file) {
   files_.erase(file);
 }
 
-bool MadService::write(MadFileId file, std::span<const std::byte> message) {
-  return agents_.write(file,
-                       {reinterpret_cast<const std::uint8_t*>(message.data()), message.size()},
-                       emu::host_now_ns());
+bool MadService::write(MadFileId file, std::span<const std::byte> message,
+                       const emu::UniqueFd& answer) {
+  const auto written =
+      agents_.write(file, {reinterpret_cast<const std::uint8_t*>(message.data()), message.size()},
+                    emu::host_now_ns());
+  if (!written) return false;
+  const UmadAnswer said{written->error, written->agent};
+  if (answer) (void)!::write(answer.get(), &said, sizeof said);
+  return true;
 }
 
 void MadService::to_program(MadFileId file, std::span<const std::uint8_t> message) {
@@ -62,6 +70,13 @@ void MadService::to_program(MadFileId file, std::span<const std::uint8_t> messag
   if (to.waiting_bytes + message.size() > kWaitingBytesMax) return;
   to.waiting_bytes += message.size();
   to.waiting.emplace_back(message.begin(), message.end());
+}
+
+bool MadService::is_closed(MadFileId file) {
+  const auto found = files_.find(file);
+  if (found == files_.end()) return true;
+  pollfd look{found->second.socket, 0, 0};
+  return ::poll(&look, 1, 0) > 0;  // who waits for nothing hears of the end only
 }
 
 void MadService::service(std::uint64_t host_ns) {

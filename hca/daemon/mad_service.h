@@ -8,6 +8,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "emu/ring/fd.h"
 #include "hca/host/host.h"
 #include "hca/umad/agents.h"
 
@@ -20,7 +21,9 @@ class MadService : public MadOut {
   // `socket`: the program's end is what it writes to and reads from. Open until close().
   MadFileId open(int socket);
   void close(MadFileId file);
-  bool write(MadFileId file, std::span<const std::byte> message);  // false: no language of ours
+  // `answer`: where its program reads what becomes of it; none: it does not ask. False: no language
+  // of ours.
+  bool write(MadFileId file, std::span<const std::byte> message, const emu::UniqueFd& answer);
   void from_subnet(emu::Lid from, std::uint32_t qpn, std::span<const std::uint8_t> mad) {
     agents_.from_subnet(from, qpn, mad);
   }
@@ -34,6 +37,7 @@ class MadService : public MadOut {
   }
   bool to_node(emu::NodeId dest, const Mad& mad) override { return host_.send_mad(dest, mad); }
   void to_program(MadFileId file, std::span<const std::uint8_t> message) override;
+  bool is_closed(MadFileId file) override;
 
  private:
   struct File {

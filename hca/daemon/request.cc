@@ -206,6 +206,10 @@ int Control::open_umad(Client& client, Incoming& in) {
   return 0;
 }
 
+bool Control::serve_umad(Client& client, std::span<const std::byte> message, Incoming& in) {
+  return mads_->write(client.mad_file, message, own_end(in.fd));
+}
+
 bool Control::speaks_our_version(const Client& client, const ControlHello& hello) {
   if (hello.magic == kControlMagic && hello.version == kControlVersion &&
       hello.abi_version == kAbiVersion) {

@@ -97,6 +97,16 @@ bool takes(const ib_user_mad_reg_req2& agent, const emu::Mad& mad) {
   return !names_vendor(agent.mgmt_class) || agent.oui == oui;
 }
 
+// Whether there is a datagram that both would take. One without a class takes none.
+bool same_datagrams(const ib_user_mad_reg_req2& one, const ib_user_mad_reg_req2& other) {
+  if (one.mgmt_class == 0 || one.mgmt_class != other.mgmt_class ||
+      one.mgmt_class_version != other.mgmt_class_version)
+    return false;
+  if (names_vendor(one.mgmt_class) && one.oui != other.oui) return false;
+  return ((one.method_mask[0] & other.method_mask[0]) |
+          (one.method_mask[1] & other.method_mask[1])) != 0;
+}
+
 }  // namespace
 
 MadFileId MadAgents::open(std::size_t message_bytes_max) {
@@ -111,41 +121,58 @@ void MadAgents::close(MadFileId file) {
   std::erase_if(requests_, [file](const auto& entry) { return entry.second.file == file; });
 }
 
-bool MadAgents::write(MadFileId file, std::span<const std::uint8_t> message, std::uint64_t now_ns) {
+std::optional<MadAgents::Answer> MadAgents::write(MadFileId file,
+                                                  std::span<const std::uint8_t> message,
+                                                  std::uint64_t now_ns) {
   const auto found = files_.find(file);
-  if (found == files_.end()) return false;
+  if (found == files_.end()) return {};
   File& from = found->second;
   if (message.size() == sizeof(Agent)) {
     Agent agent;
     std::memcpy(&agent, message.data(), sizeof agent);
-    add_agent(from, agent);
-    return true;
+    return add_agent(from, agent);
   }
   if (message.size() == sizeof(__u32)) {
     std::uint32_t id = 0;
     std::memcpy(&id, message.data(), sizeof id);
-    std::erase_if(from.agents, [id](const Agent& agent) { return agent.id == id; });
-    // Another may have its number next, and has not asked.
-    from.requests -= std::erase_if(requests_, [&](const auto& entry) {
-      return entry.second.file == file && entry.second.header.id == id;
-    });
-    return true;
+    return end_agent(file, from, id);
   }
   if (message.size() < kHeaderBytes + kCommonHeaderBytes ||
       message.size() > kHeaderBytes + emu::kMadBytes) {
-    return false;
+    return {};
   }
   ib_user_mad_hdr header;
   std::memcpy(&header, message.data(), sizeof header);
+  if (std::ranges::find(from.agents, header.id, &Agent::id) == from.agents.end())
+    return Answer{.error = EIO};
   emu::Mad mad{};  // of a shorter one the rest is 0
   std::memcpy(mad.data(), message.data() + kHeaderBytes, message.size() - kHeaderBytes);
   send(file, from, header, mad, now_ns);
-  return true;
+  return Answer{};
 }
 
-void MadAgents::add_agent(File& file, const Agent& agent) {
-  std::erase_if(file.agents, [&](const Agent& old) { return old.id == agent.id; });
-  if (file.agents.size() < kAgentsMax) file.agents.push_back(agent);
+MadAgents::Answer MadAgents::add_agent(File& file, const Agent& asked) {
+  std::uint32_t taken = 0;  // a bit for each number
+  static_assert(kAgentsMax == 32);
+  for (const Agent& one : file.agents) taken |= 1U << one.id;
+  if (taken == ~0U) return {.error = ENOMEM};
+  for (const auto& [id, other] : files_) {
+    const auto same = [&](const Agent& agent) { return same_datagrams(agent, asked); };
+    if (std::ranges::any_of(other.agents, same) && !out_.is_closed(id)) return {.error = EINVAL};
+  }
+  file.agents.push_back(asked);
+  file.agents.back().id = static_cast<std::uint32_t>(std::countr_one(taken));
+  return {.agent = file.agents.back().id};
+}
+
+MadAgents::Answer MadAgents::end_agent(MadFileId file, File& from, std::uint32_t id) {
+  if (std::erase_if(from.agents, [id](const Agent& agent) { return agent.id == id; }) == 0)
+    return {.error = EINVAL};
+  // Another may have its number next, and has not asked.
+  from.requests -= std::erase_if(requests_, [&](const auto& entry) {
+    return entry.second.file == file && entry.second.header.id == id;
+  });
+  return {};
 }
 
 void MadAgents::send(MadFileId file, File& from, const ib_user_mad_hdr& header, const emu::Mad& mad,
@@ -273,7 +300,7 @@ void MadAgents::answered(emu::Lid from, std::uint32_t qpn, std::span<const std::
   out_.to_program(request.file, message);
 }
 
-// To the first agent that has registered for it; else nobody wants it.
+// To the agent that has registered for it, if there is one.
 void MadAgents::unasked(emu::Lid from, const emu::Mad& mad) {
   for (const auto& [id, file] : files_) {
     const auto agent =

@@ -12,6 +12,7 @@
 #include <array>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -30,6 +31,8 @@ class MadOut {
   virtual bool to_node(emu::NodeId dest, const emu::Mad& mad) = 0;
   // A message that the program's next read() returns.
   virtual void to_program(MadFileId file, std::span<const std::uint8_t> message) = 0;
+  // Its program has closed it, and close() is on its way.
+  virtual bool is_closed(MadFileId file) = 0;
 };
 
 class MadAgents {
@@ -43,9 +46,16 @@ class MadAgents {
   // `message_bytes_max`: what a program can be sent at once; longer tables have too many records.
   MadFileId open(std::size_t message_bytes_max = kMessageBytesLeast);
   void close(MadFileId file);
+  // As the kernel answers, errno by errno. EINVAL: such an agent there is already, or there is none
+  // that could end; ENOMEM: the file has kAgentsMax; EIO: a datagram of no agent.
+  struct Answer {
+    int error = 0;
+    std::uint32_t agent = 0;  // that was registered: its number in this file
+  };
   // A registration (ib_user_mad_reg_req2), the end of one (its id, four bytes) or a datagram behind
-  // its ib_user_mad_hdr. False: none of these; whoever writes that speaks another language.
-  bool write(MadFileId file, std::span<const std::uint8_t> message, std::uint64_t now_ns);
+  // its ib_user_mad_hdr. None of these: whoever writes that speaks another language.
+  std::optional<Answer> write(MadFileId file, std::span<const std::uint8_t> message,
+                              std::uint64_t now_ns);
 
   // What came back from the subnet's agents; the request itself: nobody answers it.
   void from_subnet(emu::Lid from, std::uint32_t qpn, std::span<const std::uint8_t> mad);
@@ -77,7 +87,8 @@ class MadAgents {
   };
   using Requests = std::map<std::uint32_t, Request>;  // by key, the oldest first
 
-  void add_agent(File& file, const Agent& agent);
+  Answer add_agent(File& file, const Agent& asked);
+  Answer end_agent(MadFileId file, File& from, std::uint32_t id);
   void send(MadFileId file, File& from, const ib_user_mad_hdr& header, const emu::Mad& mad,
             std::uint64_t now_ns);
   bool hand_on(const ib_user_mad_hdr& header, const emu::Mad& mad);

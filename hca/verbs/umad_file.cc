@@ -1,6 +1,6 @@
 // The descriptor of an open umad is a socket of hcad that keeps messages apart: a datagram that the
-// program writes is one, and so is what it reads (hca/umad). Only its agents have to be named by
-// somebody: the numbers are ours, hcad is told.
+// program writes is one, and so is what it reads (hca/umad). What the kernel answers at once, hcad
+// does: whether there is an agent, and which.
 #include "hca/verbs/umad_file.h"
 
 #include <fcntl.h>
@@ -12,19 +12,21 @@
 
 #include <array>
 #include <atomic>
-#include <bit>
 #include <cerrno>
 #include <cstdint>
 #include <cstring>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
 
+#include "emu/ring/unix_socket.h"
 #include "hca/verbs/link.h"
 #include "hca/verbs/next.h"
 #include "hca/verbs/nodes.h"
+#include "hca/verbs/not_cancelled.h"
 
 namespace hca {
 
@@ -32,9 +34,10 @@ namespace {
 
 constexpr std::string_view kUmadPath = "/dev/infiniband/umad";
 constexpr std::string_view kSocketName = "/hcad.sock";
-constexpr std::size_t kUmadFdsMax = 65536;  // descriptors above are refused
+constexpr std::size_t kUmadFdsMax = 65536;    // descriptors above are refused
+constexpr std::uint32_t kUmadAgentsMax = 32;  // of a file, as in the kernel
 
-// [descriptor] a bit for each agent, as many as the kernel's umad has.
+// [descriptor] a bit for each agent that was registered by it.
 std::array<std::atomic<std::uint32_t>, kUmadFdsMax> g_agents;
 // [descriptor] it was a umad's when it was opened: perhaps another file's by now.
 std::array<std::atomic<bool>, kUmadFdsMax> g_opened;
@@ -63,18 +66,55 @@ void own_reading() {
   (void)handlers;
 }
 
+constexpr int kPatienceMs = 1000;  // for hcad to look
+
+// A datagram that hcad need not answer. The kernel's umad takes any at once; a socket may be full
+// for as long as hcad does not look. 0 or an errno.
+int send_umad(int fd, std::span<const std::byte> message) {
+  constexpr int kAtOnce = MSG_NOSIGNAL | MSG_DONTWAIT;
+  ssize_t sent = ::send(fd, message.data(), message.size(), kAtOnce);
+  if (sent < 0 && errno == EAGAIN) {
+    pollfd wait{fd, POLLOUT, 0};
+    if (::poll(&wait, 1, kPatienceMs) < 0) return errno;
+    sent = ::send(fd, message.data(), message.size(), kAtOnce);
+  }
+  if (sent >= 0) return 0;
+  return errno == EPIPE ? EIO : errno;
+}
+
+// What hcad answers, in a pipe: whatever it sends on the connection itself is the program's to
+// read. 0 or an errno.
+int ask_hcad(int fd, std::span<const std::byte> message, UmadAnswer& answer) {
+  const NotCancelled to_its_end;
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) return errno;
+  const emu::UniqueFd reads(ends[0]);
+  emu::UniqueFd writes(ends[1]);
+  pollfd wait{fd, POLLOUT, 0};
+  const int room = ::poll(&wait, 1, kPatienceMs);
+  if (room <= 0) return room < 0 ? errno : EAGAIN;
+  const int end = writes.get();
+  const auto sent = emu::send_message(fd, message, std::span(&end, 1));
+  if (!sent || !*sent) return sent ? EAGAIN : EIO;
+  writes.reset();  // the other is hcad's: if it goes, so does the pipe
+  ssize_t got = 0;
+  do {
+    got = ::read(reads.get(), &answer, sizeof answer);
+  } while (got < 0 && errno == EINTR);
+  return got == sizeof answer ? answer.error : EIO;
+}
+
+std::uint32_t bit_of(std::uint32_t agent) { return 1U << (agent % kUmadAgentsMax); }
+
 int add_agent(int fd, ib_user_mad_reg_req2& agent) {
   if (fd < 0 || static_cast<std::size_t>(fd) >= kUmadFdsMax) return umad_error(EINVAL);
   if (agent.qpn > 1) return umad_error(EINVAL);
-  auto& taken = g_agents[static_cast<std::size_t>(fd)];
-  std::uint32_t before = taken.load();
-  do {
-    if (before == ~0U) return umad_error(ENOMEM);
-    agent.id = static_cast<std::uint32_t>(std::countr_one(before));
-  } while (!taken.compare_exchange_weak(before, before | 1U << agent.id));
-  if (::send(fd, &agent, sizeof agent, MSG_NOSIGNAL) >= 0) return 0;
-  taken.fetch_and(~(1U << agent.id));
-  return umad_error(EIO);
+  UmadAnswer answer{};
+  if (const int error = ask_hcad(fd, std::as_bytes(std::span(&agent, 1)), answer))
+    return umad_error(error);
+  agent.id = answer.agent;
+  g_agents[static_cast<std::size_t>(fd)].fetch_or(bit_of(agent.id));
+  return 0;
 }
 
 int add_old_agent(int fd, ib_user_mad_reg_req& asked) {
@@ -91,14 +131,12 @@ int add_old_agent(int fd, ib_user_mad_reg_req& asked) {
 }
 
 int remove_agent(int fd, std::uint32_t id) {
-  if (fd < 0 || static_cast<std::size_t>(fd) >= kUmadFdsMax || id >= 32) return umad_error(EINVAL);
-  const std::uint32_t bit = 1U << id;
-  auto& taken = g_agents[static_cast<std::size_t>(fd)];
-  if ((taken.load() & bit) == 0) return umad_error(EINVAL);
-  // hcad first: as soon as the number is free it is another's.
-  if (::send(fd, &id, sizeof id, MSG_NOSIGNAL) < 0) return umad_error(EIO);
-  taken.fetch_and(~bit);
-  return 0;
+  if (fd < 0 || static_cast<std::size_t>(fd) >= kUmadFdsMax || id >= kUmadAgentsMax)
+    return umad_error(EINVAL);
+  g_agents[static_cast<std::size_t>(fd)].fetch_and(~bit_of(id));
+  UmadAnswer answer{};
+  const int error = ask_hcad(fd, std::as_bytes(std::span(&id, 1)), answer);
+  return error == 0 ? 0 : umad_error(error);
 }
 
 int open_of(const char* socket_path, int flags) {
@@ -171,27 +209,23 @@ std::optional<int> ask_umad(int fd, unsigned long request, void* argument) {
   return remove_agent(fd, *static_cast<std::uint32_t*>(argument));
 }
 
-// The kernel's umad takes any datagram at once; a socket may be full for as long as hcad does not
-// look.
+// Only for an agent that was registered elsewhere (by this file's other descriptor, or its other
+// process), or not at all, does hcad have to be asked.
 std::optional<ssize_t> write_umad(int fd, const void* bytes, std::size_t count) {
   if (!was_umad(fd) || !is_umad(fd)) return {};
   constexpr std::size_t kRmppHeaderBytes = 36;  // the least that the kernel takes
   constexpr std::size_t kMadBytes = 256;        // longer ones in segments (RMPP) are refused
-  constexpr std::uint32_t kAgentsMax = 32;
-  constexpr int kPatienceMs = 1000;
   if (count < sizeof(ib_user_mad_hdr) + kRmppHeaderBytes ||
       count > sizeof(ib_user_mad_hdr) + kMadBytes)
     return umad_error(EINVAL);
   std::uint32_t agent = 0;  // ib_user_mad_hdr::id
   std::memcpy(&agent, bytes, sizeof agent);
-  if (agent >= kAgentsMax) return umad_error(EINVAL);
-  ssize_t sent = ::send(fd, bytes, count, MSG_NOSIGNAL | MSG_DONTWAIT);
-  if (sent < 0 && errno == EAGAIN) {
-    pollfd wait{fd, POLLOUT, 0};
-    if (::poll(&wait, 1, kPatienceMs) < 0) return -1;
-    sent = ::send(fd, bytes, count, MSG_NOSIGNAL | MSG_DONTWAIT);
-  }
-  return sent < 0 && errno == EPIPE ? umad_error(EIO) : sent;
+  if (agent >= kUmadAgentsMax) return umad_error(EINVAL);
+  const std::span message(static_cast<const std::byte*>(bytes), count);
+  const bool known = (g_agents[static_cast<std::size_t>(fd)].load() & bit_of(agent)) != 0;
+  UmadAnswer answer{};
+  const int error = known ? send_umad(fd, message) : ask_hcad(fd, message, answer);
+  return error == 0 ? static_cast<ssize_t>(count) : umad_error(error);
 }
 
 }  // namespace hca

@@ -64,11 +64,11 @@ class Speaker:
         "destroy_channel create_cq resize_cq destroy_cq create_qp modify_qp query_qp destroy_qp "
         "set_rate create_srq modify_srq query_srq destroy_srq open_cm alloc_mw dealloc_mw "
         "advise attach_mcast detach_mcast open_xrcd close_xrcd open_qp find_gid adopt_cq "
-        "fire_cq"
+        "fire_cq open_umad"
     ).split()
     BODY_BYTES = 88
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Cluster, first: str = "hello") -> None:
         self.socket = connect(cluster, "n0")
         self.read_end, self.write_end = os.pipe()
         header = (paths.ROOT / "hca" / "abi" / "control.h").read_text()
@@ -76,7 +76,7 @@ class Speaker:
         version = int(re.search(r"kControlVersion = (\d+)", header)[1])
         abi_version = int(re.search(r"kAbiVersion = (\d+)", limits)[1])
         hello = struct.pack("<IIII", 0x54434C46, version, abi_version, 0)
-        assert self.ask("hello", 0, hello, self.write_end)[0] == 0
+        assert self.ask(first, 0, hello, self.write_end)[0] == 0
 
     def send(self, op: str, number: int = 0, body: bytes = b"", fd: int | None = None) -> None:
         message = struct.pack("<II", 1 + self.OPS.index(op), number)
@@ -110,6 +110,34 @@ def test_states_that_do_not_exist(cluster2: Cluster) -> None:
             attributes = bytes([state, state]) + bytes(70) + struct.pack("<II", mask, 0)
             assert speaker.ask("modify_qp", number, attributes)[0] == errno.EINVAL
     assert cluster2.node_status("n0")["ok"]
+
+
+def test_an_answer_that_nobody_reads_holds_nobody_up(cluster2: Cluster) -> None:
+    """What a umad asks is answered into what comes along, if that is a pipe with room."""
+    speaker = Speaker(cluster2, "open_umad")
+    agent = struct.pack("<IIBBHIQQIB3x", 0, 1, 0, 0, 0, 0, 0, 0, 0, 0)  # ib_user_mad_reg_req2
+    read_end, full = os.pipe()
+    os.set_blocking(full, False)
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            os.write(full, bytes(4096))
+    os.set_blocking(full, True)
+    closed, unread = os.pipe()
+    os.close(closed)
+    ours, theirs = socket.socketpair()
+    null = os.open("/dev/null", os.O_RDWR)
+    given = [[], [full], [unread], [theirs.fileno()], [null], [full, null, unread]]
+    for fds in given:
+        socket.send_fds(speaker.socket, [agent], fds)
+    answers, write_end = os.pipe()
+    socket.send_fds(speaker.socket, [agent], [write_end])
+    os.close(write_end)
+    assert os.read(answers, 64) == struct.pack("<iI", 0, len(given))  # the next number
+    assert os.read(answers, 64) == b""
+    for fd in (read_end, full, unread, null, answers):
+        os.close(fd)
+    ours.close()
+    theirs.close()
 
 
 def test_a_pipe_that_is_full_and_blocks_holds_nobody_up(cluster2: Cluster) -> None:

@@ -195,9 +195,10 @@ import ctypes, errno, os, fcntl
 umad = ctypes.CDLL("libibumad.so.3", use_errno=True)
 assert umad.umad_init() == 0
 fd = umad.umad_open_port(b"flitnet0", 1)
+other = umad.umad_open_port(b"flitnet0", 1)
 agent = umad.umad_register(fd, 3, 2, 0, None)
 assert fd >= 0 and agent == 0, (fd, agent)
-def write(count, agent=agent):
+def write(count, agent=agent, fd=fd):
     mad = bytearray(64 + 300)
     mad[0:4] = agent.to_bytes(4, "little")
     mad[8:12] = (1000).to_bytes(4, "little")   # timeout, ms
@@ -219,6 +220,22 @@ room = ctypes.create_string_buffer(1 << 16)
 got = libc.read(fd, room, ctypes.c_size_t(64 + 256))
 print(got, errno.errorcode.get(ctypes.get_errno()))
 print(libc.read(fd, room, ctypes.c_size_t(1 << 16)) > 64 + 64 * 64)
+# Agents: who sends has one, and nobody has another's.
+print(write(64 + 256, 1), write(64 + 256, fd=other))
+def serve(fd, method):
+    mask = (ctypes.c_long * 2)(1 << method, 0)
+    agent = umad.umad_register_oui(fd, 0x32, 0, bytes([0, 0x14, 5]), mask)
+    return agent if agent >= 0 else (agent, errno.errorcode[ctypes.get_errno()])
+print(serve(fd, 1), serve(fd, 1), serve(other, 1), serve(other, 2))
+print(umad.umad_unregister(fd, 1), umad.umad_unregister(fd, 1), serve(other, 1))
+# By another descriptor of the file, and by one that was another file's: it has the file's agents.
+more = os.dup(fd)
+assert write(64 + 256, fd=more) == 64 + 256
+umad.umad_close_port(other)
+assert os.dup2(fd, other) == other and serve(fd, 2) == 1
+for _ in range(30):
+    umad.umad_register(fd, 3, 2, 0, None)
+print(umad.umad_register(fd, 3, 2, 0, None), write(64 + 256, 31, fd=other))
 """
 
 
@@ -226,7 +243,8 @@ def test_what_a_kernel_refuses_and_what_it_keeps(mesh: Cluster) -> None:
     done = mesh.exec("n0", ["/usr/bin/python3", "-c", UMAD])
     assert done.returncode == 0, done.stderr
     assert done.stdout.split("\n") == [
-        "EINVAL EINVAL EINVAL EINVAL EINVAL", "-1 ENOSPC", "True", "",
+        "EINVAL EINVAL EINVAL EINVAL EINVAL", "-1 ENOSPC", "True", "EIO EIO",
+        "1 (-1, 'EINVAL') (-1, 'EINVAL') 0", "0 -1 1", "-1 320", "",
     ]  # fmt: skip
 
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <optional>
 #include <vector>
 
 #include "emu/base/prng.h"
@@ -40,12 +41,15 @@ class World : public MadOut {
     read.push_back(one);
   }
 
+  bool is_closed(MadFileId file) override { return file == closed; }
+
   struct Sent {
     unsigned to;
     std::uint32_t qpn;
     emu::Mad mad;
   };
   bool full = false;
+  MadFileId closed = 0;
   std::vector<Sent> subnet;
   std::vector<Sent> nodes;
   std::vector<Read> read;
@@ -77,10 +81,9 @@ std::vector<std::uint8_t> message_of(const emu::Mad& mad, emu::Lid lid, std::uin
   return message;
 }
 
-std::vector<std::uint8_t> agent_of(std::uint32_t id, std::uint8_t mad_class, std::uint8_t method,
+std::vector<std::uint8_t> agent_of(std::uint8_t mad_class, std::uint8_t method,
                                    std::uint32_t oui = 0) {
   ib_user_mad_reg_req2 agent{};
-  agent.id = id;
   agent.qpn = 1;
   agent.mgmt_class = mad_class;
   agent.method_mask[method / 64] = std::uint64_t{1} << (method % 64);
@@ -90,11 +93,29 @@ std::vector<std::uint8_t> agent_of(std::uint32_t id, std::uint8_t mad_class, std
   return message;
 }
 
+// A file with so many agents that only ask.
+MadFileId open_with(MadAgents& agents, std::uint32_t count = 1,
+                    std::size_t bytes_max = MadAgents::kMessageBytesLeast) {
+  const MadFileId file = agents.open(bytes_max);
+  for (std::uint32_t i = 0; i < count; ++i) {
+    const auto answer = agents.write(file, agent_of(0, 0), 0);
+    EXPECT_TRUE(answer && answer->error == 0 && answer->agent == i);
+  }
+  return file;
+}
+
+// How that is answered; -1: not at all.
+int errno_of(const std::optional<MadAgents::Answer>& answer) { return answer ? answer->error : -1; }
+
+int end_of(MadAgents& agents, MadFileId file, std::uint32_t id) {
+  return errno_of(agents.write(file, {reinterpret_cast<const std::uint8_t*>(&id), sizeof id}, 0));
+}
+
 TEST(MadAgents, AnAnswerOfTheSubnetComesToWhoAsked) {
   World world;
   MadAgents agents(world, 4);
   const MadFileId other = agents.open();
-  const MadFileId file = agents.open();
+  const MadFileId file = open_with(agents, 4);
   ASSERT_NE(other, file);
   const emu::Mad asked = mad_of(emu::kClassSubnetDirected, emu::kMadGet, 0x1122334455667788);
   ASSERT_TRUE(agents.write(file, message_of(asked, 0xffff, 0, 3, 100), 0));
@@ -123,7 +144,7 @@ TEST(MadAgents, AnAnswerOfTheSubnetComesToWhoAsked) {
 TEST(MadAgents, WhatNobodyAnswersEndsAtOnce) {
   World world;
   MadAgents agents(world, 4);
-  const MadFileId file = agents.open();
+  const MadFileId file = open_with(agents);
   const emu::Mad asked = mad_of(emu::kClassSubnetDirected, emu::kMadGet, 5);
   ASSERT_TRUE(agents.write(file, message_of(asked, 0xffff, 0, 0, 100), 0));
   agents.from_subnet(0xffff, 0, world.subnet[0].mad);
@@ -136,7 +157,7 @@ TEST(MadAgents, WhatNobodyAnswersEndsAtOnce) {
 TEST(MadAgents, TimesEnd) {
   World world;
   MadAgents agents(world, 4);
-  const MadFileId file = agents.open();
+  const MadFileId file = open_with(agents);
   const emu::Mad asked = mad_of(emu::kClassPerformance, emu::kMadGet, 5);
   ASSERT_TRUE(agents.write(file, message_of(asked, 2, 1, 0, 100, 2), 50 * kMs));
   for (const std::uint64_t ms : {149, 150, 249, 250, 349}) agents.service(ms * kMs);
@@ -165,7 +186,7 @@ TEST(MadAgents, TimesEnd) {
 TEST(MadAgents, NoProgramSpeaksForItsNode) {
   World world;
   MadAgents agents(world, 4);
-  const MadFileId file = agents.open();
+  const MadFileId file = open_with(agents);
   for (unsigned mad_class = 0; mad_class < 256; ++mad_class) {
     const bool vendor =
         (mad_class >= 0x09 && mad_class <= 0x0f) || (mad_class >= 0x30 && mad_class <= 0x4f);
@@ -184,9 +205,9 @@ TEST(MadAgents, NodesAskEachOther) {
   World world;
   MadAgents agents(world, 4);
   const MadFileId file = agents.open();
-  ASSERT_TRUE(agents.write(file, agent_of(0, 0x32, emu::kMadSet, 0x1405), 0));
-  ASSERT_TRUE(agents.write(file, agent_of(1, 0x32, emu::kMadGet, 0x9999), 0));
-  ASSERT_TRUE(agents.write(file, agent_of(2, 0x32, emu::kMadGet, 0x1405), 0));
+  ASSERT_EQ(errno_of(agents.write(file, agent_of(0x32, emu::kMadSet, 0x1405), 0)), 0);
+  ASSERT_EQ(errno_of(agents.write(file, agent_of(0x32, emu::kMadGet, 0x9999), 0)), 0);
+  ASSERT_EQ(errno_of(agents.write(file, agent_of(0x32, emu::kMadGet, 0x1405), 0)), 0);
   emu::Mad ping = mad_of(0x32, emu::kMadGet, 6);
   ping[38] = 0x14;
   ping[39] = 0x05;
@@ -200,34 +221,101 @@ TEST(MadAgents, NodesAskEachOther) {
   ASSERT_EQ(world.nodes.size(), 1u);
   EXPECT_EQ(world.nodes[0].to, 3u);
   EXPECT_EQ(world.nodes[0].mad, pong) << "an answer goes as it is";
-  // Whoever registered first has it, and only of the version that it registered for.
-  const MadFileId later = agents.open();
-  ASSERT_TRUE(agents.write(later, agent_of(2, 0x32, emu::kMadGet, 0x1405), 0));
-  agents.from_node(3, ping);
-  ASSERT_EQ(world.read.size(), 2u);
-  EXPECT_EQ(world.read[1].file, file);
+  // Only of the version that it registered for.
   emu::Mad other = ping;
   other[emu::kMadClassVersionAt] = 2;
   agents.from_node(3, other);
-  ASSERT_EQ(world.read.size(), 2u);
-  agents.close(later);
+  ASSERT_EQ(world.read.size(), 1u);
   // Its end: nobody wants the next one.
-  const std::uint32_t id = 2;
-  ASSERT_TRUE(agents.write(file, {reinterpret_cast<const std::uint8_t*>(&id), sizeof id}, 0));
+  ASSERT_EQ(end_of(agents, file, 2), 0);
   agents.from_node(3, ping);
-  EXPECT_EQ(world.read.size(), 2u);
+  EXPECT_EQ(world.read.size(), 1u);
+}
+
+// As the kernel: a datagram has one agent at most that takes it, of whatever file.
+TEST(MadAgents, OfTwoAgentsForOneDatagramTheSecondIsRefused) {
+  World world;
+  MadAgents agents(world, 4);
+  const MadFileId file = agents.open();
+  const MadFileId later = agents.open();
+  constexpr std::uint8_t kOld = 0x0a;  // a class that names no vendor
+  ASSERT_EQ(errno_of(agents.write(file, agent_of(0x32, emu::kMadGet, 0x1405), 0)), 0);
+  ASSERT_EQ(errno_of(agents.write(file, agent_of(kOld, emu::kMadGet), 0)), 0);
+  for (const MadFileId one : {file, later}) {
+    EXPECT_EQ(errno_of(agents.write(one, agent_of(0x32, emu::kMadGet, 0x1405), 0)), EINVAL);
+    EXPECT_EQ(errno_of(agents.write(one, agent_of(kOld, emu::kMadGet, 0x1405), 0)), EINVAL);
+  }
+  // Another method, vendor, class or version; nothing at all.
+  EXPECT_EQ(errno_of(agents.write(later, agent_of(0x32, emu::kMadSet, 0x1405), 0)), 0);
+  EXPECT_EQ(errno_of(agents.write(later, agent_of(0x32, emu::kMadGet, 0x1406), 0)), 0);
+  EXPECT_EQ(errno_of(agents.write(later, agent_of(0x33, emu::kMadGet, 0x1405), 0)), 0);
+  auto bytes = agent_of(0x32, emu::kMadGet, 0x1405);
+  ib_user_mad_reg_req2 agent;
+  std::memcpy(&agent, bytes.data(), sizeof agent);
+  agent.mgmt_class_version = 2;
+  std::memcpy(bytes.data(), &agent, sizeof agent);
+  EXPECT_EQ(errno_of(agents.write(later, bytes, 0)), 0);
+  agent.mgmt_class_version = 0;
+  agent.method_mask[0] = 0;
+  std::memcpy(bytes.data(), &agent, sizeof agent);
+  EXPECT_EQ(errno_of(agents.write(later, bytes, 0)), 0);
+  // One of many methods is enough.
+  agent.method_mask[0] = ~0ULL;
+  std::memcpy(bytes.data(), &agent, sizeof agent);
+  EXPECT_EQ(errno_of(agents.write(later, bytes, 0)), EINVAL);
+  // Its end, and its file's, leave the place to another.
+  ASSERT_EQ(end_of(agents, file, 0), 0);
+  EXPECT_EQ(errno_of(agents.write(later, agent_of(0x32, emu::kMadGet, 0x1405), 0)), 0);
+  EXPECT_EQ(errno_of(agents.write(later, agent_of(kOld, emu::kMadGet), 0)), EINVAL);
+  world.closed = file;  // before anybody has looked
+  EXPECT_EQ(errno_of(agents.write(later, agent_of(kOld, emu::kMadGet), 0)), 0);
+  agents.close(file);
+  EXPECT_EQ(end_of(agents, later, 6), 0);
+  EXPECT_EQ(errno_of(agents.write(file, agent_of(kOld, emu::kMadGet), 0)), -1);
+  EXPECT_EQ(errno_of(agents.write(later, agent_of(kOld, emu::kMadGet), 0)), 0);
+}
+
+TEST(MadAgents, AFileHasSoManyAgentsAndAnyNumberThatIsFree) {
+  World world;
+  MadAgents agents(world, 4);
+  const MadFileId file = open_with(agents, MadAgents::kAgentsMax);
+  EXPECT_EQ(errno_of(agents.write(file, agent_of(0, 0), 0)), ENOMEM);
+  ASSERT_EQ(end_of(agents, file, 7), 0);
+  EXPECT_EQ(end_of(agents, file, 7), EINVAL);
+  EXPECT_EQ(end_of(agents, file, MadAgents::kAgentsMax), EINVAL);
+  const auto again = agents.write(file, agent_of(0, 0), 0);
+  ASSERT_EQ(errno_of(again), 0);
+  EXPECT_EQ(again->agent, 7u);
+}
+
+// Of no agent, of one that has ended, of another file's: it goes nowhere.
+TEST(MadAgents, OnlyAgentsSend) {
+  World world;
+  MadAgents agents(world, 4);
+  const MadFileId other = open_with(agents, 4);
+  const MadFileId file = agents.open();
+  const emu::Mad asked = mad_of(emu::kClassPerformance, emu::kMadGet, 5);
+  const emu::Mad ping = mad_of(0x32, emu::kMadGet, 6);
+  for (const std::uint32_t id : {0u, 3u, 31u, 32u, 0xffffffffu}) {
+    EXPECT_EQ(errno_of(agents.write(file, message_of(asked, 2, 1, id, 100), 0)), EIO);
+    EXPECT_EQ(errno_of(agents.write(file, message_of(ping, 2, 1, id, 0), 0)), EIO);
+  }
+  ASSERT_EQ(end_of(agents, other, 3), 0);
+  EXPECT_EQ(errno_of(agents.write(other, message_of(ping, 2, 1, 3, 0), 0)), EIO);
+  EXPECT_TRUE(world.subnet.empty() && world.nodes.empty() && world.read.empty());
+  EXPECT_FALSE(agents.waiting());
+  EXPECT_EQ(errno_of(agents.write(other, message_of(ping, 2, 1, 2, 0), 0)), 0);
+  EXPECT_EQ(world.nodes.size(), 1u);
 }
 
 TEST(MadAgents, WhatAnAgentAskedEndsWithIt) {
   World world;
   MadAgents agents(world, 4);
-  const MadFileId file = agents.open();
-  ASSERT_TRUE(agents.write(file, agent_of(0, emu::kClassPerformance, emu::kMadGet), 0));
+  const MadFileId file = open_with(agents, 2);
   const emu::Mad asked = mad_of(emu::kClassPerformance, emu::kMadGet, 5);
   ASSERT_TRUE(agents.write(file, message_of(asked, 2, 1, 0, 100), 0));
   ASSERT_TRUE(agents.write(file, message_of(asked, 2, 1, 1, 100), 0));
-  const std::uint32_t id = 0;
-  ASSERT_TRUE(agents.write(file, {reinterpret_cast<const std::uint8_t*>(&id), sizeof id}, 0));
+  ASSERT_EQ(end_of(agents, file, 0), 0);
   emu::Mad answer = world.subnet[0].mad;
   answer[emu::kMadMethodAt] = emu::kMadGetResponse;
   agents.from_subnet(2, 1, answer);
@@ -241,7 +329,7 @@ TEST(MadAgents, WhatAnAgentAskedEndsWithIt) {
 TEST(MadAgents, WhoAsksWithoutReadingLosesTheOldest) {
   World world;
   MadAgents agents(world, 4);
-  const MadFileId file = agents.open();
+  const MadFileId file = open_with(agents);
   for (std::uint64_t i = 0; i < MadAgents::kRequestsMax + 3; ++i) {
     const emu::Mad asked = mad_of(emu::kClassPerformance, emu::kMadGet, i);
     ASSERT_TRUE(agents.write(file, message_of(asked, 2, 1, 0, 100), 0));
@@ -267,7 +355,7 @@ std::vector<std::uint8_t> segment_of(const emu::Mad& asked, std::size_t bytes, b
 TEST(MadAgents, SegmentsOfATableAreOneAnswer) {
   World world;
   MadAgents agents(world, 4);
-  const MadFileId file = agents.open();
+  const MadFileId file = open_with(agents);
   const emu::Mad asked = mad_of(emu::kClassSubnetAdmin, emu::kMadGetTable, 9);
   ASSERT_TRUE(agents.write(file, message_of(asked, 1, 1, 0, 100), 0));
   for (unsigned n = 1; n <= 3; ++n) {
@@ -289,7 +377,7 @@ TEST(MadAgents, SegmentsOfATableAreOneAnswer) {
   EXPECT_LE(sizeof(ib_user_mad_hdr) + world.read[1].mad.size(), MadAgents::kMessageBytesLeast);
   // Who can be sent more gets more.
   world.subnet.clear();
-  const MadFileId wide = agents.open(4 * MadAgents::kMessageBytesLeast);
+  const MadFileId wide = open_with(agents, 1, 4 * MadAgents::kMessageBytesLeast);
   ASSERT_TRUE(agents.write(wide, message_of(asked, 1, 1, 0, 100), 0));
   while (world.read.size() == 2) {
     const bool last = world.subnet.size() == 60;
@@ -303,7 +391,7 @@ TEST(MadAgents, SegmentsOfATableAreOneAnswer) {
 TEST(MadAgents, ATableAnsweredTwiceIsReadOnce) {
   World world;
   MadAgents agents(world, 4);
-  const MadFileId file = agents.open();
+  const MadFileId file = open_with(agents);
   const emu::Mad asked = mad_of(emu::kClassSubnetAdmin, emu::kMadGetTable, 9);
   ASSERT_TRUE(agents.write(file, message_of(asked, 1, 1, 0, 100, 3), 0));
   agents.service(150 * kMs);
@@ -327,14 +415,14 @@ TEST(MadAgents, RandomMessagesEndNothingButTheirFile) {
   MadAgents agents(world, 4);
   std::vector<MadFileId> files;
   for (int i = 0; i < 20'000; ++i) {
-    if (files.size() < 4) files.push_back(agents.open());
+    if (files.size() < 4) files.push_back(open_with(agents));
     const std::size_t which = random.below(static_cast<std::uint32_t>(files.size()));
     std::vector<std::uint8_t> bytes(random.below(400));
     if (random.below(2) == 0) {
       bytes = random.below(2) == 0
                   ? message_of(mad_of(static_cast<std::uint8_t>(random.below(256)), 1, i),
                                static_cast<emu::Lid>(random.below(8)), random.below(3), 0, 10)
-                  : agent_of(random.below(40), 0x32, 1);
+                  : agent_of(0x32, static_cast<std::uint8_t>(random.below(128)));
     }
     for (std::uint32_t n = random.below(4); n != 0 && !bytes.empty(); --n) {
       const std::uint32_t at = random.below(static_cast<std::uint32_t>(bytes.size()));
