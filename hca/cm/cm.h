@@ -31,6 +31,9 @@ struct CmOptions {
   // connections are never taken for one another's.
   std::uint32_t life = 0;
   std::uint32_t ids_max = 65536;
+  // Of one program, and as many groups: twice the QPs that a node has, and seven more programs find
+  // as much.
+  std::uint32_t ids_of_program_max = ids_max / 8;
 };
 
 class CmOut {
@@ -50,7 +53,8 @@ class Cm {
   Cm(const Cm&) = delete;
   Cm& operator=(const Cm&) = delete;
 
-  // `owner`: whose it is. Ids move only between files of one owner.
+  // `owner`: the program whose it is. Ids move only between files of one owner, whose share it is
+  // that limits them.
   CmFileId open(std::uint32_t owner);
   // Everything that was made by it ends: peers are told.
   void close(CmFileId file);

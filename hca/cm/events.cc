@@ -10,7 +10,8 @@
 namespace hca {
 
 Id* new_id(CmState& s, CmFileId file) {
-  if (s.ids.size() >= s.options.ids_max) return nullptr;
+  const std::uint32_t owner = s.files.at(file).owner;
+  if (s.ids.size() >= s.options.ids_max || !take_share(s, owner, &Program::ids)) return nullptr;
   while (s.ids.contains(s.next_number) || s.next_number == kNobody || s.next_number == 0) {
     ++s.next_number;
   }
@@ -20,6 +21,7 @@ Id* new_id(CmState& s, CmFileId file) {
   Id& id = s.ids[number];
   id.number = number;
   id.file = file;
+  id.owner = owner;
   id.psn = static_cast<std::uint32_t>(s.prng()) & 0xffffff;
   return &id;
 }
@@ -27,6 +29,19 @@ Id* new_id(CmState& s, CmFileId file) {
 Id* find_id(CmState& s, CmFileId file, std::uint32_t number) {
   const auto it = s.ids.find(number);
   return it != s.ids.end() && it->second.file == file ? &it->second : nullptr;
+}
+
+bool take_share(CmState& s, std::uint32_t owner, std::uint32_t Program::*what) {
+  Program& program = s.programs[owner];
+  if (program.*what >= s.options.ids_of_program_max) return false;
+  ++(program.*what);
+  return true;
+}
+
+void give_back(CmState& s, std::uint32_t owner, std::uint32_t Program::*what) {
+  const auto it = s.programs.find(owner);
+  --(it->second.*what);
+  if (it->second == Program{}) s.programs.erase(it);
 }
 
 void tell_file(CmState& s, CmFileId file) {
@@ -102,7 +117,10 @@ void destroy_id(CmState& s, std::uint32_t number) {
     --listener->second.requests_waiting;
   }
   if (ending.has_port) s.ports.erase({port_key(ending.port_space, ending.local.port), number});
-  for (const std::uint32_t group : ending.groups) s.multicasts.erase(group);
+  for (const std::uint32_t group : ending.groups) {
+    s.multicasts.erase(group);
+    give_back(s, ending.owner, &Program::groups);
+  }
   if (ending.passive) {
     // Another life of the sender may have asked by the same number since.
     const auto asked = s.requests.find({ending.peer, ending.remote_id});
@@ -111,6 +129,7 @@ void destroy_id(CmState& s, std::uint32_t number) {
   // A request has no name at the program before it is accepted: only its own event can wait.
   std::vector<std::uint32_t> unseen;
   if (ending.uid != 0 || ending.listener != kNobody) unseen = drop_events(s, ending);
+  give_back(s, ending.owner, &Program::ids);
   s.ids.erase(it);
   for (const std::uint32_t other : unseen) {
     s.ids.at(other).listener = kNobody;  // that event has gone with its listener's

@@ -41,7 +41,8 @@ CmAnswer join(CmState& s, Id& id, std::uint64_t uid, const sockaddr_in6& group,
   const auto address = from_sockaddr(group);
   if (!address || !address->given || address->v4 >> 28 != 0xe) return {EINVAL, 0};
   if (id.state == IdState::idle || id.state == IdState::listening) return {EINVAL, 0};
-  if (s.multicasts.size() >= s.options.ids_max) return {ENOMEM, 0};
+  if (s.multicasts.size() >= s.options.ids_max || !take_share(s, id.owner, &Program::groups))
+    return {ENOMEM, 0};
   while (s.multicasts.contains(s.next_multicast) || s.next_multicast == kNobody) ++s.next_multicast;
   const std::uint32_t number = s.next_multicast++;
   id.groups.push_back(number);
@@ -72,6 +73,7 @@ CmAnswer leave(CmState& s, CmFileId file, std::uint32_t number, std::span<std::u
                 [number](const WaitingEvent& e) { return e.multicast == number; });
   tell_file(s, file);
   s.multicasts.erase(it);
+  give_back(s, id->owner, &Program::groups);
   return answer_with(reply, to);
 }
 

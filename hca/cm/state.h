@@ -77,7 +77,8 @@ inline constexpr std::uint32_t kNobody = 0xffffffff;
 struct Id {
   std::uint32_t number = 0;
   CmFileId file = 0;
-  std::uint64_t uid = 0;  // the program's name for it; 0: a request not accepted yet
+  std::uint32_t owner = 0;  // of that file, and of any that it moves to
+  std::uint64_t uid = 0;    // the program's name for it; 0: a request not accepted yet
   std::uint16_t port_space = 0;
   std::uint8_t qp_type = 0;
   IdState state = IdState::idle;
@@ -133,6 +134,13 @@ struct WaitingEvent {
   rdma_ucm_event_resp body{};
 };
 
+// How much a program has, by all its files together.
+struct Program {
+  std::uint32_t ids = 0;
+  std::uint32_t groups = 0;
+  bool operator==(const Program&) const = default;
+};
+
 struct CmFile {
   std::uint32_t owner = 0;
   std::deque<WaitingEvent> events;
@@ -170,6 +178,7 @@ struct CmState {
   std::unordered_map<std::uint32_t, Id> ids;
   std::unordered_map<std::uint32_t, Multicast> multicasts;
   std::uint32_t next_multicast = 1;
+  std::unordered_map<std::uint32_t, Program> programs;  // by owner, those that have anything
   // Who holds a port: (port space and port, id), several ids only where they share it.
   std::set<std::pair<std::uint32_t, std::uint32_t>> ports;
   std::vector<ParkedRequest> parked;
@@ -207,6 +216,9 @@ CmAnswer take_event(CmState& s, CmFileId file, std::span<std::uint8_t> to);
 void destroy_id(CmState& s, std::uint32_t number);  // tells the peer what it must know
 Id* new_id(CmState& s, CmFileId file);
 Id* find_id(CmState& s, CmFileId file, std::uint32_t number);
+// One more of what a program has, and one less; false: it has as much as one program may.
+bool take_share(CmState& s, std::uint32_t owner, std::uint32_t Program::*what);
+void give_back(CmState& s, std::uint32_t owner, std::uint32_t Program::*what);
 
 // ---- resolve.cc ----
 int bind_ip(CmState& s, Id& id, const sockaddr_in6& address);

@@ -46,11 +46,16 @@ struct Network {
 
 // A node and one program with one rdma_cm file.
 struct Node : hca::CmOut {
-  Node(Network& net, emu::NodeId node, std::uint32_t life)
+  Node(Network& net, emu::NodeId node, std::uint32_t life, hca::CmOptions options = {})
       : network(net),
         self(node),
-        cm({.seed = node + 1u, .life = life}, {node, {kFirst, kFirst + 1}}, *this) {
+        cm(with(options, node, life), {node, {kFirst, kFirst + 1}}, *this) {
     file = cm.open(kProgram);
+  }
+  static hca::CmOptions with(hca::CmOptions options, emu::NodeId node, std::uint32_t life) {
+    options.seed = node + 1u;
+    options.life = life;
+    return options;
   }
   void send(emu::NodeId dest, const hca::Mad& mad) override {
     network.flying.push_back({self, dest, mad});

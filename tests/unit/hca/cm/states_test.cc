@@ -327,54 +327,107 @@ TEST_F(CmStates, AServiceIsNoConnection) {
 // the square of it: a node that is busy with it for a minute is lost to the fabric.
 TEST_F(CmStates, AnEndWithManyIdsIsShort) {
   constexpr std::uint32_t kMany = 20'000;
+  Node wide{network, 0, kLifeOfA, {.ids_of_program_max = kMany + 1}};
   const auto group_of = [&](std::uint32_t id, std::uint32_t i) {
     std::uint32_t group = 0;
-    ASSERT_EQ(a.join(id, 0xe0000001 + i, group), 0);
+    ASSERT_EQ(wide.join(id, 0xe0000001 + i, group), 0);
   };
   const auto fill = [&](std::uint16_t first_port) {
-    const std::uint32_t one = a.create(RDMA_PS_UDP, 1);
-    ASSERT_EQ(a.bind(one, kFirst, 0), 0);
+    const std::uint32_t one = wide.create(RDMA_PS_UDP, 1);
+    ASSERT_EQ(wide.bind(one, kFirst, 0), 0);
     for (std::uint32_t i = 0; i < kMany; ++i) {
-      const std::uint32_t id = a.create(RDMA_PS_UDP, 2 + i);
-      ASSERT_EQ(a.bind(id, kFirst, static_cast<std::uint16_t>(first_port + i)), 0);
+      const std::uint32_t id = wide.create(RDMA_PS_UDP, 2 + i);
+      ASSERT_EQ(wide.bind(id, kFirst, static_cast<std::uint16_t>(first_port + i)), 0);
       rdma_ucm_resolve_ip command{};
       command.id = id;
       Node::put(command.dst_addr, kFirst + 1, 1);
-      ASSERT_EQ(a.run(RDMA_USER_CM_CMD_RESOLVE_IP, command), 0);
+      ASSERT_EQ(wide.run(RDMA_USER_CM_CMD_RESOLVE_IP, command), 0);
       group_of(i % 2 == 0 ? id : one, i);
     }
   };
   const std::clock_t began = std::clock();
   fill(1);
-  const std::size_t beside = a.cm.ids();
-  const hca::CmFileId neighbour = a.file;
-  a.file = a.cm.open(kProgram + 1);
+  const std::size_t beside = wide.cm.ids();
+  const hca::CmFileId neighbour = wide.file;
+  wide.file = wide.cm.open(kProgram + 1);
   fill(1 + kMany);
-  a.cm.close(a.file);
+  wide.cm.close(wide.file);
   constexpr double kBoundSeconds = 8;  // of this process; the squares take some times as long
   EXPECT_LT(static_cast<double>(std::clock() - began) / CLOCKS_PER_SEC, kBoundSeconds);
-  EXPECT_EQ(a.cm.ids(), beside);
-  EXPECT_TRUE(a.readable[neighbour]);
+  EXPECT_EQ(wide.cm.ids(), beside);
+  EXPECT_TRUE(wide.readable[neighbour]);
 }
 
 // So is an id's move among many events of others.
 TEST_F(CmStates, AMoveAmongManyEventsIsShort) {
   constexpr std::uint32_t kMany = 50'000;
-  const std::array<std::uint32_t, 2> ids{a.create(RDMA_PS_UDP, 1), a.create(RDMA_PS_UDP, 2)};
-  for (const std::uint32_t id : ids) ASSERT_EQ(a.bind(id, kFirst, 0), 0);
+  Node wide{network, 0, kLifeOfA, {.ids_of_program_max = kMany}};
+  const std::array<std::uint32_t, 2> ids{wide.create(RDMA_PS_UDP, 1), wide.create(RDMA_PS_UDP, 2)};
+  for (const std::uint32_t id : ids) ASSERT_EQ(wide.bind(id, kFirst, 0), 0);
   for (std::uint32_t i = 0; i < kMany; ++i) {
     std::uint32_t group = 0;
-    ASSERT_EQ(a.join(ids[i % 2], 0xe0000001 + i, group), 0);
+    ASSERT_EQ(wide.join(ids[i % 2], 0xe0000001 + i, group), 0);
   }
-  const hca::CmFileId old = a.file;
-  a.file = a.cm.open(kProgram);
+  const hca::CmFileId old = wide.file;
+  wide.file = wide.cm.open(kProgram);
   const std::clock_t began = std::clock();
-  ASSERT_EQ(a.migrate(ids[1], old), 0);
+  ASSERT_EQ(wide.migrate(ids[1], old), 0);
   constexpr double kBoundSeconds = 2;
   EXPECT_LT(static_cast<double>(std::clock() - began) / CLOCKS_PER_SEC, kBoundSeconds);
   std::uint32_t groups = 0;
-  while (a.event().event == kMulticastJoin) ++groups;
+  while (wide.event().event == kMulticastJoin) ++groups;
   EXPECT_EQ(groups, kMany / 2);
+}
+
+// No program takes the node's ids, or its groups, from the others: an eighth of them is its share.
+TEST_F(CmStates, OneProgramHasNoMoreThanItsShare) {
+  constexpr std::uint32_t kShare = hca::CmOptions{}.ids_of_program_max;
+  static_assert(kShare == hca::CmOptions{}.ids_max / 8);
+  const rdma_ucm_create_id one{
+      .uid = 1, .response = 0, .ps = RDMA_PS_UDP, .qp_type = 4, .reserved = {}};
+  rdma_ucm_create_id_resp made{};
+  const auto create = [&] { return a.run(RDMA_USER_CM_CMD_CREATE_ID, one, &made, sizeof made); };
+  for (std::uint32_t i = 0; i < kShare; ++i) ASSERT_EQ(create(), 0);
+  EXPECT_EQ(create(), ENOMEM);
+  std::uint32_t group = 0;
+  const std::uint32_t last = made.id;
+  ASSERT_EQ(a.bind(last, kFirst, 0), 0);
+  for (std::uint32_t i = 0; i < kShare; ++i) ASSERT_EQ(a.join(last, 0xe0000001 + i, group), 0);
+  std::uint32_t none = 0;
+  EXPECT_EQ(a.join(last, 0xe1000000, none), ENOMEM);
+  const hca::CmFileId first = a.file;
+  a.file = a.cm.open(kProgram);
+  EXPECT_EQ(create(), ENOMEM) << "of all its files together";
+  a.file = a.cm.open(kProgram + 1);
+  EXPECT_EQ(create(), 0) << "a neighbour";
+  ASSERT_EQ(a.bind(made.id, kFirst, 0), 0);
+  EXPECT_EQ(a.join(made.id, 0xe1000000, none), 0);
+  a.file = first;
+  EXPECT_EQ(a.leave(group), 0);
+  EXPECT_EQ(a.join(last, 0xe1000000, none), 0);
+  a.cm.close(first);
+  a.file = a.cm.open(kProgram);
+  for (std::uint32_t i = 0; i < kShare; ++i) ASSERT_EQ(create(), 0) << "given back";
+  EXPECT_EQ(create(), ENOMEM);
+}
+
+// A listener's program has no room: whoever asks is not answered, and asks again.
+TEST_F(CmStates, ARequestWaitsForTheShareOfItsListenersProgram) {
+  Node small{network, 0, kLifeOfA, {.ids_of_program_max = 2}};
+  nodes[0] = &small;
+  const std::uint32_t listener = small.create(RDMA_PS_TCP, 10);
+  ASSERT_EQ(small.bind(listener, 0, 7471), 0);
+  ASSERT_EQ(small.listen(listener), 0);
+  const std::uint32_t other = small.create(RDMA_PS_TCP, 11);
+  const std::uint32_t client = b.create(RDMA_PS_TCP, 20);
+  ASSERT_EQ(b.resolve(client, kFirst, 7471), 0);
+  ASSERT_EQ(b.connect(client), 0);
+  carry();
+  EXPECT_EQ(small.event().event, ~0u);
+  ASSERT_EQ(small.destroy(other), 0);
+  wait(5'000'000'000);
+  carry();
+  EXPECT_EQ(small.event().event, kConnectRequest);
 }
 
 }  // namespace
