@@ -31,8 +31,8 @@ struct CmOptions {
   // connections are never taken for one another's.
   std::uint32_t life = 0;
   std::uint32_t ids_max = 65536;
-  // Of one program, and as many groups: twice the QPs that a node has, and seven more programs find
-  // as much.
+  // Of one program, and as many groups and last words of ids that are gone: twice the QPs that a
+  // node has, and seven more programs find as much.
   std::uint32_t ids_of_program_max = ids_max / 8;
 };
 

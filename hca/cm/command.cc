@@ -243,6 +243,7 @@ void Cm::advance(emu::EmuNs now_ns) {
   CmState& s = *state_;
   s.now_ns = std::max(s.now_ns, now_ns);
   if (!s.parked.empty()) serve_parked(s);
+  repeat_farewells(s);
   for (auto& [number, id] : s.ids) {
     if (id.again_at <= s.now_ns) timer_fired(s, id);
   }

@@ -11,9 +11,6 @@ namespace hca {
 
 namespace {
 
-constexpr emu::EmuNs kAnswerNs = timeout_ns(kAnswerTimeout);
-constexpr std::uint8_t kDreqAttempts = 4;
-
 CmMessage message_of(const CmState& s, const Id& id, CmKind kind) {
   CmMessage m;
   m.kind = kind;
@@ -211,8 +208,12 @@ void end_connection(CmState& s, Id& id) {
       CmMessage m = message_of(s, id, CmKind::dreq);
       m.qpn = id.remote_qpn;
       send_once(s, id.peer, m);
+      add_farewell(s, id, kDreqAttempts, s.now_ns + kAnswerNs);
       break;
     }
+    case IdState::dreq_sent:
+      add_farewell(s, id, id.attempts_left, id.again_at);
+      break;
     case IdState::dreq_received:
       send_once(s, id.peer, message_of(s, id, CmKind::drep));
       break;

@@ -12,7 +12,8 @@ namespace hca {
 Id* new_id(CmState& s, CmFileId file) {
   const std::uint32_t owner = s.files.at(file).owner;
   if (s.ids.size() >= s.options.ids_max || !take_share(s, owner, &Program::ids)) return nullptr;
-  while (s.ids.contains(s.next_number) || s.next_number == kNobody || s.next_number == 0) {
+  while (s.ids.contains(s.next_number) || s.farewells.contains(s.next_number) ||
+         s.next_number == kNobody || s.next_number == 0) {
     ++s.next_number;
   }
   // Small numbers: librdmacm keeps ids in a table indexed by them.

@@ -40,6 +40,7 @@ void end_life(CmState& s, emu::NodeId source) {
   }
   std::erase_if(s.requests, [&](const auto& request) { return request.first.first == source; });
   std::erase_if(s.parked, [&](const ParkedRequest& p) { return p.source == source; });
+  end_farewells(s, source);
 }
 
 }  // namespace

@@ -183,7 +183,8 @@ void on_dreq(CmState& s, emu::NodeId source, const CmMessage& m) {
 
 void on_drep(CmState& s, emu::NodeId source, const CmMessage& m) {
   Id* id = addressed(s, source, m);
-  if (id == nullptr || id->state != IdState::dreq_sent) return;
+  if (id == nullptr) return on_farewell_drep(s, source, m);
+  if (id->state != IdState::dreq_sent) return;
   push_simple(s, *id, CmEvent::disconnected);
   rest(s, *id);
 }

@@ -1,7 +1,7 @@
 // The state of the communication manager, and what its files offer one another:
 //   command.cc (the ABI) -> resolve.cc (addresses, routes, QP attributes), connection.cc (RC, XRC),
 //   datagram.cc (UD), multicast.cc;  receive.cc: messages of other nodes, life.cc: whether they are
-//   to be heard;  events.cc: to programs
+//   to be heard;  events.cc: to programs;  farewell.cc: what is left of ids that are gone
 #pragma once
 
 #include <rdma/rdma_user_cm.h>
@@ -30,6 +30,8 @@ constexpr emu::EmuNs timeout_ns(std::uint8_t timeout) { return emu::EmuNs{4096} 
 // A request is sent so often, and an answer awaited so long, as the kernel's rdma_cm has it.
 inline constexpr std::uint8_t kAttempts = 15;
 inline constexpr std::uint8_t kAnswerTimeout = 20;
+inline constexpr emu::EmuNs kAnswerNs = timeout_ns(kAnswerTimeout);
+inline constexpr std::uint8_t kDreqAttempts = 4;
 // Until late packets of a connection are gone (IBA 12.9.8.4).
 inline constexpr emu::EmuNs kTimewaitNs = timeout_ns(15);
 
@@ -134,10 +136,22 @@ struct WaitingEvent {
   rdma_ucm_event_resp body{};
 };
 
+// The last word of an id that is gone, a DREQ: whoever destroys an id does not wait for the answer,
+// and a peer that never hears it would wait for ever.
+struct Farewell {
+  std::uint32_t owner = 0;  // of the id
+  emu::NodeId peer = 0;
+  std::uint32_t remote_id = 0;
+  std::uint32_t remote_qpn = 0;
+  std::uint8_t attempts_left = 0;
+  emu::EmuNs again_at = emu::kNever;
+};
+
 // How much a program has, by all its files together.
 struct Program {
   std::uint32_t ids = 0;
   std::uint32_t groups = 0;
+  std::uint32_t farewells = 0;
   bool operator==(const Program&) const = default;
 };
 
@@ -178,7 +192,9 @@ struct CmState {
   std::unordered_map<std::uint32_t, Id> ids;
   std::unordered_map<std::uint32_t, Multicast> multicasts;
   std::uint32_t next_multicast = 1;
-  std::unordered_map<std::uint32_t, Program> programs;  // by owner, those that have anything
+  std::unordered_map<std::uint32_t, Program> programs;    // by owner, those that have anything
+  std::unordered_map<std::uint32_t, Farewell> farewells;  // by the number of the id that is gone
+  emu::EmuNs farewells_at = emu::kNever;                  // none is to be said again before
   // Who holds a port: (port space and port, id), several ids only where they share it.
   std::set<std::pair<std::uint32_t, std::uint32_t>> ports;
   std::vector<ParkedRequest> parked;
@@ -256,6 +272,13 @@ int resolve_service(CmState& s, Id& id, const rdma_ucm_conn_param& param);
 int answer_service(CmState& s, Id& id, std::uint8_t status, const rdma_ucm_conn_param& param);
 void on_sidr_req(CmState& s, emu::NodeId source, const CmMessage& m);
 void on_sidr_rep(CmState& s, emu::NodeId source, const CmMessage& m);
+
+// ---- farewell.cc ----
+// An id with a connection goes, and has said so: that is said again until it is answered.
+void add_farewell(CmState& s, const Id& id, std::uint8_t attempts, emu::EmuNs again_at);
+void on_farewell_drep(CmState& s, emu::NodeId source, const CmMessage& m);
+void end_farewells(CmState& s, emu::NodeId peer);
+void repeat_farewells(CmState& s);  // whose time has come
 
 // ---- life.cc ----
 // Whether a message of that life of a node is to be heard: none of a former life is, and the first

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import select
+import signal
 import socket
 import subprocess
 import time
@@ -374,3 +376,31 @@ def test_a_node_that_started_anew_connects_again(make_cluster: Callable[..., Clu
     for process in (client, server):
         process.kill()
         process.communicate(timeout=10)
+
+
+def test_a_disconnect_that_is_lost_with_the_fabric_is_said_again(
+    make_cluster: Callable[..., Cluster],
+) -> None:
+    """Its program has gone, and nobody sends anything else on the connection."""
+    cluster = make_cluster()
+    port = str(next(PORTS))
+    program = str(paths.build_dir() / "tests/abi/cm_idle_probe")
+    server = cluster.popen("n0", [program, "serve", address(cluster, "n0"), port])
+    while not listens(cluster, "n0", 0):
+        time.sleep(0.02)
+    client = cluster.popen("n1", [program, "connect", address(cluster, "n0"), port])
+    assert client.stdout.readline() == "established\n"
+    first = ["RDMA_CM_EVENT_CONNECT_REQUEST\n", "RDMA_CM_EVENT_ESTABLISHED\n"]
+    assert [server.stdout.readline() for _ in range(2)] == first
+    cluster.kill("fabricd", signal.SIGSTOP)
+    client.kill()
+    client.communicate(timeout=10)
+    while cluster.node_status("n1")["cm_ids"] != 0:
+        time.sleep(0.02)
+    time.sleep(0.2)  # what its node says is with the fabric by then
+    cluster.kill("fabricd")
+    cluster.start_fabricd()
+    heard, _, _ = select.select([server.stdout], [], [], 60)
+    assert heard and server.stdout.readline() == "RDMA_CM_EVENT_DISCONNECTED\n"
+    server.kill()
+    server.communicate(timeout=10)

@@ -1,0 +1,75 @@
+// Last words of ids that are gone (DREQ): said again until the peer answers or starts anew, as
+// often as any other. In: ids that end in a connection; DREPs; time.
+#include <algorithm>
+
+#include "hca/cm/state.h"
+
+namespace hca {
+
+namespace {
+
+// A program that ends leaves one for each of its connections, all to be said again at once. What
+// finds no room in the host's queue would not be said at all.
+constexpr std::uint32_t kFarewellsATurn = kMadsWaitingMax / 8;
+
+using Farewells = decltype(CmState::farewells);
+
+Farewells::iterator end_one(CmState& s, Farewells::iterator farewell) {
+  give_back(s, farewell->second.owner, &Program::farewells);
+  return s.farewells.erase(farewell);
+}
+
+void say(CmState& s, std::uint32_t number, const Farewell& farewell) {
+  CmMessage m;
+  m.kind = CmKind::dreq;
+  m.local_id = wire_id(s, number);
+  m.remote_id = farewell.remote_id;
+  m.qpn = farewell.remote_qpn;
+  send_once(s, farewell.peer, m);
+}
+
+}  // namespace
+
+// A program that leaves more of them than its share has them said once only.
+void add_farewell(CmState& s, const Id& id, std::uint8_t attempts, emu::EmuNs again_at) {
+  if (s.farewells.size() >= s.options.ids_max) return;
+  if (!take_share(s, id.owner, &Program::farewells)) return;
+  s.farewells[id.number] = {id.owner, id.peer, id.remote_id, id.remote_qpn, attempts, again_at};
+  s.farewells_at = std::min(s.farewells_at, again_at);
+}
+
+void on_farewell_drep(CmState& s, emu::NodeId source, const CmMessage& m) {
+  const auto found = s.farewells.find(number_of(s, m.remote_id));
+  if (found == s.farewells.end()) return;
+  const Farewell& farewell = found->second;
+  if (farewell.peer == source && farewell.remote_id == m.local_id) end_one(s, found);
+}
+
+void end_farewells(CmState& s, emu::NodeId peer) {
+  for (auto it = s.farewells.begin(); it != s.farewells.end();)
+    it = it->second.peer == peer ? end_one(s, it) : std::next(it);
+}
+
+void repeat_farewells(CmState& s) {
+  if (s.farewells_at > s.now_ns) return;
+  s.farewells_at = emu::kNever;
+  std::uint32_t said = 0;
+  for (auto it = s.farewells.begin(); it != s.farewells.end();) {
+    auto& [number, farewell] = *it;
+    const bool due = farewell.again_at <= s.now_ns;
+    if (due && farewell.attempts_left == 0) {
+      it = end_one(s, it);
+      continue;
+    }
+    if (due && said < kFarewellsATurn) {
+      ++said;
+      --farewell.attempts_left;
+      farewell.again_at = s.now_ns + kAnswerNs;
+      say(s, number, farewell);
+    }
+    s.farewells_at = std::min(s.farewells_at, farewell.again_at);
+    ++it;
+  }
+}
+
+}  // namespace hca
