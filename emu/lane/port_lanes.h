@@ -44,13 +44,25 @@ struct OutputLanes {
   alignas(64) LaneWords at_head{};   // the next flit that leaves is a head
   alignas(64) LaneWords behind{};    // round robin: lanes above the last one served
   alignas(64) LaneWords recent_wait{};
+  // All lanes of a port whose flits take credits, none of one to a sink that always has room.
+  alignas(64) LaneWords metered{};
   LanePlanes<kPlanes> credits;  // free flits of the next buffer
   LanePlanes<kPlanes> held;     // flits
 };
 template <int kPlanes>
 struct InputLanes {
-  alignas(64) LaneWords queued{};  // have flits
-  LanePlanes<kPlanes> held;        // flits
+  alignas(64) LaneWords queued{};   // have flits
+  alignas(64) LaneWords arrived{};  // [port] flits that have come, modulo 2^16
+  LanePlanes<kPlanes> held;         // flits
+};
+// The sending ends of HCAs.
+template <int kPlanes>
+struct SourceLanes {
+  alignas(64) LaneWords waiting{};  // have a message in front
+  alignas(64) LaneWords able{};     // and a credit
+  alignas(64) LaneWords sent{};     // sent a flit since ready_to_send(): not taken from credits yet
+  alignas(64) LaneWords recent_wait{};
+  LanePlanes<kPlanes> credits;  // free flits of the router's buffer
 };
 
 // What a function leaves to do, a bit a port.
@@ -136,6 +148,16 @@ Sent send_in_turn(OutputLanes<kPlanes>& o, LaneWords& returned, Moved& moved, un
     return lanes_avx2::send_in_turn(o, returned, moved, control, ports);
 #endif
   return lanes_base::send_in_turn(o, returned, moved, control, ports);
+}
+// Of the waiting lanes those that have a credit, `returned` ones included; bit p: port p has one.
+// Clears `returned`.
+template <Isa kIsa, int kPlanes>
+std::uint64_t ready_to_send(SourceLanes<kPlanes>& s, LaneWords& returned, unsigned ports) {
+#if defined(__x86_64__)
+  if constexpr (kIsa == Isa::avx512) return lanes_avx512::ready_to_send(s, returned, ports);
+  if constexpr (kIsa == Isa::avx2) return lanes_avx2::ready_to_send(s, returned, ports);
+#endif
+  return lanes_base::ready_to_send(s, returned, ports);
 }
 // What all stages of a cycle have moved, and the flits from the links: taken to moved.arrived.
 template <Isa kIsa, int kPlanes>

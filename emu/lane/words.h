@@ -76,19 +76,6 @@ template <Isa kIsa>
 inline bool quiet(const LaneWords& a, const LaneWords& b, unsigned ports) {
   return (common_words<kIsa>(a, a, ports) | common_words<kIsa>(b, b, ports)) == 0;
 }
-// As common_words(); of the other ports each that has a lane in a gets one more in `waits`.
-template <Isa>
-inline std::uint64_t common_words_or_wait(const LaneWords& a, const LaneWords& b, unsigned ports,
-                                          LaneWords& waits) {
-  std::uint64_t common = 0;
-  for (unsigned i = 0; i < ports; ++i) {
-    const bool any = (a[i] & b[i]) != 0;
-    common |= std::uint64_t{any} << i;
-    waits[i] = static_cast<LaneMask>(waits[i] + unsigned{!any && a[i] != 0});
-  }
-  return common;
-}
-
 // Of `lanes`, not none, the one with the smallest of 16 numbers, of equal ones the lowest. No
 // number is 0xffff.
 template <Isa>

@@ -36,23 +36,6 @@ FLITNET_AVX2 inline std::uint64_t common_words<Isa::avx2>(const LaneWords& a, co
   return common;
 }
 template <>
-FLITNET_AVX2 inline std::uint64_t common_words_or_wait<Isa::avx2>(const LaneWords& a,
-                                                                  const LaneWords& b,
-                                                                  unsigned ports,
-                                                                  LaneWords& waits) {
-  const __m256i zero = _mm256_setzero_si256();
-  std::uint64_t common = 0;
-  for (unsigned i = 0; i < ports; i += 16) {
-    const __m256i some = words256(&a[i]);
-    const __m256i none = _mm256_cmpeq_epi16(_mm256_and_si256(some, words256(&b[i])), zero);
-    const __m256i wait = _mm256_andnot_si256(_mm256_cmpeq_epi16(some, zero), none);
-    auto* count = reinterpret_cast<__m256i*>(&waits[i]);
-    _mm256_store_si256(count, _mm256_sub_epi16(_mm256_load_si256(count), wait));
-    common |= unset256(none) << i;
-  }
-  return common;
-}
-template <>
 FLITNET_AVX2 inline unsigned least_lane<Isa::avx2>(const std::uint16_t* numbers, unsigned lanes) {
   const __m256i bits = _mm256_setr_epi16(1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096,
                                          8192, 16384, static_cast<short>(0x8000));
@@ -80,22 +63,6 @@ FLITNET_AVX512 inline std::uint64_t common_words<Isa::avx512>(const LaneWords& a
   std::uint64_t common = 0;
   for (unsigned i = 0; i < ports; i += 32)
     common |= std::uint64_t{_mm512_test_epi16_mask(words512(&a[i]), words512(&b[i]))} << i;
-  return common;
-}
-template <>
-FLITNET_AVX512 inline std::uint64_t common_words_or_wait<Isa::avx512>(const LaneWords& a,
-                                                                      const LaneWords& b,
-                                                                      unsigned ports,
-                                                                      LaneWords& waits) {
-  std::uint64_t common = 0;
-  for (unsigned i = 0; i < ports; i += 32) {
-    const __m512i some = words512(&a[i]);
-    const __mmask32 able = _mm512_test_epi16_mask(some, words512(&b[i]));
-    const auto wait = static_cast<__mmask32>(_mm512_test_epi16_mask(some, some) & ~able);
-    const __m512i count = words512(&waits[i]);
-    _mm512_store_si512(&waits[i], _mm512_mask_add_epi16(count, wait, count, _mm512_set1_epi16(1)));
-    common |= std::uint64_t{able} << i;
-  }
   return common;
 }
 template <>

@@ -36,7 +36,6 @@ void stage1_decode(Block& b, Scheduler& scheduler, std::uint64_t flits, std::uin
   b.inside += static_cast<unsigned>(std::popcount(flits));
   for (; flits != 0; flits &= flits - 1) {
     const unsigned port = emu::first_of(flits);
-    ++b.arrived[port];
     scheduler.arrive(only_lane(moved.arrived, port), stamp_now);
   }
 }

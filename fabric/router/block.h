@@ -96,12 +96,11 @@ struct alignas(64) HotLanes {
   emu::InputLanes<kPlanes> in;
   // Input lanes whose front message owns an output lane that has room.
   alignas(64) emu::LaneWords open{};
-  std::array<emu::LinkPlace, emu::kBlockPorts> peer{};    // [port] where its link leads to
-  std::array<std::uint32_t, emu::kBlockPorts> claim{};    // [output port] stage 4
-  std::array<std::uint32_t, emu::kBlockPorts> arrived{};  // flits in the running energy window
-  std::array<std::uint8_t, emu::kBlockPorts> first{};     // [port] the first one of its router
-  std::array<std::uint8_t, emu::kBlockPorts> number{};    // [port] its number at its router
-  std::array<FrontMessage, emu::kBlockLanes> front{};     // [input lane]
+  std::array<emu::LinkPlace, emu::kBlockPorts> peer{};  // [port] where its link leads to
+  std::array<std::uint32_t, emu::kBlockPorts> claim{};  // [output port] stage 4
+  std::array<std::uint8_t, emu::kBlockPorts> first{};   // [port] the first one of its router
+  std::array<std::uint8_t, emu::kBlockPorts> number{};  // [port] its number at its router
+  std::array<FrontMessage, emu::kBlockLanes> front{};   // [input lane]
   // [output lane] flits of its front message that have not left.
   std::array<std::uint16_t, emu::kBlockLanes> leaving{};
   // Of an input lane that owns an output lane: the port of that, one bit of its router's.
@@ -113,8 +112,9 @@ static_assert(sizeof(HotLanes<4>) / (emu::kBlockPorts / emu::kPortsMax) <= 1344)
 
 template <int kPlanes>
 struct Block : HotLanes<kPlanes> {
-  std::uint64_t to_hca = 0;  // bit p: port p leads to an HCA
-  std::uint32_t inside = 0;  // flits in all buffers
+  std::uint64_t to_hca = 0;   // bit p: port p leads to an HCA
+  std::uint64_t to_sink = 0;  // and no flit on that link ever has to wait for a credit
+  std::uint32_t inside = 0;   // flits in all buffers
   unsigned ports = 0;
 
   // Touched at heads and tails only, and where an output lane becomes full.
@@ -132,6 +132,8 @@ struct Block : HotLanes<kPlanes> {
   std::array<Others, emu::kBlockLanes> in_others;  // behind the second of a lane
   std::array<Others, emu::kBlockLanes> out_others;
   std::array<RouterActivity, emu::kBlockPorts> activity{};  // [first port of a router]
+  // [input port] flits of the running energy window that in.arrived has forgotten, modulo 2^32
+  std::array<std::uint32_t, emu::kBlockPorts> arrived_before{};
   std::array<std::uint64_t, emu::kBlockPorts> wait_cycles{};
 };
 

@@ -76,8 +76,12 @@ class BlockEngine final : public Network::Impl {
     for (auto& block : blocks_) {
       block.scheduler.age(moved);
       State& b = block.state;
-      for (unsigned p = 0; p < emu::kBlockPorts; ++p) b.wait_cycles[p] += b.out.recent_wait[p];
+      for (unsigned p = 0; p < emu::kBlockPorts; ++p) {
+        b.wait_cycles[p] += b.out.recent_wait[p];
+        b.arrived_before[p] += b.in.arrived[p];
+      }
       b.out.recent_wait = {};
+      b.in.arrived = {};
     }
     for (auto& wires : wires_) {
       wires.age(moved);
@@ -157,7 +161,7 @@ class BlockEngine final : public Network::Impl {
  private:
   using Routers = blocks::RouterBlock<kPlanes, InputScheduler>;
   using State = blocks::Block<kPlanes>;
-  using Wires = hca::WireBlock<SourceScheduler>;
+  using Wires = hca::WireBlock<kPlanes, SourceScheduler>;
 
   const State& state_of(emu::RouterId router) const {
     return blocks_[packing_.block_of(router)].state;
@@ -194,7 +198,11 @@ class BlockEngine final : public Network::Impl {
       b.router[p] = router;
       b.place[first][number] = static_cast<std::uint8_t>(p);
       b.peer[p] = rows_.peer_of(ends[number]);
-      b.to_hca |= std::uint64_t{!rows_.is_router(b.peer[p])} << p;
+      const bool to_hca = !rows_.is_router(b.peer[p]);
+      const bool to_sink = to_hca && credits_in_time();
+      b.to_hca |= std::uint64_t{to_hca} << p;
+      b.to_sink |= std::uint64_t{to_sink} << p;
+      b.out.metered[p] = to_sink ? 0 : 0xffff;
       for (unsigned v = 0; v < emu::kVlCount; ++v)
         b.out.credits.set(p, v, static_cast<unsigned>(spec.vc_buf_size));
     }
@@ -205,7 +213,7 @@ class BlockEngine final : public Network::Impl {
         std::min<unsigned>(emu::kBlockPorts, static_cast<unsigned>(graph.nodes.size()) - first);
     Wires& wires = wires_.emplace_back(
         typename Wires::Setting{first, count, static_cast<unsigned>(spec.vc_buf_size),
-                                spec.answer_flits, yields()},
+                                spec.answer_flits, yields(), credits_in_time()},
         messages, events_of_part);
     for (unsigned n = 0; n < count; ++n) {
       const NodePlace& place = graph.nodes[first + n];
@@ -213,6 +221,9 @@ class BlockEngine final : public Network::Impl {
     }
     configure(wires.scheduler(), spec.wire_scheduler());
   }
+  // An HCA takes a flit as it comes, so that its credit is there 2 * link_delay cycles after the
+  // flit has left: where a buffer has room for those that leave meanwhile, none ever waits for one.
+  bool credits_in_time() const { return spec.vc_buf_size >= 2 * spec.link_delay; }
   emu::LaneMask yields() const { return spec.strict_classes ? spec.lanes_of_class[2] : 0; }
 
   // What happened in the window that began in `begin`; the next one begins. Only arrivals are
@@ -225,8 +236,8 @@ class BlockEngine final : public Network::Impl {
     std::uint32_t in_now = 0;
     std::uint32_t out_now = 0;
     for (unsigned p = first; p < packing_.end_port(router); ++p) {
-      arrived += b.arrived[p];
-      b.arrived[p] = 0;
+      arrived += b.arrived_before[p] + b.in.arrived[p];
+      b.arrived_before[p] = b.in.arrived[p] = 0;
       in_now += b.in.held.sum(p);
       out_now += b.out.held.sum(p);
     }
@@ -288,6 +299,7 @@ class BlockEngine final : public Network::Impl {
 
   std::string audit_link(emu::LinkPlace peer, emu::LinkPlace self, unsigned vl,
                          unsigned credits) const;
+  std::string audit_sum(unsigned vl, unsigned sum) const;
   std::string audit_router(emu::RouterId router) const;
 
   // So many do not stay in a cache from one cycle to the next.

@@ -24,6 +24,11 @@ std::string BlockEngine<kPlanes, I, S>::audit_link(emu::LinkPlace peer, emu::Lin
     sum += row[emu::block_of_place(peer)].flits[emu::port_of_place(peer)] >> vl & 1U;
     sum += row[emu::block_of_place(self)].credits[emu::port_of_place(self)] >> vl & 1U;
   }
+  return audit_sum(vl, sum);
+}
+
+template <int kPlanes, class I, class S>
+std::string BlockEngine<kPlanes, I, S>::audit_sum(unsigned vl, unsigned sum) const {
   if (sum == static_cast<unsigned>(spec.vc_buf_size)) return {};
   return fmt::format("lane {}: flits and credits are {}, not {}", vl, sum, spec.vc_buf_size);
 }
@@ -44,8 +49,10 @@ std::string BlockEngine<kPlanes, I, S>::audit_router(emu::RouterId router) const
         if (b.front[b.owner[lane]].target != lane)
           return fmt::format("output lane {} has an owner that is elsewhere", lane);
       }
-      const std::string wrong =
-          audit_link(b.peer[p], rows_.port_of(router, b.number[p]), v, b.out.credits.get(p, v));
+      const std::string wrong = (b.to_sink >> p & 1U) != 0
+                                    ? audit_sum(v, b.out.credits.get(p, v))
+                                    : audit_link(b.peer[p], rows_.port_of(router, b.number[p]), v,
+                                                 b.out.credits.get(p, v));
       if (!wrong.empty()) return wrong;
     }
   }

@@ -7,6 +7,7 @@
 #include <array>
 #include <bit>
 
+#include "emu/lane/port_lanes.h"
 #include "emu/lane/row.h"
 #include "emu/lane/words.h"
 #include "hca/wire/events.h"
@@ -14,7 +15,8 @@
 
 namespace hca {
 
-template <class Scheduler>
+// Buffers of routers hold less than 2^kPlanes flits.
+template <int kPlanes, class Scheduler>
 class WireBlock {
  public:
   struct Setting {
@@ -22,16 +24,14 @@ class WireBlock {
     unsigned nodes;
     unsigned buffer_flits;
     std::uint16_t answer_flits;
-    emu::LaneMask yields;  // lanes of best effort, if classes have strict priority; else none
+    emu::LaneMask yields;   // lanes of best effort, if classes have strict priority; else none
+    bool hears_tails_only;  // the links bring no other flits, and nobody waits for their credits
   };
   WireBlock(const Setting& setting, MessageTable& messages, Events& events)
       : setting_(setting), messages_(messages), events_(events) {
     front_.fill(kNoMessage);
-    for (unsigned n = 0; n < setting.nodes; ++n) {
-      credited_[n] = 0xffff;
-      for (unsigned v = 0; v < emu::kVlCount; ++v)
-        lane_[emu::block_lane(n, v)] = setting.buffer_flits;
-    }
+    for (unsigned n = 0; n < setting.nodes; ++n)
+      for (unsigned v = 0; v < emu::kVlCount; ++v) lanes_.credits.set(n, v, setting.buffer_flits);
   }
   Scheduler& scheduler() { return scheduler_; }
   // The link of a node leads to a port.
@@ -57,24 +57,18 @@ class WireBlock {
   template <emu::Isa kIsa>
   void step(emu::LinkBlock& here, emu::LinkBlock* there, emu::Cycle now) {
     const unsigned ports = setting_.nodes;
-    const std::uint64_t credits = emu::common_words<kIsa>(here.credits, here.credits, ports);
-    const std::uint64_t flits = emu::common_words<kIsa>(here.flits, here.flits, ports);
-    take_credits(credits, here.credits);
-    const std::uint64_t left = lanes_waiting_ != 0 ? send<kIsa>(there, now) : 0;
-    for (std::uint64_t bits = flits; bits != 0; bits &= bits - 1) {
-      const unsigned node = emu::first_of(bits);
-      emu::put_credit(there, peer_[node], here.flits[node]);
-    }
+    const std::uint64_t able = emu::ready_to_send<kIsa>(lanes_, here.credits, ports);
+    const std::uint64_t left = able != 0 ? send<kIsa>(able, there, now) : 0;
     const std::uint64_t arrived = emu::marked_bytes<kIsa>(here.named.data(), ports);
+    if (!setting_.hears_tails_only) give_credits<kIsa>(here, there);
     if ((left | arrived) != 0) ends(left, arrived, here, now);
-    here.flits = {};
-    here.credits = {};
+    if (!setting_.hears_tails_only) here.flits = {};
   }
   void age(std::uint64_t moved) { scheduler_.age(moved); }
 
   int backlog(unsigned node) const { return backlog_[node]; }
   unsigned credits(unsigned node, unsigned vl) const {
-    return static_cast<unsigned>(lane_[emu::block_lane(node, vl)] & kCredits);
+    return lanes_.credits.get(node, vl) - (lanes_.sent[node] >> vl & 1U);
   }
   struct Counter {
     std::uint64_t flits = 0;
@@ -84,69 +78,61 @@ class WireBlock {
   const Counter& received(unsigned node, unsigned vl) const {
     return received_[emu::block_lane(node, vl)];
   }
-  std::uint64_t wait_cycles(unsigned node) const { return wait_cycles_[node] + recent_wait_[node]; }
+  std::uint64_t wait_cycles(unsigned node) const {
+    return wait_cycles_[node] + lanes_.recent_wait[node];
+  }
   // Must be called at least every 65535 cycles.
   void flush_counters() {
-    for (unsigned n = 0; n < emu::kBlockPorts; ++n) wait_cycles_[n] += recent_wait_[n];
-    recent_wait_ = {};
+    for (unsigned n = 0; n < emu::kBlockPorts; ++n) wait_cycles_[n] += lanes_.recent_wait[n];
+    lanes_.recent_wait = {};
   }
 
  private:
-  // What changes with every flit of a lane, in one word:
-  //   flits of the front message that have not left (16 bits), the highest bit set as long as its
-  //   head has not | free flits of the router's buffer (16)
-  using Lane = std::uint32_t;
-  static constexpr Lane kCredits = 0xffff;
-  static constexpr Lane kOneCredit = 1;
-  static constexpr Lane kOneLeft = 1 << 16;
-  static constexpr Lane kHeadDue = Lane{1} << 31;
+  // Flits of a lane's front message that have not left; the highest bit is set as long as its head
+  // has not.
+  using Left = std::uint16_t;
+  static constexpr Left kHeadDue = 1 << 15;
+  static_assert(kFlitsMax < kHeadDue);
 
   void bring_to_front(unsigned i, MessageId id, emu::Cycle now) {
     const Message& message = messages_[id];
     front_[i] = id;
-    lane_[i] += message.flits * kOneLeft | kHeadDue;
-    emu::add_lane(waiting_[emu::port_of_lane(i)], emu::vl_of_lane(i));
-    ++lanes_waiting_;
+    left_[i] = static_cast<Left>(message.flits | kHeadDue);
+    emu::add_lane(lanes_.waiting[emu::port_of_lane(i)], emu::vl_of_lane(i));
     scheduler_.front(i, message.launch, now, message.vtick);
   }
 
-  void take_credits(std::uint64_t bits, const emu::LaneWords& credits) {
-    for (; bits != 0; bits &= bits - 1) {
-      const unsigned node = emu::first_of(bits);
-      const unsigned vl = emu::first_of(credits[node]);
-      lane_[emu::block_lane(node, vl)] += kOneCredit;
-      emu::add_lane(credited_[node], vl);
-    }
-  }
-
-  // Returns the nodes from which a tail has left.
+  // One flit of each of these nodes. Returns those from which a tail has left.
   template <emu::Isa kIsa>
-  std::uint64_t send(emu::LinkBlock* there, emu::Cycle now) {
+  std::uint64_t send(std::uint64_t nodes, emu::LinkBlock* there, emu::Cycle now) {
     std::uint64_t tails = 0;
-    for (std::uint64_t bits =
-             emu::common_words_or_wait<kIsa>(waiting_, credited_, setting_.nodes, recent_wait_);
-         bits != 0; bits &= bits - 1) {
-      const unsigned node = emu::first_of(bits);
-      const unsigned able = waiting_[node] & credited_[node];
+    for (; nodes != 0; nodes &= nodes - 1) {
+      const unsigned node = emu::first_of(nodes);
+      const unsigned able = lanes_.able[node];
       const unsigned firm = able & ~unsigned{setting_.yields};
       const unsigned vl = scheduler_.template pick<kIsa>(node, firm != 0 ? firm : able).lane;
       const unsigned i = emu::block_lane(node, vl);
-      const Lane lane = lane_[i] - (kOneCredit | kOneLeft);
-      lane_[i] = lane;
-      emu::drop_lane(credited_[node], vl, (lane & kCredits) == 0);
-      if ((lane & kHeadDue) != 0) [[unlikely]]
+      if ((--left_[i] & kHeadDue) != 0) [[unlikely]]
         head_leaves(node, i, there, now);
-      const bool tail = (lane_[i] & ~kCredits) == 0;
+      const bool tail = left_[i] == 0;
       tails |= std::uint64_t{tail} << node;
-      ended_[node] = static_cast<std::uint8_t>(vl);
       scheduler_.sent(i, tail, now);
+      lanes_.sent[node] = emu::lane_bit(vl);
       emu::put_flit(there, peer_[node], emu::lane_bit(vl));
     }
     return tails;
   }
+  template <emu::Isa kIsa>
+  void give_credits(emu::LinkBlock& here, emu::LinkBlock* there) const {
+    for (std::uint64_t bits = emu::common_words<kIsa>(here.flits, here.flits, setting_.nodes);
+         bits != 0; bits &= bits - 1) {
+      const unsigned node = emu::first_of(bits);
+      emu::put_credit(there, peer_[node], here.flits[node]);
+    }
+  }
   [[gnu::noinline]] void head_leaves(unsigned node, unsigned i, emu::LinkBlock* there,
                                      emu::Cycle now) {
-    lane_[i] &= ~kHeadDue;
+    left_[i] &= static_cast<Left>(~kHeadDue);
     messages_.depart(front_[i], now);
     emu::put_name(there, peer_[node], front_[i]);
   }
@@ -162,11 +148,13 @@ class WireBlock {
         const unsigned node = emu::first_of(bits);
         tail_arrived(emu::block_lane(node, emu::first_of(here.flits[node])), here.names[node], now);
         here.named[node] = 0;
+        here.flits[node] = 0;
       }
     }
   }
   void tail_left(unsigned node, emu::Cycle now) {
-    const unsigned i = emu::block_lane(node, ended_[node]);
+    const unsigned vl = emu::first_of(lanes_.sent[node]);
+    const unsigned i = emu::block_lane(node, vl);
     const Message& message = messages_[front_[i]];
     --backlog_[node];
     sent_[i].flits += message.flits;
@@ -174,8 +162,7 @@ class WireBlock {
     events_.tail_left(message, now);
     const MessageId next = message.next;
     front_[i] = kNoMessage;
-    emu::drop_lane(waiting_[node], ended_[node]);
-    --lanes_waiting_;
+    emu::drop_lane(lanes_.waiting[node], vl);
     if (next != kNoMessage) bring_to_front(i, next, now);
   }
   void tail_arrived(unsigned i, MessageId id, emu::Cycle now) {
@@ -187,15 +174,10 @@ class WireBlock {
     ready(id, now);
   }
 
-  // [node] words of lanes.
-  alignas(64) emu::LaneWords waiting_{};   // have a message in front
-  alignas(64) emu::LaneWords credited_{};  // have credits
-  alignas(64) emu::LaneWords recent_wait_{};
+  emu::SourceLanes<kPlanes> lanes_;  // [node]
   std::array<emu::LinkPlace, emu::kBlockPorts> peer_{};
-  alignas(64) std::array<Lane, emu::kBlockLanes> lane_{};
+  alignas(64) std::array<Left, emu::kBlockLanes> left_{};
   Scheduler scheduler_;
-  unsigned lanes_waiting_ = 0;
-  std::array<std::uint8_t, emu::kBlockPorts> ended_{};  // [node] lane of the flit sent last
   Setting setting_;
   MessageTable& messages_;
   Events& events_;
