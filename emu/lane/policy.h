@@ -60,6 +60,9 @@ struct VlWeights {
   std::array<std::uint16_t, kVlCount> low{};
   // Flits the high table may send in a row while the low one waits; kLimitUnbounded: any number.
   std::uint16_t high_limit = kLimitUnbounded;
+  // Flits of the low table that go then, at least 1, before the high one has its turn again: one
+  // packet by the InfiniBand Architecture (7.6.9.2). They need not follow on each other.
+  std::uint16_t low_turn = 1;
   PointerKind pointer = PointerKind::fast;
 };
 

@@ -115,6 +115,7 @@ class PortWeights : public UnstampedPorts {
     p.high.load(weights.high);
     if (!one_level_) p.low.load(weights.low);
     if (weights.high_limit != kLimitUnbounded) p.limit = weights.high_limit;
+    p.low_turn = weights.low_turn;
     p.slow = weights.pointer == PointerKind::slow;
   }
 
@@ -142,10 +143,11 @@ class PortWeights : public UnstampedPorts {
     Port& p = port_[port_of_lane(lane)];
     if (p.took == Table::high) {
       p.high.spend(vl_of_lane(lane), p.slow);
-      p.streak = p.low_waits ? std::min(p.streak + 1, kLongStreak) : 0;
+      p.streak = p.low_waits ? std::min(p.streak + 1, kLongStreak) : p.no_streak;
     } else if (p.took == Table::low) {
       p.low.spend(vl_of_lane(lane), p.slow);
-      p.streak = 0;
+      if (p.low_turn > 1) charge_low_turn(p);
+      p.streak = p.no_streak;
     }
   }
   void sent(unsigned lane, bool /*ended*/, Cycle /*now*/) { granted(lane, 0); }
@@ -158,11 +160,22 @@ class PortWeights : public UnstampedPorts {
     PortWeightTable low;
     unsigned streak = 0;  // flits of the high table in a row while the low one waited
     unsigned limit = kLongStreak + 1;
+    // What `streak` is while there is none: 0, or, as long as a turn of the low table is on, longer
+    // than any limit.
+    unsigned no_streak = 0;
+    std::uint16_t low_turn = 1;
+    std::uint16_t low_left = 0;  // of the turn that is on
     bool slow = false;
     // Of the last pick: which table it was from, and whether the low one waited.
     Table took = Table::none;
     bool low_waits = false;
   };
+  // A flit of the low table goes: one of a turn, if one is on or begins.
+  static void charge_low_turn(Port& p) {
+    if (p.low_left == 0 && p.streak >= p.limit) p.low_left = p.low_turn;
+    if (p.low_left != 0) --p.low_left;
+    p.no_streak = p.low_left != 0 ? kLongStreak + 1 : 0;
+  }
   std::array<Port, kBlockPorts> port_{};
   unsigned control_ = 0;
   bool one_level_ = false;

@@ -157,6 +157,9 @@ class TwoLevel : public Unstamped {
     high_.load(port, weights.high);
     low_.load(port, one_level_ ? std::array<std::uint16_t, kVlCount>{} : weights.low);
     limit_[port] = weights.high_limit;  // kLimitUnbounded is longer than any streak
+    low_turn_[port] = weights.low_turn;
+    low_left_[port] = 0;
+    has_turns_ = any(low_turn_ & ~spread(1));
     slow_[port] = weights.pointer == PointerKind::slow ? 0xffff : 0;
     streak_[port] = 0;
   }
@@ -166,7 +169,7 @@ class TwoLevel : public Unstamped {
     const Lanes8 low = eligible & low_.member();
     const Lanes8 no_high = zero_words(high);
     const Lanes8 no_low = zero_words(low);
-    const Lanes8 lows_turn = reinterpret_cast<Lanes8>(streak_ >= limit_);
+    const Lanes8 lows_turn = limit_reached();
     const Lanes8 urgent = eligible & control_;
     const Lanes8 not_urgent = zero_words(urgent);
     take_low_ = ~no_low & (no_high | lows_turn) & not_urgent;
@@ -191,7 +194,8 @@ class TwoLevel : public Unstamped {
     low_.spend<kIsa>(lanes & take_low_, slow_);
     const Lanes8 stay = zero_words(lanes & (take_high_ | take_low_));
     const Lanes8 longer = smaller(streak_ + spread(1), spread(kLongStreak));
-    streak_ = (streak_ & stay) | (longer & take_high_ & low_waits_ & ~stay);
+    const Lanes8 streak = (streak_ & stay) | (longer & take_high_ & low_waits_ & ~stay);
+    streak_ = has_turns_ ? streak | low_turns(~zero_words(lanes & take_low_)) : streak;
   }
   template <Isa kIsa>
   void sent(Lanes8 lanes, Lanes8 /*ended*/, Cycle /*now*/) {
@@ -200,10 +204,20 @@ class TwoLevel : public Unstamped {
 
  private:
   static constexpr unsigned kLongStreak = 0xfffe;  // longer than any limit, shorter than none
+  Lanes8 limit_reached() const { return reinterpret_cast<Lanes8>(streak_ >= limit_); }
+  // At these ports a flit of the low table goes: one of a turn, if one is on or begins. Returns all
+  // ones where a turn is on then: a streak that has reached every limit, until the turn has ended.
+  Lanes8 low_turns(Lanes8 ports) {
+    low_left_ |= low_turn_ & limit_reached() & zero_words(low_left_) & ports;
+    low_left_ -= smaller(low_left_, spread(1)) & ports;
+    return ~zero_words(low_left_);
+  }
   WeightTables high_;
   WeightTables low_;
   Lanes8 streak_{};  // flits of the high table in a row while the low one waited
   Lanes8 limit_ = ~kNoLanes8;
+  Lanes8 low_turn_ = spread(1);
+  Lanes8 low_left_{};  // of a turn of the low table that has begun
   Lanes8 slow_{};
   // Of the last pick: which table it was from, and whether the low one waited.
   Lanes8 take_high_{};
@@ -211,6 +225,7 @@ class TwoLevel : public Unstamped {
   Lanes8 low_waits_{};
   Lanes8 control_{};
   bool one_level_ = false;
+  bool has_turns_ = false;  // of more than one flit at some port
 };
 
 }  // namespace emu

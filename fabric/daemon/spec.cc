@@ -70,6 +70,7 @@ emu::VlWeights weights_of(const emu::Config& config) {
   emu::VlWeights weights;
   const emu::QosConfig& qos = config.qos;
   weights.high_limit = limit_of(config);
+  weights.low_turn = static_cast<std::uint16_t>(config.network.packet_size);
   weights.pointer =
       qos.pointer == emu::Pointer::fast ? emu::PointerKind::fast : emu::PointerKind::slow;
   add_entries(weights.high, qos.qos_vlarb_high, config.network.flit_bits);

@@ -12,15 +12,15 @@ void Arbiter::set_weights(const emu::VlWeights& weights) {
   if (kind == emu::SchedulerKind::two_level) low_.load(weights.low);
   slow_ = weights.pointer == emu::PointerKind::slow;
   high_limit_ = weights.high_limit;
+  low_turn_ = weights.low_turn;
 }
 
 Chosen Arbiter::by_turns(LaneBits lanes) {
   if (kind_ == emu::SchedulerKind::round_robin) return {next_lane(last_, lanes), 1};
   const LaneBits high = lanes & high_.member();
   const LaneBits low = lanes & low_.member();
-  const bool limit_reached = high_limit_ != emu::kLimitUnbounded && high_in_a_row_ >= high_limit_;
   low_waits_ = low != 0;
-  if (low != 0 && (high == 0 || limit_reached)) {
+  if (low != 0 && (high == 0 || limit_reached() || low_left_ != 0)) {
     table_ = Table::low;
     return {low_.pick(low, slow_), high == 0 ? 2 : 1};
   }
@@ -40,6 +40,8 @@ void Arbiter::spend(unsigned lane) {
     high_in_a_row_ = low_waits_ ? high_in_a_row_ + 1 : 0;
   } else if (table_ == Table::low) {
     low_.spend(lane, slow_);
+    if (low_left_ == 0 && limit_reached()) low_left_ = low_turn_;
+    if (low_left_ != 0) --low_left_;
     high_in_a_row_ = 0;
   }
 }

@@ -114,6 +114,9 @@ class Arbiter {
   enum class Table : std::uint8_t { high, low, none };
   Chosen by_turns(LaneBits lanes);
   void spend(unsigned lane);
+  bool limit_reached() const {
+    return high_limit_ != emu::kLimitUnbounded && high_in_a_row_ >= high_limit_;
+  }
 
   emu::SchedulerKind kind_ = emu::SchedulerKind::fcfs;
   bool by_stamps_ = true;
@@ -132,6 +135,8 @@ class Arbiter {
   bool slow_ = false;  // their pointer
   std::uint32_t high_limit_ = emu::kLimitUnbounded;
   std::uint32_t high_in_a_row_ = 0;  // may wrap where nothing bounds it
+  std::uint16_t low_turn_ = 1;
+  std::uint16_t low_left_ = 0;  // of a turn of the low table that has begun
   bool low_waits_ = false;
   Table table_ = Table::none;
 };

@@ -8,6 +8,7 @@
 #include "emu/lane/port_turns.h"
 #include "emu/lane/stamps.h"
 #include "emu/lane/turns.h"
+#include "fabric/router/general_arbiter.h"
 #include "fabric/router/general_clock.h"
 #include "fabric/router/match.h"
 #include "fabric/router/s5_output.h"
@@ -44,6 +45,7 @@ void compare_turns_by(SchedulerKind kind, std::uint64_t seed) {
   weights.pointer = seed % 2 == 0 ? emu::PointerKind::fast : emu::PointerKind::slow;
   weights.high_limit =
       seed % 3 == 0 ? emu::kLimitUnbounded : static_cast<std::uint16_t>(random.below(7));
+  weights.low_turn = static_cast<std::uint16_t>(1 + seed % 5);
   Fast fast;
   fast.configure(kind, {}, kControl);
   Ports ports;  // the same, port by port
@@ -97,6 +99,58 @@ TEST(Arbiter, TwoLevel) {
   for (std::uint64_t seed = 1; seed <= 24; ++seed)
     compare_turns<emu::TwoLevel, emu::PortWeights>(SchedulerKind::two_level, seed);
 }
+
+// Which table goes, h or l, flit by flit: of those that wait, h and l, or both, b. Three flits of
+// high in a row, five of low a turn.
+std::string tables_that_go(const std::string& waits) {
+  emu::VlWeights weights;
+  weights.high[4] = weights.low[0] = 2;
+  weights.high_limit = 3;
+  weights.low_turn = 5;
+  emu::TwoLevel fast;
+  fast.configure(SchedulerKind::two_level, {}, kControl);
+  fast.set_weights(2, weights);
+  emu::PortWeights ports;
+  ports.configure(SchedulerKind::two_level, {}, kControl);
+  ports.set_weights(2, weights);
+  fabric::general::Arbiter general;
+  general.configure(SchedulerKind::two_level, 1, false);
+  general.set_weights(weights);
+  const auto plain = make_plain_scheduler(SchedulerKind::two_level, weights, kControl);
+  std::string order;
+  for (const char c : waits) {
+    const auto lanes = static_cast<emu::LaneMask>((c != 'l' ? 0x10 : 0) | (c != 'h' ? 0x01 : 0));
+    const Choice choice = plain->choose(lanes_of(lanes));
+    plain->granted(choice.lane);
+    order += choice.lane == 4 ? 'h' : 'l';
+    emu::Lanes8 eligible{};
+    eligible[2] = lanes;
+    const emu::Picks picks = fast.pick(eligible);
+    fast.granted<emu::Isa::base>(picks.lanes);
+    EXPECT_EQ(picks.lanes[2], 1 << choice.lane) << order;
+    const emu::PortPick pick = ports.pick<emu::Isa::base>(2, lanes);
+    ports.granted(emu::block_lane(2, pick.lane), 0);
+    EXPECT_EQ(pick.lane, choice.lane) << order;
+    const auto nothing = [](auto) { return fabric::general::Chosen{}; };
+    const auto chosen = general.choose(
+        {lanes, 0, 0, 0}, [](unsigned) { return 0; }, nothing);
+    general.granted(chosen, false, 0);
+    EXPECT_EQ(chosen.lane, choice.lane) << order;
+  }
+  return order;
+}
+
+// InfiniBand 7.6.9.2: when the Limit of high priority is used up, one packet of the low table goes.
+TEST(Arbiter, APacketOfTheLowTableGoesBehindTheLimit) {
+  EXPECT_EQ(tables_that_go("bbbbbbbbbbbbbbbbbb"), "hhhlllllhhhlllllhh");
+  // Its flits may come one by one: high goes between them, and none of it counts.
+  EXPECT_EQ(tables_that_go("bbbbbhhhhhhbbhbbbbb"), "hhhllhhhhhhllhlhhhl");
+  // A low flit in nobody's way is no turn: high is not kept waiting.
+  EXPECT_EQ(tables_that_go("bllbbbbbb"), "hllhhhlll");
+  // Nor does high owe anything for flits in a row while nobody of low waited.
+  EXPECT_EQ(tables_that_go("hhhhhbbbbbb"), "hhhhhhhhlll");
+}
+
 TEST(Arbiter, OneLevel) {
   for (std::uint64_t seed = 1; seed <= 12; ++seed)
     compare_turns<emu::TwoLevel, emu::PortWeights>(SchedulerKind::wrr, seed);

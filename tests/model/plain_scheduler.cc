@@ -156,16 +156,17 @@ class PlainTwoLevel final : public ControlFirst {
       : ControlFirst(control, blocks),
         high_(weights.high, weights.pointer),
         low_(weights.low, weights.pointer),
-        limit_(weights.high_limit) {}
+        limit_(weights.high_limit),
+        low_turn_(weights.low_turn) {}
 
  private:
   enum class Level { high, low, no_table };
+  bool limit_reached() const { return limit_ != emu::kLimitUnbounded && in_a_row_ >= limit_; }
   Choice choose_other(const std::vector<Waiting>& waiting) override {
     const auto high = high_.members(waiting);
     const auto low = low_.members(waiting);
-    const bool limit_reached = limit_ != emu::kLimitUnbounded && in_a_row_ >= limit_;
     low_waits_ = !low.empty();
-    if (!low.empty() && (high.empty() || limit_reached)) {
+    if (!low.empty() && (high.empty() || limit_reached() || low_left_ > 0)) {
       level_ = Level::low;
       return {low_.choose(low), high.empty() ? 2 : 1};
     }
@@ -182,6 +183,8 @@ class PlainTwoLevel final : public ControlFirst {
       in_a_row_ = low_waits_ ? in_a_row_ + 1 : 0;
     } else if (level_ == Level::low) {
       low_.spend(lane);
+      if (low_left_ == 0 && limit_reached()) low_left_ = low_turn_;
+      if (low_left_ > 0) --low_left_;
       in_a_row_ = 0;
     }
   }
@@ -189,7 +192,9 @@ class PlainTwoLevel final : public ControlFirst {
   PlainTable high_;
   PlainTable low_;
   int limit_;
+  int low_turn_;
   int in_a_row_ = 0;
+  int low_left_ = 0;  // of a turn of the low table, a packet, that has begun
   bool low_waits_ = false;
   Level level_ = Level::no_table;
 };

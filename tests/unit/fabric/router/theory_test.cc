@@ -164,8 +164,8 @@ TEST(WeightedRoundRobin, EveryFrameIsExact) {
 }
 
 // InfiniBand, VL arbitration: while the low table waits the high one sends at most Limit in a row,
-// and then one of the low table goes.
-TEST(TwoLevel, LimitOfHighPriorityIsABound) {
+// and then a packet of the low table goes, here of one flit or of seven.
+void expect_limit_and_turn(std::uint16_t turn) {
   for (const bool general_engine : {false, true}) {
     for (const unsigned given : {0U, 1U, 5U, 40U, 300U, unsigned{emu::kLimitUnbounded}}) {
       const auto limit = static_cast<std::uint16_t>(given);
@@ -174,8 +174,8 @@ TEST(TwoLevel, LimitOfHighPriorityIsABound) {
       for (emu::Vl v = 4; v < 10; ++v) spec.weights.high[v] = 3;
       for (emu::Vl v = 0; v < 4; ++v) spec.weights.low[v] = 2;
       spec.weights.high_limit = limit;
+      spec.weights.low_turn = turn;
       const auto order = flits_in_order(spec, 0x03ff, limit < 100 ? 120 : 620);
-      std::size_t in_a_row = 0;
       for (std::size_t i = 0; i < order.size(); ++i) {
         const bool high = order[i] >= 4;
         if (limit == emu::kLimitUnbounded) {
@@ -183,12 +183,15 @@ TEST(TwoLevel, LimitOfHighPriorityIsABound) {
           continue;
         }
         // Exactly: neither more nor fewer, for both tables always have something.
-        EXPECT_EQ(high, in_a_row < limit) << "flit " << i << " limit " << int{limit};
-        in_a_row = high ? in_a_row + 1 : 0;
+        EXPECT_EQ(high, i % (given + turn) < limit)
+            << "flit " << i << " limit " << int{limit} << " turn " << int{turn};
       }
     }
   }
 }
+
+TEST(TwoLevel, LimitOfHighPriorityIsABound) { expect_limit_and_turn(1); }
+TEST(TwoLevel, BehindTheLimitAPacketOfTheLowTableGoes) { expect_limit_and_turn(7); }
 
 // The longest that each of four backlogged lanes waits between two flits. With stamps: until its
 // own is the smallest, which n others put off by at most what they may send in its Vtick. With
