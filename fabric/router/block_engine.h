@@ -23,6 +23,9 @@ namespace fabric {
 template <int kPlanes, class InputScheduler, class SourceScheduler>
 class BlockEngine final : public Network::Impl {
  public:
+  // Of a step for large buffers there is none: it takes as long as by AVX2 and twice the compiler.
+  static constexpr bool kStepsByAvx512 = kPlanes == emu::kPlanesSmall || !emu::kStepsByAvx2;
+
   BlockEngine(const NetworkSpec& network_spec, Graph network_graph, ControlHook* control_hook)
       : Impl(network_spec, std::move(network_graph), control_hook),
         packing_(graph, static_cast<int>(parts)),

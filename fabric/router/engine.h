@@ -18,6 +18,9 @@ namespace fabric {
 template <int kPlanes, class InputScheduler, class SourceScheduler, class Multiplexer = InTurn>
 class Engine final : public Network::Impl {
  public:
+  // Of a step for large buffers there is none: it takes as long as by AVX2 and twice the compiler.
+  static constexpr bool kStepsByAvx512 = kPlanes == emu::kPlanesSmall || !emu::kStepsByAvx2;
+
   Engine(const NetworkSpec& network_spec, Graph network_graph, ControlHook* control_hook)
       : Impl(network_spec, std::move(network_graph), control_hook),
         wiring_(make_wiring(graph)),

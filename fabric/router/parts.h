@@ -160,9 +160,11 @@ template <class Engine>
 void step_part(Engine& engine, [[maybe_unused]] emu::Isa isa, std::size_t part, emu::Cycle from,
                emu::Cycle end) {
 #if defined(__x86_64__)
-  if (isa == emu::Isa::avx512) return step_avx512(engine, part, from, end);
+  if constexpr (Engine::kStepsByAvx512) {
+    if (isa == emu::Isa::avx512) return step_avx512(engine, part, from, end);
+  }
   if constexpr (emu::kStepsByAvx2) {
-    if (isa == emu::Isa::avx2) return step_avx2(engine, part, from, end);
+    if (isa != emu::Isa::base) return step_avx2(engine, part, from, end);
   }
 #endif
   engine.template run<emu::Isa::base>(part, from, end);
