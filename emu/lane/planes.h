@@ -192,6 +192,14 @@ struct Counts {
     return total;
   }
 
+  // Of all lanes of a port.
+  std::uint32_t sum(unsigned port) const {
+    std::uint32_t total = 0;
+    for (int i = 0; i < kPlanes; ++i)
+      total += static_cast<std::uint32_t>(std::popcount(std::uint16_t{plane[i][port]})) << i;
+    return total;
+  }
+
   Lanes8 is_one() const {
     Lanes8 higher = plane[1];
 #pragma GCC unroll 8
@@ -239,6 +247,10 @@ class Countdown {
     const Lanes8 lane = kOneLane.of[slot];
     for (int i = 0; i < kNearPlanes; ++i)
       near_.plane[i] = (near_.plane[i] & ~lane) | (lane & spread(0U - (near >> i & 1U)));
+  }
+  // Flits that have not gone by.
+  unsigned left(unsigned slot) const {
+    return near_.get(port_of_slot(slot), vl_of_slot(slot)) + rest_[slot];
   }
   // A flit of each of `lanes` has gone by; returns those whose message has ended with it.
   Lanes8 take(Lanes8 lanes) {

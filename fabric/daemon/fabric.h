@@ -69,7 +69,6 @@ class Fabric : public emu::Daemon {
   emu::Turn rest(std::uint64_t host_ns);
   void handle_events(Port& port);
   void publish();
-  void update_link_shares();
   emu::Result<void> open_side_band(const std::string& run_dir);
   void tell_state();
   void tell_notices();
@@ -118,11 +117,6 @@ class Fabric : public emu::Daemon {
   std::unique_ptr<PowerWindows> power_;
   std::unique_ptr<Publisher> publisher_;
   std::unique_ptr<emu::ControlServer> control_;
-  struct LinkFlits {
-    std::uint64_t all = 0;
-    std::uint64_t to_routers = 0;
-  };
-  std::vector<LinkFlits> link_flits_;  // per router, at the last publication
   std::array<const Port*, emu::kNodesMax> port_of_node_{};
   std::array<std::uint64_t, emu::kNodesMax> sessions_{};
   std::uint64_t start_ns_ = 0;

@@ -231,33 +231,8 @@ void Fabric::publish() {
     if (!stuck_.empty()) emu::log_error(stuck_);
   }
   power_->settle(network_->now());
-  update_link_shares();
   publisher_->publish({*network_, *edge_, *admission_, *pace_, *power_, *links_, notices_.get(),
                        port_of_node_, sessions_});
-}
-
-// Part of each router's flits that went to another router: what pays for a link. From the
-// counters of the last interval.
-void Fabric::update_link_shares() {
-  link_flits_.resize(static_cast<std::size_t>(network_->routers()));
-  for (std::size_t r = 0; r < link_flits_.size(); ++r) {
-    const auto router = static_cast<emu::RouterId>(r);
-    std::uint64_t all = 0;
-    std::uint64_t to_routers = 0;
-    for (int q = 0; q < network_->ports(router); ++q) {
-      const auto port = static_cast<emu::PortId>(q);
-      std::uint64_t flits = 0;
-      for (const auto& lane : network_->router_counters(router, port).sent) flits += lane.flits;
-      all += flits;
-      if (network_->peer(router, port).router != emu::kNoRouter) to_routers += flits;
-    }
-    auto& before = link_flits_[r];
-    if (all != before.all) {
-      power_->set_link_share(router, static_cast<double>(to_routers - before.to_routers) /
-                                         static_cast<double>(all - before.all));
-    }
-    before = {all, to_routers};
-  }
 }
 
 }  // namespace fabric

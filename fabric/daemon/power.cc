@@ -1,7 +1,5 @@
 #include "fabric/daemon/power.h"
 
-#include <cmath>
-
 namespace fabric {
 
 namespace {
@@ -17,9 +15,20 @@ void accumulate(emu::EnergyCounts& to, const emu::EnergyCounts& from) {
 
 }  // namespace
 
+emu::EnergyCounts energy_counts(const ActivityWindow& window) {
+  emu::EnergyCounts counts;
+  counts.buffer_writes = std::uint64_t{window.arrived} + window.crossed;
+  counts.buffer_reads = std::uint64_t{window.crossed} + window.sent;
+  counts.arbitrations = window.crossed;
+  counts.crossings = window.crossed;
+  counts.link_flits = window.sent_to_routers;
+  counts.hca_flits = window.hca_flits;
+  return counts;
+}
+
 PowerWindows::PowerWindows(const emu::EnergyTable& table, emu::CycleTime time, double cap_w,
                            emu::Cycle now, std::size_t routers)
-    : table_(table), meter_(table, time, cap_w), link_share_(routers), router_pj_(routers) {
+    : table_(table), meter_(table, time, cap_w), router_pj_(routers) {
   meter_.start(now - now % emu::kPowerWindowCycles, {});
 }
 
@@ -29,14 +38,10 @@ void PowerWindows::add(std::span<const ActivityWindow> windows) {
       close();
       begin_ = w.begin;
     }
-    emu::EnergyCounts counts;
-    counts.buffer_writes = std::uint64_t{w.arrived} + w.crossed;
-    counts.buffer_reads = std::uint64_t{w.crossed} + w.sent;
-    counts.arbitrations = w.crossed;
-    counts.crossings = w.crossed;
-    counts.link_flits = static_cast<std::uint64_t>(std::llround(w.sent * link_share_[w.router]));
-    router_pj_[w.router] += emu::energy_pj(table_, counts);
+    emu::EnergyCounts counts = energy_counts(w);
     accumulate(window_, counts);
+    counts.hca_flits = 0;
+    router_pj_[w.router] += emu::energy_pj(table_, counts);
   }
   // The engine tells a window of all routers at once, when it ends.
   close();

@@ -12,10 +12,11 @@
 
 namespace fabric {
 
+// What a router's window took. The flits of HCAs are theirs, not the router's.
+emu::EnergyCounts energy_counts(const ActivityWindow& window);
+
 class PowerWindows {
  public:
-  // `link_share[i]`: part of router i's outgoing flits that go to another router, not to an HCA;
-  // kept up to date from the port counters by whoever calls.
   PowerWindows(const emu::EnergyTable& table, emu::CycleTime time, double cap_w, emu::Cycle now,
                std::size_t routers);
 
@@ -23,9 +24,9 @@ class PowerWindows {
   // Everything up to `now` has been added: counts the windows since in which nothing moved.
   void settle(emu::Cycle now);
 
-  void set_link_share(emu::RouterId router, double share) { link_share_[router] = share; }
   const emu::PowerMeter& meter() const { return meter_; }
-  double router_pj(emu::RouterId router) const { return router_pj_[router]; }  // since the start
+  // Of a router and the links behind it, since the start.
+  double router_pj(emu::RouterId router) const { return router_pj_[router]; }
 
  private:
   void close();
@@ -35,7 +36,6 @@ class PowerWindows {
   emu::EnergyCounts totals_;
   emu::EnergyCounts window_;
   emu::Cycle begin_ = emu::kNever;  // of the window being summed; kNever: none
-  std::vector<double> link_share_;
   std::vector<double> router_pj_;
 };
 

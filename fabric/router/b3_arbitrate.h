@@ -59,6 +59,7 @@ void release_output_lane(Block& b, unsigned in_lane, const BlockWorld& world) {
   ++in.traffic.packets;
   out.traffic.flits += in.flits;
   ++out.traffic.packets;
+  b.tails_crossed[emu::port_of_lane(out_lane)] += in.flits;
   emu::drop_lane(b.open[emu::port_of_lane(in_lane)], emu::vl_of_lane(in_lane));
   emu::drop_lane(b.owned[emu::port_of_lane(out_lane)], emu::vl_of_lane(out_lane));
   b.owner[out_lane] = kNoBlockLane;

@@ -85,8 +85,9 @@ struct LaneList {
 // Of one router since the energy window began.
 struct RouterActivity {
   std::uint32_t heads = 0;
-  std::uint32_t in_held = 0;   // flits in its input buffers then
-  std::uint32_t out_held = 0;  // and in its output buffers
+  std::uint32_t in_held = 0;     // flits in its input buffers then
+  std::uint32_t out_held = 0;    // and in its output buffers
+  std::uint32_t to_routers = 0;  // and sent to other routers before, modulo 2^32
 };
 
 // What passing flits touch, but for their stamps.
@@ -120,8 +121,10 @@ struct Block : HotLanes<kPlanes> {
   // Touched at heads and tails only, and where an output lane becomes full.
   std::array<BlockLane, emu::kBlockLanes> owner;  // [output lane] input lane, or kNoBlockLane
   emu::LaneWords owned{};                         // output lanes that have an owner
-  LaneList<UnroutedHead> routing;                 // heads that are due in stage 2
-  LaneList<BlockLane> arbitrating;                // and in stage 3
+  // [output port] flits of the messages whose tails have crossed to it, modulo 2^32
+  std::array<std::uint32_t, emu::kBlockPorts> tails_crossed{};
+  LaneList<UnroutedHead> routing;   // heads that are due in stage 2
+  LaneList<BlockLane> arbitrating;  // and in stage 3
   std::array<InputMessages, emu::kBlockLanes> in_messages;
   std::array<OutputMessages, emu::kBlockLanes> out_messages;
   std::array<emu::RouterId, emu::kBlockPorts> router{};  // [port]

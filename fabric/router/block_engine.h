@@ -132,6 +132,7 @@ class BlockEngine final : public Network::Impl {
     counters.wait_cycles = b.wait_cycles[p] + b.out.recent_wait[p];
     return counters;
   }
+  LinkFlits link_flits(emu::RouterId router, emu::PortId port) const override;
   PortCounters wire_counters(emu::NodeId node) const override {
     const Wires& wires = wires_[node / emu::kBlockPorts];
     const unsigned n = node % emu::kBlockPorts;
@@ -238,17 +239,37 @@ class BlockEngine final : public Network::Impl {
     std::uint32_t arrived = 0;
     std::uint32_t in_now = 0;
     std::uint32_t out_now = 0;
+    std::uint32_t from_hcas = 0;
+    std::uint32_t to_routers = 0;  // since construction
     for (unsigned p = first; p < packing_.end_port(router); ++p) {
-      arrived += b.arrived_before[p] + b.in.arrived[p];
+      const std::uint32_t came = b.arrived_before[p] + b.in.arrived[p];
+      const std::uint32_t held = b.out.held.sum(p);
+      arrived += came;
+      if ((b.to_hca >> p & 1U) != 0) {
+        from_hcas += came;
+      } else {
+        to_routers += b.tails_crossed[p] + tails_due(b, p) - held;
+      }
       b.arrived_before[p] = b.in.arrived[p] = 0;
       in_now += b.in.held.sum(p);
-      out_now += b.out.held.sum(p);
+      out_now += held;
     }
     const std::uint32_t crossed = activity.in_held + arrived - in_now;
     const std::uint32_t sent = activity.out_held + crossed - out_now;
-    const ActivityWindow window = {begin, router, arrived, crossed, sent, activity.heads};
-    activity = {.heads = 0, .in_held = in_now, .out_held = out_now};
+    const std::uint32_t sent_on = to_routers - activity.to_routers;
+    const ActivityWindow window = {begin, router,         arrived, crossed,
+                                   sent,  activity.heads, sent_on, from_hcas + sent - sent_on};
+    activity = {.heads = 0, .in_held = in_now, .out_held = out_now, .to_routers = to_routers};
     return window;
+  }
+  // Flits that have crossed to an output port of messages whose tails have not.
+  static std::uint32_t tails_due(const State& b, unsigned port) {
+    std::uint32_t flits = 0;
+    for (unsigned lanes = b.owned[port]; lanes != 0; lanes &= lanes - 1) {
+      const blocks::BlockLane in = b.owner[emu::block_lane(port, emu::first_of(lanes))];
+      flits += std::uint32_t{b.in_messages[in].flits} - b.front[in].left;
+    }
+    return flits;
   }
 
   template <emu::Isa kIsa>

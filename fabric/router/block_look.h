@@ -33,6 +33,27 @@ std::string BlockEngine<kPlanes, I, S>::audit_sum(unsigned vl, unsigned sum) con
   return fmt::format("lane {}: flits and credits are {}, not {}", vl, sum, spec.vc_buf_size);
 }
 
+// What has come and gone on with its tail, the part of the front messages that has gone on, and
+// what is held.
+template <int kPlanes, class I, class S>
+LinkFlits BlockEngine<kPlanes, I, S>::link_flits(emu::RouterId router, emu::PortId port) const {
+  const State& b = state_of(router);
+  const unsigned p = packing_.place(router, port);
+  LinkFlits flits;
+  if (p == Packing::kNowhere) return flits;
+  for (unsigned v = 0; v < emu::kVlCount; ++v) {
+    const unsigned lane = emu::block_lane(p, v);
+    const blocks::InputMessages& in = b.in_messages[lane];
+    flits.in += in.traffic.flits;
+    if (in.count != 0) flits.in += std::uint64_t{in.flits} - b.front[lane].left;
+    flits.out += b.out_messages[lane].traffic.flits;
+  }
+  flits.in += b.in.held.sum(p);
+  flits.out += tails_due(b, p);
+  flits.out -= b.out.held.sum(p);
+  return flits;
+}
+
 template <int kPlanes, class I, class S>
 std::string BlockEngine<kPlanes, I, S>::audit_router(emu::RouterId router) const {
   const State& b = state_of(router);

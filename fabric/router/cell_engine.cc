@@ -40,7 +40,10 @@ Engine::Engine(const NetworkSpec& network_spec, Graph network_graph, ControlHook
     Switch& s = switches_[r];
     s.id = static_cast<emu::RouterId>(r);
     s.ports.resize(graph.routers[r].size());
-    for (OutPort& port : s.ports) port.credits = pool;
+    for (std::size_t p = 0; p < s.ports.size(); ++p) {
+      s.ports[p].credits = pool;
+      s.ports[p].to_hca = graph.routers[r][p].node != kNoNode;
+    }
     s.connections.resize(nodes * nodes);
     s.memory.resize(s.ports.size() * pool);
     for (std::size_t i = s.memory.size(); i-- > 0; s.free = static_cast<std::uint32_t>(i))
@@ -234,6 +237,8 @@ void Engine::output(Switch& s, unsigned p) {
   --port.queued;
   --s.held;
   ++s.window.sent;
+  ++port.link.out;
+  ++(port.to_hca ? s.window.hca_flits : s.window.sent_to_routers);
   links_.send(s.id, p, 0, cell.flit);
   OutPort& in = s.ports[cell.in_port];
   --in.held;
@@ -288,6 +293,8 @@ void Engine::decode(Switch& s, unsigned p) {
   ++s.ports[p].held;
   ++s.held;
   ++s.window.arrived;
+  ++s.ports[p].link.in;
+  if (s.ports[p].to_hca) ++s.window.hca_flits;
 }
 
 void Engine::ask_admission(Switch& s, unsigned in_port, unsigned out_port, hca::Message& message) {
@@ -314,6 +321,9 @@ void Engine::close_window() {
 PortCounters Engine::router_counters(emu::RouterId router, emu::PortId port) const {
   const OutPort& p = switches_[router].ports[port];
   return {p.sent, p.received, p.wait_cycles};
+}
+LinkFlits Engine::link_flits(emu::RouterId router, emu::PortId port) const {
+  return switches_[router].ports[port].link;
 }
 PortCounters Engine::wire_counters(emu::NodeId node) const {
   return {sources_[node].sent_by, sources_[node].received, sources_[node].wait_cycles};

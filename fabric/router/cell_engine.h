@@ -39,6 +39,8 @@ struct OutPort {
   std::uint32_t queued = 0;
   std::uint32_t arrived = kNone;  // a cell that came in the last cycle by this port
   std::uint32_t held = 0;         // cells in the memory that came by this port
+  bool to_hca = false;
+  LinkFlits link;
   std::array<LaneCounters, emu::kVlCount> received{};
   std::array<LaneCounters, emu::kVlCount> sent{};
   std::uint64_t wait_cycles = 0;
@@ -86,6 +88,7 @@ class Engine final : public Network::Impl {
   void set_wire_vtick(emu::NodeId, emu::Vl, emu::Vtick) override {}
   PortCounters router_counters(emu::RouterId router, emu::PortId port) const override;
   PortCounters wire_counters(emu::NodeId node) const override;
+  LinkFlits link_flits(emu::RouterId router, emu::PortId port) const override;
   Network::Occupancy occupancy(emu::RouterId router, emu::PortId port) const override;
   int wire_backlog(emu::NodeId node) const override { return sources_[node].backlog; }
   std::string audit() const override;

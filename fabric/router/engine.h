@@ -115,6 +115,7 @@ class Engine final : public Network::Impl {
     counters.wait_cycles = r.wait_cycles[port] + r.recent_wait[port];
     return counters;
   }
+  LinkFlits link_flits(emu::RouterId router, emu::PortId port) const override;
   PortCounters wire_counters(emu::NodeId node) const override {
     const Group& g = groups_[node / emu::kPortsMax];
     const unsigned n = node % emu::kPortsMax;
@@ -185,17 +186,21 @@ class Engine final : public Network::Impl {
 
   // What happened in the window that began in `begin`; the next one begins. Only arrivals are
   // counted flit by flit: what has gone on is what is no longer there.
-  static ActivityWindow activity_of(State& r, emu::Cycle begin) {
+  ActivityWindow activity_of(State& r, emu::Cycle begin) const {
     const std::uint32_t in_now = r.in_count.sum();
     const std::uint32_t out_now = r.out_count.sum();
     const std::uint32_t crossed = r.in_held + r.arrived - in_now;
     const std::uint32_t sent = r.out_held + crossed - out_now;
-    const ActivityWindow window = {begin, r.id, r.arrived, crossed, sent, r.heads};
+    ActivityWindow window = {begin, r.id, r.arrived, crossed, sent, r.heads, 0, r.arrived + sent};
+    if (routers_.size() != 1) look_at_links(r, window);
     r.in_held = in_now;
     r.out_held = out_now;
     r.arrived = r.heads = 0;
     return window;
   }
+
+  // Which of the flits came from and went to HCAs, which to other routers.
+  void look_at_links(State& r, ActivityWindow& window) const;
 
   // What a cycle needs, in one place: stores through vectors make the compiler reload members.
   struct Units {

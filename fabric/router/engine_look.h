@@ -23,6 +23,45 @@ unsigned Engine<kPlanes, I, S, M>::buffered(const emu::Outlet& outlet, unsigned 
   return flits;
 }
 
+// What has come and gone on with its tail, the part of the front messages that has gone on, and
+// what is held.
+template <int kPlanes, class I, class S, class M>
+LinkFlits Engine<kPlanes, I, S, M>::link_flits(emu::RouterId router, emu::PortId port) const {
+  const State& r = routers_[router].state;
+  const auto gone_on = [&](unsigned in_lane) {
+    return std::uint64_t{messages[r.in_messages.front(in_lane)].flits} - r.left.left(in_lane);
+  };
+  LinkFlits flits;
+  for (unsigned v = 0; v < emu::kVlCount; ++v) {
+    const unsigned lane = lane_slot(port, v);
+    flits.in += r.traffic_in[lane].flits;
+    if (r.in_messages.count[lane] != 0) flits.in += gone_on(lane);
+    flits.out += r.traffic_out[lane].flits;
+    if (r.owner[lane] != kNoLane) flits.out += gone_on(r.owner[lane]);
+  }
+  flits.in += r.in_count.sum(port);
+  flits.out -= r.out_count.sum(port);
+  return flits;
+}
+
+template <int kPlanes, class I, class S, class M>
+void Engine<kPlanes, I, S, M>::look_at_links(State& r, ActivityWindow& window) const {
+  std::uint64_t to_routers = 0;
+  std::uint64_t by_hcas = 0;
+  for (unsigned p = 0; p < graph.routers[r.id].size(); ++p) {
+    const LinkFlits flits = link_flits(r.id, static_cast<emu::PortId>(p));
+    if (graph.routers[r.id][p].node == kNoNode) {
+      to_routers += flits.out;
+    } else {
+      by_hcas += flits.in + flits.out;
+    }
+  }
+  window.sent_to_routers = static_cast<std::uint32_t>(to_routers - r.to_routers);
+  window.hca_flits = static_cast<std::uint32_t>(by_hcas - r.by_hcas);
+  r.to_routers = to_routers;
+  r.by_hcas = by_hcas;
+}
+
 template <int kPlanes, class I, class S, class M>
 std::string Engine<kPlanes, I, S, M>::audit() const {
   const auto buffer = static_cast<unsigned>(spec.vc_buf_size);

@@ -48,7 +48,9 @@ void Engine::set_up_router(std::size_t index) {
     ring.use(&memory_[used_], room);
     used_ += room;
   };
-  for (Port& port : router.ports) {
+  for (std::size_t p = 0; p < router.ports.size(); ++p) {
+    Port& port = router.ports[p];
+    port.to_hca = graph.routers[index][p].node != kNoNode;
     port.in.resize(world_.lanes * world_.levels);
     port.out.resize(world_.lanes);
     for (InputQueue& queue : port.in) take(queue.flits);
@@ -181,6 +183,9 @@ PortCounters Engine::router_counters(emu::RouterId router, emu::PortId port) con
   }
   counters.wait_cycles = p.wait_cycles;
   return counters;
+}
+LinkFlits Engine::link_flits(emu::RouterId router, emu::PortId port) const {
+  return routers_[router].ports[port].link;
 }
 PortCounters Engine::wire_counters(emu::NodeId node) const { return hcas_[node].counters(); }
 

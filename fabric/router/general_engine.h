@@ -26,6 +26,7 @@ class Engine final : public Network::Impl {
   void set_wire_vtick(emu::NodeId node, emu::Vl vl, emu::Vtick vtick) override;
   PortCounters router_counters(emu::RouterId router, emu::PortId port) const override;
   PortCounters wire_counters(emu::NodeId node) const override;
+  LinkFlits link_flits(emu::RouterId router, emu::PortId port) const override;
   Network::Occupancy occupancy(emu::RouterId router, emu::PortId port) const override;
   int wire_backlog(emu::NodeId node) const override;
   std::string audit() const override;

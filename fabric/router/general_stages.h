@@ -96,6 +96,8 @@ void RouterCycle<Design>::send(unsigned p, unsigned l) {
   w_.links.send(r_.id, p, l, flit);
   --r_.held;
   ++r_.window.sent;
+  ++port.link.out;
+  ++(port.to_hca ? r_.window.hca_flits : r_.window.sent_to_routers);
   if (lane.flits.empty()) {
     clear_bit(port.out_filled, l, r_.out_filled, p);
   } else if (d_.full_crossbar() && w_.rules.head_of_line()) {
@@ -320,6 +322,8 @@ void RouterCycle<Design>::decode() {
     if (q.flits.size() == 1) port.show_next(queue);
     ++r_.held;
     ++r_.window.arrived;
+    ++port.link.in;
+    if (port.to_hca) ++r_.window.hca_flits;
     if (!flit.is(Flit::head)) continue;
     ++q.messages;
     if (w_.watcher != nullptr) w_.watcher->came(head_at(p, box.lane, flit.message));

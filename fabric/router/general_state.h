@@ -101,6 +101,8 @@ struct Port {
   // Where the scheduler sits: at the input of a multiplexed crossbar, at the output of a full one.
   PortClock clock;
   Arbiter arbiter;
+  LinkFlits link;
+  bool to_hca = false;
   // Cold.
   std::array<LaneCounters, kLanesMax> received{};
   std::array<LaneCounters, kLanesMax> sent{};

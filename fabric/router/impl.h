@@ -46,6 +46,7 @@ struct Network::Impl {
   virtual void set_wire_vtick(emu::NodeId node, emu::Vl vl, emu::Vtick vtick) = 0;
   virtual PortCounters router_counters(emu::RouterId router, emu::PortId port) const = 0;
   virtual PortCounters wire_counters(emu::NodeId node) const = 0;
+  virtual LinkFlits link_flits(emu::RouterId router, emu::PortId port) const = 0;
   virtual Occupancy occupancy(emu::RouterId router, emu::PortId port) const = 0;
   virtual int wire_backlog(emu::NodeId node) const = 0;
   virtual std::string audit() const = 0;

@@ -320,6 +320,9 @@ PortCounters Network::router_counters(emu::RouterId router, emu::PortId port) co
   return impl_->router_counters(router, port);
 }
 PortCounters Network::wire_counters(emu::NodeId node) const { return impl_->wire_counters(node); }
+LinkFlits Network::link_flits(emu::RouterId router, emu::PortId port) const {
+  return impl_->link_flits(router, port);
+}
 Network::Occupancy Network::occupancy(emu::RouterId router, emu::PortId port) const {
   return impl_->occupancy(router, port);
 }

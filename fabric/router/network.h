@@ -35,10 +35,18 @@ struct PortCounters {
       0;  // a flit was there, none could leave: no lane of them had a credit
 };
 
+// Flits that have come from the link of a port and gone onto it since construction, each counted in
+// the cycle in which the router takes or gives it. PortCounters count whole messages, at their
+// tails.
+struct LinkFlits {
+  std::uint64_t in = 0;
+  std::uint64_t out = 0;
+};
+
 // What a router did in one energy window; windows in which it did nothing are left out. Per flit:
 // arrived = one input-buffer write; crossed = input-buffer read, crossbar, output-buffer write and
-// one scheduler decision; sent = output-buffer read and link; heads = output-lane arbitration of a
-// message.
+// one scheduler decision; sent = output-buffer read; sent_to_routers = and a link between routers;
+// hca_flits = it came from an HCA or went to one; heads = output-lane arbitration of a message.
 struct ActivityWindow {
   emu::Cycle begin;
   emu::RouterId router;
@@ -46,6 +54,8 @@ struct ActivityWindow {
   std::uint32_t crossed;
   std::uint32_t sent;
   std::uint32_t heads;
+  std::uint32_t sent_to_routers;  // of those sent
+  std::uint32_t hca_flits;        // of those arrived and of those sent
 };
 
 // What only some designs do; all routers, since construction.
@@ -147,6 +157,7 @@ class Network {
   // Counters since construction.
   PortCounters router_counters(emu::RouterId router, emu::PortId port) const;
   PortCounters wire_counters(emu::NodeId node) const;
+  LinkFlits link_flits(emu::RouterId router, emu::PortId port) const;
   // Flits of each lane now in the input and the output buffer of a port.
   struct Occupancy {
     std::array<std::uint8_t, emu::kVlCount> input{};

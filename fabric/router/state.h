@@ -92,8 +92,10 @@ struct RouterState : HotState<kPlanes> {
   // Cold.
   Ways ways;
   emu::RouterId id = 0;
-  std::uint32_t in_held = 0;   // flits in its input buffers when the energy window began
-  std::uint32_t out_held = 0;  // and in its output buffers
+  std::uint32_t in_held = 0;     // flits in its input buffers when the energy window began
+  std::uint32_t out_held = 0;    // and in its output buffers
+  std::uint64_t to_routers = 0;  // flits sent to other routers until then
+  std::uint64_t by_hcas = 0;     // and taken from HCAs or sent to them
   std::array<LaneTraffic, emu::kLaneSlots> traffic_in{};
   std::array<LaneTraffic, emu::kLaneSlots> traffic_out{};
   std::array<std::uint64_t, emu::kPortsMax> wait_cycles{};

@@ -13,7 +13,8 @@ std::unique_ptr<PlainModel> make_plain_model(const fabric::NetworkSpec& spec,
 }
 
 PlainCells::PlainCells(const fabric::NetworkSpec& spec, fabric::ControlHook* hook)
-    : spec_(spec),
+    : PlainModel(spec.energy_window),
+      spec_(spec),
       hook_(hook),
       graph_(fabric::make_graph(fabric::shape_of(spec)).value()),
       routes_(fabric::make_routes(graph_, spec.routing, spec.lanes_of_class).value()),
@@ -179,6 +180,7 @@ void PlainCells::step_router(CellRouter& router) {
     if (arrives > now_) continue;
     port.arrived = cell;
     port.arrived->in_port = p;
+    log.came(router.id, p, leads_to_hca(router, p), now_);
     ++port.arrived->hops;
     ++port.held;
     port.to_me->cells.pop_front();
@@ -199,12 +201,15 @@ void PlainCells::output(CellRouter& router, CellPort& port) {
   }
   --port.credits;
   port.from_me->cells.emplace_back(arrival(), cell);
+  const auto p = static_cast<std::size_t>(&port - router.ports.data());
+  log.left(router.id, p, leads_to_hca(router, p), now_);
   --router.ports[cell.in_port].held;
   router.ports[cell.in_port].to_me->credits.push_back(arrival());
 }
 
 void PlainCells::enqueue(CellRouter& router, std::size_t in_port) {
   const PlainCell cell = *router.ports[in_port].arrived;
+  log.crossed(router.id, now_);
   router.ports[in_port].arrived.reset();
   const emu::PortId out_port = routes_.table.out_port(router.id, cell.message->dest);
   if (cell.number == 0) ask_admission(router, cell, out_port);

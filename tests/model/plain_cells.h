@@ -76,6 +76,9 @@ class PlainCells final : public PlainModel {
   void enqueue(CellRouter& router, std::size_t in_port);
   void ask_admission(const CellRouter& router, const PlainCell& cell, emu::PortId out_port);
   void order(const PlainCell& cell, int change);
+  bool leads_to_hca(const CellRouter& router, std::size_t port) const {
+    return graph_.routers[router.id][port].node != fabric::kNoNode;
+  }
   emu::Cycle arrival() const { return now_ + static_cast<emu::Cycle>(spec_.link_delay); }
 
   fabric::NetworkSpec spec_;

@@ -16,7 +16,8 @@ fabric::Graph graph_of(const fabric::NetworkSpec& spec) {
 }  // namespace
 
 PlainNetwork::PlainNetwork(const fabric::NetworkSpec& spec, fabric::ControlHook* hook)
-    : spec_(spec),
+    : PlainModel(spec.energy_window),
+      spec_(spec),
       hook_(hook),
       graph_(graph_of(spec)),
       routes_(fabric::make_routes(graph_, spec.routing, spec.lanes_of_class).value()),

@@ -295,6 +295,9 @@ class PlainNetwork final : public PlainModel {
     return preemptive() ? 2 - static_cast<std::size_t>(message.packet.traffic_class) : 0;
   }
   bool preemptive() const { return spec_.router == fabric::RouterKind::preemptive; }
+  bool leads_to_hca(const PlainRouter& router, std::size_t port) const {
+    return graph_.routers[router.id][port].node != fabric::kNoNode;
+  }
   static InputBuffer& buffer_at(PlainRouter& router, LaneAt at) {
     return router.ports[static_cast<std::size_t>(at.port)].in[at.lane][at.level];
   }

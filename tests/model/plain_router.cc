@@ -98,6 +98,8 @@ void PlainNetwork::stage5(PlainRouter& router) {
     const emu::Vl chosen = next_to_send(port, able);
     OutputLane& lane = port.out[chosen];
     port.from_me->flits.push_back({arrival(), chosen, lane.buffer.front()});
+    const auto p = static_cast<std::size_t>(&port - router.ports.data());
+    log.left(router.id, p, leads_to_hca(router, p), now_);
     --lane.credits[level_of(*lane.buffer.front().message)];
     lane.buffer.pop_front();
     if (full_crossbar() && stamps_at_head() && !lane.buffer.empty())
@@ -249,6 +251,7 @@ void PlainNetwork::cross(PlainRouter& router, LaneAt from) {
       buffer.flits.front().stamp = stamp(port, slot(from), now_);
   }
   target.buffer.push_back(flit);
+  log.crossed(router.id, now_);
   buffer.worm_open = !flit.is_tail();
   if (flit.is_tail()) worm_crossed(router, from, made_here ? flit.message : nullptr);
 }
@@ -431,6 +434,8 @@ void PlainNetwork::stage1(PlainRouter& router) {
     std::deque<LinkFlit>& flits = port.to_me->flits;
     for (; !flits.empty() && flits.front().arrives <= now_; flits.pop_front()) {
       CHECK(flits.front().arrives == now_);
+      const auto p = static_cast<std::size_t>(&port - router.ports.data());
+      log.came(router.id, p, leads_to_hca(router, p), now_);
       arrive(router, port, flits.front().lane, flits.front().flit);
     }
   }

@@ -129,7 +129,31 @@ class Run {
     ASSERT_NO_FATAL_FAILURE(expect_same("delivered", fast_->delivered(), plain_->delivered));
     ASSERT_NO_FATAL_FAILURE(expect_same("answers", fast_->answers(), plain_->answers));
     ASSERT_EQ(fast_book_.take(), plain_book_.take());
+    ASSERT_NO_FATAL_FAILURE(expect_same_flits());
     fast_->clear_events();
+  }
+
+  // Over every link since the start, and of every router in the windows that have ended.
+  void expect_same_flits() {
+    FlitLog& log = plain_->log;
+    for (const auto& [at, flits] : log.links) {
+      const auto [router, port] = at;
+      const fabric::LinkFlits fast = fast_->link_flits(router, static_cast<emu::PortId>(port));
+      ASSERT_EQ(std::pair(fast.in, fast.out), std::pair(flits.in, flits.out))
+          << "router " << router << " port " << port;
+    }
+    for (const fabric::ActivityWindow& fast : fast_->activity()) {
+      const auto plain = log.windows.extract({fast.begin, fast.router});
+      ASSERT_FALSE(plain.empty()) << "router " << fast.router << " did nothing";
+      const auto flits = [](const fabric::ActivityWindow& w) {
+        return std::tuple(w.arrived, w.crossed, w.sent, w.sent_to_routers, w.hca_flits);
+      };
+      ASSERT_EQ(flits(fast), flits(plain.mapped()))
+          << "router " << fast.router << " in the window from " << fast.begin;
+    }
+    const auto length = static_cast<emu::Cycle>(options_.spec.energy_window);
+    for (const auto& [at, left] : log.windows)
+      ASSERT_EQ(at.first, plain_->now() / length * length) << "router " << at.second;
   }
 
   void shuffle() {

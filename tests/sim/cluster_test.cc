@@ -95,6 +95,34 @@ TEST(Cluster, WithoutPowerControlAboveTheCap) {
   EXPECT_EQ(run->lost(), 0u);
 }
 
+// Between routers it is the links that take most: a hop of a flit costs seven times a router's.
+TEST(Cluster, TheMeterKnowsOfLinks) {
+  auto run = make({.load = {.load = 0.4}, .nodes = 4, .topology = "mesh:2x2"});
+  run->admit();
+  run->start();
+  const auto passed = [&] {
+    const fabric::Network& network = run->cluster().network();
+    double router_flits = 0;
+    double link_flits = 0;
+    for (emu::RouterId r = 0; r < network.routers(); ++r) {
+      for (int p = 0; p < network.ports(r); ++p) {
+        const auto port = static_cast<emu::PortId>(p);
+        const double out = static_cast<double>(network.link_flits(r, port).out);
+        router_flits += out;
+        if (network.peer(r, port).router != emu::kNoRouter) link_flits += out;
+      }
+    }
+    const emu::EnergyTable& energy = run->cluster().config().energy;
+    return router_flits * energy.router_flit_pj() + link_flits * energy.link_flit_pj();
+  };
+  const double before_pj = passed();
+  const emu::EmuNs begin_ns = run->cluster().now_ns();
+  run->play();
+  const double taken_pj = passed() - before_pj;
+  const double time_ns = static_cast<double>(run->cluster().now_ns() - begin_ns);
+  EXPECT_NEAR(run->cluster().power().mean_w() * time_ns * 1e3, taken_pj, 0.01 * taken_pj);
+}
+
 // What a run under power control promises whatever the host's scheduling does.
 void expect_cap_kept(Run& run) {
   const emu::PowerMeter& power = run.cluster().power();

@@ -7,6 +7,7 @@
 #include "emu/base/check.h"
 #include "emu/energy/meter.h"
 #include "fabric/daemon/look.h"
+#include "fabric/daemon/power.h"
 #include "fabric/daemon/spec.h"
 
 namespace tools {
@@ -141,7 +142,6 @@ emu::Result<void> FlitRun::build() {
   if (point_.run.nic != NicKind::none) build_nics();
   if (point_.run.look_cycles != 0) quantum_ = point_.run.look_cycles;
   router_pj_.resize(static_cast<std::size_t>(network_->routers()));
-  link_flits_of_.resize(router_pj_.size());
   passed_.resize(nodes);
   if (circuits) open_circuits();
   if (bookings_ != nullptr && !circuits) admit();
@@ -293,13 +293,10 @@ void FlitRun::drain() {
     delivered_flits_ += event.flits;
     free_flights_.push_back(event.handle);
   }
-  const emu::EnergyTable& energy = point_.cluster.energy;
   for (const fabric::ActivityWindow& window : network_->activity()) {
-    const double router_pj = window.arrived * energy.buffer_write_pj +
-                             window.sent * energy.buffer_read_pj +
-                             window.crossed * (energy.buffer_read_pj + energy.buffer_write_pj +
-                                               energy.crossbar_pj + energy.arbitration_pj);
-    router_pj_[window.router] += router_pj;
+    emu::EnergyCounts counts = fabric::energy_counts(window);
+    hca_flits_ += std::exchange(counts.hca_flits, 0);
+    router_pj_[window.router] += emu::energy_pj(point_.cluster.energy, counts);
   }
   if (failures_ != nullptr && bookings_ != nullptr) {
     bookings_->look(*network_);

@@ -63,7 +63,7 @@ class FlitRun {
   void hand_on(const FlitMessage& message);
   void hca_window();
   void begin_windows();
-  // Sent and received by an HCA since the start.
+  // Sent and received by an HCA since the start: flits one by one, packets at their tails.
   Passed passed(std::size_t node) const;
   void end_window();
   void admit();
@@ -104,8 +104,8 @@ class FlitRun {
   std::uint64_t queued_ = 0;          // in queues_
   std::uint64_t delivered_flits_ = 0;
   std::vector<double> router_pj_;  // of each, with the links behind it, in the running window
+  std::uint64_t hca_flits_ = 0;    // sent and received by all HCAs in it
   std::vector<Passed> passed_;     // sent and received by each HCA up to the last window
-  std::vector<std::uint64_t> link_flits_of_;  // by router, as link_flits_
 };
 
 }  // namespace tools

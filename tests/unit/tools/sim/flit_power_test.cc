@@ -1,0 +1,67 @@
+// The energy and the power cap of points on the real engine.
+#include <gtest/gtest.h>
+
+#include "tests/unit/tools/sim/runs.h"
+
+namespace tools {
+namespace {
+
+// A window has no more of a long message than can pass in it, on the link and by an HCA.
+TEST(FlitPower, NoWindowHasMoreThanAFlitACycle) {
+  const auto run = play_point(R"([network]
+topology = "mesh:2"
+[controls]
+admission = false
+power_control = false
+[workload]
+flows = ["a 0>1 0.5 2048"]
+message_flits = 40
+[run]
+batch_cycles = 20000
+batches = 3
+)");
+  const emu::EnergyTable energy;
+  for (const Batch& batch : run->measure().batches()) {
+    EXPECT_GT(batch.window_pj, 0);
+    EXPECT_LE(batch.window_pj, 500 * (2 * energy.router_flit_pj() + energy.link_flit_pj()));
+    EXPECT_LE(batch.hca_window_pj, 501 * energy.hca_own_flit_pj() + energy.hca_packet_pj());
+  }
+}
+
+// PowerHerd spends its cap and no more, however long messages are: but for a flit of each router
+// and those that wait for their links when a window ends.
+TEST(FlitPower, PowerHerdKeepsEveryWindowBelowTheCap) {
+  for (const int flits : {5, 400}) {
+    SCOPED_TRACE(flits);
+    const auto run = play_point(fmt::format(R"([network]
+topology = "mesh:4x4"
+link_mbps = 2500
+alloc_iters = 4
+[qos]
+scheduler = "rr"
+[controls]
+admission = false
+congestion = "none"
+peak_power = "powerherd"
+power_cap_w = 0.6
+[workload]
+streams = "none"
+load = 0.7
+message_flits = {}
+[run]
+hca = true
+batch_cycles = 10000
+batches = 3
+lanes = [0x8000, 0, 0x7fff]
+)",
+                                            flits));
+    const double cap_pj = 0.6 * 500 * 51'200;
+    for (const Batch& batch : run->measure().batches()) {
+      EXPECT_GT(batch.window_pj, 0.8 * cap_pj);
+      EXPECT_LE(batch.window_pj, 1.03 * cap_pj);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tools
