@@ -42,7 +42,7 @@ emu::Result<emu::Config> load_config(const std::string& path) {
     return emu::fail("{}: {}", name, fits.error().message);
   auto notices = Notices::make_wanted(*config, config->controls.congestion, **network);
   if (!notices) return emu::fail("{}: {}", name, notices.error().message);
-  tell_links(*config, **network);
+  tell_links(*config, network_spec(*config, 0));
   // By the links that the topology's file told: the others read what is written.
   auto written = emu::Config::parse(config->to_toml(), name);
   return written ? config : written;

@@ -5,7 +5,9 @@
 #include <string>
 
 #include "fabric/daemon/notices.h"
+#include "fabric/route/table.h"
 #include "fabric/topo/file.h"
+#include "fabric/topo/graph.h"
 #include "hca/wire/packet.h"
 
 namespace fabric {
@@ -173,16 +175,21 @@ std::uint64_t router_ports(const Network& network, emu::RouterId router) {
   return ports;
 }
 
-void tell_links(emu::Config& config, const Network& network) {
+void tell_links(emu::Config& config, const NetworkSpec& spec) {
+  const auto graph = make_graph(shape_of(spec));
   const std::size_t nodes = config.nodes.size();
+  if (!graph || graph->nodes.size() != nodes) return;
+  const auto table = make_table(*graph, spec.routing);
+  if (!table) return;
   std::vector<std::string> told(nodes);
   bool differ = config.network.topology.kind == emu::Topology::file;
   for (std::size_t a = 0; a < nodes; ++a) {
     for (std::size_t b = 0; b < nodes; ++b) {
-      const int links = network.hops(static_cast<emu::NodeId>(a), static_cast<emu::NodeId>(b)) - 1;
-      differ |= links != static_cast<int>(config.links_between(a, b));
+      const std::size_t links =
+          path(*graph, *table, static_cast<emu::NodeId>(a), static_cast<emu::NodeId>(b)).size() - 1;
+      differ |= links != config.links_between(a, b);
       // Base 36 ends there; nothing is so far in a cluster of 64 nodes but by a file's odd will.
-      told[a] += "0123456789abcdefghijklmnopqrstuvwxyz"[std::min(links, 35)];
+      told[a] += "0123456789abcdefghijklmnopqrstuvwxyz"[std::min<std::size_t>(links, 35)];
     }
   }
   for (std::size_t a = 0; differ && a < nodes; ++a) config.nodes[a].links_to = told[a];

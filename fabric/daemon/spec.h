@@ -23,8 +23,9 @@ inline constexpr std::size_t kSlotsPerNode = 4096;
 std::string content_of(const std::string& path);
 NetworkSpec network_spec(const emu::Config& config, emu::Cycle start);
 // Writes down how far apart nodes are where the sizes of the topology do not tell it: a graph from
-// a file, routes that are not the shortest.
-void tell_links(emu::Config& config, const Network& network);
+// a file, routes that are not the shortest. Before anything that follows from it: the power cap
+// and what is made of that. Of a spec that no network can be made of nothing is written.
+void tell_links(emu::Config& config, const NetworkSpec& spec);
 // Ports that lead to other routers, a bit each: Admission::set_router_ports.
 std::uint64_t router_ports(const Network& network, emu::RouterId router);
 // Whether HCAs with this congestion scheme look at the routers.

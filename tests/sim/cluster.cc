@@ -65,11 +65,11 @@ emu::Result<std::unique_ptr<Cluster>> Cluster::make(const ClusterOptions& option
 
 emu::Result<void> Cluster::build() {
   const emu::Config& config = options_.config;
+  fabric::tell_links(options_.config, fabric::network_spec(config, 0));
   const fabric::NetworkSpec spec = fabric::network_spec(config, 0);
   auto network = fabric::Network::make(spec, this);
   if (!network) return std::unexpected(network.error());
   network_ = std::move(*network);
-  fabric::tell_links(options_.config, *network_);
   vticks_ = spec.lane_vtick;
   std::vector<int> router_ports;
   for (int r = 0; r < network_->routers(); ++r) {

@@ -91,6 +91,7 @@ fabric::NetworkSpec FlitRun::network_spec() const {
 
 emu::Result<void> FlitRun::build() {
   if (auto fits = check_together(point_); !fits) return fits;
+  fabric::tell_links(point_.cluster, network_spec());
   // What the cap means is a sum over all pairs of nodes: once, not for every HCA.
   if (point_.run.hca) point_.cluster.controls.power_cap_w = point_.cluster.power_cap_w();
   const emu::Config& config = point_.cluster;
@@ -113,7 +114,6 @@ emu::Result<void> FlitRun::build() {
     failures_ = std::make_unique<Failures>(point_.run.failures, end);
     if (auto ways = failures_->check(*network_); !ways) return ways;
   }
-  fabric::tell_links(point_.cluster, *network_);
 
   setting_.spec = point_.workload;
   setting_.time = config.network.cycle_time();

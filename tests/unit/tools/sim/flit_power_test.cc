@@ -1,6 +1,8 @@
 // The energy and the power cap of points on the real engine.
 #include <gtest/gtest.h>
 
+#include <fstream>
+
 #include "tests/unit/tools/sim/runs.h"
 
 namespace tools {
@@ -60,6 +62,47 @@ lanes = [0x8000, 0, 0x7fff]
       EXPECT_GT(batch.window_pj, 0.8 * cap_pj);
       EXPECT_LE(batch.window_pj, 1.03 * cap_pj);
     }
+  }
+}
+
+// A topology from a file has the cap, and so the traffic, of the same one by its sizes.
+TEST(FlitPower, TheCapKnowsTheLinksOfATopologyFile) {
+  const std::string path = testing::TempDir() + "chain.toml";
+  std::ofstream chain(path);
+  for (int i = 0; i < 4; ++i)
+    chain << fmt::format("[[switch]]\nname = \"s{0}\"\nports = 8\n[[node]]\nat = \"s{0}:0\"\n", i);
+  for (int i = 0; i < 3; ++i)
+    chain << fmt::format("[[link]]\nends = [\"s{}:2\", \"s{}:1\"]\n", i, i + 1);
+  chain.close();
+  for (const char* peak : {"scheme", "powerherd"}) {
+    SCOPED_TRACE(peak);
+    const auto flits = [&](const std::string& topology) {
+      const auto run = play_point(fmt::format(R"([network]
+topology = "{}"
+nodes = 4
+routing = "up_down"
+[qos]
+scheduler = "rr"
+[controls]
+admission = false
+congestion = "none"
+peak_power = "{}"
+power_cap_load = 0.3
+[workload]
+load = 0.4
+streams = "none"
+message_flits = 40
+[run]
+hca = true
+batch_cycles = 20000
+batches = 2
+)",
+                                              topology, peak));
+      return sum(*run, &ClassBatch::flits);
+    };
+    const double by_sizes = flits("mesh:4");
+    EXPECT_GT(by_sizes, 0.1 * 4 * 40'000 * 0.2);
+    EXPECT_NEAR(flits("file:" + path), by_sizes, 0.02 * by_sizes);
   }
 }
 
