@@ -39,10 +39,31 @@ Book::Book(int ports, const BookLimits& limits)
   CHECK(ports > 0 && limits.flit_bits > 0);
 }
 
-// P = E_router r / f, and the same of the link behind.
-double Book::watts_of(std::uint64_t rate_bps, std::uint64_t link_rate_bps) const {
-  return (limits_.router_flit_pj * static_cast<double>(rate_bps) +
-          limits_.link_flit_pj * static_cast<double>(link_rate_bps)) *
+Book::Rates& Book::Rates::operator+=(const Rates& other) {
+  router_bps += other.router_bps;
+  link_bps += other.link_bps;
+  hca_bps += other.hca_bps;
+  return *this;
+}
+Book::Rates& Book::Rates::operator-=(const Rates& other) {
+  router_bps -= other.router_bps;
+  link_bps -= other.link_bps;
+  hca_bps -= other.hca_bps;
+  return *this;
+}
+
+Book::Rates Book::rates_of(const Entry& entry) const {
+  const std::uint64_t rate = entry.demand.rate_bps;
+  const bool from_router = (router_ports_ >> entry.in & 1) != 0;
+  const bool to_router = (router_ports_ >> entry.out & 1) != 0;
+  return {rate, to_router ? rate : 0, (from_router ? 0 : rate) + (to_router ? 0 : rate)};
+}
+
+// P = E_router r / f, and the same of the link behind and of HCAs.
+double Book::watts_of(const Rates& rates) const {
+  return (limits_.router_flit_pj * static_cast<double>(rates.router_bps) +
+          limits_.link_flit_pj * static_cast<double>(rates.link_bps) +
+          limits_.hca_flit_pj * static_cast<double>(rates.hca_bps)) *
          1e-12 / limits_.flit_bits;
 }
 
@@ -56,7 +77,7 @@ LaneRates Book::out_rates(emu::PortId port) const {
   return {link.lane_out_bps, link.peak_out_bps, limits_.link_bps};
 }
 
-double Book::used_power_w() const { return watts_of(rate_bps_, link_rate_bps_); }
+double Book::used_power_w() const { return watts_of(rates_); }
 
 void Book::add(const Entry& entry) {
   Link& out = links_[entry.out];
@@ -67,13 +88,12 @@ void Book::add(const Entry& entry) {
   in.in_bps += entry.demand.rate_bps;
   in.peak_in_bps += entry.demand.peak_bps;
   in.lane_in_bps[entry.demand.vl_in] += entry.demand.rate_bps;
-  rate_bps_ += entry.demand.rate_bps;
-  if (to_router(entry)) link_rate_bps_ += entry.demand.rate_bps;
+  rates_ += rates_of(entry);
 }
 
 void Book::subtract(const Entry& entry) {
   Link& out = links_[entry.out];
-  CHECK(out.out_bps >= entry.demand.rate_bps && rate_bps_ >= entry.demand.rate_bps);
+  CHECK(out.out_bps >= entry.demand.rate_bps && rates_.router_bps >= entry.demand.rate_bps);
   out.out_bps -= entry.demand.rate_bps;
   out.peak_out_bps -= entry.demand.peak_bps;
   out.lane_out_bps[entry.demand.vl] -= entry.demand.rate_bps;
@@ -81,8 +101,7 @@ void Book::subtract(const Entry& entry) {
   in.in_bps -= entry.demand.rate_bps;
   in.peak_in_bps -= entry.demand.peak_bps;
   in.lane_in_bps[entry.demand.vl_in] -= entry.demand.rate_bps;
-  rate_bps_ -= entry.demand.rate_bps;
-  if (to_router(entry)) link_rate_bps_ -= entry.demand.rate_bps;
+  rates_ -= rates_of(entry);
 }
 
 // What stands in the way of `entry`; BookResult::booked if nothing does.
@@ -92,7 +111,8 @@ BookResult Book::obstacle(const Entry& entry) const {
   if (rate > limits_.link_bps - links_[entry.out].out_bps) return BookResult::output_link;
   if (rate > limits_.link_bps - links_[entry.in].in_bps) return BookResult::input_link;
   // The last booking may fill the budget exactly; rounding must not refuse it.
-  const double watts = watts_of(rate_bps_ + rate, link_rate_bps_ + (to_router(entry) ? rate : 0));
+  Rates rates = rates_of(entry);
+  const double watts = watts_of(rates += rates_);
   if (limits_.power_control && watts > limits_.power_w * (1 + 1e-9)) return BookResult::power;
   return BookResult::booked;
 }

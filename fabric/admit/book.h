@@ -50,6 +50,7 @@ struct BookLimits {
   double power_w = 0;                    // for real-time traffic in this router
   double router_flit_pj = 0;             // E_router
   double link_flit_pj = 0;               // E_link, of outputs that lead to routers; 0: not booked
+  double hca_flit_pj = 0;                // of inputs from HCAs and outputs to them
   std::uint32_t flit_bits = 128;
   bool power_control = true;
 };
@@ -66,8 +67,8 @@ class Book {
   // A dead node's bookings; how many there were.
   std::uint32_t release_node(emu::NodeId node);
 
-  // Ports whose links lead to other routers, a bit each: what passes there books the link's power
-  // too. Before the first booking.
+  // Ports whose links lead to other routers, a bit each: what leaves there books the link's power
+  // too; HCAs are at all others, and theirs is booked. Before the first booking.
   void set_router_ports(std::uint64_t ports) { router_ports_ = ports; }
   std::uint64_t used_out_bps(emu::PortId port) const { return links_[port].out_bps; }
   std::uint64_t used_in_bps(emu::PortId port) const { return links_[port].in_bps; }
@@ -103,14 +104,20 @@ class Book {
   BookResult obstacle(const Entry& entry) const;
   void add(const Entry& entry);
   void subtract(const Entry& entry);
-  bool to_router(const Entry& entry) const { return (router_ports_ >> entry.out & 1) != 0; }
-  double watts_of(std::uint64_t rate_bps, std::uint64_t link_rate_bps) const;
+  // Sums of rates: power is proportional to them, and whole numbers do not drift.
+  struct Rates {
+    std::uint64_t router_bps = 0;
+    std::uint64_t link_bps = 0;  // that goes on to another router
+    std::uint64_t hca_bps = 0;   // that comes from an HCA, and that goes to one
+    Rates& operator+=(const Rates& other);
+    Rates& operator-=(const Rates& other);
+  };
+  Rates rates_of(const Entry& entry) const;
+  double watts_of(const Rates& rates) const;
 
   BookLimits limits_;
   std::vector<Link> links_;
-  // Sum of the rates of all bookings: power is proportional to it, and whole numbers do not drift.
-  std::uint64_t rate_bps_ = 0;
-  std::uint64_t link_rate_bps_ = 0;  // of those that go on to another router
+  Rates rates_;  // of all bookings
   std::uint64_t router_ports_ = 0;
   std::unordered_map<ConnectionKey, Entry, ConnectionKeyHash> entries_;
   std::vector<std::uint32_t> bookings_of_node_;

@@ -203,6 +203,7 @@ BookLimits book_limits(const emu::Config& config, int routers) {
   limits.router_flit_pj = config.energy.router_flit_pj();
   if (config.controls.power_booking == emu::PowerBooking::links)
     limits.link_flit_pj = config.energy.link_flit_pj();
+  limits.hca_flit_pj = config.energy.hca_flit_pj;
   limits.flit_bits = config.network.flit_bits;
   limits.power_control = config.power_scheme();
   return limits;

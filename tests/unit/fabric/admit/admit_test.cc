@@ -103,6 +103,19 @@ TEST(Book, PowerOfTheLinkBehindIsBooked) {
   EXPECT_NEAR(book.used_power_w(), 2 * 149.2e-6, 0.1e-6);
 }
 
+// What comes from an HCA books that HCA's flits, and what goes to one.
+TEST(Book, PowerOfHcasIsBooked) {
+  Book book(8, {.power_w = 2e-3, .router_flit_pj = 0, .hca_flit_pj = 128});
+  book.set_router_ports(0b1100'0000);
+  EXPECT_EQ(book.book({0, 1}, 0, 4, {100 * kMbps}), BookResult::booked);
+  EXPECT_NEAR(book.used_power_w(), 200e-6, 1e-12);
+  EXPECT_EQ(book.book({0, 2}, 1, 7, {100 * kMbps}), BookResult::booked);
+  EXPECT_EQ(book.book({0, 3}, 6, 7, {100 * kMbps}), BookResult::booked);
+  EXPECT_NEAR(book.used_power_w(), 300e-6, 1e-12);
+  EXPECT_TRUE(book.release({0, 1}));
+  EXPECT_NEAR(book.used_power_w(), 100e-6, 1e-12);
+}
+
 TEST(Book, HostileDemands) {
   Book book(2, without_power());
   EXPECT_EQ(book.book({0, 1}, 0, 1, {0}), BookResult::table);

@@ -106,5 +106,36 @@ batches = 2
   }
 }
 
+// What a flit at an HCA costs by the configuration is in what is measured, as it is in the cap.
+TEST(FlitPower, HcasHaveTheirPart) {
+  const auto run_with = [](int hca_flit_pj) {
+    return play_point(fmt::format(R"([network]
+topology = "mesh:2x2"
+[energy]
+hca_flit_pj = {}
+[controls]
+admission = false
+[workload]
+flows = ["a 0>3 0.25"]
+message_flits = 40
+[run]
+batch_cycles = 20000
+batches = 2
+)",
+                                  hca_flit_pj));
+  };
+  const auto energy_pj = [](const FlitRun& run) {
+    double sum = 0;
+    for (const Batch& batch : run.measure().batches()) sum += batch.energy_pj;
+    return sum;
+  };
+  const auto without = run_with(0);
+  const auto with = run_with(1000);
+  const double flits = sum(*with, &ClassBatch::flits);
+  EXPECT_EQ(flits, sum(*without, &ClassBatch::flits));
+  // A message may be half-way when the run ends.
+  EXPECT_NEAR(energy_pj(*with) - energy_pj(*without), 2 * flits * 1000, 2 * 40 * 1000);
+}
+
 }  // namespace
 }  // namespace tools
