@@ -31,6 +31,14 @@ def run(file: Path, *more: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(argv, capture_output=True, text=True, timeout=120)
 
 
+def chain(switches: int) -> str:
+    """A topology file: switches in a row, a node at either end."""
+    text = "".join(f'[[switch]]\nname = "s{n}"\nports = 4\n' for n in range(switches))
+    text += f'[[node]]\nat = "s0:0"\n[[node]]\nat = "s{switches - 1}:0"\n'
+    links = (f'[[link]]\nends = ["s{n}:1", "s{n + 1}:2"]\n' for n in range(switches - 1))
+    return text + "".join(links)
+
+
 def test_what_was_measured(simulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FLITNET_LAB", str(tmp_path / "lab"))
     file, report = tmp_path / "own.toml", tmp_path / "own.json"
@@ -48,6 +56,21 @@ def test_what_was_measured(simulator, tmp_path: Path, monkeypatch: pytest.Monkey
     again = run(file, "--seeds", "3")
     assert again.stdout == done.stdout and "runs" not in again.stderr
     assert list((tmp_path / "lab" / "runs").iterdir()) == runs and len(runs) == 3
+
+
+def test_another_file_of_the_topology_is_another_run(
+    simulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FLITNET_LAB", str(tmp_path / "lab"))
+    file, topology = tmp_path / "own.toml", tmp_path / "net.toml"
+    file.write_text(OWN.replace("nodes = 4", f'nodes = 2\ntopology = "file:{topology}"'))
+    found = []
+    for switches in (2, 4):
+        topology.write_text(chain(switches))
+        done = run(file, "--seeds", "1")
+        assert done.returncode == 0, done.stderr
+        found.append(float(re.search(r"best_effort_network_us +([\d.]+)", done.stdout)[1]))
+    assert found[1] > 1.02 * found[0], "of two hops and of four"
 
 
 def test_a_run_that_is_not_steady_says_so(

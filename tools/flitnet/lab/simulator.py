@@ -11,6 +11,7 @@ import signal
 import subprocess
 import tempfile
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from tools.flitnet import paths
@@ -20,14 +21,31 @@ from tools.flitnet.process import dies_with_us
 CPU_LIMIT_S = 3600  # of one simulation; a machine may be suspended for longer
 
 
+FILE_BYTES_MAX = 16 << 20  # of a topology; the simulator reads no more (fabric/topo/file.h)
+
+
 def to_toml(tables: Mapping[str, Mapping[str, Any]]) -> str:
-    """Flat tables of scalars and lists of them; JSON's spelling of these is TOML's."""
-    lines = []
+    """Flat tables of scalars and lists of them; JSON's spelling of these is TOML's. What is in the
+    file of a topology decides the result as they do: a comment says which it was."""
+    lines = [_content(tables["network"].get("topology"))] if "network" in tables else []
     for section in sorted(tables):
         lines.append(f"[{section}]")
         for key in sorted(tables[section]):
             lines.append(f"{key} = {json.dumps(tables[section][key])}")
-    return "\n".join(lines) + "\n"
+    return "\n".join(line for line in lines if line) + "\n"
+
+
+def _content(topology: Any) -> str:
+    """Empty where there is no file, and where the simulator says so."""
+    kind, _, name = topology.partition(":") if isinstance(topology, str) else ("", "", "")
+    if kind != "file" or not Path(name).is_file():
+        return ""
+    try:
+        with Path(name).open("rb") as file:
+            content = hashlib.sha256(file.read(FILE_BYTES_MAX + 1)).hexdigest()
+    except OSError:
+        return ""
+    return f"# {json.dumps(name)}: SHA-256 {content}"
 
 
 def run_text(toml: str) -> dict[str, Any]:
@@ -71,8 +89,9 @@ def _run(toml: str) -> tuple[dict[str, Any], resource.struct_rusage]:
 # What a result depends on; a change elsewhere leaves results valid.
 SOURCES = (
     "emu/base", "emu/clock/doze.h", "emu/clock/pace.h", "emu/config", "emu/energy",
-    "emu/lane", "emu/metrics/histogram.h", "emu/packet", "emu/wire", "hca/abi",
-    "hca/daemon/options.cc", "hca/daemon/options.h", "hca/host", "hca/wire", "fabric/admit",
+    "emu/lane", "emu/metrics/histogram.cc", "emu/metrics/histogram.h", "emu/packet", "emu/wire",
+    "hca/abi", "hca/daemon/options.cc", "hca/daemon/options.h", "hca/host", "hca/wire",
+    "fabric/admit",
     "fabric/crew", "fabric/daemon/arbitration.cc", "fabric/daemon/arbitration.h",
     "fabric/daemon/look.h", "fabric/daemon/notices.cc", "fabric/daemon/notices.h",
     "fabric/daemon/power.cc", "fabric/daemon/power.h", "fabric/daemon/spec.cc",
