@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.lab.test_statistics import output
 from tools.flitnet import paths
 from tools.flitnet.errors import FlitnetError, UsageError
 from tools.flitnet.lab import driver
@@ -25,7 +26,7 @@ from tools.flitnet.lab.claims import Below
 from tools.flitnet.lab.experiment import SEEDS, Experiment, Length, Plot, Point
 from tools.flitnet.lab.report import write
 from tools.flitnet.lab.simulator import complete, to_toml
-from tools.flitnet.lab.store import Run, Store, read_parquet, rows, write_parquet
+from tools.flitnet.lab.store import Run, Store, measured, read_parquet, rows, write_parquet
 from tools.flitnet.lab.sweep import Outputs, cluster, longer_by, sweep
 from tools.flitnet.process import ProcessId
 
@@ -83,6 +84,20 @@ def test_nothing_is_computed_twice(simulator, tmp_path: Path) -> None:
     assert len(calls) == len(set(calls)) == 2 * len(SEEDS)
     assert swept(experiment(), tmp_path, calls) == first
     assert len(calls) == 2 * len(SEEDS)
+
+
+def test_the_default_written_out_changes_nothing() -> None:
+    """Load without pulses has a warm-up, whether the file leaves them out or says so."""
+    growing = output(
+        best_effort_messages=[10] * 4, best_effort_network_cycles=[5000, 300, 301, 300],
+        best_effort_flits=[400, 100, 100, 100],
+    )  # fmt: skip
+    written, left_out, pulses = (
+        measured(Run(Point("a", 0.2, {"workload": keys}), 1, 4), growing)
+        for keys in ({"pulse_cycles": 0}, {}, {"pulse_cycles": 500})
+    )
+    assert str(written) == str(left_out)  # as text: nan is not itself
+    assert written["warm_up_batches"] == 1 and pulses["warm_up_batches"] == 0
 
 
 def test_equal_runs_of_two_experiments_are_one(simulator, tmp_path: Path) -> None:

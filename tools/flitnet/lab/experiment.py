@@ -26,6 +26,15 @@ class Point:
     # same configuration share their runs.
     part: tuple[int, int] | None = None
 
+    @property
+    def transient(self) -> bool:
+        """What follows a change is measured, and no steady state: load in pulses is followed from
+        an empty network on, as VCT figures 2 to 8 are, and a phase from the change that begins it.
+        """
+        return self.part is not None or bool(
+            self.config.get("workload", {}).get("pulse_cycles")  # 0, the default, is none
+        )
+
 
 @dataclass(frozen=True)
 class Length:

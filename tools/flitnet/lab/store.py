@@ -75,13 +75,10 @@ class Store:
 
 
 def measured(run: Run, output: dict[str, Any]) -> dict[str, float]:
-    """Load in pulses is followed from an empty network on, as VCT figures 2 to 8 are, and a phase
-    from the change that begins it."""
-    workload = run.tables.get("workload", {})
-    frame_ms = workload.get("frame_ms", 1000 / 30)
+    frame_ms = run.tables.get("workload", {}).get("frame_ms", 1000 / 30)
     if run.point.part is not None:
-        return measures(part_of(output, *run.point.part), frame_ms, transient=True)
-    return measures(output, frame_ms, transient="pulse_cycles" in workload)
+        output = part_of(output, *run.point.part)
+    return measures(output, frame_ms, transient=run.point.transient)
 
 
 def rows(experiment: Experiment, done: Sequence[tuple[Run, dict[str, Any]]]) -> list[dict]:
