@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import re
 
@@ -12,9 +13,10 @@ from tools.flitnet.errors import UsageError
 from tools.flitnet.lab.catalog import ALL, choose
 from tools.flitnet.lab.claims import Above, Alike, AtMost, Below, Collapses, Proportional, Rising
 from tools.flitnet.lab.claims import Slope, Within
-from tools.flitnet.lab.experiment import SEEDS, Experiment, Point, judge, ratios
+from tools.flitnet.lab.experiment import SEEDS, Experiment, Point, judge, ratios, unsettled
 from tools.flitnet.lab.report import WORDS
 from tools.flitnet.lab.statistics import Estimate, estimate
+from tools.flitnet.lab.store import estimates, read_parquet
 
 TABLE = {
     ("a", 0.5, "us"): Estimate(1.0, 0.1, 5),
@@ -149,6 +151,39 @@ def test_a_network_that_stood_still_reproduces_nothing() -> None:
     verdict = judge(one, TABLE | {("a", 0.5, "stuck"): estimate([0.0] * 4 + [1.0])})
     assert verdict.word == "differs"
     assert "stood still at the end of a run: a at 0.5" in verdict.note
+
+
+def test_a_place_that_is_not_steady_is_named() -> None:
+    table = {
+        (series, x, "steady"): estimate(steady)
+        for series, x, steady in (
+            ("a", 0.25, [0.0] * 5), ("a", 0.5, [1.0, 0.0, 0.0, 0.0, 1.0]), ("b", 0.5, [1.0] * 5),
+            ("pulses", 0.5, [0.0] * 5), ("phase", 0.5, [0.0] * 5),
+        )
+    }  # fmt: skip
+    points = (
+        Point("pulses", 0.5, {"workload": {"pulse_cycles": 500}}),
+        Point("phase", 0.5, {"workload": {"phases": [0.2, 0.8]}}, part=(1, 2)),
+    )
+    pulsed = Experiment(id="t", title="t", paper="p", points=points)
+    assert unsettled(pulsed, table) == "a at 0.25, 0.5"
+    assert unsettled(experiment(), table | {("b", 0.5, "steady"): estimate([0.0] * 5)}) == (
+        "a at 0.25, 0.5; b at 0.5; phase at 0.5; pulses at 0.5"
+    )
+
+
+def test_the_report_of_record_says_what_is_not_steady() -> None:
+    pytest.importorskip("pyarrow")
+    results = paths.ROOT / "docs/results"
+    sections = (results / "README.md").read_text().split("\n## ")[1:]
+    said = {part.split("\n", 1)[0]: part for part in sections}
+    pages = (results / "index.html").read_text().split("<h2 id='")[1:]
+    shown = {part.split("'", 1)[0]: html.unescape(part) for part in pages}
+    for one in ALL.values():
+        data = results / "data" / f"{one.id}.parquet"
+        places = unsettled(one, estimates(read_parquet(data))) if data.exists() else ""
+        for text in (said[one.id], shown[one.id]) if places else ():
+            assert f"Not steady yet at the end of most runs: {places}." in text, one.id
 
 
 IDS = """

@@ -13,7 +13,7 @@ from rich.table import Table
 
 from tools.flitnet.errors import FlitnetError, UsageError
 from tools.flitnet.lab import point
-from tools.flitnet.lab.experiment import Experiment
+from tools.flitnet.lab.experiment import Experiment, unsettled
 from tools.flitnet.lab.report import data_name, entry, ours, published, value_rows
 from tools.flitnet.lab.store import Store, estimates, rows, write_parquet
 from tools.flitnet.lab.sweep import Outputs, cluster, sweep
@@ -39,6 +39,8 @@ def run(
         print(f"{experiment.id:10} {one.verdict.word:11} {experiment.paper}")
         for check in one.verdict.checks:
             print(f"           {'+' if check.holds else '-'} {check.text}")
+        if places := unsettled(experiment, one.table):
+            print(f"             not steady: {places}")
         for sentence in one.verdict.left:
             print(f"             left to full runs: {sentence}")
         verdicts.append(
@@ -68,7 +70,7 @@ def run_point(
     means = {measure: value for (_, _, measure), value in found.items()}
     if means["stuck"].mean:
         print(f"{file.name}: the network stood still: {outputs[0][1]['stuck']}", file=sys.stderr)
-    elif means["steady"].mean < 0.5:
+    elif unsettled(one, found):
         print(f"{file.name}: not steady yet; a longer run: --batches", file=sys.stderr)
     return {name: value.to_dict() for name, value in means.items()}
 

@@ -12,6 +12,7 @@ from tools.flitnet.lab.claims import NOTHING, Check, Claim, Table
 Tables = Mapping[str, Mapping[str, Any]]  # sections of a point: network, qos, workload, run ...
 SEEDS = (1, 2, 3, 4, 5)
 QUICK_SEEDS_MOST = 10
+STEADY_LEAST = 0.5  # part of the runs of a place
 
 
 @dataclass(frozen=True)
@@ -139,6 +140,17 @@ def stuck_check(table: Table) -> list[Check]:
         if measure == "stuck" and value.mean > 0
     )  # fmt: skip
     return [Check(False, f"stood still at the end of a run: {', '.join(places)}")] if places else []
+
+
+def unsettled(experiment: Experiment, table: Table) -> str:
+    """Where latency was still changing at the end of most runs: a queue that only grows, or runs
+    that are too short. Empty if nowhere; a series and its places each."""
+    transient = {(p.series, p.x) for p in experiment.points if p.transient}
+    places: dict[str, list[float]] = {}
+    for (series, x, measure), value in sorted(table.items()):
+        if measure == "steady" and value.mean < STEADY_LEAST and (series, x) not in transient:
+            places.setdefault(series, []).append(x)
+    return "; ".join(f"{s} at {', '.join(f'{x:g}' for x in xs)}" for s, xs in places.items())
 
 
 def ratios(experiment: Experiment, table: Table) -> dict[tuple[str, float, str], float]:

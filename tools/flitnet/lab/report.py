@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tools.flitnet.errors import UsageError
 from tools.flitnet.lab.claims import NOTHING, shown
-from tools.flitnet.lab.experiment import SEEDS, Experiment, Verdict, judge, ratios
+from tools.flitnet.lab.experiment import SEEDS, Experiment, Verdict, judge, ratios, unsettled
 from tools.flitnet.lab.figures import draw
 from tools.flitnet.lab.live import Pair, curves
 from tools.flitnet.lab.live import read as read_live
@@ -234,6 +234,12 @@ def reason(one: Entry) -> str:
     return f"Most likely because {text}" if text else ""
 
 
+def not_steady(one: Entry) -> str:
+    """A claim may hold there all the same; a value is that of runs of this length."""
+    places = unsettled(one.experiment, one.table)
+    return f"Not steady yet at the end of most runs: {places}." if places else ""
+
+
 def made_by(one: Entry) -> str:
     cost = one.cost.text() if one.cost.runs else ""
     return f"A {'quick' if one.quick else 'full'} run, simulator {one.version}{cost}."
@@ -266,6 +272,8 @@ def markdown(entries: Sequence[Entry], there: int) -> str:
         text += "\n" if one.verdict.checks else ""
         if why := reason(one):
             text += f"{why}\n\n"
+        if where := not_steady(one):
+            text += f"{where}\n\n"
         if rows := number_rows(one):
             text += _md_table(NUMBER_HEAD, rows)
         if rows := value_rows(one):
@@ -320,7 +328,8 @@ def _html_entry(one: Entry) -> str:
     if one.live:
         rows = "".join(f"<li>{html.escape(pair.text())}</li>" for pair in one.live)
         text += f"<p>On a live cluster of four nodes, beside virtual time:</p><ul>{rows}</ul>\n"
-    text += f"<p>{html.escape(reason(one))}</p>\n" if reason(one) else ""
+    for said in (reason(one), not_steady(one)):
+        text += f"<p>{html.escape(said)}</p>\n" if said else ""
     text += "".join(f"<img src='{name}' alt='{name}'>\n" for name in one.pictures)
     if rows := number_rows(one):
         text += _html_table(NUMBER_HEAD, rows)
