@@ -1,6 +1,6 @@
 // DCQCN at the source, its reaction point (Zhu and others, SIGCOMM 2015, section 5 and figure 7): a
 // destination that gets marked packets sends congestion notices, at most one in `dcqcn_notice_us`;
-// each cuts the rate to that destination by alpha / 2, where alpha is how often that happens.
+// each cuts the rate to that destination by alpha / 2, where alpha is how often that has happened.
 // Without notices the rate climbs with its timer: half of the way back five times, then by a
 // constant as well, then by more. Rates are parts of the link; the paper's byte counter (10 MB) is
 // left out, it never comes first here.
@@ -45,8 +45,8 @@ class Dcqcn final : public PacedByDestination<DcqcnFlow> {
     DcqcnFlow& flow = flows_[dest];
     settle(flow, now);
     flow.target = flow.rate;
+    flow.rate = std::max(kLeastRate, flow.rate * (1 - flow.alpha / 2));  // equation 1, in order
     flow.alpha = (1 - reaction_.dcqcn_gain) * flow.alpha + reaction_.dcqcn_gain;
-    flow.rate = std::max(kLeastRate, flow.rate * (1 - flow.alpha / 2));
     flow.timer = now;
     flow.steps = 0;
   }

@@ -294,11 +294,11 @@ TEST(Congestion, DcqcnAsConfigured) {
   EXPECT_EQ(control->delay_cycles(), 40U);
   control->handed_on(1, 40, 200);
   EXPECT_EQ(control->delay_cycles(), 13U) << "half of the way back to the whole";
-  control->notice(kCongestion, 1, 200);  // alpha was 1, then 0.5, and is 0.75
-  EXPECT_EQ(control->delay_cycles(), 45U) << "0.75 * (1 - 0.75 / 2)";
+  control->notice(kCongestion, 1, 200);  // alpha was 1, is 0.5, and becomes 0.75
+  EXPECT_EQ(control->delay_cycles(), 31U) << "0.75 * (1 - 0.5 / 2): it cuts by alpha as it was";
 }
 
-// DCQCN: the first notice halves the rate, later ones cut by what alpha has become, and it climbs
+// DCQCN: the first notice halves the rate, later ones cut by what alpha was by then, and it climbs
 // back to the whole of the link.
 TEST(Congestion, DcqcnCutsAndRecovers) {
   CongestionOptions options;
