@@ -177,9 +177,13 @@ std::uint32_t Config::links_between(std::size_t a, std::size_t b) const {
   return links;
 }
 
+std::uint32_t Config::quadrants() const {
+  return network.topology.is_grid() && network.topology.sizes.size() == 2 ? 4 : 1;
+}
+
 std::uint32_t Config::quadrant(std::size_t a, std::size_t b) const {
   const TopologyChoice& topology = network.topology;
-  if (!topology.is_grid() || topology.sizes.size() != 2) return 0;
+  if (quadrants() == 1) return 0;
   a /= network.nodes_per_router;
   b /= network.nodes_per_router;
   std::uint32_t quarter = 0;

@@ -253,7 +253,10 @@ struct Config {
 
   // Links between routers on the way from node a to node b.
   std::uint32_t links_between(std::size_t a, std::size_t b) const;
-  // In which quarter of a grid of two dimensions node b is, seen from node a: 0 ... 3; 0 elsewhere.
+  // Parts that the network has as a node sees it: quarters of a grid of two dimensions; 1
+  // elsewhere.
+  std::uint32_t quadrants() const;
+  // In which of them node b is, seen from node a.
   std::uint32_t quadrant(std::size_t a, std::size_t b) const;
   // The cap in watts that the configuration means: power_cap_w or, if that is 0, every HCA sending
   // power_cap_load of its link to uniform destinations.

@@ -90,6 +90,7 @@ HostOptions host_options(const emu::Config& config, emu::NodeId node) {
   options.congestion_reaction = reaction_of(config.controls);
   options.completion_queues = static_cast<CqLayout>(config.controls.completion_queues);
   static_assert(static_cast<int>(CqLayout::quad) == static_cast<int>(emu::CompletionQueues::quad));
+  options.quadrants = config.quadrants();
   for (std::size_t other = 0; other < config.nodes.size(); ++other) {
     options.quadrant_of[other] = static_cast<std::uint8_t>(config.quadrant(node, other));
   }

@@ -36,6 +36,7 @@ CongestionOptions congestion_options(const HostOptions& options) {
   return {
       .credits = options.best_effort_credits,
       .layout = options.completion_queues,
+      .quadrants = options.quadrants,
       .quadrant_of = {quadrants.begin(), quadrants.begin() + options.nodes},
       .useful_ports = options.useful_ports,
       .reaction = options.congestion_reaction,

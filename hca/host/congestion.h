@@ -59,7 +59,8 @@ struct CongestionReaction {
 struct CongestionOptions {
   std::uint32_t credits = 200;  // C_b of ACP 4.2, for all completion queues together
   CqLayout layout = CqLayout::global;
-  std::vector<std::uint8_t> quadrant_of;  // by destination: 0 ... 3, seen from this HCA
+  std::uint32_t quadrants = 4;  // that the topology has: completion queues of CqLayout::quad
+  std::vector<std::uint8_t> quadrant_of;  // by destination, of these, seen from this HCA
   // By destination: output ports of the own router that the routing may choose.
   std::vector<PortMask> useful_ports;
   CongestionReaction reaction;

@@ -14,7 +14,7 @@ class Credit final : public CongestionControl {
   explicit Credit(const CongestionOptions& options) : options_(options) {
     const auto destinations = static_cast<std::uint32_t>(options.quadrant_of.size());
     const std::uint32_t queues = options.layout == CqLayout::separate ? std::max(destinations, 1U)
-                                 : options.layout == CqLayout::quad   ? 4U
+                                 : options.layout == CqLayout::quad   ? options.quadrants
                                                                       : 1U;
     out_.resize(queues);
     each_ = std::max(options.credits / queues, 1U);

@@ -59,6 +59,7 @@ struct HostOptions {
   std::string_view congestion = "credit";    // a scheme of hca/host/congestion.h
   CongestionReaction congestion_reaction;
   CqLayout completion_queues = CqLayout::global;
+  std::uint32_t quadrants = 4;                                    // that the topology has
   std::array<std::uint8_t, emu::kNodesVirtualMax> quadrant_of{};  // by destination, seen from here
   // By destination: output ports of the own router on a shortest way, a bit each; known once the
   // fabric is there.

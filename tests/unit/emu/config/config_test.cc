@@ -427,6 +427,10 @@ TEST(Config, QuadrantsOfAGrid) {
   const auto single = emu::Config::parse("[network]\nnodes = 8");
   ASSERT_TRUE(single);
   EXPECT_EQ(single->quadrant(0, 7), 0U);
+  EXPECT_EQ(mesh->quadrants(), 4U);
+  EXPECT_EQ(torus->quadrants(), 4U);
+  for (const char* none : {"nodes = 8", "topology = \"mesh:2x2x2\"", "topology = \"fat_tree\""})
+    EXPECT_EQ(emu::Config::parse(std::string("[network]\n") + none)->quadrants(), 1U) << none;
 }
 
 }  // namespace

@@ -39,6 +39,7 @@ TEST(HostOptions, SourcesReactAsConfigured) {
   const hca::HostOptions options = hca::host_options(*config, 1);
   const hca::CongestionOptions told = hca::congestion_options(options);
   EXPECT_EQ(told.quadrant_of.size(), options.nodes);
+  EXPECT_EQ(told.quadrants, 1U);
   const hca::CongestionReaction& reaction = told.reaction;
   EXPECT_EQ(reaction.vct_step_cycles, 3U);
   EXPECT_EQ(reaction.vct_timeout_cycles, 5U);

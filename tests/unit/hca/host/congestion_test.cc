@@ -66,6 +66,13 @@ TEST(Congestion, CompletionQueuesHaveCreditsOfTheirOwn) {
   EXPECT_FALSE(quad->may_send(3, 0)) << "of the same quadrant";
   EXPECT_TRUE(quad->may_send(4, 0));
   EXPECT_FALSE(quad->blocked(0));
+  // Where there are no quarters one queue has all credits.
+  options.quadrant_of.assign(8, 0);
+  options.quadrants = 1;
+  const auto whole = made("credit", options);
+  EXPECT_EQ(whole->groups(), 1);
+  for (int i = 0; i < 7; ++i) whole->handed_on(2, 40, 0);
+  EXPECT_TRUE(whole->may_send(3, 0));
   options.layout = CqLayout::separate;
   const auto separate = made("credit", options);
   EXPECT_EQ(separate->groups(), 8);
