@@ -1,7 +1,6 @@
 #include "tools/sim/flit_run.h"
 
 #include <algorithm>
-#include <bit>
 #include <utility>
 
 #include "emu/base/check.h"
@@ -15,15 +14,15 @@ namespace tools {
 namespace {
 
 // Cycles between two looks at sources and events. Without HCAs nothing looks back, and results do
-// not depend on it. With them it is how late a credit comes: the time of a CQE's DMA.
+// not depend on it (flit_lanes.cc). With them it is how late a credit comes: the time of a CQE's
+// DMA.
 constexpr emu::Cycle kQuantum = emu::kPowerWindowCycles;
 constexpr emu::Cycle kHcaQuantum = 16;
 constexpr emu::Cycle kNoticeQuantum = 1;
-// Messages of a lane that the wire half holds; the rest waits here, so that a class in overload
-// does not use up the engine's table.
-constexpr std::uint32_t kAtWire = 256;
-constexpr int kPacketsPerNode = 8192;  // 16 lanes of kAtWire, and as many on their way
-constexpr int kPacketsMax = 1 << 19;   // of all nodes: they have fewer each where they are many
+constexpr int kPacketsPerNode = 8192;  // twice what 16 lanes of kAtWireMost hold
+constexpr int kPacketsMax = 1 << 20;   // of all nodes, 64 MiB: they have fewer where they are many
+static_assert(kPacketsPerNode == 2 * emu::kVlCount * FlitRun::kAtWireMost);
+static_assert(kPacketsMax / emu::kNodesVirtualMax >= 2 * emu::kVlCount, "a lane's own part");
 
 // Whoever sends needs a lane.
 emu::Result<void> check_lanes(const Setting& setting) {
@@ -132,9 +131,7 @@ emu::Result<void> FlitRun::build() {
   if (!workload) return std::unexpected(workload.error());
   workload_ = std::move(*workload);
   const auto nodes = static_cast<std::size_t>(setting_.nodes);
-  queues_.resize(nodes * emu::kVlCount);
-  lanes_queued_.resize(nodes);
-  at_wire_.resize(nodes * emu::kVlCount);
+  begin_lanes(static_cast<std::uint32_t>(spec.packets_per_node));
   quantum_ = kQuantum;
   if (point_.run.hca) {
     if (auto hcas = build_hcas(); !hcas) return hcas;
@@ -196,12 +193,6 @@ std::uint64_t FlitRun::waiting() const {
   return count;
 }
 
-void FlitRun::to_lane(const FlitMessage& message) {
-  queues_[message.source * std::size_t{emu::kVlCount} + message.vl_in].push_back(message);
-  lanes_queued_[message.source] |= static_cast<emu::LaneMask>(1U << message.vl_in);
-  ++queued_;
-}
-
 void FlitRun::hand_on(const FlitMessage& message) {
   if (nics_.empty()) {
     to_lane(message);
@@ -218,37 +209,6 @@ void FlitRun::offer(FlitMessage& message) {
   } else if (gates_.empty() || gates_[message.source].take(message)) {
     hand_on(message);
   }
-}
-
-void FlitRun::push(std::size_t node, std::size_t lane) {
-  const std::size_t index = node * emu::kVlCount + lane;
-  std::deque<FlitMessage>& queue = queues_[index];
-  while (!queue.empty() && at_wire_[index] < kAtWire) {
-    const FlitMessage& message = queue.front();
-    if (free_flights_.empty()) {
-      free_flights_.push_back(static_cast<std::uint32_t>(flights_.size()));
-      flights_.emplace_back();
-    }
-    hca::SendPacket packet;
-    packet.handle = free_flights_.back();
-    packet.launch = base_ + message.launch;
-    packet.flits = message.flits;
-    packet.dest = message.dest;
-    packet.vl_in = message.vl_in;
-    packet.vl_out = message.vl_out;
-    packet.traffic_class = message.traffic_class;
-    packet.vtick = message.vtick;
-    if (circuits_ != nullptr && message.stream != kNoStream) {
-      packet.stream = circuits_->of_stream()[message.stream];
-    }
-    if (!network_->submit(static_cast<emu::NodeId>(node), packet)) return;
-    flights_[packet.handle] = message;
-    free_flights_.pop_back();
-    ++at_wire_[index];
-    --queued_;
-    queue.pop_front();
-  }
-  if (queue.empty()) lanes_queued_[node] &= static_cast<emu::LaneMask>(~(1U << lane));
 }
 
 void FlitRun::arrived(const hca::DeliveredEvent& event) {
@@ -291,7 +251,7 @@ void FlitRun::drain() {
     arrived(event);
     flows_->delivered(flights_[event.handle], event.tail_cycle - base_);
     delivered_flits_ += event.flits;
-    free_flights_.push_back(event.handle);
+    leave_table(event.handle);
   }
   for (const fabric::ActivityWindow& window : network_->activity()) {
     emu::EnergyCounts counts = fabric::energy_counts(window);
@@ -360,18 +320,14 @@ void FlitRun::play() {
     for (Nic& nic : nics_) {
       nic.release(horizon, [this](const FlitMessage& message) { to_lane(message); });
     }
-    for (std::size_t node = 0; queued_ > 0 && node < lanes_queued_.size(); ++node) {
-      for (unsigned lanes = lanes_queued_[node]; lanes != 0; lanes &= lanes - 1)
-        push(node, static_cast<std::size_t>(std::countr_zero(lanes)));
-    }
-    network_->run_until(base_ + horizon);
-    drain();
+    advance(horizon);
     listen();
     if (now() == window_end) {
       end_window();
       window_end += emu::kPowerWindowCycles;
     }
   }
+  refill();  // waiting() counts what wire halves have no room for
 }
 
 std::string FlitRun::json() const {

@@ -27,6 +27,8 @@ namespace tools {
 
 class FlitRun {
  public:
+  // Messages of a lane that a wire half holds; the rest waits here.
+  static constexpr std::uint32_t kAtWireMost = 256;
   static emu::Result<std::unique_ptr<FlitRun>> make(const Point& point);
 
   void play();
@@ -50,7 +52,11 @@ class FlitRun {
   emu::Result<void> build_hcas();
   fabric::NetworkSpec network_spec() const;
   void to_lane(const FlitMessage& message);
+  void begin_lanes(std::uint32_t packets_per_node);
   void push(std::size_t node, std::size_t lane);
+  void leave_table(std::uint32_t handle);
+  void refill();
+  void advance(emu::Cycle horizon);
   void look();
   void feed(emu::Cycle horizon);
   void drain();
@@ -96,8 +102,12 @@ class FlitRun {
   NoticeWay notice_way_;
   std::vector<std::deque<FlitMessage>> queues_;  // [node * lanes + lane]
   std::vector<emu::LaneMask> lanes_queued_;      // [node] those that hold messages
-  std::vector<std::uint32_t> at_wire_;           // handed on and not injected, of each of these
-  std::vector<FlitMessage> flights_;             // by handle: what the engine carries
+  std::vector<std::uint32_t> at_wire_;           // submitted and not injected, of each of these
+  std::vector<std::uint32_t> in_table_;          // submitted and not delivered, of each of these
+  std::vector<std::uint32_t> kept_;   // [node] of the table, for lanes with less than lane_share_
+  std::uint32_t lane_share_ = 0;      // of the table, that each lane may have whatever others do
+  std::uint32_t at_wire_most_ = 0;    // of a lane
+  std::vector<FlitMessage> flights_;  // by handle: what the engine carries
   std::vector<std::uint32_t> free_flights_;
   DueSources due_sources_;
   std::vector<FlitMessage> created_;  // scratch

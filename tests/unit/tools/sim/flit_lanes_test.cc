@@ -1,0 +1,75 @@
+// What waits before the wire halves: no class takes the whole table of the engine, and no lane runs
+// dry between two looks.
+#include <gtest/gtest.h>
+
+#include <fmt/format.h>
+
+#include <string_view>
+
+#include "tests/unit/tools/sim/runs.h"
+
+namespace tools {
+namespace {
+
+// Best effort far above what a torus of 512 nodes carries, with control messages beside it: these
+// are few and go first.
+TEST(FlitLanes, OverloadLeavesTheTableToOtherClasses) {
+  const auto run = play_point(R"([network]
+topology = "torus:8x8x8"
+[qos]
+scheduler = "rr"
+[controls]
+admission = false
+[workload]
+streams = "none"
+load = 2.0
+message_flits = 4
+control_per_frame = 50
+frame_ms = 1.6
+control_flits = 2
+[run]
+batch_cycles = 2500
+batches = 3
+)");
+  const auto control = static_cast<std::size_t>(emu::TrafficClass::control);
+  for (const Batch& batch : run->measure().batches()) {
+    const ClassBatch& one = batch.classes[control];
+    EXPECT_GT(one.messages, 1000);
+    EXPECT_NEAR(one.flits / one.offered_flits, 1, 0.1);
+  }
+  EXPECT_GT(run->waiting(), 100'000U) << "no overload";
+}
+
+// A message of one flit a cycle: results are those of any look. Routers with lanes pass one every
+// other cycle.
+TEST(FlitLanes, HowOftenSourcesAreLookedAtDoesNotMatter) {
+  for (const char* router : {"cell", "np", "p", "vct"}) {
+    const auto run_at = [&](int look_cycles) {
+      return play_point(fmt::format(R"([network]
+topology = "single:2"
+router = "{}"
+vc_buf_size = 64
+[controls]
+admission = false
+[workload]
+flows = ["a 0>1 1.0 1"]
+message_flits = 2
+[run]
+batch_cycles = 5000
+batches = 4
+look_cycles = {}
+)",
+                                    router, look_cycles));
+    };
+    const auto seldom = run_at(2000);
+    const auto usual = run_at(0);
+    const auto often = run_at(16);
+    EXPECT_EQ(usual->json(), often->json()) << router;
+    EXPECT_EQ(usual->json(), seldom->json()) << router;
+    const double most = std::string_view(router) == "cell" ? 20'000 : 10'000;
+    EXPECT_GT(sum(*usual, &ClassBatch::flits), 0.98 * most) << router;
+  }
+}
+
+}  // namespace
+}  // namespace tools
