@@ -77,10 +77,6 @@ emu::Result<std::unique_ptr<FlitRun>> FlitRun::make(const Point& point) {
 
 fabric::NetworkSpec FlitRun::network_spec() const {
   fabric::NetworkSpec spec = fabric::network_spec(point_.cluster, 0);
-  if (point_.run.lanes_given) {
-    spec.lanes_of_class = point_.run.lanes;
-    spec.lane_vtick = fabric::default_lane_vticks(spec.lanes_of_class);
-  }
   const double cycle_us = static_cast<double>(point_.cluster.network.cycle_time().cycle_ps) * 1e-6;
   spec.receive_cycles = static_cast<int>(point_.run.receive_us / cycle_us + 0.5);
   const int nodes = static_cast<int>(point_.cluster.nodes.size());
@@ -90,6 +86,8 @@ fabric::NetworkSpec FlitRun::network_spec() const {
 
 emu::Result<void> FlitRun::build() {
   if (auto fits = check_together(point_); !fits) return fits;
+  // From here on it is as if the cluster file said so: weights, books and reports follow.
+  if (point_.run.lanes_given) point_.cluster.qos.class_vls = point_.run.lanes;
   fabric::tell_links(point_.cluster, network_spec());
   // What the cap means is a sum over all pairs of nodes: once, not for every HCA.
   if (point_.run.hca) point_.cluster.controls.power_cap_w = point_.cluster.power_cap_w();

@@ -1,5 +1,5 @@
-// What waits before the wire halves: no class takes the whole table of the engine, and no lane runs
-// dry between two looks.
+// What waits before the wire halves: no class takes the whole table of the engine, no lane runs dry
+// between two looks, and `run.lanes` is the cluster file's word for lanes.
 #include <gtest/gtest.h>
 
 #include <fmt/format.h>
@@ -68,6 +68,43 @@ look_cycles = {}
     EXPECT_EQ(usual->json(), seldom->json()) << router;
     const double most = std::string_view(router) == "cell" ? 20'000 : 10'000;
     EXPECT_GT(sum(*usual, &ClassBatch::flits), 0.98 * most) << router;
+  }
+}
+
+// Weights, VirtualClock's rates and what admission books follow lanes of [run] as those of [qos].
+TEST(FlitLanes, LanesOfTheRunAreThoseOfTheClusterFile) {
+  for (const char* scheduler : {"fgvc", "vclk", "wrr", "two_level"}) {
+    for (const bool hca : {false, true}) {
+      const auto run_with = [&](const char* in_qos, const char* in_run) {
+        return play_point(fmt::format(R"([network]
+topology = "single:4"
+link_mbps = 400
+[qos]
+scheduler = "{}"
+{}
+[controls]
+admission = {}
+power_control = false
+congestion = "none"
+[workload]
+load = 0.95
+real_time_share = 0.5
+streams = "cbr"
+[run]
+batch_cycles = 10000
+batches = 3
+hca = {}
+{}
+)",
+                                      scheduler, in_qos, hca, hca, in_run))
+            ->json();
+      };
+      EXPECT_EQ(run_with("", "lanes = [0x8000, 0x7f00, 0x00ff]"),
+                run_with("vls_control = \"15\"\nvls_real_time = \"8-14\"\n"
+                         "vls_best_effort = \"0-7\"",
+                         ""))
+          << scheduler << (hca ? ", admission" : "");
+    }
   }
 }
 
