@@ -85,7 +85,8 @@ def output(**changes: list[float]) -> dict:
     found["stuck"] = ""
     found |= {f"{c}_{q}_cycles": 0 for c in ("control", "real_time", "best_effort")
               for q in ("p50", "p99", "p999")}  # fmt: skip
-    found |= {"node_flits": [], "flow_labels": [], "flow_flits": [], "flit_payload_bytes": 16}
+    found |= {"node_flits": [], "node_offered_flits": [], "flow_labels": [], "flow_flits": []}
+    found["flit_payload_bytes"] = 16
     return found | changes
 
 
@@ -114,12 +115,14 @@ def test_measures_of_known_batches() -> None:
 def test_tails_fairness_and_flows() -> None:
     found = measures(
         output(
-            best_effort_p99_cycles=400, node_flits=[300, 100], flow_labels=["a", "a", "b"],
+            best_effort_p99_cycles=400, node_flits=[300, 0, 100], flow_labels=["a", "a", "b"],
+            node_offered_flits=[900, 0, 900, 900], nodes=4,
             flow_flits=[[100] * 4, [300] * 4, [0, 0, 0, 0]],
         )  # fmt: skip
     )
     assert found["best_effort_p99_us"] == pytest.approx(40)
-    assert found["jain"] == pytest.approx(400**2 / (2 * (300**2 + 100**2)))
+    # Of three that send: nothing of the last arrives. The second is kept silent by its pattern.
+    assert found["jain"] == pytest.approx(400**2 / (3 * (300**2 + 100**2)))
     # 400 flits of 16 bytes in 100 us.
     assert found["a_mb_s"] == pytest.approx(64)
     assert found["a_least_mb_s"] == pytest.approx(16) and found["a_most_mb_s"] == pytest.approx(48)

@@ -16,6 +16,11 @@ FrameRate rate_of(double frame_ms) {
   return {1'000'000'000, static_cast<std::uint32_t>(std::lround(frame_ms * 1e6))};
 }
 
+void add(std::vector<double>& by_node, emu::NodeId node, double flits) {
+  if (node >= by_node.size()) by_node.resize(node + 1U);
+  by_node[node] += flits;
+}
+
 }  // namespace
 
 Measure::Measure(emu::CycleTime time, emu::Cycle batch_cycles, std::size_t batches,
@@ -38,6 +43,8 @@ void Measure::offered(const FlitMessage& message) {
   if (Batch* batch = batch_at(message.created)) {
     batch->classes[static_cast<std::size_t>(message.traffic_class)].offered_flits += message.flits;
   }
+  if (message.traffic_class == emu::TrafficClass::best_effort)
+    add(node_offered_flits_, message.source, message.flits);
 }
 
 void Measure::delivered(const FlitMessage& message, emu::Cycle head, emu::Cycle tail) {
@@ -54,8 +61,7 @@ void Measure::delivered(const FlitMessage& message, emu::Cycle head, emu::Cycle 
   latencies_[static_cast<std::size_t>(message.traffic_class)].add(tail - message.created +
                                                                   take_cycles_);
   if (message.traffic_class != emu::TrafficClass::best_effort) return;
-  if (message.source >= node_flits_.size()) node_flits_.resize(message.source + 1U);
-  node_flits_[message.source] += message.flits;
+  add(node_flits_, message.source, message.flits);
 }
 
 void Measure::frame_begins(std::uint32_t stream, std::uint32_t frame, std::uint32_t messages) {
@@ -137,9 +143,13 @@ void Measure::write_tails(emu::JsonWriter& json) const {
                  emu::histogram_quantile(latencies_[c].words, quantile));
     }
   }
-  json.open_array("node_flits");
-  for (const double flits : node_flits_) json.field({}, flits);
-  json.close_array();
+  const auto by_node = [&](std::string_view name, const std::vector<double>& flits) {
+    json.open_array(name);
+    for (const double of_one : flits) json.field({}, of_one);
+    json.close_array();
+  };
+  by_node("node_flits", node_flits_);
+  by_node("node_offered_flits", node_offered_flits_);
 }
 
 void Measure::write(emu::JsonWriter& json) const {

@@ -90,6 +90,7 @@ class Measure : public FrameBook {
   // what each node got through of best effort.
   std::array<emu::PlainHistogram, emu::kClassCount> latencies_{};
   std::vector<double> node_flits_;
+  std::vector<double> node_offered_flits_;  // of best effort, of the whole run: 0 of who is silent
 };
 
 }  // namespace tools

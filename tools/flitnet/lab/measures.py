@@ -9,6 +9,7 @@ came) is nan.
 from __future__ import annotations
 
 import math
+from itertools import zip_longest
 from typing import Any
 
 from tools.flitnet.lab.statistics import warm_up
@@ -27,7 +28,7 @@ def _ratio(a: float, b: float) -> float:
 
 
 # Lists that have something else than a value a batch.
-NOT_BY_BATCH = frozenset({"flow_labels", "flow_flits", "node_flits"})
+NOT_BY_BATCH = frozenset({"flow_labels", "flow_flits", "node_flits", "node_offered_flits"})
 
 
 def part_of(output: dict[str, Any], number: int, count: int) -> dict[str, Any]:
@@ -44,7 +45,7 @@ def part_of(output: dict[str, Any], number: int, count: int) -> dict[str, Any]:
 
 
 def _latency_series(output: dict[str, Any]) -> list[float]:
-    """Mean time in the network of all messages, a value for each batch that has any."""
+    """Mean time in the network of all messages, by batch; 0 of one in which none arrived."""
     cycles = [math.fsum(c) for c in zip(*(output[f"{c}_network_cycles"] for c in CLASSES))]
     counts = [math.fsum(c) for c in zip(*(output[f"{c}_messages"] for c in CLASSES))]
     return [_ratio(a, b) if b else 0.0 for a, b in zip(cycles, counts)]
@@ -191,14 +192,17 @@ def jain(values: list[float]) -> float:
 
 
 def _tails(output: dict[str, Any], cycle_us: float) -> dict[str, float]:
-    """Quantiles of latency with queueing, and fairness among senders, of the run's second half."""
+    """Quantiles of latency with queueing, and fairness among those that sent best effort, of the
+    run's second half."""
     found = {
         f"{name}_{q}_us": output[f"{name}_{q}_cycles"] * cycle_us
         for name in CLASSES
         for q in ("p50", "p99", "p999")
     }
-    sent = output["node_flits"]
-    return found | {"jain": jain(sent + [0.0] * (output["nodes"] - len(sent))) if sent else NAN}
+    # A node that its pattern keeps silent is no sender; one of which nothing arrived is.
+    offered, sent = output["node_offered_flits"], output["node_flits"]
+    shares = [flits for flits, wanted in zip_longest(sent, offered, fillvalue=0.0) if wanted]
+    return found | {"jain": jain(shares) if sent else NAN}
 
 
 def _flows(output: dict[str, Any], cut: int) -> dict[str, float]:

@@ -52,6 +52,7 @@ TEST(Measure, TailsAndSharesAreThoseOfTheSecondHalf) {
     FlitMessage message{.created = 300'000 + i, .accepted = 300'000 + i, .stream = kNoStream};
     message.source = static_cast<emu::NodeId>(i % 2);
     const emu::Cycle latency = i < 990 ? 100 : 5000;
+    measure.offered(message);
     measure.delivered(message, message.created, message.created + latency);
     message.created = message.accepted = 1000;  // the first half does not count
     measure.delivered(message, 1000, 99'000);
@@ -67,6 +68,7 @@ TEST(Measure, TailsAndSharesAreThoseOfTheSecondHalf) {
   EXPECT_NEAR(value("best_effort_p50_cycles"), 100, 5);
   EXPECT_NEAR(value("best_effort_p999_cycles"), 5000, 200);
   EXPECT_NE(text.find("\"node_flits\":[500,500]"), std::string::npos) << text.substr(0, 400);
+  EXPECT_NE(text.find("\"node_offered_flits\":[500,500]"), std::string::npos) << text;
 }
 
 TEST(Measure, AFrameIsCompleteWithItsLastMessage) {

@@ -62,8 +62,8 @@ FAIRNESS = Experiment(
     ),
     plots=(Plot("jain", "Jain's index"), *TAILS),
     claims=(
-        # Four of sixteen nodes are their own mirror image: silent, so the most is 0.75.
-        *(Within("jain", (0.3,), name, 0.74, 0.7501) for name in OF_THE_PAPERS),
+        # Four of sixteen nodes are their own mirror image: silent, and none of those that share.
+        *(Within("jain", (0.3,), name, 0.98, 1.0001) for name in OF_THE_PAPERS),
         *(Rising("best_effort_p99_us", FAIR_LOADS, name) for name in ("No control", "Credit 200")),
     ),
     **COMMON,
