@@ -307,6 +307,16 @@ lanes = [0, 0xfff0, 0x000f]
   EXPECT_NEAR(offered / 8 / 25'000, 0.5 * 40 / 39, 0.04);
 }
 
+TEST(FlitRun, LinkDelaysOfTheSchemaAreThoseOfTheEngine) {
+  const auto point = [](int cycles) {
+    return parse_point(fmt::format("[network]\nlink_delay = {}\n", cycles), "a test");
+  };
+  const auto longest = point(15);
+  ASSERT_TRUE(longest);
+  EXPECT_TRUE(FlitRun::make(*longest));
+  EXPECT_FALSE(point(16));
+}
+
 TEST(FlitRun, RefusesWhatDoesNotGoTogether) {
   const auto refusal = [](const std::string& text) {
     auto point = parse_point(text, "point.toml");
