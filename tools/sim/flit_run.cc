@@ -304,10 +304,12 @@ void FlitRun::feed(emu::Cycle horizon) {
 void FlitRun::play() {
   due_sources_.begin(workload_.sources.size());
   emu::Cycle window_end = emu::kPowerWindowCycles;
-  while (now() < setting_.end) {
+  // Traffic goes on until a power window ends: the last batch has its part of that one too.
+  const emu::Cycle end = (setting_.end + window_end - 1) / window_end * window_end;
+  while (now() < end) {
     if (failures_ != nullptr && failures_->next() == now()) change_links();
     const emu::Cycle change = failures_ != nullptr ? failures_->next() : emu::kNever;
-    const emu::Cycle horizon = std::min({now() + quantum_, window_end, setting_.end, change});
+    const emu::Cycle horizon = std::min({now() + quantum_, window_end, change});
     feed(horizon);
     for (FlitMessage& message : created_) offer(message);
     look();

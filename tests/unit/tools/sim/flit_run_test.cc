@@ -40,7 +40,7 @@ TEST(FlitRun, DeliversWhatIsOfferedUntilSaturation) {
   EXPECT_GT(sum(*heavy, &ClassBatch::offered_flits), 1.1 * 8 * 80'000);
 }
 
-// However short the batches, each has its part of the energy.
+// However short the batches, each has its part of the energy, and wherever the last one ends.
 TEST(FlitRun, EveryBatchHasItsEnergy) {
   const auto energies = [](const std::string& batches) {
     const auto run = play_point("[workload]\nstreams = \"none\"\nload = 0.5\n[run]\n" + batches);
@@ -50,9 +50,10 @@ TEST(FlitRun, EveryBatchHasItsEnergy) {
   };
   const auto whole = energies("batch_cycles = 6000\nbatches = 1\n");
   for (const auto& batches : {energies("batch_cycles = 100\nbatches = 60\n"),
-                              energies("batch_cycles = 750\nbatches = 8\n")}) {
+                              energies("batch_cycles = 750\nbatches = 8\n"),
+                              energies("batch_cycles = 1499\nbatches = 4\n")}) {
     const double mean = whole[0] / static_cast<double>(batches.size());
-    EXPECT_NEAR(std::accumulate(batches.begin(), batches.end(), 0.0), whole[0], 1e-6 * whole[0]);
+    EXPECT_NEAR(std::accumulate(batches.begin(), batches.end(), 0.0), whole[0], 1e-3 * whole[0]);
     for (std::size_t b = batches.size() / 6; b < batches.size(); ++b)  // behind the first window
       EXPECT_NEAR(batches[b], mean, 0.4 * mean) << "batch " << b << " of " << batches.size();
   }
