@@ -15,8 +15,6 @@ constexpr std::size_t index_of(emu::TrafficClass traffic_class) {
 constexpr std::string_view kPort = "1";
 constexpr std::array<std::string_view, kQpStates> kStateNames = {"reset", "init", "rtr", "rts",
                                                                  "sqd",   "sqe",  "err"};
-// IB headers and CRCs of an RC packet in the middle of a message, which most packets are.
-constexpr std::uint64_t kOverheadBytes = 26;
 }  // namespace
 
 emu::Result<Publisher> Publisher::open(const std::string& run_dir, const emu::Config& config,
@@ -30,6 +28,7 @@ emu::Result<Publisher> Publisher::open(const std::string& run_dir, const emu::Co
   publisher.add_transport(name, device);
   publisher.add_controls(name, device);
   publisher.add_classes(name, device);
+  publisher.add_port(name, device, config.network.flit_bits);
   publisher.clients_ = p.gauge(Metric::clients, {name, device});
   publisher.up_ = p.gauge(Metric::port_up, {name, device, kPort});
   publisher.reserved_ = p.gauge(Metric::admission_reserved, {name, device});
@@ -136,23 +135,19 @@ void Publisher::add_classes(std::string_view node, std::string_view device) {
     add(Metric::class_sent_bytes, &ClassCounters::bytes_sent);
     add(Metric::class_received_bytes, &ClassCounters::bytes_received);
   }
-  const auto sum = [](const HostCounters& c, std::uint64_t ClassCounters::*field) {
-    std::uint64_t total = 0;
-    for (const auto& each : c.by_class) total += each.*field;
-    return total;
+}
+
+// In words of 4 bytes, of whole flits: what perfquery says of the port is counted so too.
+void Publisher::add_port(std::string_view node, std::string_view device, std::uint64_t flit_bits) {
+  using C = HostCounters;
+  const auto add = [&](Metric metric, std::uint64_t C::*field, std::uint64_t words) {
+    add_counter(metric, {node, device, kPort},
+                [field, words](const C& c) { return c.*field * words; });
   };
-  using C = ClassCounters;
-  add_counter(Metric::port_xmit_packets, {node, device, kPort},
-              [sum](const HostCounters& c) { return sum(c, &C::packets_sent); });
-  add_counter(Metric::port_rcv_packets, {node, device, kPort},
-              [sum](const HostCounters& c) { return sum(c, &C::packets_received); });
-  // In words of 4 bytes, headers included.
-  add_counter(Metric::port_xmit_data, {node, device, kPort}, [sum](const HostCounters& c) {
-    return (sum(c, &C::bytes_sent) + kOverheadBytes * sum(c, &C::packets_sent)) / 4;
-  });
-  add_counter(Metric::port_rcv_data, {node, device, kPort}, [sum](const HostCounters& c) {
-    return (sum(c, &C::bytes_received) + kOverheadBytes * sum(c, &C::packets_received)) / 4;
-  });
+  add(Metric::port_xmit_packets, &C::port_packets_sent, 1);
+  add(Metric::port_rcv_packets, &C::port_packets_received, 1);
+  add(Metric::port_xmit_data, &C::port_flits_sent, flit_bits / 32);
+  add(Metric::port_rcv_data, &C::port_flits_received, flit_bits / 32);
 }
 
 void Publisher::publish(const Host& host, std::size_t clients, const Session& session) {

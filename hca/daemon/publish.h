@@ -41,6 +41,7 @@ class Publisher {
   void add_transport(std::string_view node, std::string_view device);
   void add_controls(std::string_view node, std::string_view device);
   void add_classes(std::string_view node, std::string_view device);
+  void add_port(std::string_view node, std::string_view device, std::uint64_t flit_bits);
   void add_frames(std::string_view node, std::string_view kind);
 
   struct Copied {

@@ -277,6 +277,8 @@ std::size_t send_probes(HostState& s) {
     desc.kind = packet.kind;
     desc.launch_cycle = packet.launch;
     s.port_.send({&desc, 1});
+    ++s.counters_.port_packets_sent;
+    s.counters_.port_flits_sent += desc.flits;
     ++sent;
   }
   return sent;

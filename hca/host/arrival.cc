@@ -60,6 +60,10 @@ void receive_one(HostState& s, const Arrival& arrival, bool loop) {
   const std::size_t length = emu::buffer_bytes(arrival.desc);
   const std::span<const std::byte> bytes(reinterpret_cast<const std::byte*>(arrival.bytes), length);
   emu::ParsedPacket packet;
+  if (arrival.desc.src != s.options_.node) {
+    s.counters_.port_packets_received += 1U + arrival.desc.more_packets;
+    s.counters_.port_flits_received += arrival.desc.flits;
+  }
   if (!parse(arrival, bytes, packet) || packet.payload_offset + packet.payload_bytes > length ||
       (packet.packets == 1 && !intact(bytes))) {
     ++s.counters_.dropped_bad_packet;

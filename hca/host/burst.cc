@@ -302,6 +302,9 @@ void dispatch(HostState& s) {
       s.loop_[packet.slot.buffer] = packet.desc;
     } else {
       leaving[leaving_count++] = packet.desc;
+      if (packet.desc.kind == emu::PacketKind::subnet) continue;
+      s.counters_.port_packets_sent += packet.packets;
+      s.counters_.port_flits_sent += packet.desc.flits;
     }
   }
   if (leaving_count > 0) s.port_.send({leaving.data(), leaving_count});

@@ -19,6 +19,12 @@ struct ClassCounters {
 
 struct HostCounters {
   std::array<ClassCounters, emu::kClassCount> by_class{};
+  // What passed the port, as the fabric counts it: in whole flits, nothing from the node to itself
+  // or to the subnet's agents. The fabric's own are not among it, answers to probes and notices.
+  std::uint64_t port_packets_sent = 0;
+  std::uint64_t port_flits_sent = 0;
+  std::uint64_t port_packets_received = 0;
+  std::uint64_t port_flits_received = 0;
   std::uint64_t acks_sent = 0;
   std::uint64_t naks_sent = 0;
   std::uint64_t rnr_naks_sent = 0;

@@ -88,6 +88,30 @@ TEST(Cluster, DefaultLoadKeepsAllPromises) {
   EXPECT_EQ(run->cluster().network().audit(), "");
 }
 
+// What an HCA says of its port is what the fabric says of it: whole flits, acknowledgements too.
+TEST(Cluster, AnHcaCountsItsPortAsTheFabricDoes) {
+  auto run = played({.seconds = 0.1, .admission = false});
+  for (int n = 0; n < run->cluster().nodes(); ++n) {
+    const hca::HostCounters& own = run->cluster().host(n).counters();
+    const auto wire = run->cluster().network().wire_counters(static_cast<emu::NodeId>(n));
+    std::uint64_t sent_flits = 0;
+    std::uint64_t sent_packets = 0;
+    std::uint64_t received_flits = 0;
+    std::uint64_t received_packets = 0;
+    for (std::size_t v = 0; v < emu::kVlCount; ++v) {
+      sent_flits += wire.sent[v].flits;
+      sent_packets += wire.sent[v].packets;
+      received_flits += wire.received[v].flits;
+      received_packets += wire.received[v].packets;
+    }
+    EXPECT_GT(own.acks_sent, 0U);
+    EXPECT_EQ(own.port_flits_sent, sent_flits) << "node " << n;
+    EXPECT_EQ(own.port_packets_sent, sent_packets) << "node " << n;
+    EXPECT_EQ(own.port_flits_received, received_flits) << "node " << n;
+    EXPECT_EQ(own.port_packets_received, received_packets) << "node " << n;
+  }
+}
+
 // The same load without power control is above the cap in some window of 500 cycles.
 TEST(Cluster, WithoutPowerControlAboveTheCap) {
   auto run = played({.power = false});
