@@ -14,8 +14,9 @@ namespace tools {
 namespace {
 
 // Cycles between two looks at sources and events. Without HCAs nothing looks back, and results do
-// not depend on it (flit_lanes.cc). With them it is how late a credit comes: the time of a CQE's
-// DMA.
+// not depend on it (flit_lanes.cc), but for one thing: where messages of a flit or two overload a
+// link, schedulers stamp them from when the wire half had room for them. With HCAs it is how late a
+// credit comes: the time of a CQE's DMA.
 constexpr emu::Cycle kQuantum = emu::kPowerWindowCycles;
 constexpr emu::Cycle kHcaQuantum = 16;
 constexpr emu::Cycle kNoticeQuantum = 1;
