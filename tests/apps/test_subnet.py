@@ -119,6 +119,16 @@ def test_counters_are_those_of_the_files(mesh: Cluster) -> None:
     switch = counters(mesh, NODES + 1, port, "-x")
     assert switch["PortRcvPkts"] == before["PortXmitPkts"]
     assert switch["PortXmitData"] == before["PortRcvData"]
+    # The node's files say the same of its port; the exporter writes them once a second.
+    files = mesh.run / "sys/nodes/n0/class/infiniband/flitnet0/ports/1/counters"
+    names = {"PortXmitData": "port_xmit_data", "PortRcvData": "port_rcv_data",
+             "PortXmitPkts": "port_xmit_packets", "PortRcvPkts": "port_rcv_packets"}  # fmt: skip
+    for _ in range(500):
+        in_files = {name: int((files / file).read_text()) for name, file in names.items()}
+        if in_files == {name: before[name] for name in names}:
+            break
+        time.sleep(0.02)
+    assert in_files == {name: before[name] for name in names}
     said(mesh, ["perfquery", "-R", "1", "1"])
     assert counters(mesh, 1, 1)["PortXmitPkts"] == 0
     assert counters(mesh, NODES + 1, port, "-x") == switch, "of that port only"
