@@ -160,7 +160,8 @@ def torus(name: str, load: float) -> Tables:
 
 
 TORUS = combined(
-    "x.torus", "torus of 512 nodes", torus, quick=quick_length(3), full=Length(8, 32)
+    # 64 batches are ten times the ON and OFF of a connection.
+    "x.torus", "torus of 512 nodes", torus, quick=quick_length(3), full=Length(64, 64)
 )
 
 # One node in sixteen wants a fifth of everything: 1.3 times its link at 0.4.
