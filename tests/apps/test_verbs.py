@@ -7,6 +7,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -62,6 +63,40 @@ def test_devices_and_devinfo(cluster2: Cluster, dropin: bool) -> None:
         assert said in info.stdout
     # SPDK's target does not answer with SEND with invalidate where a device does not say so.
     assert "MEM_MGT_EXTENSIONS" in info.stdout
+
+
+DEVICES = """
+#include <infiniband/verbs.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+int main(void) {
+  struct ibv_device** list = ibv_get_device_list(NULL);
+  if (list == NULL || list[0] == NULL) return 1;
+  printf("%s %s\\n", ibv_get_device_name(list[0]), strrchr(getenv("ASAN_OPTIONS"), ':') + 1);
+  ibv_free_device_list(list);
+  return 0;
+}
+"""
+
+
+@pytest.mark.parametrize("dropin", [False, True], ids=["preload", "dropin"])
+@pytest.mark.parametrize("how", ["linked", "preloaded"])
+def test_address_sanitizer(
+    cluster2: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str, dropin: bool
+) -> None:
+    """Its runtime wants to be first, or not to be told that it is not."""
+    program, source = tmp_path / "devices", tmp_path / "devices.c"
+    source.write_text(DEVICES)
+    sanitized = ["-fsanitize=address"] if how == "linked" else []
+    subprocess.run(["gcc", *sanitized, "-o", program, source, "-libverbs"], check=True)
+    monkeypatch.setenv("ASAN_OPTIONS", "detect_leaks=0")
+    if how == "preloaded":
+        found = subprocess.check_output(["gcc", "-print-file-name=libasan.so"], text=True)
+        monkeypatch.setenv("LD_PRELOAD", str(Path(found.strip()).resolve()))
+        monkeypatch.setenv("ASAN_OPTIONS", "verify_asan_link_order=1:detect_leaks=0")
+    ran = cluster2.exec("n0", [str(program)], dropin=dropin)
+    assert (ran.returncode, ran.stdout) == (0, "flitnet0 detect_leaks=0\n"), ran.stderr
 
 
 NAMES = """

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 import tomllib
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tools.flitnet import paths, rundir
@@ -29,9 +31,20 @@ def of(cluster: Cluster, nodes: list[str], dropin: bool) -> dict[str, str]:
         env["LD_LIBRARY_PATH"] = f"{library}:{before}" if before else library
     # With the drop-in, what is preloaded knows files alone (rdma_cm's, sysfs).
     library = str(paths.program("libflitnet_files.so" if dropin else "libflitnet_verbs.so"))
-    before = env.get("LD_PRELOAD")
-    env["LD_PRELOAD"] = f"{library}:{before}" if before else library
+    env["LD_PRELOAD"] = _preloaded(library, env.get("LD_PRELOAD", ""))
+    # A program of gcc -fsanitize=address ends at its start where another library is before its
+    # runtime. What the user says of it comes last, and counts.
+    options = env.get("ASAN_OPTIONS")
+    env["ASAN_OPTIONS"] = "verify_asan_link_order=0" + (f":{options}" if options else "")
     return env
+
+
+def _preloaded(library: str, before: str) -> str:
+    """Ours before the user's, but for a sanitizer's runtime, which has to be the first."""
+    theirs = [name for name in re.split(r"[ :]+", before) if name]
+    known = ("libasan", "libclang_rt.asan")
+    runtimes = [name for name in theirs if Path(name).name.startswith(known)]
+    return ":".join([*runtimes, library, *(name for name in theirs if name not in runtimes)])
 
 
 def _make_host(cluster: Cluster, nodes: list[str]) -> None:
