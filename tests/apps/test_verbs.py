@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 import subprocess
@@ -97,6 +98,23 @@ def test_address_sanitizer(
         monkeypatch.setenv("ASAN_OPTIONS", "verify_asan_link_order=1:detect_leaks=0")
     ran = cluster2.exec("n0", [str(program)], dropin=dropin)
     assert (ran.returncode, ran.stdout) == (0, "flitnet0 detect_leaks=0\n"), ran.stderr
+
+
+@pytest.mark.parametrize("library", [":libibverbs.a", "ibverbs"])
+def test_library_within(cluster2: Cluster, tmp_path: Path, library: str) -> None:
+    """A program with a libibverbs of its own finds no device, and is told why."""
+    program, source = tmp_path / "devices", tmp_path / "devices.c"
+    source.write_text(DEVICES)
+    libraries = [f"-l{library}", "-lnl-route-3", "-lnl-3"]
+    linked = subprocess.run(["gcc", "-o", program, source, *libraries], capture_output=True)
+    if linked.returncode != 0:
+        pytest.skip("libnl is missing: apt-get install libnl-route-3-dev")
+    argv = [paths.ROOT / "flitnet", "--run", cluster2.run, "exec", "n0", "--", program]
+    env = os.environ | {"ASAN_OPTIONS": "a=b"}
+    ran = subprocess.run(argv, capture_output=True, text=True, env=env)
+    within = library == ":libibverbs.a"
+    assert ran.returncode == (1 if within else 0), ran.stdout + ran.stderr
+    assert ("has libibverbs within it" in ran.stderr) == within
 
 
 NAMES = """

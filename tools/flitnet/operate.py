@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import re
+import shutil
 import sys
 import time
 import tomllib
@@ -18,7 +19,7 @@ from rich.live import Live
 from rich.table import Table
 
 from tools.flitnet import (
-    addresses, config, controls, ctl, nodes, pages, part, paths, programs, screen,
+    addresses, config, controls, ctl, elf, nodes, pages, part, paths, programs, screen,
 )
 from tools.flitnet.cluster import Cluster
 from tools.flitnet.errors import (
@@ -286,6 +287,10 @@ def execute(run: Path, node: str, command: list[str], dropin: bool) -> NoReturn:
             raise FlitnetError(f"{name} is dead; start it with: {cluster.revival(name)}")
         if not (cluster.node_dir(name) / "hcad.sock").exists():
             raise FlitnetError(f"{name} is not up; see: {paths.call('status')}")
+    program = shutil.which(command[0])
+    if program and elf.defines(Path(program), "ibv_open_device"):
+        print(f"flitnet: {command[0]} has libibverbs within it (libibverbs.a): it asks no library, "
+              "and finds no device; link it with libibverbs.so", file=sys.stderr)  # fmt: skip
     sys.stdout.flush()
     try:
         os.execvpe(command[0], command, env)
