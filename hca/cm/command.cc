@@ -174,7 +174,7 @@ CmAnswer dispatch(const Call& call, std::uint32_t command_number) {
     case RDMA_USER_CM_CMD_CONNECT: {
       const auto command = take_padded<rdma_ucm_connect>(call);
       Id* id = find_id(s, call.file, command.id);
-      return {id == nullptr ? ENOENT : connect(s, *id, command.conn_param), 0};
+      return {id == nullptr ? ENOENT : connect(s, *id, command), 0};
     }
     case RDMA_USER_CM_CMD_ACCEPT: {
       const auto command = take_padded<rdma_ucm_accept>(call);

@@ -93,7 +93,8 @@ void send_asked(CmState& s, Id& id, const CmMessage& m, std::uint8_t attempts) {
 
 void answered(Id& id) { id.again_at = emu::kNever; }
 
-int connect(CmState& s, Id& id, const rdma_ucm_conn_param& param) {
+int connect(CmState& s, Id& id, const rdma_ucm_connect& command) {
+  const rdma_ucm_conn_param& param = command.conn_param;
   if (id.state != IdState::route_resolved) return EINVAL;
   if (is_datagram(id)) return resolve_service(s, id, param);
   take_param(id, param);
@@ -110,6 +111,7 @@ int connect(CmState& s, Id& id, const rdma_ucm_conn_param& param) {
   m.retry_count = id.retry_count;
   m.rnr_retry_count = id.rnr_retry_count;
   m.srq = param.srq != 0;
+  m.ece = from_abi(command.ece);
   m.path_mtu = id.path_mtu;
   m.sl = sl_of(id);
   m.ack_timeout = 16;
@@ -132,7 +134,7 @@ int accept(CmState& s, Id& id, const rdma_ucm_accept& command) {
   if (id.state != IdState::req_received) return EINVAL;
   const rdma_ucm_conn_param& param = command.conn_param;
   if (param.valid != 0) id.uid = command.uid;
-  if (is_datagram(id)) return answer_service(s, id, kSidrValid, param);
+  if (is_datagram(id)) return answer_service(s, id, kSidrValid, param, from_abi(command.ece));
   if (param.valid == 0) return EINVAL;
   CmMessage m = message_of(s, id, CmKind::rep);
   if (!fill_private(id, m, param.private_data, param.private_data_len)) return EINVAL;
@@ -148,6 +150,7 @@ int accept(CmState& s, Id& id, const rdma_ucm_accept& command) {
   m.flow_control = param.flow_control != 0;
   m.rnr_retry_count = id.rnr_retry_count;
   m.srq = param.srq != 0;
+  m.ece = from_abi(command.ece);
   m.ca_guid = s.options.guid_base + s.addresses.self() + 1;
   id.rnr_retry_count = rnr;
   id.state = IdState::rep_sent;

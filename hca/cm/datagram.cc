@@ -18,7 +18,8 @@ int resolve_service(CmState& s, Id& id, const rdma_ucm_conn_param& param) {
   return 0;
 }
 
-int answer_service(CmState& s, Id& id, std::uint8_t status, const rdma_ucm_conn_param& param) {
+int answer_service(CmState& s, Id& id, std::uint8_t status, const rdma_ucm_conn_param& param,
+                   const Ece& ece) {
   CmMessage m;
   m.kind = CmKind::sidr_rep;
   m.local_id = id.remote_id;
@@ -30,6 +31,7 @@ int answer_service(CmState& s, Id& id, std::uint8_t status, const rdma_ucm_conn_
   if (status == kSidrValid) {
     m.qpn = id.qpn;
     m.qkey = id.qkey;
+    m.ece = ece;
   }
   id.unanswered = stamped(s, m);  // said again if the question comes again
   id.state = IdState::ended;
@@ -74,6 +76,7 @@ void on_sidr_rep(CmState& s, emu::NodeId source, const CmMessage& m) {
   id.remote_qpn = m.qpn;
   body.param.ud.qp_num = m.qpn;
   body.param.ud.qkey = m.qkey;
+  body.ece = to_abi(m.ece);
   fill_ah(s, id, body.param.ud.ah_attr);
   push_event(s, id, CmEvent::established, body);
 }

@@ -10,7 +10,8 @@ namespace {
 // Management header (IBA 13.4.2): 24 bytes, then the message.
 constexpr std::size_t kHeaderBytes = 24;
 constexpr std::uint8_t kClassCommMgt = 0x07;
-constexpr std::size_t kLifeOffset = 8;  // of the transaction identifier
+constexpr std::size_t kLifeOffset = 8;       // of the transaction identifier
+constexpr std::size_t kModifierOffset = 20;  // of the attribute: the options of ECE
 
 // Big-endian numbers of a message, written or read at their offsets behind the header.
 class Writer {
@@ -79,6 +80,7 @@ std::size_t private_offset(CmKind kind) {
 // IBA table 96.
 void write_req(const CmMessage& m, Writer& w) {
   const bool xrc = m.transport == kTransportXrc;
+  w.number(5, 3, m.ece.vendor_id);
   w.number(8, 8, m.service_id);
   w.number(16, 8, m.ca_guid);
   w.number(28, 4, m.qkey);
@@ -102,6 +104,7 @@ void write_req(const CmMessage& m, Writer& w) {
 }
 
 void read_req(const Reader& r, CmMessage& m) {
+  m.ece.vendor_id = r.u24(5);
   m.service_id = r.number(8, 8);
   m.ca_guid = r.number(16, 8);
   m.qkey = r.u32(28);
@@ -127,7 +130,10 @@ void read_req(const Reader& r, CmMessage& m) {
 void write_rep(const CmMessage& m, Writer& w) {
   w.number(8, 4, m.qkey);
   w.number(12, 3, m.qpn);
+  w.number(15, 1, m.ece.vendor_id >> 16);
+  w.number(19, 1, m.ece.vendor_id >> 8);
   w.number(20, 3, m.psn);
+  w.number(23, 1, m.ece.vendor_id);
   w.number(24, 1, m.responder_resources);
   w.number(25, 1, m.initiator_depth);
   w.number(26, 1, m.flow_control ? 1 : 0);
@@ -139,6 +145,7 @@ void read_rep(const Reader& r, CmMessage& m) {
   m.qkey = r.u32(8);
   m.qpn = r.u24(12);
   m.psn = r.u24(20);
+  m.ece.vendor_id = std::uint32_t{r.u8(15)} << 16 | std::uint32_t{r.u8(19)} << 8 | r.u8(23);
   m.responder_resources = r.u8(24);
   m.initiator_depth = r.u8(25);
   m.flow_control = (r.u8(26) & 1) != 0;
@@ -173,7 +180,9 @@ void write_body(const CmMessage& m, Writer& w) {
       break;
     case CmKind::sidr_rep:
       w.number(4, 1, m.reason);
+      w.number(6, 2, m.ece.vendor_id >> 8);
       w.number(8, 3, m.qpn);
+      w.number(11, 1, m.ece.vendor_id);
       w.number(12, 8, m.service_id);
       w.number(20, 4, m.qkey);
       break;
@@ -206,6 +215,7 @@ void read_body(const Reader& r, CmMessage& m) {
       break;
     case CmKind::sidr_rep:
       m.reason = r.u8(4);
+      m.ece.vendor_id = std::uint32_t{r.u16(6)} << 8 | r.u8(11);
       m.qpn = r.u24(8);
       m.service_id = r.number(12, 8);
       m.qkey = r.u32(20);
@@ -215,7 +225,13 @@ void read_body(const Reader& r, CmMessage& m) {
   }
 }
 
-bool is_sidr(CmKind kind) { return kind == CmKind::sidr_req || kind == CmKind::sidr_rep; }
+bool has_ece(CmKind kind) {
+  return kind == CmKind::req || kind == CmKind::rep || kind == CmKind::sidr_rep;
+}
+
+bool has_remote_id(CmKind kind) {
+  return kind != CmKind::req && kind != CmKind::sidr_req && kind != CmKind::sidr_rep;
+}
 
 }  // namespace
 
@@ -239,7 +255,10 @@ Mad to_mad(const CmMessage& m) {
   mad[17] = static_cast<std::uint8_t>(m.kind);
   Writer w(mad);
   w.number(0, 4, m.local_id);
-  if (!is_sidr(m.kind)) w.number(4, 4, m.remote_id);
+  if (has_remote_id(m.kind)) w.number(4, 4, m.remote_id);
+  for (std::size_t i = 0; i < 4 && has_ece(m.kind); ++i) {
+    mad[kModifierOffset + i] = static_cast<std::uint8_t>(m.ece.options >> (24 - 8 * i));
+  }
   write_body(m, w);
   w.bytes(private_offset(m.kind), {m.private_data.data(), private_bytes(m.kind)});
   return mad;
@@ -255,7 +274,10 @@ std::optional<CmMessage> parse(const Mad& mad) {
   for (std::size_t i = 0; i < 4; ++i) m.life = m.life << 8 | mad[kLifeOffset + i];
   const Reader r(mad);
   m.local_id = r.u32(0);
-  if (!is_sidr(m.kind)) m.remote_id = r.u32(4);
+  if (has_remote_id(m.kind)) m.remote_id = r.u32(4);
+  for (std::size_t i = 0; i < 4 && has_ece(m.kind); ++i) {
+    m.ece.options = m.ece.options << 8 | mad[kModifierOffset + i];
+  }
   read_body(r, m);
   r.bytes(private_offset(m.kind), {m.private_data.data(), private_bytes(m.kind)});
   return m;

@@ -48,12 +48,19 @@ inline constexpr std::size_t kSidrReqPrivateBytes = 216;
 inline constexpr std::size_t kSidrRepPrivateBytes = 136;
 inline constexpr std::size_t kPrivateBytesMax = kRtuPrivateBytes;
 
+// What REQ, REP and SIDR_REP say of enhanced connection establishment: options of the sender's
+// vendor, which mean nothing here and are the programs' own.
+struct Ece {
+  std::uint32_t vendor_id = 0;  // 24 bits of it cross
+  std::uint32_t options = 0;
+};
+
 // One message of any kind; which fields it has says its kind.
 struct CmMessage {
   CmKind kind = CmKind::req;
   std::uint32_t life = 0;       // of who sends: which start of its node this is
   std::uint32_t local_id = 0;   // of who sends; SIDR: the request id
-  std::uint32_t remote_id = 0;  // of who receives
+  std::uint32_t remote_id = 0;  // of who receives; a REQ has none
   std::uint64_t service_id = 0;
   std::uint64_t ca_guid = 0;
   std::uint32_t qpn = 0;
@@ -76,6 +83,7 @@ struct CmMessage {
   std::uint16_t reason = 0;   // REJ; SIDR_REP: status
   std::uint8_t rejected = 0;  // REJ, MRA: 0 REQ, 1 REP, 2 another
   std::uint8_t service_timeout = 0;
+  Ece ece;
   std::array<std::uint8_t, kPrivateBytesMax> private_data{};
 };
 

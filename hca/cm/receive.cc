@@ -104,6 +104,7 @@ void on_rep(CmState& s, emu::NodeId source, const CmMessage& m) {
   id->initiator_depth = m.responder_resources;
   id->rnr_retry_count = m.rnr_retry_count;
   rdma_ucm_event_resp body{};
+  body.ece = to_abi(m.ece);
   rdma_ucm_conn_param& conn = body.param.conn;
   conn.qp_num = m.qpn;
   conn.responder_resources = m.initiator_depth;
@@ -198,6 +199,7 @@ rdma_ucm_event_resp request_body(const Id& id, const CmMessage& m) {
     std::memcpy(body.param.ud.private_data, data, kSidrReqPrivateBytes - kIpHeaderBytes);
     return body;
   }
+  body.ece = to_abi(m.ece);
   rdma_ucm_conn_param& conn = body.param.conn;
   conn.qp_num = m.qpn;
   conn.responder_resources = id.responder_resources;

@@ -228,6 +228,8 @@ using CmAnswer = Cm::Answer;
 void tell_file(CmState& s, CmFileId file);  // its events have changed
 void push_event(CmState& s, Id& id, CmEvent event, const rdma_ucm_event_resp& body);
 void push_simple(CmState& s, Id& id, CmEvent event, int status = 0);
+inline rdma_ucm_ece to_abi(const Ece& ece) { return {ece.vendor_id, ece.options}; }
+inline Ece from_abi(const rdma_ucm_ece& ece) { return {ece.vendor_id, ece.attr_mod}; }
 CmAnswer take_event(CmState& s, CmFileId file, std::span<std::uint8_t> to);
 void destroy_id(CmState& s, std::uint32_t number);  // tells the peer what it must know
 Id* new_id(CmState& s, CmFileId file);
@@ -251,7 +253,7 @@ void fill_ah(const CmState& s, const Id& id, ib_uverbs_ah_attr& to);
 std::uint8_t sl_of(const Id& id);
 
 // ---- connection.cc ----
-int connect(CmState& s, Id& id, const rdma_ucm_conn_param& param);
+int connect(CmState& s, Id& id, const rdma_ucm_connect& command);
 int accept(CmState& s, Id& id, const rdma_ucm_accept& command);
 int reject(CmState& s, Id& id, const rdma_ucm_reject& command);
 int disconnect(CmState& s, Id& id);
@@ -269,7 +271,8 @@ bool fill_private(const Id& id, CmMessage& message, const std::uint8_t* data, st
 
 // ---- datagram.cc ----
 int resolve_service(CmState& s, Id& id, const rdma_ucm_conn_param& param);
-int answer_service(CmState& s, Id& id, std::uint8_t status, const rdma_ucm_conn_param& param);
+int answer_service(CmState& s, Id& id, std::uint8_t status, const rdma_ucm_conn_param& param,
+                   const Ece& ece = {});
 void on_sidr_req(CmState& s, emu::NodeId source, const CmMessage& m);
 void on_sidr_rep(CmState& s, emu::NodeId source, const CmMessage& m);
 

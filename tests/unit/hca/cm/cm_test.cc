@@ -54,6 +54,33 @@ TEST_F(CmTest, QpsAreToldWhatTheOtherSideSaid) {
   EXPECT_EQ(ntohl(from.sin_addr.s_addr), kFirst + 1);
 }
 
+// What each side says of its vendor's options reaches the other, whose program they are for.
+TEST_F(CmTest, EnhancedConnectionEstablishment) {
+  for (const std::uint16_t space : {RDMA_PS_TCP, RDMA_PS_UDP}) {
+    const std::uint32_t listener = a.create(space, 10);
+    a.bind(listener, 0, 7475);
+    a.listen(listener);
+    const std::uint32_t client = b.create(space, 20);
+    ASSERT_EQ(b.resolve(client, kFirst, 7475), 0);
+    b.ece = {0x123456, 0x89abcdef};
+    ASSERT_EQ(b.connect(client), 0);
+    carry();
+    const auto request = a.event();
+    ASSERT_EQ(request.event, kConnectRequest);
+    if (space == RDMA_PS_TCP) {  // a SIDR_REQ has no room for it
+      EXPECT_EQ(request.ece.vendor_id, 0x123456u);
+      EXPECT_EQ(request.ece.attr_mod, 0x89abcdefu);
+    }
+    a.ece = {0x00fedcba, 0x77};
+    ASSERT_EQ(a.accept(request.id, 11), 0);
+    carry();
+    const auto answer = b.event();
+    ASSERT_EQ(answer.event, space == RDMA_PS_TCP ? kConnectResponse : kEstablished);
+    EXPECT_EQ(answer.ece.vendor_id, 0xfedcbau);
+    EXPECT_EQ(answer.ece.attr_mod, 0x77u);
+  }
+}
+
 TEST_F(CmTest, NobodyListensIsARefusal) {
   const std::uint32_t id = b.create(RDMA_PS_TCP, 20);
   ASSERT_EQ(b.resolve(id, kFirst, 7471), 0);

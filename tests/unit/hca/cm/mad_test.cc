@@ -23,6 +23,7 @@ CmMessage example(CmKind kind) {
   m.reason = kind == CmKind::sidr_rep ? 2 : 28;
   m.rejected = 1;
   m.service_timeout = 21;
+  m.ece = {0xabcdef, 0x12345678};
   m.private_data[0] = 0x5a;
   m.private_data[hca::private_bytes(kind) - 1] = 0xa5;
   return m;
@@ -54,6 +55,9 @@ TEST(CmMad, ARequestStandsWhereIbaSays) {
   const hca::Mad mad = hca::to_mad(m);
   EXPECT_EQ(mad[1], 0x07);  // class CommMgt
   EXPECT_EQ(mad[17], 0x10);
+  EXPECT_EQ(mad[20], 0x12);  // attribute modifier: the options of ECE
+  EXPECT_EQ(mad[24 + 5], 0xab);
+  EXPECT_EQ(mad[24 + 7], 0xef);
   EXPECT_EQ(mad[24 + 14], 0x12);  // low bytes of the service id
   EXPECT_EQ(mad[24 + 32], 0xab);
   EXPECT_EQ(mad[24 + 35], 7);

@@ -130,6 +130,7 @@ struct Node : hca::CmOut {
     command.conn_param.rnr_retry_count = 7;
     command.conn_param.private_data[0] = private_byte;
     command.conn_param.private_data_len = private_bytes;
+    command.ece = ece;
     return run(RDMA_USER_CM_CMD_CONNECT, command);
   }
   int accept(std::uint32_t id, std::uint64_t uid) {
@@ -140,6 +141,7 @@ struct Node : hca::CmOut {
     command.conn_param.qp_num = 0x200u + self;
     command.conn_param.responder_resources = 2;
     command.conn_param.initiator_depth = 2;
+    command.ece = ece;
     return run(RDMA_USER_CM_CMD_ACCEPT, command);
   }
   int reject(std::uint32_t id, std::uint8_t private_bytes) {
@@ -207,6 +209,7 @@ struct Node : hca::CmOut {
   hca::CmFileId file = 0;
   std::map<hca::CmFileId, bool> readable;
   emu::EmuNs now = 1000;
+  rdma_ucm_ece ece{};  // of what connects and accepts
 };
 
 class CmTest : public testing::Test {
