@@ -132,6 +132,15 @@ std::uint64_t list_bytes(const Qp& qp) {
   return total;
 }
 
+// The datagram is dropped in silence. The QP's own receive stays for the next one; an SRQ's cannot
+// go back, as others may have been taken since, and completes in error, which the QP survives (IBA
+// 9.9.3, class E): were it kept here, the SRQ's other QPs would never see it again.
+void drop_too_long(HostState& s, Qp& qp, std::uint64_t needed, emu::Lid sender) {
+  if (!qp.have_recv || qp.srq == kNone) return;
+  blame_length(s, qp, needed, sender);
+  complete_recv(s, qp, WcStatus::loc_len_err, Cqe{}, true);
+}
+
 }  // namespace
 
 bool nobody_at(const HostState& s, emu::Lid lid) {
@@ -198,8 +207,9 @@ void receive_datagram(HostState& s, Qp& qp, const Arrival& arrival,
     return;
   }
   const std::uint64_t needed = packet.payload_bytes + kGrhBytes;
-  if (!qp.have_recv || list_bytes(qp) < needed) {  // dropped in silence; the request stays
+  if (!qp.have_recv || list_bytes(qp) < needed) {
     ++s.counters_.dropped_no_receive;
+    drop_too_long(s, qp, needed, packet.headers.lrh.slid);
     return;
   }
   Cqe cqe{};

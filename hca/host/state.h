@@ -280,9 +280,11 @@ struct KeyUse {
 };
 // Each tells HostEvents::trouble what is known of a failure.
 void blame_key(HostState& s, const Qp& qp, TroubleKind kind, const KeyUse& use);
-void blame_length(HostState& s, const Qp& qp, std::uint64_t length);  // of the message so far
-void blame_request(HostState& s, Qp& qp, WcStatus status);            // the one at sq_done
-void blame_depth(HostState& s, const Qp& qp, std::uint64_t wr_id);    // max_rd_atomic is 0
+// `length`: of the message so far; `sender`: of a datagram, whose QP has no peer.
+void blame_length(HostState& s, const Qp& qp, std::uint64_t length, emu::Lid sender = 0);
+void blame_flag(HostState& s, const Qp& qp, std::uint32_t access);  // that the QP lacks
+void blame_request(HostState& s, Qp& qp, WcStatus status);          // the one at sq_done
+void blame_depth(HostState& s, const Qp& qp, std::uint64_t wr_id);  // max_rd_atomic is 0
 void blame_sender(HostState& s, const Qp* qp, std::uint32_t qpn, emu::Lid sender);
 void blame_attributes(HostState& s, const Qp& qp, const Trouble& found);
 

@@ -41,10 +41,17 @@ void blame_key(HostState& s, const Qp& qp, TroubleKind kind, const KeyUse& use) 
   s.events_.trouble(trouble);
 }
 
-void blame_length(HostState& s, const Qp& qp, std::uint64_t length) {
+void blame_flag(HostState& s, const Qp& qp, std::uint32_t access) {
+  Trouble trouble = trouble_of(qp, TroubleKind::remote_flag);
+  trouble.access = access;
+  s.events_.trouble(trouble);
+}
+
+void blame_length(HostState& s, const Qp& qp, std::uint64_t length, emu::Lid sender) {
   Trouble trouble = trouble_of(qp, TroubleKind::too_long);
   trouble.wr_id = qp.recv_wr_id;
   trouble.length = length;
+  if (sender != 0) trouble.peer_lid = sender;
   for (std::uint32_t i = 0; i < qp.recv_num_sge; ++i) trouble.size += qp.recv_sges[i].length;
   s.events_.trouble(trouble);
 }

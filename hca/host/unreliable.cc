@@ -1,16 +1,18 @@
 // The responder of UC (IBA 9.8.2.2, 9.8.3): nothing is answered. A message whose packets do not
-// follow one another is dropped whole and in silence, its receive stays for the next one; a first
-// packet always begins anew.
+// follow one another is dropped whole and in silence, its receive, if it is the QP's own, stays for
+// the next one; a first packet always begins anew.
 #include "hca/host/state.h"
 
 namespace hca {
 
 namespace {
 
-// What arrived of the message so far is forgotten, with the packets that still come.
+// What arrived of the message so far is forgotten, with the packets that still come. The receive
+// of an SRQ cannot go back there: it completes in error, which the QP survives (IBA 9.9.3).
 void drop_message(HostState& s, Qp& qp) {
   if (qp.receiving != Receiving::nothing) ++s.counters_.dropped_messages;
   qp.receiving = Receiving::nothing;
+  if (qp.srq != kNone) complete_recv(s, qp, WcStatus::rem_inv_req_err, Cqe{}, true);
 }
 
 // The receive that the message takes; false: the message has to be dropped.

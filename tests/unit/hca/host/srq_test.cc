@@ -119,6 +119,98 @@ TEST(Srq, OthersOutliveAFailedQp) {
   EXPECT_EQ(received[0].wr_id, 2u);
 }
 
+// Datagrams from a to `count` QPs of b, whose receives are shared.
+struct Datagrams {
+  static constexpr std::uint32_t kQkey = 0x1234;
+  explicit Datagrams(std::size_t count)
+      : srq(pair.b.app->make_srq(4, 1)),
+        from(pair.a.app->make_qp(hca::QpType::ud, pair.a.cq, pair.a.cq, {8, 8, 2, 2, 0})) {
+    EXPECT_EQ(pair.a.app->ready_ud(from, kQkey, pair.cluster.now()), 0);
+    for (std::size_t i = 0; i < count; ++i) {
+      to.push_back(pair.b.app->make_qp(hca::QpType::ud, pair.b.cq, pair.b.cq, {8, 0, 2, 1, 0},
+                                       false, srq.number));
+      EXPECT_EQ(pair.b.app->ready_ud(to[i], kQkey, pair.cluster.now()), 0);
+    }
+  }
+  int post(std::uint64_t wr_id, std::uint32_t length) {
+    const hca::Sge piece = pair.b.sge(wr_id * 1024, length);
+    return sim::App::post_shared(srq, wr_id, {&piece, 1});
+  }
+  std::vector<hca::Cqe> send(std::size_t i, std::uint32_t length) {
+    const hca::Sge piece = pair.a.sge(0, length);
+    sim::Send send{.sges = {&piece, 1}};
+    send.remote_qpn = to[i].number;
+    send.remote_qkey = kQkey;
+    send.dlid = 2;
+    EXPECT_EQ(pair.a.app->post(from, send), 0);
+    pair.a.app->ring(pair.cluster.now());
+    return pair.run().second;
+  }
+  Pair pair;
+  sim::Shared srq;
+  sim::Queue from;
+  std::vector<sim::Queue> to;
+};
+
+// A datagram longer than its receive takes it from the SRQ: it completes, so that it can be posted
+// again, and the QP goes on.
+TEST(Srq, DatagramTooLong) {
+  Datagrams datagrams(3);
+  for (std::uint64_t id = 1; id <= 4; ++id) ASSERT_EQ(datagrams.post(id, 140), 0);
+  for (const std::size_t i : {0u, 1u, 0u}) {
+    const auto received = datagrams.send(i, 200);
+    ASSERT_EQ(test::statuses(received), std::vector{WcStatus::loc_len_err});
+    EXPECT_EQ(received[0].qp_num, datagrams.to[i].number);
+  }
+  const auto received = datagrams.send(0, 100);
+  ASSERT_EQ(test::statuses(received), std::vector{WcStatus::success});
+  EXPECT_EQ(received[0].wr_id, 4u);
+  EXPECT_EQ(datagrams.srq.page->head.load(), 4u);
+  EXPECT_TRUE(datagrams.send(2, 10).empty());  // there is none for it
+  ASSERT_EQ(datagrams.post(5, 140), 0);
+  EXPECT_EQ(test::statuses(datagrams.send(2, 10)), std::vector{WcStatus::success});
+}
+
+// The same of a UC message whose end is lost: the next message takes the next receive.
+TEST(Srq, UcMessageCutShort) {
+  test::PairOptions options;
+  options.host.seals = false;  // packets are changed on their way
+  Pair pair(options);
+  sim::Shared srq = pair.b.app->make_srq(4, 1);
+  sim::Queue from = pair.a.app->make_qp(hca::QpType::uc, pair.a.cq, pair.a.cq, {8, 8, 2, 2, 0});
+  const sim::Queue to = pair.b.app->make_qp(hca::QpType::uc, pair.b.cq, pair.b.cq, {8, 0, 2, 1, 0},
+                                            false, srq.number);
+  sim::Path path;
+  path.dest = 1;
+  path.dest_qpn = to.number;
+  ASSERT_EQ(pair.a.app->connect(from, path, pair.cluster.now()), 0);
+  path.dest = 0;
+  path.dest_qpn = from.number;
+  ASSERT_EQ(pair.b.app->connect(to, path, pair.cluster.now()), 0);
+  for (std::uint64_t id = 1; id <= 2; ++id) {
+    const hca::Sge piece = pair.b.sge(id * 8192, 8192);
+    ASSERT_EQ(sim::App::post_shared(srq, id, {&piece, 1}), 0);
+  }
+  bool cuts = true;
+  pair.cluster.on_send = [&](const emu::TxDesc&, std::span<const std::uint8_t> packet) {
+    const auto opcode = static_cast<emu::Opcode>(packet[emu::kLrhBytes]);
+    std::uint8_t& psn = const_cast<std::uint8_t&>(packet[emu::kLrhBytes + emu::kBthBytes - 1]);
+    if (cuts && opcode == emu::Opcode::uc_send_last) psn += 1;
+  };
+  const hca::Sge piece = pair.a.sge(0, 5000);
+  ASSERT_EQ(pair.a.app->post(from, {.sges = {&piece, 1}}), 0);
+  pair.a.app->ring(pair.cluster.now());
+  auto received = pair.run().second;
+  ASSERT_EQ(test::statuses(received), std::vector{WcStatus::rem_inv_req_err});
+  EXPECT_EQ(received[0].wr_id, 1u);
+  cuts = false;
+  ASSERT_EQ(pair.a.app->post(from, {.sges = {&piece, 1}}), 0);
+  pair.a.app->ring(pair.cluster.now());
+  received = pair.run().second;
+  ASSERT_EQ(test::statuses(received), std::vector{WcStatus::success});
+  EXPECT_EQ(received[0].wr_id, 2u);
+}
+
 // Numbers of others, impossible sizes and busy objects are refused.
 TEST(Srq, Objects) {
   Sharing sharing(1);
