@@ -46,9 +46,7 @@ bool find_word(HostState& s, Qp& qp, std::uint32_t psn, std::uint64_t address, s
     refuse(s, qp, psn, NakCode::invalid_request, AsyncEvent::qp_req_err);
     return false;
   }
-  if ((qp.attributes.access_flags & access) != 0 &&
-      resolve(s.mrs_, rkey, qp.pd, address, kAtomicBytes, access, range, qp.number))
-    return true;
+  if (resolve(s.mrs_, rkey, qp.pd, address, kAtomicBytes, access, range, qp.number)) return true;
   blame_key(s, qp, TroubleKind::remote_key, {rkey, qp.pd, address, kAtomicBytes, access});
   refuse(s, qp, psn, NakCode::remote_access_error, AsyncEvent::qp_access_err);
   return false;

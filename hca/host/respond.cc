@@ -35,10 +35,13 @@ bool need_recv(HostState& s, Qp& qp, std::uint32_t psn) {
     case TakeRecv::ok:
       break;
   }
-  const WcStatus status = check_recv(s, qp);
-  if (status == WcStatus::success) return true;
-  refuse_recv(s, qp, psn, NakCode::remote_operational_error, status);
-  return false;
+  return true;
+}
+
+std::uint32_t access_of(const Request& request) {
+  if (request.is_read) return kAccessRemoteRead;
+  if (request.is_atomic) return kAccessRemoteAtomic;
+  return request.is_atomic_write || request.kind == Receiving::write ? kAccessRemoteWrite : 0;
 }
 
 bool begin_write(HostState& s, Qp& qp, const emu::PacketHeaders& headers) {
@@ -86,11 +89,8 @@ void serve_read(HostState& s, Qp& qp, const emu::PacketHeaders& headers, bool re
     refuse(s, qp, psn, NakCode::invalid_request, AsyncEvent::qp_req_err);
     return;
   }
-  const bool allowed =
-      (qp.attributes.access_flags & kAccessRemoteRead) != 0 &&
-      (reth.length == 0 || resolve(s.mrs_, reth.rkey, pd, reth.address, reth.length,
-                                   kAccessRemoteRead, range, qp.number));
-  if (!allowed) {
+  if (reth.length != 0 && !resolve(s.mrs_, reth.rkey, pd, reth.address, reth.length,
+                                   kAccessRemoteRead, range, qp.number)) {
     blame_key(s, qp, TroubleKind::remote_key,
               {reth.rkey, pd, reth.address, reth.length, kAccessRemoteRead});
     refuse(s, qp, psn, NakCode::remote_access_error, AsyncEvent::qp_access_err);
@@ -212,17 +212,21 @@ bool fits_path(const Qp& qp, const emu::ParsedPacket& packet) {
   return packet.full_payload_bytes <= qp.payload;
 }
 
+bool is_enabled(HostState& s, const Qp& qp, std::uint32_t access) {
+  if ((qp.attributes.access_flags & access) == access) return true;
+  blame_flag(s, qp, access);
+  return false;
+}
+
 bool may_write(HostState& s, const Qp& qp, const emu::Reth& reth) {
   Range range;
-  const bool allowed =
-      (qp.attributes.access_flags & kAccessRemoteWrite) != 0 &&
-      (reth.length == 0 || resolve(s.mrs_, reth.rkey, qp.pd, reth.address, reth.length,
-                                   kAccessRemoteWrite, range, qp.number));
-  if (!allowed) {
-    blame_key(s, qp, TroubleKind::remote_key,
-              {reth.rkey, qp.pd, reth.address, reth.length, kAccessRemoteWrite});
+  if (reth.length == 0 || resolve(s.mrs_, reth.rkey, qp.pd, reth.address, reth.length,
+                                  kAccessRemoteWrite, range, qp.number)) {
+    return true;
   }
-  return allowed;
+  blame_key(s, qp, TroubleKind::remote_key,
+            {reth.rkey, qp.pd, reth.address, reth.length, kAccessRemoteWrite});
+  return false;
 }
 
 void start_write(Qp& qp, const emu::Reth& reth) {
@@ -287,8 +291,11 @@ void respond(HostState& s, Qp& qp, const Arrival& arrival, const emu::ParsedPack
   const auto length = static_cast<std::uint32_t>(packet.payload_bytes);
   // Who has no resources for READs and atomics has none for the first of them either.
   const bool unwanted = request.is_answered() && qp.attributes.max_dest_rd_atomic == 0;
+  // What the QP is not enabled for its receive queue does not support, whatever the key is
+  // (IBA 11.6.2: remote invalid request).
   if ((request.kind == Receiving::nothing && !request.is_answered()) || unwanted ||
-      !fits_sequence(qp, packet, request) || !fits_path(qp, packet)) {
+      !fits_sequence(qp, packet, request) || !is_enabled(s, qp, access_of(request)) ||
+      !fits_path(qp, packet)) {
     refuse(s, qp, psn, NakCode::invalid_request, AsyncEvent::qp_req_err);
     return;
   }

@@ -233,7 +233,9 @@ struct Request {
 };
 Request request_of(emu::Opcode opcode);
 bool fits_path(const Qp& qp, const emu::ParsedPacket& packet);
-bool may_write(HostState& s, const Qp& qp, const emu::Reth& reth);
+// Whether the QP's access flags have what a request of its peer's needs.
+bool is_enabled(HostState& s, const Qp& qp, std::uint32_t access);
+bool may_write(HostState& s, const Qp& qp, const emu::Reth& reth);  // by the key
 void start_write(Qp& qp, const emu::Reth& reth);
 // The next bytes of the RDMA WRITE under way; false: its region has gone.
 bool write_on(HostState& s, Qp& qp, const std::uint8_t* bytes, std::uint32_t length,

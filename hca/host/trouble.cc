@@ -30,10 +30,7 @@ void blame_key(HostState& s, const Qp& qp, TroubleKind kind, const KeyUse& use) 
   trouble.wr_id = use.wr_id;
   const std::uint32_t qpn = kind == TroubleKind::remote_key ? qp.number : kAnyQp;
   trouble.fault = key_fault(s.mrs_, use.key, use.pd, use.address, use.length, use.access, qpn);
-  if (trouble.fault == KeyFault::none) {  // then it was not the key
-    if (kind != TroubleKind::remote_key) return;
-    trouble.kind = TroubleKind::remote_flag;
-  }
+  if (trouble.fault == KeyFault::none) return;  // then it was not the key
   if (trouble.fault == KeyFault::bounds) {
     trouble.start = s.mrs_[mr_slot(use.key)].iova;
     trouble.size = s.mrs_[mr_slot(use.key)].length;

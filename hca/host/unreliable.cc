@@ -40,7 +40,9 @@ bool take_for_message(HostState& s, Qp& qp) {
 bool begin(HostState& s, Qp& qp, const Arrival& arrival, const emu::PacketHeaders& headers,
            Receiving kind) {
   if (kind == Receiving::send && !take_for_message(s, qp)) return false;
-  if (kind == Receiving::write && !may_write(s, qp, headers.reth)) {
+  const bool may = kind != Receiving::write ||
+                   (is_enabled(s, qp, kAccessRemoteWrite) && may_write(s, qp, headers.reth));
+  if (!may) {
     ++s.counters_.dropped_bad_key;  // IBA table 63: UC says nothing of a wrong R_Key
     return false;
   }

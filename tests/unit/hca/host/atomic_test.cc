@@ -90,7 +90,8 @@ TEST_P(Atomic, Refused) {
     if (what == 2) send.remote_addr += 4;
     if (what == 4) send.rkey += 1;
     ASSERT_EQ(pair.post(send), 0);
-    const WcStatus expected = what == 2   ? WcStatus::rem_inv_req_err
+    const bool invalid = what == 1 || what == 2;
+    const WcStatus expected = invalid     ? WcStatus::rem_inv_req_err
                               : what == 3 ? WcStatus::loc_len_err
                                           : WcStatus::rem_access_err;
     EXPECT_EQ(test::statuses(pair.run().first), std::vector{expected}) << what;
@@ -142,7 +143,8 @@ TEST_P(Atomic, WritesAreRefused) {
     if (what == 3) send.sges = {&list, 1};
     if (what == 4) send.rkey += 1;
     ASSERT_EQ(pair.post(send), 0);
-    const WcStatus expected = what == 2   ? WcStatus::rem_inv_req_err
+    const bool invalid = what == 1 || what == 2;
+    const WcStatus expected = invalid     ? WcStatus::rem_inv_req_err
                               : what == 3 ? WcStatus::loc_qp_op_err
                                           : WcStatus::rem_access_err;
     EXPECT_EQ(test::statuses(pair.run().first), std::vector{expected}) << what;

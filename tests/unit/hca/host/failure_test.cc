@@ -74,10 +74,9 @@ TEST(Failure, LocalOperation) {
 // A remote key that is wrong, or does not allow it, or an address outside: remote access error; the
 // responder's QP goes to ERR and says so.
 TEST(Failure, RemoteAccess) {
-  for (int what = 0; what < 4; ++what) {
+  for (int what = 0; what < 3; ++what) {
     PairOptions options;
     if (what == 1) options.access = hca::kAccessLocalWrite;
-    if (what == 3) options.path.access = 0;
     Pair pair(options);
     const hca::Sge from = pair.a.sge(0, 2000);
     sim::Send send{.opcode = WrOpcode::rdma_write,
@@ -93,7 +92,34 @@ TEST(Failure, RemoteAccess) {
   }
 }
 
-// The same for a READ.
+// What the responder's QP was never enabled for is no request of its receive queue, whatever the
+// key: invalid request, not remote access (IBA 11.6.2).
+TEST(Failure, OperationNotEnabled) {
+  using enum WrOpcode;
+  for (const WrOpcode opcode : {rdma_write, rdma_read, atomic_cas, atomic_fadd, atomic_write}) {
+    for (const bool good_key : {true, false}) {
+      PairOptions options;
+      options.path.access = test::kAll;
+      if (opcode == rdma_write || opcode == atomic_write)
+        options.path.access &= ~hca::kAccessRemoteWrite;
+      if (opcode == rdma_read) options.path.access &= ~hca::kAccessRemoteRead;
+      if (opcode == atomic_cas || opcode == atomic_fadd)
+        options.path.access &= ~hca::kAccessRemoteAtomic;
+      Pair pair(options);
+      const hca::Sge piece = pair.a.sge(0, 8);
+      sim::Send send{.opcode = opcode, .remote_addr = pair.b.address(64)};
+      if (opcode != atomic_write) send.sges = {&piece, 1};
+      send.rkey = pair.b.keys.rkey + (good_key ? 0 : 1);
+      ASSERT_EQ(pair.post(send), 0);
+      EXPECT_EQ(test::statuses(pair.run().first), list({WcStatus::rem_inv_req_err}));
+      EXPECT_TRUE(pair.cluster.told(1).heard(AsyncEvent::qp_req_err));
+      EXPECT_FALSE(pair.cluster.told(1).heard(AsyncEvent::qp_access_err));
+      EXPECT_EQ(state_of(pair, 1), QpState::err);
+    }
+  }
+}
+
+// A wrong key of a READ.
 TEST(Failure, RemoteAccessOfRead) {
   Pair pair;
   const hca::Sge to = pair.a.sge(0, 2000);
