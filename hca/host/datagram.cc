@@ -105,12 +105,10 @@ WcStatus store_datagram(HostState& s, Qp& qp, const Arrival& arrival,
     write_ipv4(packet.headers.grh, arrival.desc.length, room);
     grh = room.data();
   }
-  WcStatus status = scatter_payload(s, qp, recv_pd(s, qp), qp.recv_sges.data(), qp.recv_num_sge,
-                                    qp.scatter, grh, kGrhBytes, 0);
+  const WcStatus status = scatter_receive(s, qp, grh, kGrhBytes, 0);
   if (is_ipv4) write_pieces(s);  // `room` ends here
   if (status != WcStatus::success) return status;
-  return scatter_payload(s, qp, recv_pd(s, qp), qp.recv_sges.data(), qp.recv_num_sge, qp.scatter,
-                         arrival.bytes + packet.payload_offset,
+  return scatter_receive(s, qp, arrival.bytes + packet.payload_offset,
                          static_cast<std::uint32_t>(packet.payload_bytes), 0);
 }
 
@@ -213,8 +211,7 @@ void receive_datagram(HostState& s, Qp& qp, const Arrival& arrival,
     return;
   }
   Cqe cqe{};
-  WcStatus status = check_recv(s, qp);
-  if (status == WcStatus::success) status = store_datagram(s, qp, arrival, packet);
+  const WcStatus status = store_datagram(s, qp, arrival, packet);
   if (status != WcStatus::success) {
     complete_recv(s, qp, status, cqe, true);
     enter_error(s, qp);
@@ -261,18 +258,16 @@ bool copy_receive(Qp& qp, const std::uint8_t* slot, std::uint32_t sges_max) {
   return true;
 }
 
-WcStatus check_recv(HostState& s, Qp& qp) {
-  for (std::uint32_t i = 0; i < qp.recv_num_sge; ++i) {
-    const Sge& sge = qp.recv_sges[i];
-    Range range;
-    if (sge.length != 0 && !resolve(s.mrs_, sge.lkey, recv_pd(s, qp), sge.addr, sge.length,
-                                    kAccessLocalWrite, range)) {
-      blame_key(s, qp, TroubleKind::recv_key,
-                {sge.lkey, recv_pd(s, qp), sge.addr, sge.length, kAccessLocalWrite, qp.recv_wr_id});
-      return WcStatus::loc_prot_err;
-    }
+WcStatus scatter_receive(HostState& s, Qp& qp, const std::uint8_t* bytes, std::uint32_t length,
+                         std::uint32_t psn) {
+  const WcStatus status = scatter_payload(s, qp, recv_pd(s, qp), qp.recv_sges.data(),
+                                          qp.recv_num_sge, qp.scatter, bytes, length, psn);
+  if (status == WcStatus::loc_prot_err) {
+    const Sge& sge = qp.recv_sges[qp.scatter.sge];
+    blame_key(s, qp, TroubleKind::recv_key,
+              {sge.lkey, recv_pd(s, qp), sge.addr, sge.length, kAccessLocalWrite, qp.recv_wr_id});
   }
-  return WcStatus::success;
+  return status;
 }
 
 WcStatus scatter_payload(HostState& s, Qp& qp, std::uint32_t pd, const Sge* sges,

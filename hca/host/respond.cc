@@ -67,8 +67,7 @@ bool store_write(HostState& s, Qp& qp, const std::uint8_t* bytes, std::uint32_t 
 
 bool store_send(HostState& s, Qp& qp, const std::uint8_t* bytes, std::uint32_t length,
                 std::uint32_t psn) {
-  const WcStatus status = scatter_payload(s, qp, recv_pd(s, qp), qp.recv_sges.data(),
-                                          qp.recv_num_sge, qp.scatter, bytes, length, psn);
+  const WcStatus status = scatter_receive(s, qp, bytes, length, psn);
   if (status == WcStatus::success) return true;
   if (status == WcStatus::loc_len_err) {
     blame_length(s, qp, std::uint64_t{qp.received_bytes} + length);

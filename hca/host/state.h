@@ -252,11 +252,14 @@ bool copy_receive(Qp& qp, const std::uint8_t* slot, std::uint32_t sges_max);
 inline std::uint32_t recv_pd(const HostState& s, const Qp& qp) {
   return qp.srq == kNone ? qp.pd : s.srqs_[qp.srq].pd;
 }
-WcStatus check_recv(HostState& s, Qp& qp);  // keys of the taken one
-// Copies payload to the place where the list stands; false: longer than the list.
+// Copies payload to the place where the list stands. Keys are looked up where bytes go: what the
+// message does not touch may be anything.
 WcStatus scatter_payload(HostState& s, Qp& qp, std::uint32_t pd, const Sge* sges,
                          std::uint32_t num_sge, SgeCursor& cursor, const std::uint8_t* bytes,
                          std::uint32_t length, std::uint32_t psn);
+// The same of the taken receive; a key that is wrong is told.
+WcStatus scatter_receive(HostState& s, Qp& qp, const std::uint8_t* bytes, std::uint32_t length,
+                         std::uint32_t psn);
 void complete_recv(HostState& s, Qp& qp, WcStatus status, const Cqe& cqe, bool solicited);
 
 // ---- multicast.cc ----

@@ -212,6 +212,36 @@ TEST(Failure, RemoteOperation) {
   EXPECT_EQ(test::statuses(received), list({WcStatus::loc_prot_err}));
 }
 
+// Keys are looked up where bytes go: what a message does not touch of its receive may be anything.
+TEST(Failure, UntouchedReceive) {
+  for (const hca::QpType type : {hca::QpType::rc, hca::QpType::uc}) {
+    PairOptions options;
+    options.type = type;
+    Pair pair(options);
+    const hca::Sge from = pair.a.sge(0, 64);
+    const hca::Sge junk{0x1000, 64, 0xdead};
+    const hca::Sge pieces[] = {pair.b.sge(0, 64), junk};
+    sim::Send write{.opcode = WrOpcode::rdma_write_imm,
+                    .sges = {&from, 1},
+                    .remote_addr = pair.b.address(1000),
+                    .rkey = pair.b.keys.rkey};
+    pair.expect_recv(1, junk);
+    ASSERT_EQ(pair.post(write), 0);
+    pair.expect_recv(2, junk);
+    ASSERT_EQ(pair.post({}), 0);  // of no bytes
+    ASSERT_EQ(pair.b.app->post_recv(pair.b.qp, 3, pieces), 0);
+    ASSERT_EQ(pair.post({.sges = {&from, 1}}), 0);
+    auto [sent, received] = pair.run();
+    EXPECT_EQ(test::statuses(sent), std::vector(3, WcStatus::success));
+    EXPECT_EQ(test::statuses(received), std::vector(3, WcStatus::success));
+    EXPECT_EQ(std::memcmp(&pair.b.bytes[0], &pair.a.bytes[0], 64), 0);
+    const hca::Sge more = pair.a.sge(0, 65);
+    ASSERT_EQ(pair.b.app->post_recv(pair.b.qp, 4, pieces), 0);
+    ASSERT_EQ(pair.post({.sges = {&more, 1}}), 0);
+    EXPECT_EQ(test::statuses(pair.run().second), std::vector{WcStatus::loc_prot_err});
+  }
+}
+
 // How long the sender waits, in ns, until it gives up on a peer that has posted no receive.
 double waits_for_receive_ns(Pair& pair) {
   const hca::Sge from = pair.a.sge(0, 100);
