@@ -2,6 +2,7 @@
 // and waits for none: where all are taken it is refused. Acceptance or refusal goes back on wires
 // of its own, a link in a link's delay, a refusal freeing the lanes of the circuit as it passes.
 // The flits of a circuit then pass stages 1, 4 and 5 only; the tail that closes it frees its lanes.
+// Counters have a probe's flit where it passes or ends; a packet is what comes behind it.
 #include <bit>
 
 #include "fabric/router/general_hca_step.h"
@@ -87,6 +88,7 @@ void Hca::begin_probe(World& world, Stream& stream, unsigned lane, emu::Cycle no
 }
 
 void Hca::probe_left(World& world, hca::Events& events, unsigned lane, emu::Cycle now) {
+  ++sent_[lane].flits;
   world.messages.depart(lanes_[lane].current, now);
   const hca::Message& message = world.messages[lanes_[lane].current];
   probing_ &= ~lane_bit(lane);

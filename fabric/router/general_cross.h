@@ -180,7 +180,12 @@ void RouterCycle<Design>::move(unsigned p, unsigned queue) {
   if (w_.is_full(target)) port.blocked |= queue_bit(queue);
   set_bit(out.out_filled, q.out_lane, r_.out_filled, q.out_port);
   ++r_.window.crossed;
-  if (flit.is(Flit::last)) count_message(p, q, lane, flit.message);
+  if (flit.is(Flit::last)) {
+    count_message(p, q, lane, flit.message);
+  } else if (d_.circuits() && flit.is(Flit::probe)) {
+    ++port.received[lane].flits;
+    ++out.sent[q.out_lane].flits;
+  }
   if (dummy) return dummy_crossed(p, queue);
   if (flit.is(Flit::head)) q.worm_open = true;
   if (flit.is(Flit::tail)) worm_ended(p, queue);

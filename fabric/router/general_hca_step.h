@@ -93,7 +93,10 @@ inline void Hca::receive(World& world, hca::Events& events, emu::Cycle now) {
   Inbox& box = world.links.inbox(unit_, 0);
   if (box.has_flit) {
     world.links.credit(unit_, 0, World::queue_of(box.lane, box.flit.level));
-    if (box.flit.is(Flit::probe)) world.signal_back(unit_, 0, box.lane, true, now);
+    if (box.flit.is(Flit::probe)) {
+      ++received_[box.lane].flits;
+      world.signal_back(unit_, 0, box.lane, true, now);
+    }
     if (box.flit.is(Flit::last)) tail_arrived(world, events, box.flit.message, box.lane, now);
   }
   Links::clear_box(box);

@@ -144,6 +144,7 @@ void RouterCycle<Design>::reserve(unsigned p, unsigned queue) {
     return;
   }
   if (opens) message.rejected_by = r_.id;
+  ++r_.ports[p].received[d_.lane_of(queue)].flits;
   q.flits.pop();
   r_.ports[p].show_next(queue);
   --r_.held;

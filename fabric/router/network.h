@@ -22,7 +22,7 @@
 
 namespace fabric {
 
-// Counted when a tail crosses the crossbar (router) or passes the link (HCA).
+// Counted when a tail or a circuit's probe crosses the crossbar (router) or passes the link (HCA).
 struct LaneCounters {
   std::uint64_t flits = 0;
   std::uint64_t packets = 0;

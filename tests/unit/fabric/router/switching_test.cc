@@ -198,6 +198,40 @@ TEST(Circuits, MessagesWithoutAStreamAskUntilTheyGetOne) {
   EXPECT_EQ(counters.circuits_asked, counters.circuits_made + counters.circuits_dropped);
 }
 
+// The counters of a port have every flit that passed its link, probes too: those that came through
+// and those that were refused.
+TEST(Circuits, CountersHaveTheFlitsOfProbes) {
+  NetworkSpec spec = general(RouterKind::circuit);
+  spec.topology = TopologyKind::mesh;
+  spec.circuits = 2;
+  auto network = make(spec);
+  for (int i = 0; i < 8; ++i)
+    for (emu::NodeId n = 0; n < 4; ++n)
+      EXPECT_TRUE(network->submit(n, packet_to(3 - n, 20, static_cast<emu::Vl>(i))));
+  for (int i = 0; i < 8; ++i)
+    EXPECT_TRUE(network->submit(0, packet_to(2, 20, static_cast<emu::Vl>(8 + i % 2))));
+  EXPECT_EQ(drain(*network, 20'000).size(), 40U);
+  EXPECT_GT(network->design_counters().circuits_dropped, 0U);
+  const auto flits = [](const std::array<LaneCounters, emu::kVlCount>& lanes) {
+    std::uint64_t sum = 0;
+    for (const LaneCounters& lane : lanes) sum += lane.flits;
+    return sum;
+  };
+  for (emu::RouterId r = 0; r < network->routers(); ++r) {
+    for (int p = 0; p < network->ports(r); ++p) {
+      const auto port = static_cast<emu::PortId>(p);
+      const PortCounters counters = network->router_counters(r, port);
+      EXPECT_EQ(flits(counters.received), network->link_flits(r, port).in);
+      EXPECT_EQ(flits(counters.sent), network->link_flits(r, port).out);
+    }
+  }
+  for (emu::NodeId n = 0; n < 4; ++n) {
+    const LinkFlits link = network->link_flits(network->router_of(n), network->port_of(n));
+    EXPECT_EQ(flits(network->wire_counters(n).sent), link.in);
+    EXPECT_EQ(flits(network->wire_counters(n).received), link.out);
+  }
+}
+
 // MediaWorm needs 24 lanes for its circuits: more than messages can name.
 TEST(Circuits, TwentyFourLanes) {
   NetworkSpec spec = general(RouterKind::circuit);
