@@ -143,7 +143,7 @@ CmAnswer act(const Call& call, std::uint32_t command_number) {
       });
     case RDMA_USER_CM_CMD_SET_OPTION:
       return on_id<rdma_ucm_set_option>(call, [&call](Id& id, const rdma_ucm_set_option& c) {
-        return CmAnswer{set_option(id, c, call.more), 0};
+        return CmAnswer{set_option(call.s, id, c, call.more), 0};
       });
     default:
       // BIND, RESOLVE_ADDR, JOIN_MCAST and QUERY belong to AF_IB addresses: without BIND, librdmacm

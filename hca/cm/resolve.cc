@@ -1,6 +1,10 @@
 // Addresses and routes: bind, resolve, listen, and what a QP has to be told for a connection.
 // Addresses resolve by the configuration, routes are computed: every node reaches every other.
+#include <rdma/ib_user_sa.h>
+
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <cerrno>
 #include <cstring>
 
@@ -17,9 +21,33 @@ constexpr std::uint8_t kMinRnrTimer = 12;  // 0.64 ms, as perftest sets it by it
 constexpr std::uint16_t kFirstEphemeral = 0xc000;
 constexpr std::uint8_t kHopLimit = 64;
 
-void put_gid(const CmState& s, emu::NodeId node, std::uint8_t (&to)[16]) {
+void put_gid(const CmState& s, emu::NodeId node, std::span<std::uint8_t, 16> to) {
   const emu::Gid gid = path_gid(s, node);
-  std::copy(gid.begin(), gid.end(), to);
+  std::copy(gid.begin(), gid.end(), to.begin());
+}
+
+// What a path record has of a route, at its places in one (IBA 15.2.5.16).
+struct Route {
+  std::array<std::uint8_t, 16> dgid{};
+  std::array<std::uint8_t, 16> sgid{};
+  emu::Lid dlid = 0;
+  emu::Lid slid = 0;
+  std::uint8_t sl = 0;
+  std::uint8_t mtu = 0;
+  bool operator==(const Route&) const = default;
+};
+using PathRecord = std::array<std::uint8_t, 64>;
+static_assert(sizeof(PathRecord) == sizeof(ib_path_rec_data::path_rec));
+
+Route route_of(const PathRecord& record) {
+  Route route;
+  std::copy_n(&record[8], 16, route.dgid.begin());
+  std::copy_n(&record[24], 16, route.sgid.begin());
+  route.dlid = static_cast<emu::Lid>(record[40] << 8 | record[41]);
+  route.slid = static_cast<emu::Lid>(record[42] << 8 | record[43]);
+  route.sl = record[53] & 15;
+  route.mtu = record[54] & 63;
+  return route;
 }
 
 // Two families may share a port if the one in IPv6 clothes takes no IPv4.
@@ -126,6 +154,32 @@ int resolve_route(CmState& s, Id& id) {
   id.state = IdState::route_resolved;
   push_simple(s, id, CmEvent::route_resolved);
   return 0;
+}
+
+// A program may have resolved the route by itself; there is none but the one that is computed here.
+// As in the kernel, of several records the one counts that is primary, both ways and for datagrams
+// of management.
+int set_path(CmState& s, Id& id, std::span<const std::uint8_t> value) {
+  constexpr std::uint32_t kWanted = IB_PATH_GMP | IB_PATH_PRIMARY | IB_PATH_BIDIRECTIONAL;
+  if (id.state != IdState::addr_resolved) return EINVAL;
+  Route computed;
+  put_gid(s, id.peer, computed.dgid);
+  put_gid(s, s.addresses.self(), computed.sgid);
+  if (!s.options.roce) {
+    computed.dlid = emu::lid_of(id.peer);
+    computed.slid = emu::lid_of(s.addresses.self());
+  }
+  computed.sl = sl_of(id);
+  computed.mtu = s.options.path_mtu;
+  for (; value.size() >= sizeof(ib_path_rec_data);
+       value = value.subspan(sizeof(ib_path_rec_data))) {
+    ib_path_rec_data data;
+    std::memcpy(&data, value.data(), sizeof data);
+    if (data.flags != kWanted) continue;
+    return route_of(std::bit_cast<PathRecord>(data.path_rec)) == computed ? resolve_route(s, id)
+                                                                          : EINVAL;
+  }
+  return EINVAL;
 }
 
 int listen_on(CmState& s, Id& id, std::uint32_t backlog) {
@@ -255,8 +309,11 @@ int init_qp_attr(const CmState& s, const Id& id, std::uint32_t qp_state, ib_uver
   return 0;
 }
 
-int set_option(Id& id, const rdma_ucm_set_option& command, std::span<const std::uint8_t> value) {
-  if (command.level != RDMA_OPTION_ID) return ENOSYS;  // routes are computed here
+int set_option(CmState& s, Id& id, const rdma_ucm_set_option& command,
+               std::span<const std::uint8_t> value) {
+  if (command.level == RDMA_OPTION_IB && command.optname == RDMA_OPTION_IB_PATH)
+    return set_path(s, id, value);
+  if (command.level != RDMA_OPTION_ID) return ENOSYS;
   if (command.optname == RDMA_OPTION_ID_TOS || command.optname == RDMA_OPTION_ID_ACK_TIMEOUT) {
     if (value.size() != 1) return EINVAL;
     if (command.optname == RDMA_OPTION_ID_TOS) id.tos = value[0];

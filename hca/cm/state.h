@@ -246,7 +246,8 @@ int resolve_route(CmState& s, Id& id);
 int listen_on(CmState& s, Id& id, std::uint32_t backlog);
 rdma_ucm_query_route_resp query_route(const CmState& s, const Id& id);
 int init_qp_attr(const CmState& s, const Id& id, std::uint32_t qp_state, ib_uverbs_qp_attr& to);
-int set_option(Id& id, const rdma_ucm_set_option& command, std::span<const std::uint8_t> value);
+int set_option(CmState& s, Id& id, const rdma_ucm_set_option& command,
+               std::span<const std::uint8_t> value);
 Id* listener_for(CmState& s, std::uint16_t port_space, std::uint16_t port, std::uint32_t v4);
 emu::Gid path_gid(const CmState& s, emu::NodeId node);
 void fill_ah(const CmState& s, const Id& id, ib_uverbs_ah_attr& to);

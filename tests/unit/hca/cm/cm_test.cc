@@ -81,6 +81,39 @@ TEST_F(CmTest, EnhancedConnectionEstablishment) {
   }
 }
 
+// A route that a program brings is the computed one, or none.
+TEST_F(CmTest, AProgramBringsItsRoute) {
+  const std::uint32_t id = b.create(RDMA_PS_TCP, 20);
+  rdma_ucm_resolve_ip to{};
+  to.id = id;
+  Node::put(to.dst_addr, kFirst, 7471);
+  std::array<ib_path_rec_data, 2> paths{};
+  EXPECT_EQ(b.set_path(id, paths), EINVAL);  // it has no address yet
+  ASSERT_EQ(b.run(RDMA_USER_CM_CMD_RESOLVE_IP, to), 0);
+  ASSERT_EQ(b.event().event, kAddressResolved);
+  rdma_ucm_query_route_resp route{};
+  ASSERT_EQ(b.run(RDMA_USER_CM_CMD_QUERY_ROUTE, rdma_ucm_query{0, id, 0}, &route, sizeof route), 0);
+  paths[0].flags = IB_PATH_ALTERNATE;
+  paths[1].flags = IB_PATH_GMP | IB_PATH_PRIMARY | IB_PATH_BIDIRECTIONAL;
+  auto* record = reinterpret_cast<std::uint8_t*>(paths[1].path_rec);
+  std::memcpy(record + 8, route.ib_route[0].dgid, 16);
+  std::memcpy(record + 24, route.ib_route[0].sgid, 16);
+  record[41] = 1;           // DLID
+  record[43] = 2;           // SLID
+  record[54] = 2 << 6 | 4;  // MTU: exactly 2048
+  for (const std::size_t place : {8u, 39u, 41u, 43u, 53u, 54u}) {
+    record[place] ^= 1;
+    EXPECT_EQ(b.set_path(id, paths), EINVAL) << place;
+    record[place] ^= 1;
+  }
+  EXPECT_EQ(b.set_path(id, std::span(paths).first(1)), EINVAL);
+  EXPECT_EQ(b.set_path(id, {}), EINVAL);
+  ASSERT_EQ(b.set_path(id, paths), 0);
+  EXPECT_EQ(b.event().event, 2u);  // route resolved
+  EXPECT_EQ(b.set_path(id, paths), EINVAL);
+  EXPECT_EQ(b.connect(id), 0);
+}
+
 TEST_F(CmTest, NobodyListensIsARefusal) {
   const std::uint32_t id = b.create(RDMA_PS_TCP, 20);
   ASSERT_EQ(b.resolve(id, kFirst, 7471), 0);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <gtest/gtest.h>
+#include <rdma/ib_user_sa.h>
 #include <rdma/rdma_user_cm.h>
 
 #include <array>
@@ -104,6 +105,15 @@ struct Node : hca::CmOut {
     command.optname = option;
     command.optlen = sizeof number;
     return run(RDMA_USER_CM_CMD_SET_OPTION, command, nullptr, 0, number);
+  }
+  int set_path(std::uint32_t id, std::span<const ib_path_rec_data> paths) {
+    rdma_ucm_set_option command{};
+    command.id = id;
+    command.level = RDMA_OPTION_IB;
+    command.optname = RDMA_OPTION_IB_PATH;
+    command.optlen = static_cast<std::uint32_t>(paths.size_bytes());
+    return run(RDMA_USER_CM_CMD_SET_OPTION, command, nullptr, 0,
+               {reinterpret_cast<const std::uint8_t*>(paths.data()), paths.size_bytes()});
   }
   int only_family(std::uint32_t id) { return set(id, RDMA_OPTION_ID_AFONLY, 1); }
   int listen(std::uint32_t id, std::uint32_t backlog = 8) {
