@@ -11,10 +11,9 @@ namespace hca {
 
 namespace {
 
-// What our completions can tell.
-constexpr std::uint64_t kWcFlags = std::uint64_t{IBV_WC_STANDARD_FLAGS} |
-                                   IBV_WC_EX_WITH_COMPLETION_TIMESTAMP |
-                                   IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK;
+// What our completions can tell. Their one clock is the emulated one, which has no time of day.
+constexpr std::uint64_t kWcFlags =
+    std::uint64_t{IBV_WC_STANDARD_FLAGS} | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP;
 
 // 0 or an errno.
 int map_region(Answered& answered, std::uint32_t depth, std::shared_ptr<emu::Region>& mapped) {

@@ -80,7 +80,6 @@ void fill_cq_ops(Cq& cq) {
   cq.read_dlid_path_bits = [](ibv_cq_ex* c) { return current(c).dlid_path_bits; };
   // There is one clock, the emulated one; its ticks are nanoseconds.
   cq.read_completion_ts = [](ibv_cq_ex* c) { return current(c).timestamp_ns; };
-  cq.read_completion_wallclock_ns = [](ibv_cq_ex* c) { return current(c).timestamp_ns; };
   cq.read_cvlan = [](ibv_cq_ex*) -> std::uint16_t { return 0; };
   cq.read_flow_tag = [](ibv_cq_ex*) -> std::uint32_t { return 0; };
   cq.read_tm_info = [](ibv_cq_ex*, ibv_wc_tm_info* info) { *info = {}; };

@@ -1,8 +1,10 @@
-// Arming a CQ: what fires and what does not, in the middle of a poll, and while the ring moves.
+// Arming a CQ: what fires and what does not, in the middle of a poll, and while the ring moves; and
+// what cannot be asked of one.
 #include <poll.h>
 #include <sched.h>
 
 #include <atomic>
+#include <cerrno>
 #include <thread>
 
 #include "hca/verbs/objects.h"
@@ -133,6 +135,22 @@ TEST_F(Notify, SleepersOutliveTheRing) {
   stop = true;
   one.join();
   two.join();
+}
+
+// Completions have the emulated time alone: who asks for the time of day is told that there is
+// none.
+TEST_F(Notify, TimestampsHaveNoWallClock) {
+  ibv_cq_init_attr_ex wanted{};
+  wanted.cqe = 4;
+  constexpr std::uint64_t kStandard = IBV_WC_STANDARD_FLAGS;
+  wanted.wc_flags = kStandard | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK;
+  errno = 0;
+  EXPECT_EQ(ibv_create_cq_ex(program.context, &wanted), nullptr);
+  EXPECT_EQ(errno, EOPNOTSUPP);
+  wanted.wc_flags = kStandard | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP;
+  ibv_cq_ex* const cq = ibv_create_cq_ex(program.context, &wanted);
+  ASSERT_NE(cq, nullptr);
+  EXPECT_EQ(ibv_destroy_cq(ibv_cq_ex_to_cq(cq)), 0);
 }
 
 }  // namespace
