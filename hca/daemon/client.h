@@ -5,6 +5,7 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <unordered_map>
 
@@ -24,7 +25,9 @@ struct Client {
   std::uint32_t mad_file = 0;  // the same, an open umad
   bool is_file() const { return cm_file != 0 || mad_file != 0; }
   ClientId id = 0;
-  emu::UniqueFd events;  // write end of the program's pipe for asynchronous events
+  emu::UniqueFd events;            // write end of the program's pipe for asynchronous events
+  std::deque<AsyncRecord> unread;  // those that the pipe has no room for
+  std::uint64_t events_lost = 0;
   emu::Region doorbells;
 
   struct CompletionQueue {

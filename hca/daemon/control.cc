@@ -31,11 +31,19 @@ namespace {
 constexpr std::size_t kConnectionsMax = 1024;
 constexpr int kRequestsPerTurn = 64;  // of one program, so that it cannot starve the datapath
 
-bool watch(int epoll, int fd) {
+// Of one program that reads no asynchronous events, beside the thousands that its pipe holds.
+constexpr std::size_t kUnreadMax = 65536;
+
+bool watch(int epoll, int fd, std::uint32_t events = EPOLLIN) {
   epoll_event event{};
-  event.events = EPOLLIN;
+  event.events = events;
   event.data.fd = fd;
   return ::epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event) == 0;
+}
+
+// false: the pipe is full. Who has closed it wants no events.
+bool wrote(int pipe, const AsyncRecord& record) {
+  return ::write(pipe, &record, sizeof record) >= 0 || errno != EAGAIN;
 }
 }  // namespace
 
@@ -75,9 +83,15 @@ void Control::service(emu::Cycle now) {
       accept_all();
       continue;
     }
-    const auto it = std::find_if(clients_.begin(), clients_.end(),
-                                 [fd](const auto& client) { return client->socket.get() == fd; });
-    if (it != clients_.end() && !served(**it, now)) {
+    const auto it = std::find_if(clients_.begin(), clients_.end(), [fd](const auto& client) {
+      return client->socket.get() == fd || client->events.get() == fd;
+    });
+    if (it == clients_.end()) continue;
+    if ((*it)->socket.get() != fd) {
+      write_unread(**it);
+      continue;
+    }
+    if (!served(**it, now)) {
       close(**it);
       clients_.erase(it);
     }
@@ -275,7 +289,36 @@ void Control::async(ClientId id, AsyncEvent event, std::uint32_t number) {
   Client* client = find(id);
   if (client == nullptr || !client->events) return;
   const AsyncRecord record{static_cast<std::uint32_t>(event), number};
-  (void)!::write(client->events.get(), &record, sizeof record);
+  write_unread(*client);
+  if (client->unread.empty() && wrote(client->events.get(), record)) return;
+  keep_event(*client, record);
+}
+
+// Written when the pipe has room: epoll says so.
+void Control::keep_event(Client& client, const AsyncRecord& record) try {
+  if (client.unread.size() < kUnreadMax) {
+    client.unread.push_back(record);
+    if (client.unread.size() == 1) (void)watch(epoll_.get(), client.events.get(), EPOLLOUT);
+    return;
+  }
+  if (client.events_lost++ == 0) {
+    complain(fmt::format("program {} reads no asynchronous events: {} wait, and more are dropped",
+                         client.pid, kUnreadMax));
+  }
+} catch (const std::bad_alloc&) {
+  ++client.events_lost;
+}
+
+void Control::write_unread(Client& client) {
+  if (client.unread.empty()) return;
+  while (!client.unread.empty() && wrote(client.events.get(), client.unread.front())) {
+    client.unread.pop_front();
+  }
+  if (client.unread.empty()) unwatch_events(client);
+}
+
+void Control::unwatch_events(Client& client) {
+  ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, client.events.get(), nullptr);
 }
 
 // Where there is no other descriptor, the one that service() makes again will do.
@@ -285,11 +328,15 @@ void Control::recall(int pipe, const std::function<bool(const EventRecord&)>& go
   (void)hca::recall(pipe, gone);
 }
 
-void Control::recall_async(const Client& client, AsyncSource source, std::uint32_t number) {
-  recall(client.events.get(), [=](const EventRecord& record) {
-    const auto& [event, of] = record;
+void Control::recall_async(Client& client, AsyncSource source, std::uint32_t number) {
+  const auto is_its = [=](std::uint32_t event, std::uint32_t of) {
     return of == number && source_of(static_cast<AsyncEvent>(event)) == source;
-  });
+  };
+  recall(client.events.get(),
+         [&](const EventRecord& record) { return is_its(record[0], record[1]); });
+  if (client.unread.empty()) return;
+  std::erase_if(client.unread, [&](const AsyncRecord& r) { return is_its(r.event, r.number); });
+  if (client.unread.empty()) unwatch_events(client);
 }
 
 void Control::port_event(AsyncEvent event) {

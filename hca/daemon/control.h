@@ -99,7 +99,10 @@ class Control : public HostEvents {
   int create_srq(Client& client, const ControlRequest& request, ControlReply& reply);
   int destroy_srq(Client& client, const ControlRequest& request);
   void recall(int pipe, const std::function<bool(const EventRecord&)>& gone);
-  void recall_async(const Client& client, AsyncSource source, std::uint32_t number);
+  void recall_async(Client& client, AsyncSource source, std::uint32_t number);
+  void keep_event(Client& client, const AsyncRecord& record);
+  void write_unread(Client& client);  // what its pipe has room for
+  void unwatch_events(Client& client);
   int open_xrcd(Client& client, Incoming& in, ControlReply& reply);
   int close_xrcd(Client& client, std::uint32_t xrcd);
   int set_rate(Client& client, const ControlRequest& request, emu::Cycle now);

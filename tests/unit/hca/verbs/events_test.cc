@@ -247,6 +247,65 @@ TEST_F(Events, OfABrokenCqGo) {
   expect_no_async();
 }
 
+// A QP of an SRQ, which tells of its last WQE each time that it fails.
+struct Failing {
+  Failing(Program& of, ibv_srq* srq) : program(of) {
+    ibv_qp_init_attr wanted{};
+    wanted.send_cq = wanted.recv_cq = program.cq;
+    wanted.cap = {1, 0, 1, 0, 0};
+    wanted.qp_type = IBV_QPT_RC;
+    wanted.srq = srq;
+    qp = ibv_create_qp(program.pd, &wanted);
+  }
+  void fail() const {
+    Program::connect(qp, qp, 0, IBV_QPS_RTR);
+    for (const ibv_qp_state state : {IBV_QPS_ERR, IBV_QPS_RESET}) {
+      ibv_qp_attr attributes{};
+      attributes.qp_state = state;
+      ASSERT_EQ(ibv_modify_qp(qp, &attributes, IBV_QP_STATE), 0);
+    }
+  }
+  Program& program;
+  ibv_qp* qp;
+};
+
+// What a pipe has no room for waits until it is read, unless its object goes.
+TEST_F(Events, MoreThanAPipeHolds) {
+  const int pipe = hca::to_context(program.context)->session->events.get();
+  ASSERT_EQ(::fcntl(pipe, F_SETPIPE_SZ, 4096), 4096);
+  constexpr int kPipeEvents = 4096 / sizeof(hca::AsyncRecord);
+  ibv_srq_init_attr init{};
+  init.attr = {4, 1, 0};
+  ibv_srq* const srq = ibv_create_srq(program.pd, &init);
+  Failing stays(program, srq);
+  Failing goes(program, srq);
+  constexpr int kEvents = 2 * kPipeEvents;
+  for (int i = 0; i < kEvents; ++i) {
+    stays.fail();
+    goes.fail();
+  }
+  EXPECT_EQ(ibv_destroy_qp(goes.qp), 0);
+  int got = 0;
+  for (int waits = 0; waits < 200;) {
+    const ibv_async_event event = async();
+    if (event.element.qp == nullptr) {
+      // After more answers than hcad gives in a turn it has seen that the pipe has room.
+      ibv_qp_attr attributes{};
+      ibv_qp_init_attr init_attributes{};
+      ASSERT_EQ(ibv_query_qp(stays.qp, &attributes, IBV_QP_STATE, &init_attributes), 0);
+      ++waits;
+      continue;
+    }
+    EXPECT_EQ(event.event_type, IBV_EVENT_QP_LAST_WQE_REACHED);
+    EXPECT_EQ(event.element.qp, stays.qp);
+    ++got;
+    waits = 0;
+  }
+  EXPECT_EQ(got, kEvents);
+  EXPECT_EQ(ibv_destroy_qp(stays.qp), 0);
+  EXPECT_EQ(ibv_destroy_srq(srq), 0);
+}
+
 // While a thread waits for events of a CQ that stays, others come, fire and go.
 TEST_F(Events, OfACqThatStaysAreNeverLost) {
   constexpr int kEvents = 200;
