@@ -450,3 +450,16 @@ def test_a_real_cluster_is_exported(cluster2: Cluster) -> None:
         if not name.startswith(of_programs) and not name.endswith(frames)
     }  # fmt: skip
     assert missing == set()
+
+
+def test_help_names_every_value_of_a_reason() -> None:
+    """Of hcad's counters: what a label may hold stands in the text that goes with it."""
+    publish = (paths.ROOT / "hca/daemon/publish.cc").read_text()
+    catalog = (paths.ROOT / "emu/metrics/catalog.inc").read_text()
+    named = re.findall(r'add_reason\(Metric::(\w+), "(\w+)"', publish)
+    refusals = r'Metric::(admission_refused), \{node, device, "(\w+)"'
+    named += re.findall(refusals, publish)
+    assert len(named) > 7
+    for metric, value in named:
+        help = re.search(rf"METRIC\({metric},(.*?)\)\n(?=METRIC|\n|//)", catalog, re.DOTALL)[1]
+        assert re.search(rf"[ (\"]{value}[,.)]", help), (metric, value)
