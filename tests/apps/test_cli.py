@@ -161,6 +161,14 @@ def test_doctor_prints_findings_and_json(run: Path) -> None:
     assert flitnet("doctor", "--frob", run=run).returncode == 2
 
 
+def test_the_run_directory_named_first_changes_nothing(run: Path) -> None:
+    for named in (["--run", str(run)], [f"--run={run}"]):
+        done = flitnet(*named, "doctor", "--json", run=run)
+        assert json.loads(done.stdout), done.stderr
+        done = flitnet(*named, "bench", "coffee", "--json", run=run)
+        assert "bench 'coffee': one of engine" in done.stderr
+
+
 def test_doctor_names_a_missing_package(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     from tools.flitnet import doctor
 

@@ -7,12 +7,14 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 
 def main() -> int:
-    from tools.flitnet import output
+    from tools.flitnet import output, paths
 
     output.keep()
-    # doctor needs nothing installed, so it never reaches an import that might fail.
-    if sys.argv[1:2] == ["doctor"]:
-        return _doctor()
+    # doctor needs nothing installed, so it never reaches an import that might fail. It looks at no
+    # run directory: --run before it is taken and says nothing to it.
+    at = 1 + paths.command_at(sys.argv[1:])
+    if sys.argv[at : at + 1] == ["doctor"]:
+        return _doctor(sys.argv[at + 1 :])
     try:
         from tools.flitnet import cli  # a third of a second, in which somebody may change his mind
     except KeyboardInterrupt:
@@ -20,11 +22,11 @@ def main() -> int:
     return cli.run(sys.argv[1:])
 
 
-def _doctor() -> int:
+def _doctor(argv: list[str]) -> int:
     from tools.flitnet import doctor, output
 
     try:
-        code = doctor.main(sys.argv[2:])
+        code = doctor.main(argv)
         sys.stdout.flush()
         return code
     except OSError as error:

@@ -7,7 +7,7 @@ from typing import Optional
 
 import typer
 
-from tools.flitnet import options
+from tools.flitnet import options, paths
 
 
 def bench(
@@ -78,7 +78,8 @@ COMMANDS = (bench, conformance, soak)
 
 def with_json(argv: list[str]) -> list[str]:
     """`bench`: --json without a file prints; Typer has no options whose value may be left out."""
-    if argv[:1] != ["bench"]:
+    at = paths.command_at(argv)
+    if argv[at : at + 1] != ["bench"]:
         return argv
     bare = [word == "--json" and (not after or after.startswith("--"))
             for word, after in zip(argv, [*argv[1:], ""])]  # fmt: skip

@@ -54,6 +54,13 @@ def program(name: str) -> Path:
 _named_run: list[str] = []  # the words of --run, if it was given
 
 
+def command_at(argv: list[str]) -> int:
+    """The place of the command's word, behind `--run DIR` if that is there."""
+    if argv[:1] == ["--run"]:
+        return 2
+    return 1 if argv and argv[0].startswith("--run=") else 0
+
+
 def name_run(run: Path) -> None:
     """Of `--run DIR`: for this process and its children, and for what it tells people to type."""
     os.environ["FLITNET_RUN"] = str(run.absolute())
