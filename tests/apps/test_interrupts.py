@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.apps.interrupts import SIGNALS, interrupted, processes_below
-from tools.flitnet import operate, paths, record
+from tools.flitnet import operate, paths, programs, record
 from tools.flitnet.cluster import Cluster
 
 
@@ -102,8 +103,6 @@ def test_what_cannot_be_recorded_does_not_stay(
 
 def test_a_command_ends_and_leaves_the_files_of_another(cluster2: Cluster) -> None:
     """Names of plans begin with a process number, which may begin with another's."""
-    from tools.flitnet import programs
-
     other = cluster2.run / "plans" / "l123-n0.json"
     other.write_text("{}")
     (cluster2.run / "plans" / "l12-n0.json").write_text("{}")
@@ -122,3 +121,45 @@ def test_daemons_without_a_run_directory_end(make_cluster, tmp_path: Path, again
         Cluster({"network": {"nodes": 2}}, run=cluster.run).up()
     assert all(process.wait(10) for process in lost)
     assert not again or operate.status(cluster.run, as_json=True) == 0, "theirs are another's"
+
+
+# The second signal comes where the first has led: into the first steps of the cleaning up.
+TWICE = """
+import os, signal, sys, time
+sys.path.insert(0, {root!r})
+from tools.flitnet import cli, programs
+
+def step(frame, event, arg):
+    if frame.f_code.co_name in ("end", "uninterrupted"):
+        sys.settrace(None)
+        os.kill(os.getpid(), signal.SIGINT)
+
+def wait(*_):
+    sys.settrace(step)
+    os.kill(os.getpid(), signal.SIGINT)
+    time.sleep(60)
+
+programs.wait = wait
+sys.exit(cli.run(sys.argv[1:]))
+"""
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [("load", "control", "--rate", "1M"),
+     ("replay", str(paths.ROOT / "traces/t2_city.ts"), "--from", "n0", "--to", "n1")],
+    ids=["load", "replay"],
+)  # fmt: skip
+def test_a_second_signal_does_not_end_the_cleaning_up(
+    cluster2: Cluster, argv: tuple[str, ...]
+) -> None:
+    before = cluster2.record().processes
+    done = subprocess.run(
+        [sys.executable, "-c", TWICE.format(root=str(paths.ROOT)), *argv, "--seconds", "60"],
+        capture_output=True, text=True, timeout=90, stdin=subprocess.DEVNULL,
+        env=dict(os.environ) | {"FLITNET_RUN": str(cluster2.run)},
+    )  # fmt: skip
+    left = [p for p in processes_below(cluster2.run) if f"flitnet-{argv[0]}" in p]
+    assert (done.returncode, done.stderr.strip()) == (130, "flitnet: interrupted")
+    assert left == [] and cluster2.record().processes == before
+    assert not list((cluster2.run / "plans").iterdir())

@@ -26,7 +26,8 @@ from tools.flitnet.errors import (
     EXIT_ERROR, EXIT_INTERRUPTED, EXIT_NOT_FOUND, EXIT_NOT_RUN, EXIT_OK, EXIT_USAGE, FlitnetError,
     ProgramError, UsageError,
 )  # fmt: skip
-from tools.flitnet.report import LoadReport, Report, report
+from tools.flitnet.process import cleaned_up
+from tools.flitnet.report import LoadReport, Report, StreamReport, report
 from tools.flitnet.workload import Generator, Link, Live, Workload
 
 REFRESH_S = 0.5
@@ -323,16 +324,16 @@ def replay(
         raise UsageError(f"--from {source} --to {target}: a stream needs two nodes")
     name = f"r{os.getpid()}"
     pair = (source, target)
-    try:
+
+    def played() -> list[StreamReport]:
         plan, link = programs.write_replay_plan(cluster, file, source, target, copies, name)
         more = [word for option, value in trace.items() if value for word in (option, value)]
         started = programs.start_replay(cluster, plan, pair, seconds, name, more)
-        failed = programs.wait(cluster, started)
-        streams = programs.results(cluster, name, pair)
-    finally:
-        programs.end(cluster, name)
-    if failed:
-        raise _failure(cluster, *failed, {str(link): str(file), link.name: file.name})
+        if failed := programs.wait(cluster, started):
+            raise _failure(cluster, *failed, {str(link): str(file), link.name: file.name})
+        return programs.results(cluster, name, pair)
+
+    streams = cleaned_up(played, lambda: programs.end(cluster, name))
     if as_json:
         print(_json([stream.to_dict() for stream in streams]))
     else:

@@ -12,10 +12,13 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
+
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -112,9 +115,18 @@ ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 class _Held:
     depth: int = 0  # of uninterrupted()
     came: bool = False
+    cleaned: int = 0  # of cleaned_up()
+    ended: bool = False  # the first signal within it has come: it holds those after it
 
 
 _held = _Held()
+
+
+def _interrupt() -> None:
+    if _held.cleaned and not _held.ended:
+        _held.ended = True
+        _held.depth += 1
+    raise KeyboardInterrupt
 
 
 def end_as_interrupted() -> None:
@@ -122,7 +134,7 @@ def end_as_interrupted() -> None:
 
     def interrupt(*_: object) -> None:
         if _held.depth == 0:
-            raise KeyboardInterrupt
+            _interrupt()
         _held.came = True
 
     for number in ENDING:
@@ -142,7 +154,28 @@ def uninterrupted() -> Iterator[None]:
         _held.depth -= 1
     if _held.came and _held.depth == 0:
         _held.came = False
-        raise KeyboardInterrupt
+        _interrupt()
+
+
+def cleaned_up(work: Callable[[], Result], clean: Callable[[], None]) -> Result:
+    """Does `work` and then `clean`, which may be called twice, whatever ends the work. From the
+    moment of the first signal on the others wait until all is clean: a second Ctrl-C that comes
+    before the first step of the cleaning up would else end it."""
+    _held.cleaned += 1
+    try:
+        try:
+            return work()
+        finally:
+            with uninterrupted():
+                clean()
+    except KeyboardInterrupt:  # it may have come in the line before clean() as well
+        clean()
+        raise
+    finally:
+        _held.cleaned -= 1
+        if _held.ended and _held.cleaned == 0:
+            _held.ended = _held.came = False
+            _held.depth -= 1
 
 
 def dies_with_us(argv: list[str]) -> list[str]:

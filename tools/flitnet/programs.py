@@ -20,7 +20,7 @@ from typing import Any
 from tools.flitnet import config, pages, paths
 from tools.flitnet.cluster import Cluster
 from tools.flitnet.errors import EXIT_USAGE, FlitnetError, UsageError
-from tools.flitnet.process import dies_with_us, stop_all, uninterrupted
+from tools.flitnet.process import cleaned_up, dies_with_us, stop_all, uninterrupted
 from tools.flitnet.progress import progress
 from tools.flitnet.report import LoadReport, Report, StreamReport
 from tools.flitnet.scenario import FRAME_US, PlannedStream, Scenario, cluster_tables
@@ -145,7 +145,8 @@ def play(cluster: Cluster, what: Live, seconds: float, seed: int, name: str) -> 
     frames = f"{name}s"  # replayers and generators of a node write files of their own
     folder = cluster.run / "plans" / f"{name}-begin"
     begin = ["--begin", str(folder)]
-    try:
+
+    def played() -> Played:
         folder.mkdir(exist_ok=True)
         started = _start_streams(cluster, what.streams, seconds, frames, begin)
         for one in what.generators:
@@ -157,10 +158,12 @@ def play(cluster: Cluster, what: Live, seconds: float, seed: int, name: str) -> 
         return Played(
             failed, load_results(cluster, name), results(cluster, frames, cluster.nodes)
         )  # fmt: skip
-    finally:
-        with uninterrupted():
-            end(cluster, name)
-            end(cluster, frames)
+
+    def clean() -> None:
+        end(cluster, name)
+        end(cluster, frames)
+
+    return cleaned_up(played, clean)
 
 
 def _begin_together(cluster: Cluster, started: list[str], folder: Path) -> None:
