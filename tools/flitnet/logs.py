@@ -20,8 +20,14 @@ def show(run: Path, node: str | None) -> None:
         print(*cluster.lines(f"hcad:{node}"), sep="\n")
         return
     roles = cluster.part.roles(cluster.nodes)
-    for line in merged({role.removeprefix("hcad:"): cluster.lines(role) for role in roles}):
+    for line in merged({_name(role): cluster.lines(role) for role in roles}):
         print(line)
+
+
+def _name(role: str) -> str:
+    """A node's alone, where it is not the name of the fabric's daemon as well."""
+    node = role.removeprefix("hcad:")
+    return role if node == "fabricd" else node
 
 
 def merged(logs: dict[str, list[str]]) -> list[str]:
