@@ -20,7 +20,9 @@ namespace hca {
 struct Client {
   emu::UniqueFd socket;
   pid_t pid = 0;
+  std::uint64_t number = 0;  // of all that came, in their order
   bool said_hello = false;
+  bool holds_file = false;     // of those that the program and the node may have
   std::uint32_t cm_file = 0;   // not 0: this connection is an open rdma_cm, no device
   std::uint32_t mad_file = 0;  // the same, an open umad
   bool is_file() const { return cm_file != 0 || mad_file != 0; }

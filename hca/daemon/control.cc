@@ -26,9 +26,12 @@
 namespace hca {
 
 namespace {
-// A program opens a device once or twice, and rdma_cm once for each blocking id; more connections
-// than this are a leak of its own.
-constexpr std::size_t kConnectionsMax = 1024;
+// Connections that have not said yet what they are, beside the devices and files of all programs.
+constexpr std::size_t kSilentMax = 1024;
+// Of rdma_cm and umad, two descriptors of ours each. A program has one for each event channel, and
+// one for each id without a channel, as rsockets are. Three more programs find as many.
+constexpr std::size_t kFilesMax = 8192;
+constexpr std::uint32_t kFilesOfProgramMax = kFilesMax / 4;
 constexpr int kRequestsPerTurn = 64;  // of one program, so that it cannot starve the datapath
 
 // Of one program that reads no asynchronous events, beside the thousands that its pipe holds.
@@ -83,16 +86,13 @@ void Control::service(emu::Cycle now) {
       accept_all();
       continue;
     }
-    const auto it = std::find_if(clients_.begin(), clients_.end(), [fd](const auto& client) {
-      return client->socket.get() == fd || client->events.get() == fd;
-    });
-    if (it == clients_.end()) continue;
-    if ((*it)->socket.get() != fd) {
-      write_unread(**it);
-      continue;
-    }
-    if (!served(**it, now)) {
-      close(**it);
+    const auto it = clients_.find(fd);
+    if (it == clients_.end()) {
+      const auto has_room = std::find_if(devices_.begin(), devices_.end(),
+                                         [fd](const Client* d) { return d->events.get() == fd; });
+      if (has_room != devices_.end()) write_unread(**has_room);
+    } else if (!served(*it->second, now)) {
+      close(*it->second);
       clients_.erase(it);
     }
   }
@@ -114,16 +114,16 @@ void Control::accept_all() {
 }
 
 void Control::admit(emu::UniqueFd socket) try {
-  if (clients_.size() >= kConnectionsMax && !evict_silent()) {
-    complain("too many open devices: one more was refused");
-    return;
-  }
+  const std::size_t known = devices_.size() + file_count_;
+  if (clients_.size() - known >= kSilentMax && !evict_silent()) return;
   auto peer = emu::peer_of(socket.get());
   if (!peer || !watch(epoll_.get(), socket.get())) return;
   auto client = std::make_unique<Client>();
   client->socket = std::move(socket);
   client->pid = peer->pid;
-  clients_.push_back(std::move(client));
+  client->number = next_client_++;
+  const int fd = client->socket.get();
+  clients_[fd] = std::move(client);
 } catch (const std::bad_alloc&) {
   // Its connection ends.
 }
@@ -144,12 +144,39 @@ bool Control::make_room() {
 
 // Whoever connects and says nothing does not lock others out.
 bool Control::evict_silent() {
-  const auto silent = std::find_if(clients_.begin(), clients_.end(), [](const auto& client) {
-    return !client->said_hello && !client->is_file();
-  });
-  if (silent == clients_.end()) return false;
-  clients_.erase(silent);
+  auto oldest = clients_.end();
+  for (auto it = clients_.begin(); it != clients_.end(); ++it) {
+    const Client& client = *it->second;
+    if (client.said_hello || client.is_file()) continue;
+    if (oldest == clients_.end() || client.number < oldest->second->number) oldest = it;
+  }
+  if (oldest == clients_.end()) return false;
+  close(*oldest->second);
+  clients_.erase(oldest);
   return true;
+}
+
+int Control::take_file(Client& client) {
+  if (client.holds_file) return 0;
+  if (file_count_ >= kFilesMax) {
+    complain(
+        fmt::format("programs have {} files of rdma_cm and umad open, as many as a node has: "
+                    "one more of program {} was refused",
+                    kFilesMax, client.pid));
+    return ENFILE;
+  }
+  std::uint32_t& files = files_of_[client.pid];
+  if (files >= kFilesOfProgramMax) {
+    complain(
+        fmt::format("program {} has {} files of rdma_cm and umad open, as many as one may: "
+                    "one more was refused",
+                    client.pid, kFilesOfProgramMax));
+    return EMFILE;
+  }
+  ++files;
+  ++file_count_;
+  client.holds_file = true;
+  return 0;
 }
 
 // Who asks for what there is no memory for at a point where that cannot be answered goes alone.
@@ -228,7 +255,13 @@ void Control::hand_over(emu::UniqueFd fd) {
 void Control::close(Client& client) {
   if (client.cm_file != 0) cm_->close(client.cm_file);
   if (client.mad_file != 0) mads_->close(client.mad_file);
+  if (client.holds_file) {
+    const auto files = files_of_.find(client.pid);
+    if (--files->second == 0) files_of_.erase(files);
+    --file_count_;
+  }
   if (!client.said_hello) return;
+  std::erase(devices_, &client);
   host_->close_client(client.id);
   memory_.detach(client.id);
   by_id_[client.id] = nullptr;
@@ -238,8 +271,8 @@ Client* Control::find(ClientId id) { return id < by_id_.size() ? by_id_[id] : nu
 
 bool Control::doorbells(emu::Cycle now) {
   bool any = false;
-  for (const auto& client : clients_) {
-    if (!client->said_hello || !client->rung()) continue;
+  for (const Client* client : devices_) {
+    if (!client->rung()) continue;
     host_->doorbells(client->id, now);
     any = true;
   }
@@ -247,19 +280,17 @@ bool Control::doorbells(emu::Cycle now) {
 }
 
 bool Control::prepare_sleep() {
-  for (const auto& client : clients_) {
+  for (const Client* client : devices_) {
     // A read-modify-write: either the program sees it after its push, or we see the push.
-    if (client->said_hello) {
-      client->doorbell_page()->sleeping.exchange(1, std::memory_order_seq_cst);
-    }
+    client->doorbell_page()->sleeping.exchange(1, std::memory_order_seq_cst);
   }
-  return std::none_of(clients_.begin(), clients_.end(),
-                      [](const auto& client) { return client->said_hello && client->rung(); });
+  return std::none_of(devices_.begin(), devices_.end(),
+                      [](const Client* client) { return client->rung(); });
 }
 
 void Control::awake(bool rung) {
-  for (const auto& client : clients_) {
-    if (client->said_hello) client->doorbell_page()->sleeping.store(0, std::memory_order_relaxed);
+  for (const Client* client : devices_) {
+    client->doorbell_page()->sleeping.store(0, std::memory_order_relaxed);
   }
   if (rung) emu::drain_eventfd(doorbell_fd_.get());
 }
@@ -341,8 +372,7 @@ void Control::recall_async(Client& client, AsyncSource source, std::uint32_t num
 
 void Control::port_event(AsyncEvent event) {
   constexpr std::uint32_t kPort = 1;
-  for (const auto& client : clients_)
-    if (client->said_hello) async(client->id, event, kPort);  // others are files of rdma_cm
+  for (const Client* client : devices_) async(client->id, event, kPort);
 }
 
 void Control::admission(ClientId id, std::uint32_t qpn, const AdmissionOutcome& outcome) {

@@ -9,6 +9,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "emu/base/log_limit.h"
@@ -76,6 +77,7 @@ class Control : public HostEvents {
   int no_room() const { return out_of_descriptors() ? EMFILE : ENOMEM; }  // for a region
   bool make_room();
   bool evict_silent();
+  int take_file(Client& client);  // the limits of files: 0 or an errno; close() gives it back
   bool served(Client& client, emu::Cycle now);
   bool serve(Client& client, emu::Cycle now);  // false: it has gone or must go
   void close(Client& client);
@@ -125,7 +127,11 @@ class Control : public HostEvents {
   emu::UniqueFd epoll_;
   emu::UniqueFd doorbell_fd_;
   emu::UniqueFd spare_;  // given up for who comes when there is no other descriptor
-  std::vector<std::unique_ptr<Client>> clients_;
+  std::unordered_map<int, std::unique_ptr<Client>> clients_;  // by the descriptor of its socket
+  std::vector<Client*> devices_;                              // those that said hello
+  std::unordered_map<pid_t, std::uint32_t> files_of_;         // rdma_cm and umad, by program
+  std::size_t file_count_ = 0;                                // of them all
+  std::uint64_t next_client_ = 1;
   std::vector<Client*> by_id_;  // by ClientId
   std::vector<int> reply_fds_;
   std::vector<emu::UniqueFd> reply_owned_;  // closed once the reply is out

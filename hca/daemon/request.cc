@@ -192,6 +192,7 @@ int Control::open_cm(Client& client, Incoming& in, ControlReply& reply) {
   if (cm_ == nullptr) return EOPNOTSUPP;
   if (!speaks_our_version(client, in.request.hello)) return EPROTO;
   if (!in.fd || !is_pipe(in.fd.get())) return EBADF;
+  if (const int error = take_file(client)) return error;
   client.cm_file = cm_->open(in.fd, static_cast<std::uint32_t>(client.pid));
   if (client.cm_file == 0) return EBADF;
   reply.number = client.cm_file;
@@ -202,6 +203,7 @@ int Control::open_umad(Client& client, Incoming& in) {
   if (client.said_hello || client.is_file()) return EALREADY;
   if (mads_ == nullptr) return EOPNOTSUPP;
   if (!speaks_our_version(client, in.request.hello)) return EPROTO;
+  if (const int error = take_file(client)) return error;
   client.mad_file = mads_->open(client.socket.get());
   return 0;
 }
@@ -234,9 +236,16 @@ int Control::hello(Client& client, Incoming& in, ControlReply& reply) {
   page->version = kAbiVersion;
   page->entries = kDoorbellEntries;
   const auto id = host_->open_client(page);
-  if (!id) return id.error();
+  if (!id) {
+    complain(
+        fmt::format("programs have {} devices open, as many as a node has: one more of program "
+                    "{} was refused",
+                    devices_.size(), client.pid));
+    return id.error();
+  }
   try {
     if (by_id_.size() <= *id) by_id_.resize(*id + 1, nullptr);
+    devices_.reserve(devices_.size() + 1);
     memory_.attach(*id, client.pid);
   } catch (...) {
     host_->close_client(*id);
@@ -245,6 +254,7 @@ int Control::hello(Client& client, Incoming& in, ControlReply& reply) {
   client.id = *id;
   client.events = std::move(events);
   client.said_hello = true;
+  devices_.push_back(&client);
   by_id_[client.id] = &client;
   reply.client = client.id;
   hand_over(std::move(*node_page));
@@ -299,7 +309,7 @@ int Control::open_qp(Client& client, const ControlRequest& request, ControlReply
   if (!handle) return handle.error();
   const auto has_it = [&](const auto& qp) { return (qp.first & kQpNumberMask) == request.number; };
   std::shared_ptr<emu::Region> region;
-  for (const auto& other : clients_) {
+  for (const Client* other : devices_) {
     const auto found = std::find_if(other->qps.begin(), other->qps.end(), has_it);
     if (found != other->qps.end()) region = found->second;
   }

@@ -7,6 +7,7 @@ import select
 import signal
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -404,3 +405,33 @@ def test_a_disconnect_that_is_lost_with_the_fabric_is_said_again(
     assert heard and server.stdout.readline() == "RDMA_CM_EVENT_DISCONNECTED\n"
     server.kill()
     server.communicate(timeout=10)
+
+
+CHANNELS = """
+import ctypes, errno, resource, sys
+hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+library = ctypes.CDLL("librdmacm.so.1", use_errno=True)
+library.rdma_create_event_channel.restype = ctypes.c_void_p
+opened = 0
+while opened < int(sys.argv[1]) and library.rdma_create_event_channel(): opened += 1
+print(opened, errno.errorcode.get(ctypes.get_errno()), flush=True)
+sys.stdin.read()
+"""
+
+
+def test_one_program_leaves_channels_for_others(cluster2: Cluster) -> None:
+    """It has a quarter of a node's at most, and is told so; each of rsockets has one, too."""
+    argv = [sys.executable, "-c", CHANNELS, "9999"]
+    program = cluster2.popen("n0", argv, stdin=subprocess.PIPE)
+    try:
+        assert program.stdout.readline() == "2048 EMFILE\n"
+        log = (cluster2.run / "log" / "hcad-n0.log").read_text()
+        assert f"program {program.pid} has 2048 files of rdma_cm and umad open" in log
+        argv[-1] = "100"
+        other = cluster2.exec("n0", argv, stdin=subprocess.DEVNULL)
+        assert other.stdout.split()[0] == "100", other.stdout + other.stderr
+        devices = cluster2.exec("n0", ["ibv_devinfo"])
+        assert devices.returncode == 0, devices.stderr
+    finally:
+        program.communicate()
