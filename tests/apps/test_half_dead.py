@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tools.flitnet import ctl, operate, page
+from tools.flitnet import ctl, logs, operate, page, paths
 from tools.flitnet.cluster import Cluster
 from tools.flitnet.errors import EXIT_ERROR, EXIT_OK, FlitnetError
 
@@ -109,3 +109,38 @@ def test_a_run_directory_that_cannot_be_read(monkeypatch: pytest.MonkeyPatch) ->
 
     monkeypatch.setattr(Path, "exists", refuse)
     assert "cannot be read: Permission denied" in page.look(Path("/somewhere"))["away"]
+
+
+def test_what_needs_a_dead_node_says_how_it_is_started(cluster3: Cluster, tmp_path: Path) -> None:
+    cluster3.kill("hcad:n2")
+    words = "^n2 is dead; start it with: flitnet node n2 start$"
+    rest = {"seconds": 1.0, "as_json": False}
+    with pytest.raises(FlitnetError, match=words):
+        operate.load(cluster3.run, "control", "1M", seed=1, **rest)
+    clip = paths.ROOT / "traces/t2_city.ts"
+    for pair in (("n0", "n2"), ("n2", "n0")):
+        with pytest.raises(FlitnetError, match=words):
+            operate.replay(cluster3.run, clip, *pair, copies=1, trace={}, **rest)
+    file = tmp_path / "load.toml"
+    file.write_text("[workload]\nload = 0.1\n")
+    with pytest.raises(FlitnetError, match=words):
+        operate.load_workload(cluster3.run, file, seed=1, **rest)
+    assert not list((cluster3.run / "plans").iterdir())
+    assert operate.replay(cluster3.run, clip, "n0", "n1", copies=1, trace={}, **rest) == EXIT_OK
+
+
+def test_a_node_may_have_the_name_of_the_fabrics_daemon(
+    make_cluster: Callable[..., Cluster], capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster = make_cluster({"node": [{"name": "fabricd"}, {"name": "n1"}]}, owned=False)
+    scheme = ctl.ask(cluster.run / "fabricd.ctl", {"cmd": "status"})["congestion"]
+    assert scheme != "none"
+    operate.set_control(cluster.run, "congestion", "none")
+    assert ctl.ask(cluster.run / "fabricd.ctl", {"cmd": "status"})["congestion"] == "none"
+    logs.show(cluster.run, None)
+    who = {line.split()[2] for line in capsys.readouterr().out.splitlines()}
+    assert {"fabricd", "hcad:fabricd"} <= who
+    cluster.kill("hcad:fabricd")
+    assert operate.status(cluster.run, as_json=False) == EXIT_ERROR
+    with pytest.raises(FlitnetError, match="; fabricd is dead; use: flitnet node fabricd start, or"):
+        Cluster({"network": {"nodes": 2}}, run=cluster.run, owned=False).up()

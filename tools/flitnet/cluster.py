@@ -429,12 +429,13 @@ def attached_nodes(status: dict[str, Any]) -> set[str]:
 
 def _advice(daemons: list[str], alive: list[str]) -> str:
     """What to do about a cluster that runs, or a part of it."""
-    dead = [role.removeprefix("hcad:") for role in daemons if role not in alive]
+    dead = [role for role in daemons if role not in alive]
     down = paths.call("down")
     if not dead or "fabricd" in dead:
         start = f"start it with: {paths.call('fabric start')}, or stop all with"
         return (f"fabricd is dead; {start}" if dead else "stop it with") + f": {down}"
-    return f"{dead[0]} is dead; use: {paths.call(f'node {dead[0]} start')}, or: {down}"
+    node = dead[0].removeprefix("hcad:")
+    return f"{node} is dead; use: {paths.call(f'node {node} start')}, or: {down}"
 
 
 def _stop_rank(role: str) -> tuple[str, ...]:

@@ -7,13 +7,21 @@ Programs on other nodes run on. The record of processes keeps who died, as after
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from tools.flitnet import controls, paths, rundir
 from tools.flitnet.cluster import Cluster
 from tools.flitnet.errors import FlitnetError, UsageError
 from tools.flitnet.process import stop_all, uninterrupted
+
+
+def refuse_dead(cluster: Cluster, nodes: Iterable[str]) -> None:
+    """Before a program is to run on them."""
+    dead = cluster.dead()
+    for node in nodes:
+        if f"hcad:{node}" in dead:
+            raise FlitnetError(f"{node} is dead; start it with: {cluster.revival(node)}")
 
 
 def kill(run: Path, node: str) -> None:

@@ -159,20 +159,22 @@ def set_control(run: Path, key: str, value: str) -> None:
 def _set_control(cluster: Cluster, key: str, value: str) -> None:
     run = cluster.run
     to_fabric = cluster.part.fabric and key in controls.OF_THE_FABRIC
+    # By role: a node may have the name of the fabric's daemon.
     asked = {"fabricd": run / "fabricd.ctl"} if to_fabric else {}
-    asked |= {name: cluster.node_dir(name) / "hcad.ctl" for name in cluster.here}
+    asked |= {f"hcad:{node}": cluster.node_dir(node) / "hcad.ctl" for node in cluster.here}
     before: Any = None
-    for name, path in asked.items():
+    for role, path in asked.items():
         try:
             before = ctl.ask(path, {"cmd": "status"}).get(key, before)
         except FlitnetError as error:
-            if name == "fabricd" and not cluster.alive(name):
+            if role == "fabricd" and not cluster.alive(role):
                 raise FlitnetError(f"{_fabric_dead()}; nothing was changed") from None
-            dead = f"hcad:{name}" in cluster.dead()
+            name = role.removeprefix("hcad:")
+            dead = role in cluster.dead()
             why = f"dead, start it with: {cluster.revival(name)}" if dead else error
             raise FlitnetError(f"{name}: {why}; nothing was changed") from None
     changed: list[str] = []
-    for name, path in asked.items():
+    for role, path in asked.items():
         try:
             _agreed(ctl.ask(path, {"cmd": "set", key: value}))
         except FlitnetError as error:
@@ -182,9 +184,10 @@ def _set_control(cluster: Cluster, key: str, value: str) -> None:
             if changed == ["fabricd"] and isinstance(before, str):
                 _agreed(ctl.ask(asked["fabricd"], {"cmd": "set", key: before}))
                 raise type(error)(f"{error}; nothing was changed") from None
-            done = ", ".join(changed)
+            done = ", ".join(one.removeprefix("hcad:") for one in changed)
+            name = role.removeprefix("hcad:")
             raise FlitnetError(f"{name}: {error}; changed before that: {done}") from None
-        changed.append(name)
+        changed.append(role)
     controls.remember(run, key, value)
 
 
@@ -282,10 +285,8 @@ def execute(run: Path, node: str, command: list[str], dropin: bool) -> NoReturn:
     """Becomes the program: its exit code, its signals, its terminal."""
     cluster = Cluster.open(run)
     env = cluster.env(node, dropin=dropin)
-    dead = cluster.dead()
+    nodes.refuse_dead(cluster, node.split(","))
     for name in node.split(","):
-        if f"hcad:{name}" in dead:
-            raise FlitnetError(f"{name} is dead; start it with: {cluster.revival(name)}")
         if not (cluster.node_dir(name) / "hcad.sock").exists():
             raise FlitnetError(f"{name} is not up; see: {paths.call('status')}")
     program = shutil.which(command[0])
@@ -322,6 +323,7 @@ def replay(
         cluster.node_dir(node)
     if source == target:
         raise UsageError(f"--from {source} --to {target}: a stream needs two nodes")
+    nodes.refuse_dead(cluster, [source, target])
     name = f"r{os.getpid()}"
     pair = (source, target)
 
@@ -354,12 +356,12 @@ def load(run: Path, kind: str, rate: str, *, seconds: float, seed: int, as_json:
     link_mbps = _link(run).mbps
     if bps > link_mbps * 1e6 and not cluster.file.pass_through:
         raise UsageError(f"--rate {rate}: at most what a link carries, {link_mbps:g}M")
-    word, nodes = f"{kind}={bps}", cluster.nodes
+    nodes.refuse_dead(cluster, cluster.here)
     packets = programs.packet_options(cluster)
     wanted = [
-        Generator.of_kind(word, node, others, packets)
-        for node in nodes
-        if (others := tuple(other for other in nodes if other != node))
+        Generator.of_kind(f"{kind}={bps}", node, others, packets)
+        for node in cluster.nodes
+        if (others := tuple(other for other in cluster.nodes if other != node))
     ]
     played = _play(cluster, Live(wanted), seconds=seconds, seed=seed)
     if as_json:
@@ -400,6 +402,9 @@ def _link(run: Path) -> Link:
 def _play(cluster: Cluster, what: Live, *, seconds: float, seed: int) -> programs.Played:
     if not what.generators and not what.streams:
         raise UsageError("load: nobody has anybody to send to")
+    named = {node for stream in what.streams for node in (stream.source, stream.target)}
+    named |= {one.node for one in what.generators}
+    nodes.refuse_dead(cluster, [node for node in cluster.here if node in named])
     played = programs.play(cluster, what, seconds, seed, f"l{os.getpid()}")
     if played.failed:
         raise _failure(cluster, *played.failed, {})
