@@ -53,6 +53,11 @@ Result<CaptureWriter> CaptureWriter::open(const std::string& path, CycleTime cyc
   UniqueFd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
   if (!fd) return fail("capture {}: {}", path, std::strerror(errno));
   if (!take(fd.get(), Side::writer)) return fail("capture {}: {}", path, std::strerror(errno));
+  // With its blocks: where a sparse file's are not to be had, the first write is the fabric's end.
+  if (const int error = ::posix_fallocate(fd.get(), 0, kFileBytes); error != 0) {
+    (void)::unlink(path.c_str());
+    return fail("capture {} of {} bytes: {}", path, kFileBytes, std::strerror(error));
+  }
   auto file = Region::map_file(std::move(fd), kFileBytes, Access::read_write);
   if (!file) return std::unexpected(file.error());
   CaptureWriter writer;

@@ -6,8 +6,10 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <stdlib.h>
+#include <sys/mount.h>
 #include <unistd.h>
 
+#include <cstring>
 #include <deque>
 #include <filesystem>
 #include <memory>
@@ -173,6 +175,20 @@ TEST_F(CaptureTest, AReaderThatWritesOverTheRing) {
     send(1, 2, static_cast<std::uint16_t>(1 + prng.below(kPacketBytesMax)), 7);
     (void)reader_->next(*packet_);
   }
+}
+
+// A full disk is an answer, not the end of the fabric by SIGBUS.
+TEST_F(CaptureTest, AFileSystemWithoutRoom) {
+  if (::mount("tmpfs", directory_.c_str(), "tmpfs", 0, "size=1m") != 0)
+    GTEST_SKIP() << "a file system of its own: " << std::strerror(errno);
+  {
+    const auto writer = CaptureWriter::open(path_, CycleTime{80'000}, ~std::uint64_t{0});
+    EXPECT_FALSE(writer);
+    const std::string said = writer ? "" : writer.error().message;
+    EXPECT_NE(said.find("No space left"), std::string::npos) << said;
+    EXPECT_FALSE(std::filesystem::exists(path_)) << "what has no use keeps no room";
+  }
+  ASSERT_EQ(::umount(directory_.c_str()), 0);
 }
 
 TEST_F(CaptureTest, WhatIsNoRing) {
