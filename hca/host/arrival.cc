@@ -69,6 +69,7 @@ void receive_one(HostState& s, const Arrival& arrival, bool loop) {
     ++s.counters_.dropped_bad_packet;
     return;
   }
+  count(s, arrival, packet.payload_bytes);  // whoever it is for: as a port counts
   const emu::PacketHeaders& headers = packet.headers;
   if (!loop && arrival.desc.src == s.options_.node) {
     receive_subnet(s, arrival, packet);
@@ -79,7 +80,6 @@ void receive_one(HostState& s, const Arrival& arrival, bool loop) {
     return;
   }
   if (headers.bth.dest_qp == kMulticastQp && packet.info->service == emu::Service::ud) {
-    count(s, arrival, packet.payload_bytes);
     receive_multicast(s, arrival, packet);
     return;
   }
@@ -100,7 +100,6 @@ void receive_one(HostState& s, const Arrival& arrival, bool loop) {
     if (packet.info->request) blame_sender(s, qp, headers.bth.dest_qp, headers.lrh.slid);
     return;
   }
-  count(s, arrival, packet.payload_bytes);
   if (!qp->heard && qp->state == QpState::rtr && qp->type != QpType::ud) {
     qp->heard = true;
     tell(s, *qp, AsyncEvent::comm_est);

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.apps.test_verbs import assert_done, pingpong
-from tools.flitnet import operate
+from tools.flitnet import operate, pages
 from tools.flitnet.cluster import Cluster
 
 pytestmark = pytest.mark.skipif(
@@ -163,6 +163,37 @@ def test_nodes_ping_each_other(mesh: Cluster) -> None:
                 break
             time.sleep(0.05)  # it has not registered yet
         assert "3 packets transmitted, 3 received" in done.stdout, done.stdout + done.stderr
+    finally:
+        server.kill()
+        server.wait()
+
+
+def test_datagrams_of_management_are_counted_as_received(make: Callable[..., Cluster]) -> None:
+    """Those of QP1 and of the subnet's agents: as any packet, on the port that took them."""
+    cluster = make(MESH)
+    server = cluster.popen("n3", ["ibping", "-S"], stdout=subprocess.DEVNULL)
+
+    def received(node: str) -> float:
+        return pages.read(cluster.run).total("flitnet_class_received_packets_total", node=node)
+
+    def until(node: str, packets: float) -> None:
+        for _ in range(500):  # hcad publishes now and then
+            if received(node) >= packets:
+                return
+            time.sleep(0.02)
+        raise AssertionError((node, packets, received(node)))
+
+    try:
+        for _ in range(100):
+            done = cluster.exec("n2", ["ibping", "-c", "20", "-f", "-t", "200", "4"])
+            if " 0% packet loss" in done.stdout:
+                break
+            time.sleep(0.05)  # it has not registered yet
+        until("n2", 20)
+        until("n3", 20)
+        before = received("n2")
+        said(cluster, ["saquery", "-p"], "n2")
+        until("n2", before + 1)
     finally:
         server.kill()
         server.wait()
