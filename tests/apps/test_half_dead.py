@@ -142,5 +142,6 @@ def test_a_node_may_have_the_name_of_the_fabrics_daemon(
     assert {"fabricd", "hcad:fabricd"} <= who
     cluster.kill("hcad:fabricd")
     assert operate.status(cluster.run, as_json=False) == EXIT_ERROR
-    with pytest.raises(FlitnetError, match="; fabricd is dead; use: flitnet node fabricd start, or"):
+    how = "; fabricd is dead; use: flitnet node fabricd start, or"
+    with pytest.raises(FlitnetError, match=how):
         Cluster({"network": {"nodes": 2}}, run=cluster.run, owned=False).up()
