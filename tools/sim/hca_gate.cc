@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "emu/base/check.h"
+#include "emu/energy/meter.h"
 #include "fabric/daemon/look.h"
 #include "hca/daemon/options.h"
 
@@ -15,11 +16,15 @@ constexpr emu::Cycle kPowerHorizon = 8192;  // longer than most packets hold the
 // packets is none.
 constexpr emu::Cycle kPowerCyclesMax = 1 << 22;
 
-// The most that one packet needs: full and to the farthest node.
-double budget_pj(const hca::HostOptions& options) {
+// Energy that may be held at once: three packets' that are full and go to the farthest node, but no
+// more than the power brings in a power window, for it would be above the cap in that; less than
+// one packet's would let none go.
+double budget_pj(const hca::HostOptions& options, double power_pj_per_cycle) {
   const std::uint32_t farthest =
       *std::max_element(options.hops_to.begin(), options.hops_to.begin() + options.nodes);
-  return options.energy.packet_pj(farthest, options.packet_flits) * options.power_window_packets;
+  const double packet_pj = options.energy.packet_pj(farthest, options.packet_flits);
+  const double window_pj = power_pj_per_cycle * static_cast<double>(emu::kPowerWindowCycles);
+  return std::min(options.power_window_packets * packet_pj, std::max(packet_pj, window_pj));
 }
 
 }  // namespace
@@ -48,20 +53,25 @@ HcaGate::HcaGate(const emu::Config& config, emu::NodeId node, const fabric::Netw
   inner_.resize(control_->groups());
   buffer_ = options.hca_buffer_packets;
   hops_to_.assign(options.hops_to.begin(), options.hops_to.begin() + nodes);
-  budget_pj_ = budget_pj(options);
   // P_BE is split over the HCAs; real time has booked its part hop by hop.
-  const double power_w = config.best_effort_power_w() / static_cast<double>(nodes);
+  const double power_pj_per_cycle = config.best_effort_power_w() / static_cast<double>(nodes) *
+                                    static_cast<double>(options.cycle_time.cycle_ps);
+  budget_pj_ = budget_pj(options, power_pj_per_cycle);
   if (config.power_scheme() && budget_pj_ > 0)
-    meter(power_w * static_cast<double>(options.cycle_time.cycle_ps));
+    meter(power_pj_per_cycle, static_cast<double>(node) / static_cast<double>(nodes));
 }
 
-// Each packet holds its energy until it is paid for, so the calendar reaches as far.
-void HcaGate::meter(double power_pj_per_cycle) {
+// Each packet holds its energy until it is paid for, so the calendar reaches as far. HCAs that all
+// begin with a full purse would all spend it in one window: each gets its first power at a time of
+// its own.
+void HcaGate::meter(double power_pj_per_cycle, double phase) {
   powerless_ = budget_pj_ >= power_pj_per_cycle * static_cast<double>(kPowerCyclesMax);
   if (powerless_) return;
   power_cycles_ = static_cast<emu::Cycle>(budget_pj_ / power_pj_per_cycle) + 1;
   calendar_ =
       std::make_unique<hca::EnergyCalendar>(budget_pj_, std::max(kPowerHorizon, power_cycles_));
+  const auto first = static_cast<emu::Cycle>(static_cast<double>(power_cycles_) * phase);
+  if (first > 0) calendar_->hold(0, budget_pj_, first);
 }
 
 void HcaGate::offer(const FlitMessage& message) {
@@ -133,12 +143,17 @@ void HcaGate::links_changed(const fabric::Network& network) {
 bool HcaGate::power_allows(const FlitMessage& message, emu::Cycle now) {
   if (powerless_) return false;
   if (calendar_ == nullptr) return true;
-  // Round links that are down it may be farther than any node was: that takes all there is.
-  const double energy_pj =
-      std::min(budget_pj_, energy_.packet_pj(hops_to_[message.dest], message.flits));
+  const double energy_pj = energy_.packet_pj(hops_to_[message.dest], message.flits);
+  const double held_pj = std::min(budget_pj_, energy_pj);
   const emu::Cycle at = std::max(now, message.created);
-  if (calendar_->earliest(at, energy_pj, power_cycles_, at) == emu::kNever) return false;
-  calendar_->hold(at, energy_pj, power_cycles_);
+  if (at < paid_at_) return false;
+  if (calendar_->earliest(at, held_pj, power_cycles_, at) == emu::kNever) return false;
+  calendar_->hold(at, held_pj, power_cycles_);
+  // A message that is longer than a packet, or round links that are down farther from its
+  // destination than any node was, takes all there is and owes the rest.
+  if (energy_pj > held_pj)
+    paid_at_ =
+        at + static_cast<emu::Cycle>(static_cast<double>(power_cycles_) * energy_pj / held_pj);
   return true;
 }
 

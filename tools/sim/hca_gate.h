@@ -58,7 +58,7 @@ class HcaGate {
   void take_in(emu::Cycle now);
   bool take_one(std::size_t group, emu::Cycle now);
   void hand_on(emu::Cycle now, std::deque<FlitMessage>& queue, const Out& out);
-  void meter(double power_pj_per_cycle);
+  void meter(double power_pj_per_cycle, double phase);
   bool power_allows(const FlitMessage& message, emu::Cycle now);
 
   emu::NodeId node_;
@@ -78,6 +78,7 @@ class HcaGate {
   bool powerless_ = false;       // best effort has no power at all: it stays
   emu::Cycle power_cycles_ = 1;  // in which the HCA's power pays its budget
   double budget_pj_ = 0;
+  emu::Cycle paid_at_ = 0;  // until then a message is paid for that took more than the budget
   emu::EnergyTable energy_;
   std::vector<std::uint8_t> hops_to_;
   std::vector<std::uint16_t> free_lanes_;

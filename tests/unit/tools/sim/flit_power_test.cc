@@ -65,6 +65,54 @@ lanes = [0x8000, 0, 0x7fff]
   }
 }
 
+// Best effort alone, more than the cap lets go: what bursts an HCA has are those that its part of
+// the cap pays in a window. Where that does not pay one packet to the farthest node it is the mean
+// that keeps to the cap.
+TEST(FlitPower, BestEffortKeepsEveryWindowBelowTheCap) {
+  constexpr double kWindowCycles = 500 * 51'200;
+  const auto window_and_mean_w = [](double cap_w, int flits) {
+    const auto run = play_point(fmt::format(R"([network]
+topology = "mesh:4x4"
+link_mbps = 2500
+alloc_iters = 4
+[qos]
+scheduler = "rr"
+[controls]
+admission = false
+congestion = "none"
+power_cap_w = {}
+power_rt_share = 0.0
+[workload]
+streams = "none"
+load = 0.7
+message_flits = {}
+[run]
+hca = true
+batch_cycles = 20000
+batches = 4
+lanes = [0x8000, 0, 0x7fff]
+)",
+                                            cap_w, flits));
+    double window_pj = 0;
+    double energy_pj = 0;
+    for (const Batch& batch : run->measure().batches()) {
+      window_pj = std::max(window_pj, batch.window_pj);
+      energy_pj += batch.energy_pj;
+    }
+    return std::pair(window_pj / kWindowCycles, energy_pj / (160 * kWindowCycles));
+  };
+  for (const int flits : {4, 40}) {
+    for (const double cap_w : {0.26, 0.65}) {
+      const auto [window_w, mean_w] = window_and_mean_w(cap_w, flits);
+      EXPECT_LE(window_w, 1.02 * cap_w) << flits << " flits";
+      EXPECT_GT(mean_w, 0.7 * cap_w) << flits << " flits";
+    }
+  }
+  EXPECT_LE(window_and_mean_w(0.06, 40).second, 0.06);
+  // What takes more than the budget is paid for all the same.
+  EXPECT_LE(window_and_mean_w(0.26, 400).second, 0.26);
+}
+
 // A topology from a file has the cap, and so the traffic, of the same one by its sizes.
 TEST(FlitPower, TheCapKnowsTheLinksOfATopologyFile) {
   const std::string path = testing::TempDir() + "chain.toml";
