@@ -39,9 +39,8 @@ constexpr LaneMask lane_bit(unsigned lane) { return static_cast<LaneMask>(1U << 
 inline void add_lane(LaneMask& word, unsigned lane) {
   word = static_cast<LaneMask>(word | 1U << lane);
 }
-// Takes the lane out, if `which`.
-inline void drop_lane(LaneMask& word, unsigned lane, bool which = true) {
-  word = static_cast<LaneMask>(word & ~(unsigned{which} << lane));
+inline void drop_lane(LaneMask& word, unsigned lane) {
+  word = static_cast<LaneMask>(word & ~(1U << lane));
 }
 
 // The lowest set bit; bits is not 0 (std::countr_zero would pay for that case every time).

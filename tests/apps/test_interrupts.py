@@ -37,12 +37,16 @@ def test_an_interrupted_demo_leaves_nothing(tmp_path: Path, number: int) -> None
     assert not run.exists()
 
 
-@pytest.mark.parametrize(
+# Commands that start programs on nodes and wait for them.
+WITH_PROGRAMS = pytest.mark.parametrize(
     "argv",
     [("load", "control", "--rate", "1M"),
      ("replay", str(paths.ROOT / "traces/t2_city.ts"), "--from", "n0", "--to", "n1")],
     ids=["load", "replay"],
 )  # fmt: skip
+
+
+@WITH_PROGRAMS
 def test_interrupted_programs_are_stopped(cluster2: Cluster, argv: tuple[str, ...]) -> None:
     before = cluster2.record().processes
     role, run = f"flitnet-{argv[0]}", str(cluster2.run)
@@ -144,12 +148,7 @@ sys.exit(cli.run(sys.argv[1:]))
 """
 
 
-@pytest.mark.parametrize(
-    "argv",
-    [("load", "control", "--rate", "1M"),
-     ("replay", str(paths.ROOT / "traces/t2_city.ts"), "--from", "n0", "--to", "n1")],
-    ids=["load", "replay"],
-)  # fmt: skip
+@WITH_PROGRAMS
 def test_a_second_signal_does_not_end_the_cleaning_up(
     cluster2: Cluster, argv: tuple[str, ...]
 ) -> None:

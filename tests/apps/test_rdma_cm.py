@@ -354,15 +354,20 @@ def test_the_descriptor_of_a_channel(cluster2: Cluster, case: str, dropin: bool)
     assert done.returncode == 0 and case in done.stdout, done.stdout + done.stderr
 
 
+def idle_server(cluster: Cluster) -> tuple[list[str], subprocess.Popen[str]]:
+    """On n0, once it listens; and the command of a client, who connects and then does nothing."""
+    argv = [str(paths.build_dir() / "tests/abi/cm_idle_probe"), "connect"]
+    argv += [address(cluster, "n0"), str(next(PORTS))]
+    server = cluster.popen("n0", [argv[0], "serve", *argv[2:]])
+    while not listens(cluster, "n0", 0):
+        time.sleep(0.02)
+    return argv, server
+
+
 def test_a_node_that_started_anew_connects_again(make_cluster: Callable[..., Cluster]) -> None:
     """Its ids count from the beginning, and its server's node still knows those of its old life."""
     cluster = make_cluster()
-    port = str(next(PORTS))
-    program = str(paths.build_dir() / "tests/abi/cm_idle_probe")
-    server = cluster.popen("n0", [program, "serve", address(cluster, "n0"), port])
-    while not listens(cluster, "n0", 0):
-        time.sleep(0.02)
-    argv = [program, "connect", address(cluster, "n0"), port]
+    argv, server = idle_server(cluster)
     first = ["RDMA_CM_EVENT_CONNECT_REQUEST\n", "RDMA_CM_EVENT_ESTABLISHED\n"]
     client = cluster.popen("n1", argv)
     assert [server.stdout.readline() for _ in range(2)] == first
@@ -384,12 +389,8 @@ def test_a_disconnect_that_is_lost_with_the_fabric_is_said_again(
 ) -> None:
     """Its program has gone, and nobody sends anything else on the connection."""
     cluster = make_cluster()
-    port = str(next(PORTS))
-    program = str(paths.build_dir() / "tests/abi/cm_idle_probe")
-    server = cluster.popen("n0", [program, "serve", address(cluster, "n0"), port])
-    while not listens(cluster, "n0", 0):
-        time.sleep(0.02)
-    client = cluster.popen("n1", [program, "connect", address(cluster, "n0"), port])
+    argv, server = idle_server(cluster)
+    client = cluster.popen("n1", argv)
     assert client.stdout.readline() == "established\n"
     first = ["RDMA_CM_EVENT_CONNECT_REQUEST\n", "RDMA_CM_EVENT_ESTABLISHED\n"]
     assert [server.stdout.readline() for _ in range(2)] == first
