@@ -159,7 +159,6 @@ class BlockEngine final : public Network::Impl {
     return wires_[node / emu::kBlockPorts].backlog(node % emu::kBlockPorts);
   }
   std::string audit() const override;
-  std::uint64_t position() const override;
   std::vector<Wait> waits() const override;
 
  private:

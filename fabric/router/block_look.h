@@ -108,21 +108,6 @@ std::string BlockEngine<kPlanes, I, S>::audit() const {
 }
 
 template <int kPlanes, class I, class S>
-std::uint64_t BlockEngine<kPlanes, I, S>::position() const {
-  std::uint64_t hash = events.digest;
-  const auto mix = [&](std::uint64_t value) { hash = (hash ^ value) * 0x100000001b3; };
-  for (const auto& block : blocks_)
-    for (unsigned i = 0; i < emu::kBlockLanes; ++i) {
-      const unsigned p = emu::port_of_lane(i);
-      const unsigned v = emu::vl_of_lane(i);
-      mix(block.state.in.held.get(p, v) * 256 + block.state.out.held.get(p, v));
-    }
-  for (std::size_t n = 0; n < graph.nodes.size(); ++n)
-    mix(static_cast<std::uint64_t>(wire_backlog(static_cast<emu::NodeId>(n))));
-  return hash;
-}
-
-template <int kPlanes, class I, class S>
 std::vector<Wait> BlockEngine<kPlanes, I, S>::waits() const {
   std::vector<Wait> found;
   for (std::size_t index = 0; index < graph.routers.size(); ++index) {

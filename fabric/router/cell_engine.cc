@@ -338,15 +338,6 @@ Network::Occupancy Engine::occupancy(emu::RouterId router, emu::PortId port) con
   return occupancy;
 }
 
-std::uint64_t Engine::position() const {
-  std::uint64_t hash = events.digest;
-  const auto mix = [&](std::uint64_t value) { hash = (hash ^ value) * 0x100000001b3; };
-  for (const Switch& s : switches_)
-    for (const OutPort& port : s.ports) mix(port.queued * 65536 + port.held);
-  for (const Source& source : sources_) mix(static_cast<std::uint64_t>(source.backlog));
-  return hash;
-}
-
 std::string Engine::audit() const {
   for (unsigned unit = 0; unit < switches_.size() + sources_.size(); ++unit) {
     const bool is_switch = unit < switches_.size();

@@ -140,7 +140,6 @@ class Engine final : public Network::Impl {
     return groups_[node / emu::kPortsMax].backlog(node % emu::kPortsMax);
   }
   std::string audit() const override;
-  std::uint64_t position() const override;
   std::vector<Wait> waits() const override;
 
  private:

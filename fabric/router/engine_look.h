@@ -103,22 +103,6 @@ std::string Engine<kPlanes, I, S, M>::audit() const {
 }
 
 template <int kPlanes, class I, class S, class M>
-std::uint64_t Engine<kPlanes, I, S, M>::position() const {
-  std::uint64_t hash = events.digest;
-  const auto mix = [&](std::uint64_t value) { hash = (hash ^ value) * 0x100000001b3; };
-  for (const auto& router : routers_) {
-    for (unsigned i = 0; i < emu::kLaneSlots; ++i) {
-      if (vl_of_slot(i) >= emu::kVlCount) continue;
-      mix(router.state.in_count.get(port_of_slot(i), vl_of_slot(i)) * 256 +
-          router.state.out_count.get(port_of_slot(i), vl_of_slot(i)));
-    }
-  }
-  for (std::size_t n = 0; n < graph.nodes.size(); ++n)
-    mix(static_cast<std::uint64_t>(wire_backlog(static_cast<emu::NodeId>(n))));
-  return hash;
-}
-
-template <int kPlanes, class I, class S, class M>
 std::vector<Wait> Engine<kPlanes, I, S, M>::waits() const {
   std::vector<Wait> found;
   for (const auto& router : routers_) {

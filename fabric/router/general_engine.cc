@@ -206,19 +206,6 @@ Network::Occupancy Engine::occupancy(emu::RouterId router, emu::PortId port) con
 }
 int Engine::wire_backlog(emu::NodeId node) const { return hcas_[node].backlog(); }
 
-std::uint64_t Engine::position() const {
-  std::uint64_t hash = events.digest;
-  const auto mix = [&](std::uint64_t value) { hash = (hash ^ value) * 0x100000001b3; };
-  for (const Router& router : routers_) {
-    for (const Port& port : router.ports) {
-      for (const InputQueue& queue : port.in) mix(queue.flits.size());
-      for (const OutputLane& lane : port.out) mix(lane.flits.size());
-    }
-  }
-  for (const Hca& hca : hcas_) mix(static_cast<std::uint64_t>(hca.backlog()));
-  return hash;
-}
-
 std::vector<Wait> Engine::waits() const {
   std::vector<Wait> found;
   for (const Router& router : routers_) {

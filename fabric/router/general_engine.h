@@ -30,7 +30,6 @@ class Engine final : public Network::Impl {
   Network::Occupancy occupancy(emu::RouterId router, emu::PortId port) const override;
   int wire_backlog(emu::NodeId node) const override;
   std::string audit() const override;
-  std::uint64_t position() const override;
   std::vector<Wait> waits() const override;
 
  private:

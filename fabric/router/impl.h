@@ -50,8 +50,6 @@ struct Network::Impl {
   virtual Occupancy occupancy(emu::RouterId router, emu::PortId port) const = 0;
   virtual int wire_backlog(emu::NodeId node) const = 0;
   virtual std::string audit() const = 0;
-  // A number that stays the same only if no flit has moved.
-  virtual std::uint64_t position() const = 0;
   // Heads that wait for an output lane or for room in it: router, input lane, output lane, owner.
   virtual std::vector<Wait> waits() const = 0;
 
@@ -76,6 +74,8 @@ struct Network::Impl {
 
   // After every step: whether anything has moved since the last look, watchdog_cycles ago.
   void watch();
+  // A number that stays the same only if no flit has gone over a link and nothing has arrived.
+  std::uint64_t position() const;
 
   NetworkSpec spec;
   Graph graph;

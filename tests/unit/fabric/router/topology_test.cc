@@ -195,10 +195,39 @@ TEST(Watchdog, TellsALivelock) {
   ASSERT_TRUE(network->submit(1, packet_to(3, 3000)));
   std::set<std::string> said;
   for (int i = 0; i < 40; ++i) {
-    network->step(97);  // not a divisor of anything: flits stand elsewhere at each look
+    network->step(97);
     if (!network->stuck().empty()) said.insert(network->stuck().substr(0, 9));
   }
   EXPECT_TRUE(said.contains("livelock:")) << said.size();
+}
+
+// Two long messages that share a link: at every look all buffers hold what they held at the last.
+TEST(Watchdog, ASteadyFlowIsNoDeadlock) {
+  struct Case {
+    RouterKind router;
+    TopologyKind topology;
+    bool general_engine;
+  };
+  constexpr auto kMesh = TopologyKind::mesh;
+  for (const auto& c :
+       {Case{RouterKind::traditional, TopologyKind::single, false},
+        Case{RouterKind::non_preemptive, kMesh, false}, Case{RouterKind::traditional, kMesh, false},
+        Case{RouterKind::traditional, kMesh, true}, Case{RouterKind::cell, kMesh, true}}) {
+    const std::vector<int> sides = c.topology == kMesh ? std::vector{2, 2} : std::vector<int>{};
+    NetworkSpec spec = spec_of(c.topology, sides, RoutingKind::automatic);
+    spec.router = c.router;
+    spec.general_engine = c.general_engine;
+    spec.watchdog_cycles = 2000;
+    SCOPED_TRACE(static_cast<int>(c.router) * 10 + static_cast<int>(c.general_engine));
+    const auto network = Network::make(spec).value();
+    ASSERT_TRUE(network->submit(0, packet_to(3, 12'000)));
+    ASSERT_TRUE(network->submit(1, packet_to(3, 12'000)));
+    while (!network->idle()) {
+      network->step(100);
+      ASSERT_EQ(network->stuck(), "") << "cycle " << network->now();
+    }
+    EXPECT_EQ(network->delivered().size(), 2U);
+  }
 }
 
 // What is under way at one look alone has had no time to be stuck.
