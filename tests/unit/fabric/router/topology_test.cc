@@ -217,13 +217,13 @@ TEST(Watchdog, ASteadyFlowIsNoDeadlock) {
     NetworkSpec spec = spec_of(c.topology, sides, RoutingKind::automatic);
     spec.router = c.router;
     spec.general_engine = c.general_engine;
-    spec.watchdog_cycles = 2000;
+    spec.watchdog_cycles = 600;
     SCOPED_TRACE(static_cast<int>(c.router) * 10 + static_cast<int>(c.general_engine));
     const auto network = Network::make(spec).value();
-    ASSERT_TRUE(network->submit(0, packet_to(3, 12'000)));
-    ASSERT_TRUE(network->submit(1, packet_to(3, 12'000)));
+    ASSERT_TRUE(network->submit(0, packet_to(3, 4000)));
+    ASSERT_TRUE(network->submit(1, packet_to(3, 4000)));
     while (!network->idle()) {
-      network->step(100);
+      network->step(50);
       ASSERT_EQ(network->stuck(), "") << "cycle " << network->now();
     }
     EXPECT_EQ(network->delivered().size(), 2U);
