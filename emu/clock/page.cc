@@ -25,8 +25,12 @@ Result<ClockPage*> map_page(const std::string& path, int flags, int protection) 
     return fail("clock page {} is not a regular file", path);
   }
   if (status.st_size < static_cast<off_t>(sizeof(ClockPage))) {
-    if (!writable || ::ftruncate(fd, sizeof(ClockPage)) != 0) {
+    // With its blocks: where a sparse file's are not to be had, the first write is the fabric's
+    // end.
+    const int error = writable ? ::posix_fallocate(fd, 0, sizeof(ClockPage)) : EINVAL;
+    if (error != 0) {
       ::close(fd);
+      if (writable) return fail("clock page {}: {}", path, std::strerror(error));
       return fail("clock page {} is too short ({} bytes)", path, status.st_size);
     }
   }

@@ -34,6 +34,9 @@ bool has_living_writer(const std::string& path) {
   return fd && flock(fd.get(), LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
 }
 
+// Blocks of a page's file are had in such steps; most pages use few of the entries they may have.
+inline constexpr std::size_t kBlockStep = 64 * 1024;
+
 // Four labels of this length and their keys fit PageSeries::labels.
 inline constexpr std::size_t kLabelValueMax = 48;
 
@@ -73,14 +76,36 @@ struct MetricsPage::State {
   std::unordered_map<std::string, std::uint64_t*> index;  // "metric:labels"
   Counter dropped;
   std::vector<std::uint64_t> sink;  // where series count that found no room
+  // Ends of what has blocks in the file: header and entries, values.
+  std::size_t entries_end = 0;
+  std::size_t values_end = 0;
 
   PageHeader& header() { return *reinterpret_cast<PageHeader*>(data); }
   PageSeries& series(std::uint32_t i) {
     return reinterpret_cast<PageSeries*>(data + sizeof(PageHeader))[i];
   }
-  std::uint64_t* words() {
-    return reinterpret_cast<std::uint64_t*>(data + sizeof(PageHeader) +
-                                            limits.series_max * sizeof(PageSeries));
+  std::uint64_t* words() { return reinterpret_cast<std::uint64_t*>(data + words_at()); }
+
+  std::size_t words_at() const {
+    return sizeof(PageHeader) + limits.series_max * sizeof(PageSeries);
+  }
+
+  // Has blocks for the entries and values up to these numbers. The file is sparse, and the first
+  // write to what a full file system has no block for would be the end of the process. 0 or errno.
+  int allocate(std::uint32_t series_count, std::uint32_t words_count) {
+    if (!file) return 0;
+    const int error = extend(entries_end, sizeof(PageHeader) + series_count * sizeof(PageSeries));
+    if (error != 0) return error;
+    values_end = std::max(values_end, words_at());
+    return extend(values_end, words_at() + words_count * sizeof(std::uint64_t));
+  }
+  int extend(std::size_t& end, std::size_t to) {
+    if (to <= end) return 0;
+    const std::size_t upto = std::min((to + kBlockStep - 1) / kBlockStep * kBlockStep, size);
+    const int error =
+        posix_fallocate(file.fd(), static_cast<off_t>(end), static_cast<off_t>(upto - end));
+    if (error == 0) end = upto;
+    return error;
   }
 
   void start(std::string_view process) {
@@ -152,6 +177,11 @@ Result<MetricsPage> MetricsPage::create(const std::string& run_dir, std::string_
   page.state_->data = page.state_->file.data();
   page.state_->size = page.state_->file.size();
   page.state_->limits = limits;
+  // Room for what create() itself counts.
+  if (const int error = page.state_->allocate(1, 1); error != 0) {
+    unlink(fresh.c_str());
+    return fail("cannot make {}: {}", path, std::strerror(error));
+  }
   page.state_->start(process);
   if (rename(fresh.c_str(), path.c_str()) != 0) {
     unlink(fresh.c_str());
@@ -188,7 +218,8 @@ std::uint64_t* MetricsPage::series(Metric metric, MetricKind kind,
   PageHeader& header = state.header();
   const auto need = static_cast<std::uint32_t>(kind == MetricKind::histogram ? kHistogramWords : 1);
   if (header.series_count == state.limits.series_max ||
-      state.words_used + need > state.limits.words_max) {
+      state.words_used + need > state.limits.words_max ||
+      state.allocate(header.series_count + 1, state.words_used + need) != 0) {
     state.dropped.add();
     known = state.sink.data();
     return known;

@@ -22,9 +22,15 @@ Result<StatePage*> map_page(const std::string& path, int flags, int protection) 
   const bool writable = (protection & PROT_WRITE) != 0;
   const bool file = ::fstat(fd, &status) == 0 && S_ISREG(status.st_mode);
   const bool long_enough = file && status.st_size >= static_cast<off_t>(sizeof(StatePage));
-  if (!file || (!long_enough && (!writable || ::ftruncate(fd, sizeof(StatePage)) != 0))) {
+  if (!file || (!long_enough && !writable)) {
     ::close(fd);
     return fail("state page {} is no file of {} bytes", path, sizeof(StatePage));
+  }
+  // With its blocks: where a sparse file's are not to be had, the first write is the fabric's end.
+  const int error = long_enough ? 0 : ::posix_fallocate(fd, 0, sizeof(StatePage));
+  if (error != 0) {
+    ::close(fd);
+    return fail("state page {}: {}", path, std::strerror(error));
   }
   void* memory = ::mmap(nullptr, sizeof(StatePage), protection, MAP_SHARED, fd, 0);
   ::close(fd);

@@ -1,6 +1,7 @@
 // Counting and reading back: the catalogue's form, quantiles, pages that live, die or are garbage.
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -298,6 +299,35 @@ TEST_F(RunDir, ReadersSeeCountersGrow) {
   }
   stop = true;
   writer.join();
+}
+
+// A full disk costs series, not the process, which SIGBUS would end at its first write.
+TEST_F(RunDir, AFileSystemWithoutRoom) {
+  if (::mount("tmpfs", dir_.c_str(), "tmpfs", 0, "size=512k") != 0)
+    GTEST_SKIP() << "a file system of its own: " << std::strerror(errno);
+  {
+    auto page = MetricsPage::create(dir_, "fabricd");
+    ASSERT_TRUE(page) << page.error().message;
+    constexpr std::size_t kSeries = 4000;
+    for (std::size_t i = 0; i < kSeries; ++i)
+      page->counter(Metric::process_series_dropped, {std::to_string(i)}).add(7);
+    const auto read = emu::parse_page(page->bytes());
+    ASSERT_TRUE(read) << read.error().message;
+    EXPECT_GT(read->series.size(), 100U);
+    EXPECT_LT(read->series.size(), 2000U);
+    // The process's own two series are there; what found no room is counted in one of them.
+    const auto own = std::ranges::find_if(read->series, [](const SeriesValue& series) {
+      return series.name == "flitnet_process_series_dropped_total" &&
+             series.labels.at(0).second == "fabricd";
+    });
+    ASSERT_NE(own, read->series.end());
+    EXPECT_EQ(own->raw, kSeries + 2 - read->series.size());
+    const auto other = MetricsPage::create(dir_, "hcad");
+    ASSERT_FALSE(other);
+    EXPECT_NE(other.error().message.find("No space left"), std::string::npos)
+        << other.error().message;
+  }
+  ASSERT_EQ(::umount(dir_.c_str()), 0);
 }
 
 }  // namespace
