@@ -105,6 +105,16 @@ TEST(Congestion, AtLeastOne) {
     alo->handed_on(0, 40, 0);
   }
   EXPECT_FALSE(alo->may_send(0, 0)) << "two lanes were free, two messages took them";
+  // A busy host looks rarely; meanwhile messages leave by their link, one after another.
+  EXPECT_EQ(alo->ready_at(), 40U);
+  EXPECT_FALSE(alo->may_send(0, 39));
+  EXPECT_TRUE(alo->may_send(0, 40)) << "the first is gone";
+  alo->handed_on(0, 40, 40);
+  EXPECT_FALSE(alo->may_send(0, 79)) << "the second and the third are not";
+  EXPECT_TRUE(alo->may_send(0, 80));
+  alo->handed_on(0, 40, 80);
+  look({0x0000, 0x0000, 0x0000});
+  EXPECT_FALSE(alo->may_send(0, 1000)) << "others have the lanes";
 }
 
 // Thottethodi: blocked above the threshold; it falls with throughput and rises while it does not.
