@@ -56,17 +56,24 @@ int check_spec(const MrSpec& spec) {
 std::uint32_t next_key(std::uint32_t slot, Mr& mr) { return slot << 8 | ++mr.generation; }
 
 double power_budget_pj(const HostOptions& options) {
-  const std::uint8_t most_hops =
-      *std::max_element(options.hops_to.begin(), options.hops_to.begin() + options.nodes);
-  return options.power_window_packets * options.energy.packet_pj(most_hops, options.packet_flits);
+  return options.power_window_packets * options.packet_to_farthest_pj();
 }
 
-// In which `share` of this HCA's power pays the budget.
-emu::Cycle pay_cycles(const HostOptions& options, double share) {
-  const double pj_per_cycle =
-      options.power_w * share * static_cast<double>(options.cycle_time.cycle_ps);
-  return pj_per_cycle > 0 ? static_cast<emu::Cycle>(power_budget_pj(options) / pj_per_cycle) + 1
-                          : 1;
+double power_pj_per_cycle(const HostOptions& options) {
+  return options.power_w * static_cast<double>(options.cycle_time.cycle_ps);
+}
+
+// The part of this HCA's power that best effort may have, and the budget that goes with it.
+double class_pj_per_cycle(const HostOptions& options) {
+  return power_pj_per_cycle(options) * options.best_effort_power_share;
+}
+double class_budget_pj(const HostOptions& options) {
+  return best_effort_budget_pj(options.packet_to_farthest_pj(), options.power_window_packets,
+                               class_pj_per_cycle(options));
+}
+
+emu::Cycle pay_cycles(double budget_pj, double pj_per_cycle) {
+  return pj_per_cycle > 0 ? static_cast<emu::Cycle>(budget_pj / pj_per_cycle) + 1 : 1;
 }
 
 void write_cq_header(const Cq& cq) {
@@ -116,16 +123,16 @@ HostState::HostState(const HostOptions& options, Memory& memory, PacketPort& por
       events_(events),
       prng_(options.seed * 0x9e3779b97f4a7c15ULL + options.node),
       horizon_cycles_(options.cycle_time.cycle_at(emu::EmuNs{options.launch_horizon_us} * 1000)),
-      power_pj_per_cycle_(options.power_w * static_cast<double>(options.cycle_time.cycle_ps)),
-      power_cycles_(pay_cycles(options, 1)),
-      class_power_cycles_(pay_cycles(options, options.best_effort_power_share)),
+      power_pj_per_cycle_(power_pj_per_cycle(options)),
+      power_cycles_(pay_cycles(power_budget_pj(options), power_pj_per_cycle_)),
+      class_power_cycles_(pay_cycles(class_budget_pj(options), class_pj_per_cycle(options))),
       qps_(std::min(options.qps_max, kQpSlots)),
       mrs_(options.mrs_max),
       wakes_(std::min(options.qps_max, kQpSlots)),
       power_budget_pj_(power_budget_pj(options)),
       // What leaves at the horizon holds its energy beyond it.
-      calendar_(power_budget_pj_, horizon_cycles_ + class_power_cycles_),
-      best_effort_calendar_(power_budget_pj_, horizon_cycles_ + class_power_cycles_),
+      calendar_(power_budget_pj_, horizon_cycles_ + std::max(power_cycles_, class_power_cycles_)),
+      best_effort_calendar_(class_budget_pj(options), horizon_cycles_ + class_power_cycles_),
       cqs_(options.cqs_max),
       srqs_(std::min(options.srqs_max, kMaxSrq + 1)),
       xrc_domains_(options.xrcds_max),

@@ -74,12 +74,17 @@ struct HostOptions {
   emu::EnergyTable energy;
   double power_w = 0;  // this HCA's part of the cap; 0: no limit
   // The budget, in full packets to the farthest node: energy that may be held at once. One alone
-  // would space packets evenly, but leave no place between those of real time.
+  // would space packets evenly, but leave no place between those of real time. What best effort
+  // holds of it is bounded by a window of the meter, too: see best_effort_budget_pj().
   std::uint32_t power_window_packets = 3;
   // Best effort alone may use so much of it (ACP's P_BE): where many best-effort packets meet, the
   // fabric holds them up and lets them go in bunches.
   double best_effort_power_share = 0.6;
   std::array<std::uint8_t, emu::kNodesVirtualMax> hops_to{};  // D: links between routers
+  double packet_to_farthest_pj() const {                      // a full packet's
+    return energy.packet_pj(*std::max_element(hops_to.begin(), hops_to.begin() + nodes),
+                            packet_flits);
+  }
 
   // Of the first connection that it books. A node that begins anew must not name one as before: a
   // release of its former life may still be on its way.

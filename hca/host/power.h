@@ -14,8 +14,17 @@
 #include <vector>
 
 #include "emu/base/units.h"
+#include "emu/energy/meter.h"
 
 namespace hca {
+
+// Energy that best effort may hold at once: `packets` times `packet_pj` (one that is full and goes
+// to the farthest node), but no more than its power brings in a window of the meter, for it would
+// be above the cap in that. One packet always: less would let none go.
+inline double best_effort_budget_pj(double packet_pj, std::uint32_t packets, double pj_per_cycle) {
+  const double window_pj = pj_per_cycle * static_cast<double>(emu::kPowerWindowCycles);
+  return std::min(packets * packet_pj, std::max(packet_pj, window_pj));
+}
 
 class EnergyCalendar {
  public:

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "emu/base/check.h"
-#include "emu/energy/meter.h"
 #include "fabric/daemon/look.h"
 #include "hca/daemon/options.h"
 
@@ -15,17 +14,6 @@ constexpr emu::Cycle kPowerHorizon = 8192;  // longer than most packets hold the
 // A calendar takes half a byte a cycle, one for each HCA. Power that needs longer to pay for three
 // packets is none.
 constexpr emu::Cycle kPowerCyclesMax = 1 << 22;
-
-// Energy that may be held at once: three packets' that are full and go to the farthest node, but no
-// more than the power brings in a power window, for it would be above the cap in that; less than
-// one packet's would let none go.
-double budget_pj(const hca::HostOptions& options, double power_pj_per_cycle) {
-  const std::uint32_t farthest =
-      *std::max_element(options.hops_to.begin(), options.hops_to.begin() + options.nodes);
-  const double packet_pj = options.energy.packet_pj(farthest, options.packet_flits);
-  const double window_pj = power_pj_per_cycle * static_cast<double>(emu::kPowerWindowCycles);
-  return std::min(options.power_window_packets * packet_pj, std::max(packet_pj, window_pj));
-}
 
 }  // namespace
 
@@ -56,7 +44,8 @@ HcaGate::HcaGate(const emu::Config& config, emu::NodeId node, const fabric::Netw
   // P_BE is split over the HCAs; real time has booked its part hop by hop.
   const double power_pj_per_cycle = config.best_effort_power_w() / static_cast<double>(nodes) *
                                     static_cast<double>(options.cycle_time.cycle_ps);
-  budget_pj_ = budget_pj(options, power_pj_per_cycle);
+  budget_pj_ = hca::best_effort_budget_pj(options.packet_to_farthest_pj(),
+                                          options.power_window_packets, power_pj_per_cycle);
   if (config.power_scheme() && budget_pj_ > 0)
     meter(power_pj_per_cycle, static_cast<double>(node) / static_cast<double>(nodes));
 }

@@ -564,6 +564,30 @@ TEST(Power, PacketsAreSpacedOut) {
   }
 }
 
+// Where power is small, a window of the meter pays for less than a packet: then an HCA that was
+// silent does not send three at once, however many its budget would hold.
+TEST(Power, NoWindowHasABurstOfBestEffort) {
+  PairOptions options;
+  constexpr emu::Cycle kPays = 2000;
+  const double packet_pj = options.host.energy.packet_pj(0, 40);
+  options.host.power_w = packet_pj / static_cast<double>(kPays) /
+                         options.host.best_effort_power_share /
+                         static_cast<double>(options.host.cycle_time.cycle_ps);
+  ASSERT_GT(options.host.power_window_packets, 1U);
+  Pair pair(options);
+  pair.expect_recv(1, pair.b.sge(0, 100'000));
+  const hca::Sge from = pair.a.sge(0, 612 * 10);
+  ASSERT_EQ(pair.post({.sges = {&from, 1}}), 0);
+  pair.run();
+  const auto& sent = pair.cluster.sent();
+  ASSERT_GE(sent.size(), 10U);
+  for (std::size_t i = 1; i < 10; ++i) {
+    const emu::Cycle gap = sent[i].launch_cycle - sent[i - 1].launch_cycle;
+    EXPECT_GE(gap, kPays - 1) << i;
+    EXPECT_LE(gap, kPays + kPays / 20) << i;
+  }
+}
+
 // On a mesh the budget is that of a packet to the farthest node. Packets to near ones fit in
 // several at once, but hold their energy as long: together they are no faster than the power pays
 // for.
