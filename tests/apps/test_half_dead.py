@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
 import signal
+import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -36,20 +39,20 @@ def said(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> tuple[int, dic
 def test_status_names_a_node_that_hangs(cluster3: Cluster, capsys) -> None:
     assert operate.status(cluster3.run, as_json=False) == EXIT_OK
     cluster3.process("hcad:n1").signal(signal.SIGSTOP)
-    until(lambda: cluster3.absent() == ["n1"])
+    until(lambda: list(cluster3.absent()) == ["n1"])
     assert operate.status(cluster3.run, as_json=False) == EXIT_ERROR
-    assert "n1 does not answer" in capsys.readouterr().out
+    assert "n1 is not attached: it does not answer" in capsys.readouterr().out
     code, value = said(cluster3, capsys)
     assert (code, value["dead"], value["absent"]) == (EXIT_ERROR, [], ["n1"])
     cluster3.process("hcad:n1").signal(signal.SIGCONT)
-    until(lambda: cluster3.absent() == [])
+    until(lambda: cluster3.absent() == {})
     assert operate.status(cluster3.run, as_json=True) == EXIT_OK
 
 
 def test_status_names_what_was_never_started(cluster3: Cluster, capsys) -> None:
     cluster3.kill("hcad:n2")
     cluster3.forget("hcad:n2")
-    until(lambda: cluster3.absent() == ["n2"])
+    until(lambda: list(cluster3.absent()) == ["n2"])
     code, value = said(cluster3, capsys)
     assert (code, value["dead"], value["absent"]) == (EXIT_ERROR, ["hcad:n2"], ["n2"])
     cluster3.kill("fabricd")
@@ -145,3 +148,27 @@ def test_a_node_may_have_the_name_of_the_fabrics_daemon(
     how = "; fabricd is dead; use: flitnet node fabricd start, or"
     with pytest.raises(FlitnetError, match=how):
         Cluster({"network": {"nodes": 2}}, run=cluster.run, owned=False).up()
+
+
+def test_top_shows_what_lives_and_names_who_is_dead(cluster3: Cluster) -> None:
+    """On a terminal of its own; Ctrl-C is how one leaves."""
+    terminal, side = pty.openpty()
+    env = dict(os.environ) | {"FLITNET_RUN": str(cluster3.run), "TERM": "xterm", "COLUMNS": "120"}
+    with subprocess.Popen(
+        [paths.ROOT / "flitnet", "top"], env=env, stdin=side, stdout=side, stderr=side,
+        start_new_session=True,
+    ) as top:  # fmt: skip
+        os.close(side)
+        shown = bytearray()
+
+        def shows(text: bytes) -> None:
+            while text not in shown:
+                assert top.poll() is None, shown.decode(errors="replace")
+                shown.extend(os.read(terminal, 65536))
+
+        shows(b"3 nodes")
+        cluster3.kill("hcad:n1")
+        shows(b"hcad:n1 is dead")
+        top.send_signal(signal.SIGINT)
+        assert top.wait(timeout=20) == 0
+    os.close(terminal)

@@ -359,10 +359,28 @@ def formatting(tree: Tree) -> list[str]:
     return [f"{name}:{number}: not formatted" for name, number in sorted(files.items())]
 
 
+def imported_twice(tree: Tree) -> list[str]:
+    """A second import under a name takes the first one away, and nothing else would say so."""
+    found = []
+    for name in tree.python:
+        known: set[str] = set()
+        for node in ast.parse("\n".join(tree.lines(name))).body:
+            if isinstance(node, ast.ImportFrom):
+                names = [alias.asname or alias.name for alias in node.names]
+            elif isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+                names = [node.name]
+            else:
+                continue
+            taken = [one for one in names if one in known]
+            found += [f"{name}:{node.lineno}: {one} is another's name" for one in taken]
+            known.update(names)
+    return found
+
+
 RULES = (
     include_direction, include_paths, third_party, room_papers, banned_calls, one_namespace,
     file_headers, line_length, file_length, function_length, machine_paths,
-    documented_paths, formatting,
+    documented_paths, formatting, imported_twice,
 )  # fmt: skip
 
 

@@ -65,6 +65,7 @@ VIOLATIONS = [
     ("function_length", {"a.py": "def f():\n" + "    x = 1\n" * 70}, "a.py:f: 71 lines"),
     ("machine_paths", {"README.md": "cd /" + "work/main\n"}, "README.md:1"),
     ("documented_paths", {"README.md": "see `emu/base/gone.h`\n"}, "emu/base/gone.h is not there"),
+    ("imported_twice", {"a.py": "from a import b\nfrom c import d as b\n"}, "a.py:2: b is"),
     ("formatting", {"emu/base/a.cc": "int  x;\n"}, "a.cc:1: not formatted"),
 ]
 

@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 
 from rich import box
 from rich.console import Console
-from rich.live import Live
+from rich.live import Live as Refreshed
 from rich.table import Table
 
 from tools.flitnet import (
@@ -115,7 +115,7 @@ def status(run: Path, as_json: bool) -> int:
     dead, absent = cluster.dead(), cluster.absent()
     value = current(run)
     if as_json:
-        more = {"dead": dead, "absent": absent, "run": str(run)}
+        more = {"dead": dead, "absent": list(absent), "run": str(run)}
         print(_json(value.to_dict() | more))
     else:
         power = pages.read(run).one("flitnet_power_last_watts")
@@ -125,11 +125,11 @@ def status(run: Path, as_json: bool) -> int:
         _print_dead(run, [r for r in dead if not (cluster.together and r.startswith("hcad:"))])
         for name in _links_down(run) if value.links_down else []:
             print(f"link {name} is down; back into service with: {paths.call(f'link {name} up')}")
-        for node in absent:
+        for node, reason in absent.items():
             if f"hcad:{node}" in dead:
                 continue
             if node in cluster.here:
-                print(f"{node} does not answer, or the fabric does not hear it; see {run}/log")
+                print(f"{node} is not attached: {reason}")
             else:
                 print(f"{node}, of another host, is not attached; see flitnet join there")
     return EXIT_ERROR if dead or absent else EXIT_OK
@@ -264,18 +264,20 @@ def _agreed(reply: dict[str, Any]) -> dict[str, Any]:
 
 
 def top(run: Path) -> None:
-    elsewhere = not Cluster.open(run).part.fabric
+    cluster = Cluster.open(run)
+    elsewhere = not cluster.part.fabric
     if not sys.stdout.isatty():
         raise FlitnetError(f"top needs a terminal; use: {paths.call('status')}")
     before: Report | None = None
     # Ctrl-C is how one leaves, not an accident.
-    with contextlib.suppress(KeyboardInterrupt), Live(screen=True, auto_refresh=False) as live:
+    with contextlib.suppress(KeyboardInterrupt), Refreshed(screen=True, auto_refresh=False) as live:
         while (run / "processes.json").exists():
             snapshot = pages.read(run)
             now = report(snapshot, tables_of(run))
             power = snapshot.one("flitnet_power_last_watts")
             height = live.console.height
-            view = screen.View("flitnet top", now, before, power, height, elsewhere)
+            title = ", ".join(["flitnet top", *(f"{role} is dead" for role in cluster.dead())])
+            view = screen.View(title, now, before, power, height, elsewhere)
             live.update(screen.screen(view), refresh=True)
             before = now
             time.sleep(REFRESH_S)
