@@ -231,7 +231,7 @@ void UdpAttachment::explain(std::uint64_t host_ns) {
       reason_ = "another process is attached as this node";
       return;
     case emu::Refusal::link_down:
-      reason_ = "the link of this node is down; to have it back: flitnet link NODE up";
+      reason_ = fmt::format("its link is down; to have it back: flitnet link {} up", node_name_);
       return;
     case emu::Refusal::none:
       break;

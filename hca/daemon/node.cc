@@ -153,6 +153,7 @@ std::string Node::status() const {
   j.open().field("ok", true).field("pid", static_cast<std::int64_t>(::getpid()));
   j.field("node", config_.nodes[options_.node].name).field("attached", up);
   j.field("state", up ? "attached" : "down").field("reason", attachment_->reason());
+  j.field("link_down", attachment_->link_down());
   j.field("sessions", session_).field("lid", static_cast<int>(emu::lid_of(options_.node)));
   const HostOptions& options = host_->options();
   j.field("mtu_bytes", options.datagram_bytes);

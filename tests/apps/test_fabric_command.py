@@ -77,6 +77,22 @@ def test_nodes_that_are_dead_are_not_waited_for(make_cluster: Callable[..., Clus
     assert_done(pingpong(cluster, ["ibv_rc_pingpong", "-n", "50"], next(PORTS)))
 
 
+def test_what_was_set_holds_where_no_node_lives(make_cluster: Callable[..., Cluster]) -> None:
+    """With nobody to wait for, the new one was told before it could hear, and ended for that."""
+    cluster = make_cluster()
+    operate.set_control(cluster.run, "congestion", "none")
+    for node in cluster.nodes:
+        nodes.kill(cluster.run, node)
+    fabric.kill(cluster.run)
+    done = flitnet(cluster, "fabric", "start")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "the fabric serves 0 of 2 nodes again\n"
+    assert cluster.status()["congestion"] == "none"
+    for node in cluster.nodes:
+        nodes.start(cluster.run, node)
+    assert_done(pingpong(cluster, ["ibv_rc_pingpong", "-n", "50"], next(PORTS)))
+
+
 def test_it_does_not_die_twice(make_cluster: Callable[..., Cluster]) -> None:
     cluster = make_cluster()
     with pytest.raises(UsageError, match="^the fabric runs; first: flitnet fabric kill"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 from collections.abc import Iterator
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.apps.test_half_dead import until
 from tests.apps.test_udp import free_port, pingpong, verbs_ready
 from tools.flitnet import paths
 from tools.flitnet.cluster import Cluster
@@ -76,6 +78,27 @@ def test_a_node_joins(hosts: tuple[Host, Host, Path]) -> None:
     assert started.returncode == 0, started.stderr
     assert a("status").returncode == 0 and b("status").returncode == 0
     a.refuses(2, "n1 runs on another host", "load", "best-effort", "--rate", "1M")
+
+
+def test_both_hosts_know_what_is_wrong(hosts: tuple[Host, Host, Path]) -> None:
+    """A pulled cable is no fault, here or there; a fabric that is gone is, and says why."""
+    verbs_ready()
+    a, b, file = hosts
+    assert a("up", file, "--here", "n0").returncode == 0
+    assert b("join", file, "--here", "n1", "--key", a.run / "cluster.key").returncode == 0
+    assert a("link", "n1", "down").returncode == 0
+    there = Cluster.open(b.run)
+    until(lambda: there.node_status("n1")["link_down"])
+    for host in (a, b):
+        done = host("status")
+        assert done.returncode == 0, done.stdout
+    assert a("link", "n1", "up").returncode == 0
+    until(lambda: there.node_status("n1")["attached"])
+    assert a("fabric", "kill").returncode == 0
+    until(lambda: not there.node_status("n1")["attached"])
+    done = b("status")
+    assert done.returncode == 1 and "n1 is not attached: fabricd at 127.0.0.1" in done.stdout
+    assert json.loads(b("status", "--json").stdout)["absent"] == ["n1"]
 
 
 def test_who_cannot_join(hosts: tuple[Host, Host, Path]) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.apps.test_half_dead import until
+from tests.apps.test_udp import free_port
 from tests.apps.test_verbs import PORTS, assert_done, ended, pingpong, running_pair
 from tools.flitnet import controls, operate, nodes, page, pages, paths, programs, record
 from tools.flitnet.cluster import Cluster
@@ -161,8 +162,10 @@ def test_a_complaint_is_no_line_of_figures(tmp_path: Path) -> None:
     assert programs.why(cluster, "l1:n0", 2) == "--seconds: Value 0 not in range"
 
 
-def test_a_pulled_cable_stays_pulled(make_cluster: Callable[..., Cluster]) -> None:
-    cluster = make_cluster()
+@pytest.mark.parametrize("kind", ["shm", "udp"])
+def test_a_pulled_cable_stays_pulled(make_cluster: Callable[..., Cluster], kind: str) -> None:
+    attach = {"kind": kind} | ({"listen": f"127.0.0.1:{free_port()}"} if kind == "udp" else {})
+    cluster = make_cluster({"network": {"nodes": 2}, "attach": attach})
     operate.set_link(cluster.run, "n1", "down")
     nodes.stop(cluster.run, "n1")
     done = flitnet(cluster, "node", "n1", "start")

@@ -239,50 +239,63 @@ class Cluster:
         """Daemons that should run and do not: of the record, or that never came into it."""
         found = self.record().processes
         wanted = self.part.roles(self.nodes)
-        wanted += [role for role in found if _stop_rank(role) and role not in wanted]
+        wanted += [role for role in found if record.stop_rank(role) and role not in wanted]
         return [role for role in wanted if role not in found or not found[role].alive()]
 
-    def absent(self) -> list[str]:
-        """Nodes that the fabric does not hear or that do not answer, their daemon alive or not."""
-
-        def state(node: str) -> str:
-            try:
-                return str(self.node_status(node).get("state"))
-            except FlitnetError:
-                return "silent"
-
+    def absent(self) -> dict[str, str]:
+        """Nodes that are not attached, their daemon alive or not, and why. Whose cable was pulled
+        by `flitnet link` is none of them."""
         if not self.part.fabric:
-            return [node for node in self.here if state(node) not in ("attached", "down")]
+            found = {node: self._unattached(node) for node in self.here}
+            return {node: reason for node, reason in found.items() if reason}
         try:
             heard = attached_nodes(self.status())
+            links = ctl.ask(self.run / "fabricd.ctl", {"cmd": "links"})["links"]
         except FlitnetError:
-            return list(self.nodes)
-        # "down": its cable was pulled by `flitnet link`, which is no fault.
-        silent = [n for n in self.here if state(n) != ("attached" if n in heard else "down")]
-        return silent + [node for node in self.nodes if node not in {*self.here, *heard}]
+            return {node: "the fabric does not answer" for node in self.nodes}
+        pulled = {link["link"] for link in links if not link["up"]}
+        found = {}
+        for node in self.nodes:
+            reason = self._unattached(node, node in pulled) if node in self.here else ""
+            if not reason and node not in heard and node not in pulled:
+                reason = "the fabric does not hear it"
+            if reason:
+                found[node] = reason
+        return found
+
+    def _unattached(self, node: str, pulled: bool = False) -> str:
+        """Why this host's node is not attached, by its own word; empty: it is, or its cable is
+        pulled, as the fabric says or it has heard by now."""
+        try:
+            said = self.node_status(node)
+        except FlitnetError:
+            return f"it does not answer; see {self.run}/log"
+        well = said["attached"] or said["link_down"] or pulled
+        return "" if well else str(said["reason"] or "not yet")
 
     def _attached(self) -> set[str]:
-        """As the fabric says, or where that is on another host, the nodes."""
+        """As the fabric says, or where that is on another host, the nodes; there one with a pulled
+        cable counts, too, for nothing more will come of it."""
         if self.part.fabric:
             return attached_nodes(self.status())
-        return {n for n in self.here if self.node_status(n).get("state") == "attached"}
+        return {n for n in self.here if not self._unattached(n)}
 
     def wait_attached(self, nodes: list[str] | None = None) -> None:
         """Returns when fabricd and the nodes (default: all) say that they are attached."""
         wanted = set(self.here if nodes is None else nodes)
         roles = Part(self.part.fabric, tuple(wanted)).roles(self.nodes)
         deadline = time.monotonic() + self.attach_timeout_s
-        missing = wanted
+        missing: set[str] | None = None  # nobody has been asked
         while time.monotonic() < deadline:
             for role in roles:
                 if not self.alive(role):
                     raise FlitnetError(f"{role} stopped at its start")
             with contextlib.suppress(FlitnetError):
                 missing = wanted - self._attached()
-            if not missing and all((self.node_dir(n) / "hcad.sock").exists() for n in wanted):
+            if missing == set() and all((self.node_dir(n) / "hcad.sock").exists() for n in wanted):
                 return
             time.sleep(0.02)
-        said = ", ".join(self._why_missing(node) for node in sorted(missing))
+        said = ", ".join(self._why_missing(node) for node in sorted(missing or ()))
         what = said or "an hcad's control socket"
         raise FlitnetError(f"not attached after {self.attach_timeout_s:g} s: {what}")
 
@@ -306,8 +319,8 @@ class Cluster:
             with contextlib.suppress(FlitnetError):
                 said = self.node_status(node)
                 reason = str(said["reason"])
-                pulled = reason.startswith("its link is down")  # by `flitnet link`: no fault
-                if said["pid"] == process.pid and (said["attached"] or pulled):
+                # Its link was taken out of service by `flitnet link`: no fault.
+                if said["pid"] == process.pid and (said["attached"] or said["link_down"]):
                     return
             time.sleep(0.02)
         raise FlitnetError(f"{node} is not attached after {timeout_s:g} s: {reason}")
@@ -381,13 +394,13 @@ class Cluster:
         found = self.record()
         alive = [role for role, process in found.processes.items() if process.alive()]
         ranks = (("hcad",), ("fabricd",))
-        daemons = [role for role in found.processes if _stop_rank(role) in ranks]
+        daemons = [role for role in found.processes if record.stop_rank(role) in ranks]
         if found.owner is not None and found.owner.alive() and alive:
             raise RunningError(f"a demo runs in {self.run} (pid {found.owner.pid})")
         # A cluster without owner (`up`, `demo --keep`) is somebody's as long as a part of it lives:
         # programs may run there, and wait for a node to come back.
         if found.owner is None and any(role in alive for role in daemons):
-            raise RunningError(f"a cluster runs in {self.run}; {_advice(daemons, alive)}")
+            raise RunningError(f"a cluster runs in {self.run}; {record.advice(daemons, alive)}")
         self._stop_recorded()
         rundir.clear(self.run)
 
@@ -412,7 +425,7 @@ class Cluster:
             wave = {
                 role: process
                 for role, process in found.processes.items()
-                if _stop_rank(role) == rank
+                if record.stop_rank(role) == rank
             }
             stubborn = stop_all(list(wave.values()))
             killed += [role for role, process in wave.items() if process in stubborn]
@@ -425,22 +438,6 @@ class Cluster:
 def attached_nodes(status: dict[str, Any]) -> set[str]:
     """Names of the nodes that fabricd's status calls attached."""
     return {node["name"] for node in status.get("nodes", []) if node.get("attached")}
-
-
-def _advice(daemons: list[str], alive: list[str]) -> str:
-    """What to do about a cluster that runs, or a part of it."""
-    dead = [role for role in daemons if role not in alive]
-    down = paths.call("down")
-    if not dead or "fabricd" in dead:
-        start = f"start it with: {paths.call('fabric start')}, or stop all with"
-        return (f"fabricd is dead; {start}" if dead else "stop it with") + f": {down}"
-    node = dead[0].removeprefix("hcad:")
-    return f"{node} is dead; use: {paths.call(f'node {node} start')}, or: {down}"
-
-
-def _stop_rank(role: str) -> tuple[str, ...]:
-    kind = role.partition(":")[0]
-    return (kind,) if kind in ("exporter", "hcad", "fabricd") else ()
 
 
 # Children of this process, so that they are reaped; identity -> handle.

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tools.flitnet import paths
 from tools.flitnet.errors import FlitnetError
 from tools.flitnet.process import ProcessId, spawn
 
@@ -106,3 +107,20 @@ def start(
             popen.kill()
             popen.wait()
         raise
+
+
+def stop_rank(role: str) -> tuple[str, ...]:
+    """Of a daemon its kind, which is stopped after others; of a program nothing."""
+    kind = role.partition(":")[0]
+    return (kind,) if kind in ("exporter", "hcad", "fabricd") else ()
+
+
+def advice(daemons: list[str], alive: list[str]) -> str:
+    """What to do about a cluster that runs, or a part of it."""
+    dead = [role for role in daemons if role not in alive]
+    down = paths.call("down")
+    if not dead or "fabricd" in dead:
+        start = f"start it with: {paths.call('fabric start')}, or stop all with"
+        return (f"fabricd is dead; {start}" if dead else "stop it with") + f": {down}"
+    node = dead[0].removeprefix("hcad:")
+    return f"{node} is dead; use: {paths.call(f'node {node} start')}, or: {down}"
