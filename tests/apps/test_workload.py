@@ -135,10 +135,22 @@ def test_packets_are_the_clusters(
         assert one["received"] == one["sent"] > 0
 
 
-def test_packets_beyond_the_mtu_are_refused(make_cluster, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("tables", "says"),
+    [
+        ({"hca": {"mtu": 256}}, "5 to 18 (network.flit_bits = 128, datagrams of 256 bytes by "),
+        ({"network": {"flit_bits": 512}}, "2 to 32 (network.flit_bits = 512, datagrams of 2048 "),
+    ],
+)
+def test_messages_beyond_the_mtu_are_the_files_fault(
+    make_cluster, tmp_path: Path, tables: dict[str, Any], says: str
+) -> None:
+    """By the default of message_flits, 40; a node that is dead is not the one to ask."""
     file = tmp_path / "mix.toml"
     file.write_text('[workload]\nload = 0.1\nstreams = "none"\n')
-    cluster = make_cluster({"network": {"topology": "single:2"}, "hca": {"mtu": 256}})
+    network = {"topology": "single:2"} | tables.get("network", {})
+    cluster = make_cluster(tables | {"network": network})
+    cluster.kill("hcad:n0")
     done = load(cluster.run, file, "--seconds", "0.2")
-    assert done.returncode == 1 and done.stderr.count("\n") == 1, done.stderr
-    assert "604 bytes of payload, the port takes 256" in done.stderr
+    assert done.returncode == 2 and done.stderr.count("\n") == 1, done.stderr
+    assert f"workload.message_flits = 40, live {says}" in done.stderr

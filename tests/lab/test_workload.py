@@ -188,8 +188,8 @@ def test_what_only_a_simulation_can() -> None:
         (Workload(streams="on_off", stream_kbps=10**5, on_ms=0.001, off_ms=1e3), "stream_kbps = 1"),
         (Workload(streams="none", pulse_cycles=1), "pulse_cycles: each for 0.00032 ms, live"),
         (Workload(streams="none", pulse_cycles=10**12), "pulse_cycles: each for 3.2e.08 ms"),
-        (Workload(message_flits=4), "message_flits = 4, live 5 to 128"),
-        (Workload(control_per_frame=1, control_flits=200), "control_flits = 200, live 5 to 128"),
+        (Workload(message_flits=4), "message_flits = 4, live 5 to 130"),
+        (Workload(control_per_frame=1, control_flits=200), "control_flits = 200, live 5 to 130"),
         (Workload(stream_kbps=1000), "workload: 1536 streams, live at most 1024"),
         (Workload(stream_kbps=100, streams="on_off"), "1920 streams a node, live at most 1024"),
         (Workload(flows=("0>1",), streams="none"), "workload.flows"),
@@ -197,3 +197,22 @@ def test_what_only_a_simulation_can() -> None:
     ):  # fmt: skip
         with pytest.raises(UsageError, match=says):
             generators(workload)
+
+
+def test_messages_fit_a_packet_of_the_cluster() -> None:
+    for link, low, high in (
+        (Link(400, 128, 256), 5, 18),
+        (Link(400, 512, 2048), 2, 32),
+        (Link(400, 32, 4096), 19, 1032),
+        (Link(400, 128, 1024, 74), 8, 68),  # RoCE: a GRH in each
+    ):
+        for flits in (low, high):
+            assert generators(Workload(message_flits=flits), link=link)
+        for flits in (low - 1, high + 1):
+            workload = Workload(streams="on_off", real_time_share=1, message_flits=flits)
+            says = rf"workload.message_flits = {flits}, live {low} to {high} .network.flit_bits = "
+            with pytest.raises(UsageError, match=says):
+                generators(workload, link=link)
+    # Frames go in the cluster's packets: no message is of that many flits.
+    frames = Workload(real_time_share=1)
+    assert frames.live(NAMES, Link(400, 128, 256), 3, 6).streams

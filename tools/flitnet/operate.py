@@ -28,7 +28,7 @@ from tools.flitnet.errors import (
 )  # fmt: skip
 from tools.flitnet.process import cleaned_up
 from tools.flitnet.report import LoadReport, Report, StreamReport, report
-from tools.flitnet.workload import Generator, Link, Live, Workload
+from tools.flitnet.workload import Generator, Live, Workload
 
 REFRESH_S = 0.5
 LOAD_KINDS = ("best-effort", "control", "on-off")
@@ -355,7 +355,7 @@ def load(run: Path, kind: str, rate: str, *, seconds: float, seed: int, as_json:
         raise UsageError(f"load {kind!r}: one of {', '.join(LOAD_KINDS)}")
     bps = parse_rate(rate)
     cluster = Cluster.open(run)
-    link_mbps = _link(run).mbps
+    link_mbps = programs.link_of(cluster).mbps
     if bps > link_mbps * 1e6 and not cluster.file.pass_through:
         raise UsageError(f"--rate {rate}: at most what a link carries, {link_mbps:g}M")
     nodes.refuse_dead(cluster, cluster.here)
@@ -378,7 +378,7 @@ def load_workload(run: Path, file: Path, *, seconds: float, seed: int, as_json: 
     workload = Workload.from_toml(config.read_text(file), file.name)
     cluster = Cluster.open(run)
     played = _play(
-        cluster, workload.live(cluster.nodes, _link(run), seed, seconds),
+        cluster, workload.live(cluster.nodes, programs.link_of(cluster), seed, seconds),
         seconds=seconds, seed=seed,
     )  # fmt: skip
     if as_json:
@@ -391,14 +391,6 @@ def load_workload(run: Path, file: Path, *, seconds: float, seed: int, as_json: 
             Console().print(screen.stream_table(played.streams))
         _print_loads(played.loads)
     return _verdict(played)
-
-
-def _link(run: Path) -> Link:
-    network = tables_of(run).get("network", {})
-    return Link(
-        network.get("link_mbps", config.LINK_MBPS_DEFAULT),
-        network.get("flit_bits", config.FLIT_BITS_DEFAULT),
-    )
 
 
 def _play(cluster: Cluster, what: Live, *, seconds: float, seed: int) -> programs.Played:

@@ -20,11 +20,12 @@ from typing import Any
 from tools.flitnet import config, pages, paths
 from tools.flitnet.cluster import Cluster
 from tools.flitnet.errors import EXIT_USAGE, FlitnetError, UsageError
+from tools.flitnet.nodes import refuse_dead
 from tools.flitnet.process import cleaned_up, dies_with_us, stop_all, uninterrupted
 from tools.flitnet.progress import progress
 from tools.flitnet.report import LoadReport, Report, StreamReport
 from tools.flitnet.scenario import FRAME_US, PlannedStream, Scenario, cluster_tables
-from tools.flitnet.workload import Generator, Live
+from tools.flitnet.workload import Generator, Link, Live
 
 # Peers start one after another on busy machines; nobody waits longer for the others.
 WAIT_SECONDS = 30
@@ -273,15 +274,26 @@ def generator_argv(
     ]  # fmt: skip
 
 
+def link_of(cluster: Cluster) -> Link:
+    """What a workload has to know of the nodes' links, by a node of this host that lives."""
+    dead = cluster.dead()
+    node = next((one for one in cluster.here if f"hcad:{one}" not in dead), cluster.here[0])
+    refuse_dead(cluster, [node])
+    network, hca = _network(cluster), cluster.node_status(node)
+    return Link(
+        network.get("link_mbps", config.LINK_MBPS_DEFAULT),
+        network.get("flit_bits", config.FLIT_BITS_DEFAULT),
+        int(hca["mtu_bytes"]), _headers(hca, "UD"),
+    )  # fmt: skip
+
+
 def packet_options(cluster: Cluster) -> tuple[str, ...]:
     """A generator's packets are the cluster's, or as long as a datagram may be."""
-    network, hca = _network(cluster), cluster.node_status(next(iter(cluster.here)))
-    flit_bytes = _flit_bytes(network)
-    most = (hca["mtu_bytes"] + _headers(hca, "UD")) // flit_bytes
+    network, (_, most) = _network(cluster), link_of(cluster).packet_flits
     return (
         "--packet-flits", str(min(network.get("packet_size", config.PACKET_SIZE_DEFAULT), most)),
         "--control-flits", str(min(network.get("control_packet_size", 10), most)),
-        "--flit-bytes", str(flit_bytes),
+        "--flit-bytes", str(_flit_bytes(network)),
     )  # fmt: skip
 
 

@@ -22,8 +22,8 @@ PATTERNS = ("uniform", "bit_reversal", "shuffle", "hot_spot", "permutation", "pa
 FRAME_MS = 1000 / CLIP_FPS
 HEADER_FLITS = 1  # of a message, beside its payload
 STREAM_KBPS = 4000
-# Of flitnet-load: flits of a packet, bits/s of a kind, length of a step.
-LIVE_FLITS = (5, 128)
+# Of flitnet-load: the stamp in each message (bytes), bits/s of a kind, length of a step.
+STAMP_BYTES = 40
 LIVE_BPS = (1, 1e12)
 LIVE_STEP_MS = (0.001, 1e8)
 FPS_MAX = 1000  # of a stream of flitnet-replay
@@ -113,7 +113,7 @@ class Workload:
 
         `seconds`: emulated length of the run, which phases divide.
         """
-        self._check_live()
+        self._check_live(link)
         count = len(nodes)
         everyone = [tuple(j for j in range(count) if j != i) for i in range(count)]
         # By kind: the word of the command line, its options, and where it goes from each node.
@@ -142,16 +142,20 @@ class Workload:
                 found.append(Generator(node, to, senders, words, options))
         return Live(found, self._frame_streams(nodes, link, seed))
 
-    def _check_live(self) -> None:
+    def _check_live(self, link: Link) -> None:
         if virtual := [*(["flows"] if self.flows else []), *sorted(self.other)]:
             _refuse_live(virtual[0])
         if self.pulse_cycles and self.phases:
             _refuse_live("pulse_cycles and phases together")
-        sizes = ("message_flits", "control_flits") if self.control_per_frame else ("message_flits",)
-        for name in sizes:
-            if not LIVE_FLITS[0] <= getattr(self, name) <= LIVE_FLITS[1]:
-                low, high = LIVE_FLITS
-                _refuse_live(f"{name} = {getattr(self, name)}, live {low} to {high}")
+        messages = self._best_effort_loads() or self.streams == "on_off"
+        sizes = {"message_flits": messages, "control_flits": self.control_per_frame}
+        low, high = link.packet_flits
+        for name in (name for name, sent in sizes.items() if sent):
+            if not low <= (flits := getattr(self, name)) <= high:
+                _refuse_live(
+                    f"{name} = {flits}, live {low} to {high} (network.flit_bits = "
+                    f"{link.flit_bits}, datagrams of {link.datagram_bytes} bytes by hca.mtu)"
+                )
         if not self._has_frames():
             return
         if self.phases:
@@ -334,12 +338,23 @@ def _profile(kind: str, loads: list[float], most: float = 0) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Link:
+    """A node's, and what one packet carries over it; `header_bytes` of a datagram."""
+
     mbps: float
     flit_bits: int = 128
+    datagram_bytes: int = 2048
+    header_bytes: int = 34
 
     @property
     def bps(self) -> float:
         return self.mbps * 1e6
+
+    @property
+    def packet_flits(self) -> tuple[int, int]:
+        """The least, which holds a message's stamp, and the most that the port takes."""
+        flit_bytes = self.flit_bits // 8
+        least = math.ceil((self.header_bytes + STAMP_BYTES) / flit_bytes)
+        return least, (self.header_bytes + self.datagram_bytes) // flit_bytes
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from tools.flitnet.lab.measures import measures
 from tools.flitnet.lab.simulator import complete, run_text, to_toml
 from tools.flitnet.lab.statistics import Estimate, estimate
 from tools.flitnet.report import StreamReport
-from tools.flitnet.workload import Link, Workload
+from tools.flitnet.workload import Workload
 
 LINK_MBPS = 100
 FLIT_BITS = 128
@@ -92,7 +92,7 @@ def live(tables: dict[str, dict[str, Any]], seconds: float, seed: int) -> dict[s
     workload = Workload.of(tables["workload"])
     with Cluster(cluster_tables) as cluster:
         (cluster.run / "plans").mkdir(exist_ok=True)
-        what = workload.live(cluster.nodes, Link(LINK_MBPS, FLIT_BITS), seed, seconds)
+        what = workload.live(cluster.nodes, programs.link_of(cluster), seed, seconds)
         played = programs.play(cluster, what, seconds, seed, "live")
         if played.failed:
             role, code = played.failed
