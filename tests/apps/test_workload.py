@@ -69,6 +69,26 @@ def test_streams_with_deadlines_beside_control(cluster2: Cluster, tmp_path: Path
     assert told.returncode == 0 and "8 of 8 admitted" in told.stdout, told.stdout + told.stderr
 
 
+def test_fractions_of_a_rate_and_a_frame_time(cluster2: Cluster, tmp_path: Path) -> None:
+    """As docs/workloads.md has them for both ways: a rate that is not whole, frames of 33.3 ms."""
+    file = tmp_path / "mix.toml"
+    file.write_text(
+        """
+        [workload]
+        load = 0.1
+        real_time_share = 1
+        stream_kbps = 8000.5
+        frame_ms = 33.3
+        """
+    )
+    done = load(cluster2.run, file, "--seconds", "1", "--json")
+    assert done.returncode == 0, done.stderr
+    streams = json.loads(done.stdout)["streams"]
+    assert len(streams) == 10 and {one["frames_delivered"] for one in streams} == {30}
+    for one in streams:
+        assert abs(one["interval_ms_mean"] - 33.3) < 0.02, one
+
+
 def load(run: object, file: Path, *more: str) -> subprocess.CompletedProcess[str]:
     argv = [str(paths.ROOT / "flitnet"), "--run", str(run), "load", "--workload", str(file), *more]
     return subprocess.run(argv, capture_output=True, text=True, timeout=90)

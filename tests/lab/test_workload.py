@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import random
+from fractions import Fraction
+
 import pytest
 
 from tools.flitnet.errors import UsageError
@@ -47,6 +50,7 @@ def test_toml() -> None:
         ("[workload]\nload = true\n", "workload.load = True: a number"),
         ("[workload]\non_ms = 0\n", "workload.on_ms = 0: a number from 0.001"),
         ("[workload]\nframe_ms = inf\n", "workload.frame_ms = inf: a number"),
+        ("[workload]\nstream_kbps = 0.5\n", "workload.stream_kbps = 0.5: a number from 1 to"),
         ("[workload]\nmessage_flits = 4.5\n", "workload.message_flits = 4.5: a whole number"),
         ("[workload]\nphases = 0.5\n", "workload.phases = 0.5: a list of numbers"),
         ('[workload]\nphases = [0.5, "x"]\n', "workload.phases = .*: a list of numbers"),
@@ -142,6 +146,30 @@ def test_frames_of_another_time() -> None:
     }  # fmt: skip
 
 
+@pytest.mark.parametrize("streams", ["cbr", "mpeg2"])
+def test_fractions_live_as_in_the_laboratory(streams: str) -> None:
+    """What the schema calls a number need not be whole: frames of 33.3 ms, streams of 4.5 Mb/s."""
+    text = f'[workload]\nstreams = "{streams}"\nframe_ms = 33.3\nstream_kbps = 4500.5\n'
+    workload = Workload.from_toml(text)
+    streams_live = workload.live(NAMES, FAST, 3, 6).streams
+    assert {one.fps for one in streams_live} == {Fraction(10000, 333)}
+    assert all(one.line().endswith(",fps=10000/333\n") for one in streams_live)
+    if streams == "cbr":
+        assert {one.clip for one in streams_live} == {f"cbr:{round(4500.5 * 33.3 / 8)}"}
+        return
+    twice = Workload(streams=streams, frame_ms=1000 / 60).live(NAMES, FAST, 3, 6).streams
+    assert {one.fps for one in twice} == {60} and len(twice) < 0.6 * len(streams_live)
+
+
+def test_a_fraction_of_the_replayer_is_the_frame_time() -> None:
+    rng = random.Random(11)  # the seed
+    for _ in range(1000):
+        frame_ms = 10 ** rng.uniform(0, 3)
+        fps = Workload(frame_ms=frame_ms)._fps()
+        assert max(fps.numerator, fps.denominator) <= 65535 and 1 <= fps <= 1000
+        assert abs(1000 / float(fps) - frame_ms) < 2e-5 * frame_ms
+
+
 @pytest.mark.parametrize("pattern", PATTERNS)
 def test_one_node_sends_to_nobody(pattern: str) -> None:
     workload = Workload(load=0.5, streams="none", pattern=pattern)
@@ -180,8 +208,8 @@ def test_what_only_a_simulation_can() -> None:
     for workload, says in (
         (Workload(pulse_cycles=100, streams="on_off", phases=(0.2, 0.8)), "pulse_cycles and ph"),
         (Workload(phases=(0.2, 0.8)), "phases with streams = 'vbr'"),
-        (Workload(frame_ms=0.3), "frame_ms = 0.3"),
-        (Workload(streams="mpeg2", frame_ms=10), "frame_ms = 10 with streams = 'mpeg2'"),
+        (Workload(frame_ms=0.3), "frame_ms = 0.3, live 1 to 1000"),
+        (Workload(frame_ms=1e3, stream_kbps=2e5), "frames of 25000000 bytes, live 1 to 16000000"),
         (Workload(streams="none", load=1e-9), "load = 1e-09: 0.4 b/s of a node, live 1 to 1e"),
         (Workload(streams="none", control_per_frame=1e-9), "control_per_frame = 1e-09: "),
         (Workload(streams="none", control_per_frame=1e6, frame_ms=1), "b/s of a node, live 1 to"),

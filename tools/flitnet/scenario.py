@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 import re
 from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -115,7 +116,7 @@ class PlannedStream:
     target: str
     first_frame: int  # where in the clip it starts: its own GOP phase
     phase_us: int  # of its launches inside a frame time
-    fps: int = CLIP_FPS
+    fps: Fraction = Fraction(CLIP_FPS)
 
     def line(self, base: Path = paths.ROOT / "traces") -> str:
         bare = "/" not in self.clip and not self.clip.startswith(("cbr", "vbr"))

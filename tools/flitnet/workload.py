@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import random
 from dataclasses import asdict, dataclass, field, fields
+from fractions import Fraction
 from typing import Any, NoReturn
 
 from tools.flitnet.config import parse_toml
@@ -21,12 +22,15 @@ PLACEMENTS = ("balanced", "uniform")
 PATTERNS = ("uniform", "bit_reversal", "shuffle", "hot_spot", "permutation", "pairs")
 FRAME_MS = 1000 / CLIP_FPS
 HEADER_FLITS = 1  # of a message, beside its payload
-STREAM_KBPS = 4000
+STREAM_KBPS = 4000.0  # what is a fraction by default may be one
 # Of flitnet-load: the stamp in each message (bytes), bits/s of a kind, length of a step.
 STAMP_BYTES = 40
 LIVE_BPS = (1, 1e12)
 LIVE_STEP_MS = (0.001, 1e8)
-FPS_MAX = 1000  # of a stream of flitnet-replay
+# Of flitnet-replay: frames a second, each part of a fraction, bytes of a frame.
+LIVE_FPS = (1, 1000)
+FPS_PART_MAX = 65535
+LIVE_FRAME_BYTES = (1, 16_000_000)
 STREAMS_MAX = 1024  # of one of its plans, and ON/OFF connections of a node
 NAMES = {"streams": STREAMS, "arrivals": ARRIVALS, "pattern": PATTERNS, "placement": PLACEMENTS}
 # As tools/sim/point.cc has them; phases: each of them.
@@ -160,11 +164,21 @@ class Workload:
             return
         if self.phases:
             _refuse_live(f"phases with streams = {self.streams!r}")
-        fps = 1000 / self.frame_ms
-        if not 1 <= round(fps) <= FPS_MAX or abs(fps - round(fps)) > 1e-6 * fps:
-            _refuse_live(f"frame_ms = {self.frame_ms:g}, of no whole number of frames a second")
-        if self.streams == "mpeg2" and round(fps) != CLIP_FPS:
-            _refuse_live(f"frame_ms = {self.frame_ms:g} with streams = 'mpeg2'")
+        low, high = LIVE_FPS
+        if not low <= self._fps() <= high:
+            _refuse_live(f"frame_ms = {self.frame_ms:g}, live {1e3 / high:g} to {1e3 / low:g}")
+        low, high = LIVE_FRAME_BYTES
+        if self.streams != "mpeg2" and not low <= self._frame_bytes() <= high:
+            what = f"stream_kbps = {self.stream_kbps:g} with frame_ms = {self.frame_ms:g}"
+            _refuse_live(f"{what}: frames of {self._frame_bytes()} bytes, live {low} to {high}")
+
+    def _fps(self) -> Fraction:
+        """Of streams of frames, as near as a replayer's fraction comes: within 2e-5."""
+        return 1 / Fraction(self.frame_ms / 1e3).limit_denominator(FPS_PART_MAX)
+
+    def _frame_bytes(self) -> int:
+        """The mean of a synthetic stream."""
+        return round(self.stream_kbps * self.frame_ms / 8)
 
     def _shares(self) -> tuple[float, ...]:
         """Of real time, phase by phase."""
@@ -236,7 +250,8 @@ class Workload:
             if number > STREAMS_MAX:
                 raise UsageError(f"workload: {number} streams a node, live at most {STREAMS_MAX}")
             return [Round(self._placed(count, rng)) for _ in range(number)]
-        rates = [read_clip(clip).video_bps for clip in CLIPS]
+        # A clip has its frames, however fast they are sent.
+        rates = [read_clip(clip).video_bps * float(self._fps()) / CLIP_FPS for clip in CLIPS]
         bag: list[int] = []
         rounds: list[Round] = []
         offered = 0.0
@@ -269,7 +284,7 @@ class Workload:
             )
         rng = random.Random(f"frames {seed}")
         frame_us = round(self.frame_ms * 1e3)
-        frame_bytes = round(self.stream_kbps * self.frame_ms / 8)
+        frame_bytes = self._frame_bytes()
         found = []
         for one in rounds:
             for i, node in enumerate(nodes):
@@ -281,7 +296,7 @@ class Workload:
                 found.append(PlannedStream(
                     name=f"{self.streams}-{len(found):04d}", clip=clip,
                     source=node, target=nodes[one.goals[i]], first_frame=frame,
-                    phase_us=rng.randrange(frame_us), fps=round(1000 / self.frame_ms),
+                    phase_us=rng.randrange(frame_us), fps=self._fps(),
                 ))  # fmt: skip
         return found
 

@@ -38,7 +38,7 @@ void add_options(emu::CommandLine& line, Arguments& arguments) {
   line.option("--plan", arguments.plan, "file with one stream a line");
   line.option("--stream", arguments.streams,
               "name=s0,clip=FILE|cbr[:BYTES]|vbr:SEED[:BYTES],from=n0,to=n1[,frame=12][,phase_us=0]"
-              "[,fps=30]");
+              "[,fps=30|30000/1001]");
   line.flag("--sink", replay.sink, "also take streams that are not in the plan");
   line.option("--seconds", replay.seconds, "length of each stream, emulated time")
       .range(0.0, 1e6)

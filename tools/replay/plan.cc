@@ -1,12 +1,28 @@
 #include "tools/replay/plan.h"
 
 #include <algorithm>
+#include <optional>
 #include <set>
 
 #include "tools/replay/words.h"
 
 namespace tools {
 namespace {
+
+// "25" or "10000/333": a frame's header has 16 bits for each of the two numbers.
+emu::Result<FrameRate> read_rate(std::string_view text, const std::string& where) {
+  constexpr std::uint64_t kPartMax = 0xffff;
+  constexpr std::uint64_t kFpsMax = 1000;
+  const std::size_t slash = std::min(text.find('/'), text.size());
+  const auto frames = parse_number(text.substr(0, slash), kPartMax);
+  const auto seconds = slash == text.size() ? std::optional<std::uint64_t>(1)
+                                            : parse_number(text.substr(slash + 1), kPartMax);
+  if (!frames || !seconds || *seconds == 0 || *frames < *seconds || *frames > kFpsMax * *seconds) {
+    return emu::fail("{}: fps must be 1 to {}, or a fraction of numbers to {}, as 30000/1001",
+                     where, kFpsMax, kPartMax);
+  }
+  return FrameRate{static_cast<std::uint32_t>(*frames), static_cast<std::uint32_t>(*seconds)};
+}
 
 // Names stand in file names, labels and lines of text.
 bool plain_name(std::string_view name) {
@@ -28,8 +44,10 @@ emu::Result<void> read_numbers(const Words& words, const std::string& where, Str
   };
   if (auto read = take("frame", 1'000'000, stream.frame); !read) return read;
   if (auto read = take("phase_us", 10'000'000, stream.phase_us); !read) return read;
-  if (auto read = take("fps", 1000, stream.rate.frames); !read) return read;
-  if (stream.rate.frames == 0) return emu::fail("{}: fps must be 1 to 1000", where);
+  if (!words.has("fps")) return {};
+  const auto rate = read_rate(words.text("fps"), where);
+  if (!rate) return std::unexpected(rate.error());
+  stream.rate = *rate;
   return {};
 }
 

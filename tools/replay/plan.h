@@ -1,6 +1,6 @@
 // Which streams there are: one line each, "name=s0,clip=FILE,from=n0,to=n3,frame=12,phase_us=700".
 // One plan serves all processes of a cluster; each sends the streams from its node and sinks those
-// to it.
+// to it. More keys: fps=25, or as a fraction, fps=30000/1001.
 #pragma once
 
 #include <cstdint>

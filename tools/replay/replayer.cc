@@ -86,10 +86,9 @@ void Replayer::offer(std::size_t index) {
   const Sender& sender = senders_[index];
   const auto peer = rendezvous_->call(sender.plan().to);
   sender_peers_.push_back(peer);
-  rendezvous_->send(
-      peer, fmt::format("offer stream={} frame={} fps={} message_max={} {}", sender.plan().name,
-                        sender.plan().frame, sender.plan().rate.frames, sender.message_bytes_max(),
-                        words_of(sender.endpoint())));
+  rendezvous_->send(peer, fmt::format("offer stream={} frame={} message_max={} {}",
+                                      sender.plan().name, sender.plan().frame,
+                                      sender.message_bytes_max(), words_of(sender.endpoint())));
 }
 
 Sink* Replayer::sink_of(const std::string& stream) {

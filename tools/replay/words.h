@@ -15,6 +15,15 @@
 
 namespace tools {
 
+// A whole number of at most `max` and nothing else.
+inline std::optional<std::uint64_t> parse_number(std::string_view text, std::uint64_t max) {
+  std::uint64_t parsed = 0;
+  const char* end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, parsed);
+  if (error != std::errc{} || stop != end || parsed > max) return std::nullopt;
+  return parsed;
+}
+
 class Words {
  public:
   // Splits at any of `separators`; a word without '=' before all others is the verb.
@@ -48,12 +57,7 @@ class Words {
   std::optional<std::uint64_t> number(std::string_view key,
                                       std::uint64_t max = ~std::uint64_t{0}) const {
     const std::string* value = find(key);
-    if (value == nullptr) return std::nullopt;
-    std::uint64_t parsed = 0;
-    const char* end = value->data() + value->size();
-    const auto [stop, error] = std::from_chars(value->data(), end, parsed);
-    if (error != std::errc{} || stop != end || parsed > max) return std::nullopt;
-    return parsed;
+    return value == nullptr ? std::nullopt : parse_number(*value, max);
   }
 
  private:

@@ -16,15 +16,17 @@ TEST(Plan, ReadsStreamsCommentsAndBlanks) {
       "# the demo\n"
       "name=s0, clip=traces/a b.mpg, from=n0, to=n1, frame=12, phase_us=700\n"
       "\n"
-      "name=s1,clip=vbr:7,from=n1,to=n0,fps=25  # another\r\n",
+      "name=s1,clip=vbr:7,from=n1,to=n0,fps=25  # another\r\n"
+      "name=s2,clip=cbr,from=n1,to=n0,fps=10000/333\n",
       "plan");
   ASSERT_TRUE(plan) << plan.error().message;
-  ASSERT_EQ(plan->size(), 2U);
+  ASSERT_EQ(plan->size(), 3U);
   EXPECT_EQ((*plan)[0].clip, "traces/a b.mpg");
   EXPECT_EQ((*plan)[0].frame, 12U);
   EXPECT_EQ((*plan)[0].phase_us, 700U);
   EXPECT_EQ((*plan)[1].to, "n0");
-  EXPECT_EQ((*plan)[1].rate.frames, 25U);
+  EXPECT_EQ((*plan)[1].rate, (FrameRate{.frames = 25, .seconds = 1}));
+  EXPECT_EQ((*plan)[2].rate, (FrameRate{.frames = 10'000, .seconds = 333}));
 }
 
 TEST(Plan, SaysWhatIsWrongAndWhere) {
@@ -40,7 +42,12 @@ TEST(Plan, SaysWhatIsWrongAndWhere) {
             "plan:1: a stream needs name=, plain letters");
   EXPECT_EQ(message("name=s0,clip=a,from=n0,to=n1,frame=-1"),
             "plan:1: frame is not a number from 0 to 1000000");
-  EXPECT_EQ(message("name=s0,clip=a,from=n0,to=n1,fps=0"), "plan:1: fps must be 1 to 1000");
+  for (const char* fps : {"0", "1001", "", "x", "25/", "/1", "30/0", "30/31", "65535/65",
+                          "65536/1001", "25/1/1", "-25", "30.5"}) {
+    EXPECT_EQ(message(std::string("name=s0,clip=a,from=n0,to=n1,fps=") + fps),
+              "plan:1: fps must be 1 to 1000, or a fraction of numbers to 65535, as 30000/1001")
+        << fps;
+  }
   EXPECT_EQ(message("name=s0,clip=a,from=n0,to=n1,x=1"),
             "plan:1: unknown key 'x'; know name, clip, from, to, frame, phase_us, fps");
   EXPECT_EQ(message("name=s0,clip=a,from=n0,to=n1\nname=s0,clip=a,from=n1,to=n0\n"),
