@@ -73,6 +73,24 @@ def test_another_file_of_the_topology_is_another_run(
     assert found[1] > 1.02 * found[0], "of two hops and of four"
 
 
+@pytest.mark.parametrize("nodes", ["", '[[node]]\nname = "a"\n[[node]]\nname = "b"\n'])
+def test_what_a_cluster_file_holds(
+    simulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nodes: str
+) -> None:
+    """A topology beside the file, which tells how many nodes it has unless the file does."""
+    monkeypatch.setenv("FLITNET_LAB", str(tmp_path / "lab"))
+    file = tmp_path / "own.toml"
+    file.write_text(OWN.replace("nodes = 4", 'topology = "file:net.toml"') + nodes)
+    (tmp_path / "net.toml").write_text(chain(3))
+    done = run(file, "--seeds", "1")
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"best_effort_load +0\.[34]\d+ ", done.stdout), done.stdout
+    (tmp_path / "net.toml").unlink()
+    done = run(file, "--seeds", "1")
+    assert done.returncode == 2 and done.stderr.count("\n") == 1, done.stderr
+    assert str(tmp_path / "net.toml") in done.stderr
+
+
 def test_a_run_that_is_not_steady_says_so(
     simulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -90,6 +108,9 @@ def test_a_run_that_is_not_steady_says_so(
         ("[workload]\nlaod = 1\n", "own.toml: workload.laod: "),
         ("[network]\nnodes = 1\n", "own.toml: "),
         ("load = 1\n", "own.toml: load: stands outside of a table"),
+        ("node = [3]\n", "own.toml: node: stands outside of a table"),
+        ("[[node]]\nname = {}\n", "own.toml: node.name: a number, a text or a list"),
+        ("[[node]]\nnam = \"a\"\n", "node.nam: unknown key"),
         ("[run]\nseed = 3\n", "own.toml: run.seed: say it by --seeds"),
         ("[run.more]\nx = 3\n", "own.toml: run.more: a number, a text or a list"),
         ("[run]\nx = 1979-05-27\n", "own.toml: run.x: a number, a text or a list"),

@@ -85,10 +85,10 @@ def _node_names(table: dict[str, Any]) -> list[str]:
 
 
 def read(path: Path) -> ClusterFile:
-    return parse(_with_files(read_text(path), path), str(path))
+    return parse(with_files(read_text(path), path), str(path))
 
 
-def _with_files(text: str, path: Path) -> str:
+def with_files(text: str, path: Path) -> str:
     """Other files are named as the cluster file sees them; daemons read a copy of it elsewhere. A
     topology's file has as many nodes as it has."""
     try:

@@ -9,7 +9,7 @@ from typing import Any
 
 from tools.flitnet.lab.claims import NOTHING, Check, Claim, Table
 
-Tables = Mapping[str, Mapping[str, Any]]  # sections of a point: network, qos, workload, run ...
+Tables = Mapping[str, Any]  # sections of a point: network, qos, workload, run ...; node: a list
 SEEDS = (1, 2, 3, 4, 5)
 QUICK_SEEDS_MOST = 10
 STEADY_LEAST = 0.5  # part of the runs of a place

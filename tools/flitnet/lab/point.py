@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tools.flitnet.config import parse_toml, read_text
+from tools.flitnet import build
+from tools.flitnet.config import parse_toml, read_text, with_files
 from tools.flitnet.errors import UsageError
 from tools.flitnet.lab.experiment import Experiment, Length, Point
 from tools.flitnet.lab.statistics import Estimate
@@ -19,18 +20,26 @@ from tools.flitnet.lab.statistics import Estimate
 WHERE = "flitnet-point: standard input"  # how the simulator calls the file
 
 
-def read(file: Path) -> dict[str, dict[str, Any]]:
-    tables = parse_toml(read_text(file), file.name)
-    for name, table in tables.items():
-        if not isinstance(table, dict):
-            raise UsageError(f"{file.name}: {name}: stands outside of a table, as [network]")
-        for key, value in table.items():
-            if not _plain(value):
-                raise UsageError(f"{file.name}: {name}.{key}: a number, a text or a list of such")
+def read(file: Path) -> dict[str, Any]:
+    text = read_text(file)
+    if "file:" in text:
+        build.ready(("fabricd",))  # which counts the nodes of a topology
+    tables = parse_toml(with_files(text, file), file.name)
+    for name, value in tables.items():
+        for table in value if name == "node" and isinstance(value, list) else [value]:
+            _check(file, name, table)
     for key, option in (("seed", "--seeds"), ("batches", "--batches")):
         if key in tables.get("run", {}):
             raise UsageError(f"{file.name}: run.{key}: say it by {option}")
     return tables
+
+
+def _check(file: Path, name: str, table: Any) -> None:
+    if not isinstance(table, dict):
+        raise UsageError(f"{file.name}: {name}: stands outside of a table, as [network]")
+    for key, value in table.items():
+        if not _plain(value):
+            raise UsageError(f"{file.name}: {name}.{key}: a number, a text or a list of such")
 
 
 def _plain(value: Any) -> bool:

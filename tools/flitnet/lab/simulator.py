@@ -24,14 +24,17 @@ CPU_LIMIT_S = 3600  # of one simulation; a machine may be suspended for longer
 FILE_BYTES_MAX = 16 << 20  # of a topology; the simulator reads no more (fabric/topo/file.h)
 
 
-def to_toml(tables: Mapping[str, Mapping[str, Any]]) -> str:
-    """Flat tables of scalars and lists of them; JSON's spelling of these is TOML's. What is in the
-    file of a topology decides the result as they do: a comment says which it was."""
+def to_toml(tables: Mapping[str, Any]) -> str:
+    """Flat tables of scalars and lists of them, or of [[node]] a list of such; JSON's spelling of
+    these is TOML's. What is in the file of a topology decides the result as they do: a comment says
+    which it was."""
     lines = [_content(tables["network"].get("topology"))] if "network" in tables else []
     for section in sorted(tables):
-        lines.append(f"[{section}]")
-        for key in sorted(tables[section]):
-            lines.append(f"{key} = {json.dumps(tables[section][key])}")
+        value = tables[section]
+        several = isinstance(value, list)
+        for table in value if several else [value]:
+            lines.append(f"[[{section}]]" if several else f"[{section}]")
+            lines += [f"{key} = {json.dumps(table[key])}" for key in sorted(table)]
     return "\n".join(line for line in lines if line) + "\n"
 
 
@@ -114,13 +117,12 @@ def version() -> str:
     return digest.hexdigest()[:12]
 
 
-def complete(config: Mapping[str, Mapping[str, Any]], seed: int, batches: int) -> dict[str, Any]:
-    tables = {name: dict(table) for name, table in config.items()}
-    tables.setdefault("run", {}).update(seed=seed, batches=batches)
-    return tables
+def complete(config: Mapping[str, Any], seed: int, batches: int) -> dict[str, Any]:
+    run = {**config.get("run", {}), "seed": seed, "batches": batches}
+    return {**config, "run": run}
 
 
-def key_of(tables: Mapping[str, Mapping[str, Any]]) -> str:
+def key_of(tables: Mapping[str, Any]) -> str:
     """Names a run by what it is: equal keys are equal results."""
     return key_of_text(version(), to_toml(tables))
 
