@@ -99,6 +99,7 @@ class Cluster:
         """Starts everything and returns when all nodes are attached; clears crashed leftovers."""
         config.check(self.file)
         rundir.check_socket_paths(self.run, self.nodes)
+        surroundings.check(self.run)
         with rundir.lock(self.run, make=True):
             try:
                 with uninterrupted():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import tomllib
@@ -15,6 +16,19 @@ if TYPE_CHECKING:
     from tools.flitnet.cluster import Cluster
 
 
+# Where the loader ends the name of a library or folder in its variables, or puts another in.
+SPLITS = set(" :;$")
+
+
+def check(run: Path) -> None:
+    """Of a cluster that is to be started: programs can be told where our libraries are."""
+    if SPLITS & set(str(paths.build_dir())) and SPLITS & set(str(run)):
+        raise UsageError(
+            f"run directory {run}: the build directory has a blank, ':', ';' or '$' in its name "
+            "already, at which the loader splits it; name a run directory without"
+        )
+
+
 def of(cluster: Cluster, nodes: list[str], dropin: bool) -> dict[str, str]:
     """The environment in which a program runs on these nodes."""
     if len(set(nodes)) != len(nodes):
@@ -26,11 +40,11 @@ def of(cluster: Cluster, nodes: list[str], dropin: bool) -> dict[str, str]:
     env["FLITNET_NODE"] = ",".join(nodes)
     env["FLITNET_NODE_SOCKET"] = ":".join(sockets)
     if dropin:  # for programs that dlopen libibverbs
-        library = str(paths.program("libibverbs.so.1").parent)
+        library = str(_library(cluster, "libibverbs.so.1").parent)
         before = env.get("LD_LIBRARY_PATH")
         env["LD_LIBRARY_PATH"] = f"{library}:{before}" if before else library
     # With the drop-in, what is preloaded knows files alone (rdma_cm's, sysfs).
-    library = str(paths.program("libflitnet_files.so" if dropin else "libflitnet_verbs.so"))
+    library = str(_library(cluster, "libflitnet_files.so" if dropin else "libflitnet_verbs.so"))
     env["LD_PRELOAD"] = _preloaded(library, env.get("LD_PRELOAD", ""))
     # A program of gcc -fsanitize=address ends at its start where another library is before its
     # runtime. What the user says of it comes last, and counts.
@@ -47,6 +61,19 @@ def _preloaded(library: str, before: str) -> str:
     return ":".join([*runtimes, library, *(name for name in theirs if name not in runtimes)])
 
 
+def _library(cluster: Cluster, name: str) -> Path:
+    """One of ours by a name that the loader does not split: through a link in the run directory, if
+    the build directory's has a blank or a colon."""
+    path, build = paths.program(name), paths.build_dir()
+    if not SPLITS & set(str(build)):
+        return path
+    check(cluster.run)
+    # By a name for each: programs of another build may run in the cluster.
+    link = cluster.run / "sys" / "lib" / hashlib.sha256(os.fsencode(build)).hexdigest()[:8]
+    _make_links(cluster, {link: str(build)})
+    return link / paths.PROGRAMS[name]
+
+
 def _make_host(cluster: Cluster, nodes: list[str]) -> None:
     """Where /sys/class/infiniband of a program lies: links to what the exporter, if one runs,
     writes of its nodes. Programs see by the links alone that there are devices."""
@@ -57,12 +84,16 @@ def _make_host(cluster: Cluster, nodes: list[str]) -> None:
         several = f"{device.rstrip('0123456789')}{place}"
         link = devices / (several if len(nodes) > 1 else device)
         links[link] = f"../../../../class/infiniband/{node}-{device}"
+    _make_links(cluster, links)
+
+
+def _make_links(cluster: Cluster, links: dict[Path, str]) -> None:
     if all(link.is_symlink() for link in links):
         return  # nobody waits for a command that has the lock
     with rundir.lock(cluster.run):
         if cluster.ends:  # what is made now, nobody would remove
             raise rundir.no_cluster(cluster.run)
-        devices.mkdir(parents=True, exist_ok=True)
         for link, target in links.items():
+            link.parent.mkdir(parents=True, exist_ok=True)
             if not link.is_symlink():
                 link.symlink_to(target)
