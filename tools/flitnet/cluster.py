@@ -98,7 +98,7 @@ class Cluster:
     def up(self) -> None:
         """Starts everything and returns when all nodes are attached; clears crashed leftovers."""
         config.check(self.file)
-        rundir.check_socket_paths(self.run, self.nodes)
+        rundir.check(self.run, self.nodes)
         surroundings.check(self.run)
         with rundir.lock(self.run, make=True):
             try:

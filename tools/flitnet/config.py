@@ -134,11 +134,13 @@ def with_network(file: Path | None, choices: dict[str, str | bool | None]) -> st
     if not _plain(tables):
         return text  # fabricd --check names the fault
     network = tables.setdefault("network", {})
-    if "topology" in chosen and "node" not in tables:
+    shape = str(chosen.get("topology", ""))
+    path = Path(shape.removeprefix("file:")).absolute()
+    if shape.startswith("file:"):
+        chosen["topology"] = f"file:{path}"  # daemons run elsewhere
+    if shape and "node" not in tables:
         network.pop("nodes", None)  # as many as the topology asked for has
-        if chosen["topology"].startswith("file:"):
-            path = Path(chosen["topology"].removeprefix("file:")).absolute()
-            chosen["topology"] = f"file:{path}"
+        if shape.startswith("file:"):
             network["nodes"] = topology.count_in_file(path)
     for key, value in chosen.items():
         table, _, name = key.rpartition(".")
@@ -180,7 +182,11 @@ def check(file: ClusterFile) -> None:
     """Asks fabricd whether a file is right; its one line is the error."""
     with tempfile.TemporaryDirectory(prefix="flitnet-check-") as folder:
         path = Path(folder) / file.name
-        path.write_text(file.text)
+        try:
+            path.write_text(file.text)
+        except UnicodeEncodeError as error:  # the name of a folder need not be
+            line = file.text[:error.end].splitlines()[-1]
+            raise UsageError(f"{file.name}: {line!r} ...: not UTF-8, as TOML is") from None
         done = topology.ask_fabricd("--check", path)
     if done.returncode < 0:
         died = f"fabricd --check ended by signal {-done.returncode}"

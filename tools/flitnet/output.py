@@ -4,18 +4,22 @@ reads. Standard library only."""
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import sys
 
 
 def keep() -> None:
     """Of 0 to 2 what is closed is /dev/null from now on: else the next file that is opened would
-    be it, and be written over."""
+    be it, and be written over. A character that stdout's encoding lacks, as of a file's name that
+    is not UTF-8, is told by its number."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             fd = os.open(os.devnull, os.O_RDWR)  # the lowest that is free
             os.set_inheritable(fd, True)
             setattr(sys, name, os.fdopen(fd, mode))
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def let_go() -> None:

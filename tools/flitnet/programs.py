@@ -44,7 +44,7 @@ def start(cluster: Cluster, scenario: Scenario) -> None:
     request = scenario.request
     plans = cluster.run / "plans"
     plan = plans / "streams.txt"
-    plan.write_text(scenario.plan_text())
+    plan.write_text(scenario.plan_text(_traces(plans, "streams")))
     for node in scenario.nodes:
         if scenario.streams:
             argv = replay_argv(
@@ -119,6 +119,13 @@ def write_replay_plan(
     return plan, link
 
 
+def _traces(folder: Path, name: str) -> Path:
+    """The clips of traces/ by a link: where the source tree lies, a plan could not say it all."""
+    link = folder / f"{name}-traces"
+    link.symlink_to(paths.ROOT / "traces")
+    return link
+
+
 def start_replay(
     cluster: Cluster, plan: Path, nodes: Sequence[str], seconds: float, name: str,
     more: Sequence[str] = (),
@@ -188,7 +195,8 @@ def _start_streams(
     if not streams:
         return []
     plan = cluster.run / "plans" / f"{name}.txt"
-    plan.write_text("".join(one.line() for one in streams))
+    base = _traces(cluster.run / "plans", name)
+    plan.write_text("".join(one.line(base) for one in streams))
     named = {node for s in streams for node in (s.source, s.target)}
     nodes = [node for node in cluster.nodes if node in named]
     return start_replay(cluster, plan, nodes, seconds, name, more)
@@ -375,7 +383,7 @@ def simulate(scenario: Scenario) -> Report:
     with tempfile.TemporaryDirectory(prefix="flitnet-sim-") as scratch:
         folder = Path(scratch)
         (folder / "cluster.toml").write_text(config.to_toml(cluster_tables(scenario.request)))
-        (folder / "streams.txt").write_text(scenario.plan_text())
+        (folder / "streams.txt").write_text(scenario.plan_text(_traces(folder, "streams")))
         argv = [
             str(paths.program("flitnet-sim")), "--config", str(folder / "cluster.toml"),
             "--plan", str(folder / "streams.txt"), "--seconds", f"{seconds:g}",

@@ -17,6 +17,7 @@ from tools.flitnet.errors import FlitnetError, UsageError
 
 SOCKET_PATH_BYTES_MAX = 107  # sockaddr_un
 SOCKET_NAME_BYTES = len("/plans/r1234567-meet/replay..sock")  # the longest below a run directory
+UNFIT = set(":,#")  # between sockets, DPDK's words and a plan's; where a plan's comment begins
 REMOVAL_TRIES = 5
 
 
@@ -52,7 +53,17 @@ def no_cluster(run: Path) -> FlitnetError:
     return FlitnetError(f"no cluster in {run}; start one with: {paths.call('up')}")
 
 
-def check_socket_paths(run: Path, nodes: tuple[str, ...]) -> None:
+def check(run: Path, nodes: tuple[str, ...]) -> None:
+    """Of a cluster that is to be started: its directory may be called so. Names of files in it
+    stand in lists, plans and messages, and its sockets' are short."""
+    if not str(run).isprintable() or set(str(run)) & UNFIT:
+        raise UsageError(
+            f"run directory {str(run)!r}: must be of printable UTF-8 without : , and #"
+        )
+    _check_socket_paths(run, nodes)
+
+
+def _check_socket_paths(run: Path, nodes: tuple[str, ...]) -> None:
     longest = max((len(os.fsencode(n)) for n in nodes), default=0)
     need = len(os.fsencode(run)) + SOCKET_NAME_BYTES + longest
     if need > SOCKET_PATH_BYTES_MAX:

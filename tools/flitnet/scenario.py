@@ -119,9 +119,13 @@ class PlannedStream:
     fps: Fraction = Fraction(CLIP_FPS)
 
     def line(self, base: Path = paths.ROOT / "traces") -> str:
+        """`base`: the folder of traces, by a name without what a plan's line is split at."""
         bare = "/" not in self.clip and not self.clip.startswith(("cbr", "vbr"))
+        clip = str(base / self.clip) if bare else self.clip
+        if not clip.isprintable() or clip != clip.strip() or set(clip) & set(",#"):
+            raise UsageError(f"{clip!r}: a plan's files have printable names without , and #")
         return (
-            f"name={self.name},clip={base / self.clip if bare else self.clip},"
+            f"name={self.name},clip={clip},"
             f"from={self.source},to={self.target},frame={self.first_frame},"
             f"phase_us={self.phase_us}{f',fps={self.fps}' if self.fps != CLIP_FPS else ''}\n"
         )

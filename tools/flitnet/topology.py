@@ -39,7 +39,9 @@ def ask_fabricd(option: str, path: Path) -> subprocess.CompletedProcess[str]:
     """What fabricd says of a file."""
     argv = [str(paths.program("fabricd")), option, str(path)]
     try:
-        return subprocess.run(argv, capture_output=True, text=True, timeout=TIMEOUT_S)
+        return subprocess.run(
+            argv, capture_output=True, text=True, errors="backslashreplace", timeout=TIMEOUT_S
+        )  # fmt: skip
     except subprocess.TimeoutExpired:
         took = f"fabricd {option} took more than {TIMEOUT_S} s"
         raise FlitnetError(f"{path.name}: {took}: a busy host? try again") from None
