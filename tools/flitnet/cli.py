@@ -239,6 +239,17 @@ def fabric(action: str = typer.Argument(..., metavar="kill|stop|start")) -> None
 
 
 @app.command()
+def exporter(action: str = typer.Argument(..., metavar="start")) -> None:
+    """Starts the exporter of the running cluster again, should it have died: the files below
+    /sys/class/infiniband of programs are its work, and metrics for Prometheus."""
+    from tools.flitnet import exporter as exporter_module
+
+    if action not in exporter_module.ACTIONS:
+        raise UsageError(f"exporter {action!r}: start")
+    exporter_module.ACTIONS[action](paths.default_run_dir())
+
+
+@app.command()
 def capture(
     write: str = typer.Option(
         ..., "--write", "-w", metavar="FILE", help="A pcap file, or - for stdout."

@@ -406,7 +406,8 @@ class Cluster:
         rundir.clear(self.run)
 
     def _prepare(self) -> None:
-        record.write(self.run, Record(ProcessId.of(os.getpid()) if self._owned else None))
+        owner = ProcessId.of(os.getpid()) if self._owned else None
+        record.write(self.run, Record(owner, exporter=self._exporter))
         for name in ("log", "metrics", "nodes", "sys", "plans"):
             (self.run / name).mkdir(mode=0o700, exist_ok=True)
         (self.run / "cluster.toml").write_text(self.file.text)

@@ -143,7 +143,7 @@ def _print_dead(run: Path, dead: list[str]) -> None:
             start = paths.call("fabric start")
             print(f"{role} is dead; see {run}/log, then: {start}, or: {paths.call('down')}")
         elif node == role:
-            print(f"{role} is dead; see {run}/log, then: {paths.call('down')}")
+            print(f"{role} is dead; see {run}/log, then: {paths.call(f'{role} start')}")
         else:
             start = paths.call(f"node {node} start")
             print(f"{node} is dead; see: {paths.call(f'log {node}')}; then: {start}")
@@ -291,6 +291,9 @@ def execute(run: Path, node: str, command: list[str], dropin: bool) -> NoReturn:
     for name in node.split(","):
         if not (cluster.node_dir(name) / "hcad.sock").exists():
             raise FlitnetError(f"{name} is not up; see: {paths.call('status')}")
+    if "exporter" in cluster.dead():
+        print("flitnet: the exporter is dead, and what is below /sys/class/infiniband is old; "
+              f"start it with: {paths.call('exporter start')}", file=sys.stderr)  # fmt: skip
     program = shutil.which(command[0])
     if program and elf.defines(Path(program), "ibv_open_device"):
         print(f"flitnet: {command[0]} has libibverbs within it (libibverbs.a): it asks no library, "

@@ -33,17 +33,20 @@ FILES = ("processes.lock", "processes.json.new", NAME, ENDING)
 
 @dataclass
 class Record:
-    """Processes by role; the owner is a demo or None (`up`)."""
+    """Processes by role; the owner is a demo or None (`up`); where the exporter listens."""
 
     owner: ProcessId | None = None
     processes: dict[str, ProcessId] = field(default_factory=dict)
+    exporter: str | None = None
 
     def to_json(self) -> str:
         def pair(p: ProcessId | None) -> list[int] | None:
             return None if p is None else [p.pid, p.start_ticks]
 
         processes = {role: pair(p) for role, p in self.processes.items()}
-        return json.dumps({"owner": pair(self.owner), "processes": processes})
+        return json.dumps(
+            {"owner": pair(self.owner), "processes": processes, "exporter": self.exporter}
+        )
 
     @staticmethod
     def from_json(text: str) -> Record:
@@ -53,7 +56,8 @@ class Record:
 
         value = json.loads(text)
         owner = process(value["owner"]) if value["owner"] else None
-        return Record(owner, {role: process(p) for role, p in value["processes"].items()})
+        processes = {role: process(p) for role, p in value["processes"].items()}
+        return Record(owner, processes, value.get("exporter"))
 
 
 def read(run: Path) -> Record:

@@ -1,0 +1,64 @@
+"""`flitnet exporter start`: what programs read below /sys/class/infiniband is true again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from urllib.request import urlopen
+
+import pytest
+
+from tests.apps.test_half_dead import until
+from tests.apps.test_node import flitnet
+from tests.apps.test_udp import free_port
+from tools.flitnet import exporter, operate, paths
+from tools.flitnet.cluster import Cluster
+from tools.flitnet.errors import FlitnetError, UsageError
+
+STATE = "/sys/class/infiniband/flitnet0/ports/1/state"
+
+
+def state_of(cluster: Cluster) -> str:
+    """As a program of n0 reads it."""
+    return cluster.exec("n0", ["cat", STATE]).stdout.strip()
+
+
+def test_one_that_died_is_started_again(make_cluster: Callable[..., Cluster]) -> None:
+    port = free_port()
+    cluster = make_cluster(owned=False, exporter=f"127.0.0.1:{port}")
+    until(lambda: state_of(cluster) == "4: ACTIVE")
+    cluster.kill("exporter")
+    operate.set_link(cluster.run, "n0", "down")
+    said = flitnet(cluster, "status")
+    assert said.returncode == 1 and "then: flitnet exporter start\n" in said.stdout, said
+    assert state_of(cluster) == "4: ACTIVE", "nobody writes what is true"
+    told = flitnet(cluster, "exec", "n0", "--", "true")
+    assert told.returncode == 0 and "flitnet exporter start" in told.stderr, told
+    done = flitnet(cluster, "exporter", "start")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == f"the exporter serves again on 127.0.0.1:{port}\n"
+    assert state_of(cluster) == "1: DOWN"
+    with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as page:
+        assert b"flitnet_clock_emulated_seconds_total" in page.read()
+    operate.set_link(cluster.run, "n0", "up")
+    until(lambda: state_of(cluster) == "4: ACTIVE")
+    assert flitnet(cluster, "status").returncode == 0
+    assert flitnet(cluster, "exec", "n0", "--", "true").stderr == ""
+
+
+def test_what_cannot_be_started(
+    make_cluster: Callable[..., Cluster], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(UsageError, match="^this cluster was started without an exporter$"):
+        exporter.start(make_cluster().run)
+    cluster = make_cluster(exporter="off")
+    with pytest.raises(UsageError, match="^the exporter runs$"):
+        exporter.start(cluster.run)
+    assert flitnet(cluster, "exporter", "kill").returncode == 2
+    cluster.kill("exporter")
+    with monkeypatch.context() as patched:
+        patched.setitem(paths.PROGRAMS, "flitnet-exporter", paths.PROGRAMS["fabricd"])
+        with pytest.raises(FlitnetError, match="^the exporter stopped at its start; "):
+            exporter.start(cluster.run)
+    assert cluster.dead() == ["exporter"]
+    exporter.start(cluster.run)
+    assert cluster.dead() == []
