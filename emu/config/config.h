@@ -268,6 +268,11 @@ struct Config {
   bool power_herd() const {
     return controls.power_control && controls.peak_power == PeakPower::powerherd;
   }
+  // What admission may book of a link, at HCAs and routers alike.
+  std::uint64_t reservable_bps() const {
+    const double bps = static_cast<double>(network.link_bps()) * controls.reservable_share;
+    return static_cast<std::uint64_t>(bps + 0.5);
+  }
   double best_effort_power_w() const { return power_cap_w() * (1 - controls.power_rt_share); }
   double real_time_power_w() const { return power_cap_w() * controls.power_rt_share; }
   // Index of a node by name; -1: there is none.

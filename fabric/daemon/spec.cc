@@ -197,8 +197,7 @@ void tell_links(emu::Config& config, const NetworkSpec& spec) {
 
 BookLimits book_limits(const emu::Config& config, int routers) {
   BookLimits limits;
-  limits.link_bps = static_cast<std::uint64_t>(static_cast<double>(config.network.link_bps()) *
-                                               config.controls.reservable_share);
+  limits.link_bps = config.reservable_bps();
   limits.power_w = config.real_time_power_w() / routers;
   limits.router_flit_pj = config.energy.router_flit_pj();
   if (config.controls.power_booking == emu::PowerBooking::links)

@@ -95,8 +95,7 @@ HostOptions host_options(const emu::Config& config, emu::NodeId node) {
     options.quadrant_of[other] = static_cast<std::uint8_t>(config.quadrant(node, other));
   }
   options.launch_horizon_us = config.hca.launch_horizon_us;
-  options.reservable_percent =
-      static_cast<std::uint32_t>(config.controls.reservable_share * 100 + 0.5);
+  options.reservable_bps = config.reservable_bps();
   options.energy = config.energy;
   for (std::size_t other = 0; other < config.nodes.size(); ++other) {
     options.hops_to[other] = static_cast<std::uint8_t>(config.links_between(node, other));

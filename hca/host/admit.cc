@@ -59,7 +59,7 @@ void tell(HostState& s, const Connection& connection, AdmissionVerdict verdict,
       s.events_.async(qp->client, AsyncEvent::path_mig_err, qp->number);
     return;
   }
-  const std::uint64_t capacity = s.options_.link_bps / 100 * s.options_.reservable_percent;
+  const std::uint64_t capacity = s.options_.reservable_bps;
   const std::uint64_t booked = s.counters_.reserved_bps;
   s.events_.admission(
       qp->client, qp->number,
@@ -168,7 +168,7 @@ int ask_rate(HostState& s, Qp& qp, std::uint64_t rate_bps, std::uint64_t peak_bp
     grant(s, index, ConnectionState::local);
     return 0;
   }
-  const std::uint64_t capacity = s.options_.link_bps / 100 * s.options_.reservable_percent;
+  const std::uint64_t capacity = s.options_.reservable_bps;
   if (rate_bps > capacity || s.counters_.reserved_bps > capacity - rate_bps) {
     ++s.counters_.admissions_refused_hca;
     tell(s, connection, AdmissionVerdict::refused_by_hca, emu::kNoRouter);

@@ -64,8 +64,8 @@ struct HostOptions {
   // By destination: output ports of the own router on a shortest way, a bit each; known once the
   // fabric is there.
   std::vector<PortMask> useful_ports;
-  std::uint32_t launch_horizon_us = 10'000;  // packets are handed on at most so far ahead
-  std::uint32_t reservable_percent = 100;    // of the own link that admission may book
+  std::uint32_t launch_horizon_us = 10'000;    // packets are handed on at most so far ahead
+  std::uint64_t reservable_bps = 400'000'000;  // of the own link, that admission may book
 
   // Peak power: E_packet = (E_router (D + 1) + E_link D) N must fit the budget of this HCA, which
   // it holds for budget / power (ACP section 5: L_packet = ((D + 1) S - 1) + N + W_HCA; what the

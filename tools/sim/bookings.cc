@@ -64,9 +64,7 @@ bool Bookings::send(fabric::Network& network, std::uint64_t connection, emu::Pac
 }
 
 bool Bookings::has_room(const StreamDemand& demand) const {
-  const auto limit_bps = static_cast<std::uint64_t>(
-      static_cast<double>(config_.network.link_bps()) * config_.controls.reservable_share);
-  return own_bps_[demand.source] + demand.rate_bps <= limit_bps;
+  return own_bps_[demand.source] + demand.rate_bps <= config_.reservable_bps();
 }
 
 // Books the HCA's own link, and writes the probe.

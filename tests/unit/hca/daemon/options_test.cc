@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include <tuple>
+
 #include "emu/packet/build.h"
 #include "hca/abi/limits.h"
 
@@ -26,6 +28,21 @@ TEST(NodePage, TheLongestMessageFitsItsPackets) {
   EXPECT_EQ(longest_message(18, 128), hca::kMaxMessageBytes);  // 288 bytes: 256 of payload
   EXPECT_EQ(longest_message(17, 128), 240 * hca::kMaxMessagePackets);
   EXPECT_EQ(longest_message(4, 128), 32 * hca::kMaxMessagePackets);  // 64 without 28 and 4
+}
+
+// To the bit, as at routers: a share in whole percents lost 2 of these 6 Mb/s, or took more than
+// routers book.
+TEST(HostOptions, TheShareThatAdmissionMayBook) {
+  for (const auto& [share, mbps, bps] : {std::tuple{"0.0149", 400, 5'960'000},
+                                         {"0.29", 100, 29'000'000},
+                                         {"1", 10, 10'000'000},
+                                         {"0.01", 25, 250'000},
+                                         {"0.9", 400, 360'000'000}}) {
+    const auto config = emu::Config::parse(
+        fmt::format("[network]\nlink_mbps = {}\n[controls]\nreservable_share = {}\n", mbps, share));
+    ASSERT_TRUE(config) << config.error().message;
+    EXPECT_EQ(hca::host_options(*config, 0).reservable_bps, static_cast<std::uint64_t>(bps));
+  }
 }
 
 // What `controls` says of sources holds in a live HCA: the simulator is told by the same function.

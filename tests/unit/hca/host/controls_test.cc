@@ -27,13 +27,17 @@ int ask(Pair& pair, std::uint64_t rate_bps) {
 
 // The own link is asked first: what does not fit is refused without a probe.
 TEST(Admission, OwnLinkFirst) {
-  Pair pair(real_time());
-  ASSERT_EQ(ask(pair, 400'000'001), 0);
+  PairOptions options = real_time();
+  options.host.reservable_bps = 5'960'000;
+  Pair pair(options);
+  ASSERT_EQ(ask(pair, 5'960'001), 0);
   const auto& told = pair.cluster.told(0).admissions;
   ASSERT_EQ(told.size(), 1u);
   EXPECT_EQ(told[0].verdict, AdmissionVerdict::refused_by_hca);
   EXPECT_TRUE(pair.cluster.sent().empty());
   EXPECT_EQ(pair.cluster.host(0).counters().reserved_bps, 0u);
+  EXPECT_EQ(ask(pair, 5'960'000), 0);
+  EXPECT_EQ(pair.cluster.host(0).counters().reserved_bps, 5'960'000u);
 }
 
 // ACK books, a second request while the first is out is busy, rate 0 gives back with a release.
