@@ -187,9 +187,11 @@ emu::Result<std::unique_ptr<Network>> Network::make(const NetworkSpec& spec, Con
   if (spec.router == RouterKind::cell && graph->nodes.size() > kCellNodesMax)
     return emu::fail("topology: {} nodes; cell switches know connections of up to {}",
                      graph->nodes.size(), kCellNodesMax);
-  const bool fast = !spec.general_engine && fast_engine_does(spec, *graph);
+  const bool can_be_fast = fast_engine_does(spec, *graph);
+  const bool fast = !spec.general_engine && can_be_fast;
   if (!fast && spec.threads != 1)
-    return emu::fail("threads: {}; this design's engine steps on 1", spec.threads);
+    return emu::fail("threads: {}; {} steps on 1", spec.threads,
+                     can_be_fast ? "engine = \"general\"" : "this design's engine");
   const auto make_impl = fast                              ? make_fast_engine
                          : spec.router == RouterKind::cell ? make_cell_engine
                                                            : make_general_engine;

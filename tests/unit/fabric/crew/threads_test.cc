@@ -144,12 +144,20 @@ TEST(Threads, SameEventsWhereTheyShareBlocks) {
 }
 
 TEST(Threads, GeneralEngineRefusesThem) {
-  NetworkSpec spec;
-  spec.threads = 2;
-  spec.crossbar = CrossbarKind::full;
-  const auto network = Network::make(spec);
-  ASSERT_FALSE(network);
-  EXPECT_EQ(network.error().message, "threads: 2; this design's engine steps on 1");
+  for (const bool asked_for : {false, true}) {
+    for (const auto crossbar : {CrossbarKind::multiplexed, CrossbarKind::full}) {
+      NetworkSpec spec;
+      spec.threads = 2;
+      spec.general_engine = asked_for;
+      spec.crossbar = crossbar;
+      const auto network = Network::make(spec);
+      const bool fast = crossbar == CrossbarKind::multiplexed;
+      ASSERT_EQ(network.has_value(), fast && !asked_for);
+      if (network) continue;
+      EXPECT_EQ(network.error().message, fast ? "threads: 2; engine = \"general\" steps on 1"
+                                              : "threads: 2; this design's engine steps on 1");
+    }
+  }
 }
 
 // Every part sees what the others wrote before the last meeting.
