@@ -99,9 +99,13 @@ Result<void> resolve_nodes(Config& config, bool nodes_given, bool node_tables) {
 
 // By its address rdma_cm knows a node. Who has none gets one of 127.1.0.1 and up.
 Result<void> check_addresses(const Config& config) {
+  constexpr std::uint32_t kGroups = 0xe;  // 224.0.0.0 to 239.255.255.255
   std::map<std::uint32_t, std::size_t> owners;
   for (std::size_t i = 0; i < config.nodes.size(); ++i) {
-    const auto [owner, fresh] = owners.emplace(node_address(config, i), i);
+    const std::uint32_t address = node_address(config, i);
+    if (address == 0 || address == ~std::uint32_t{0} || address >> 28 == kGroups)
+      return fail("node.ip = \"{}\": must be the address of one host", config.nodes[i].ip);
+    const auto [owner, fresh] = owners.emplace(address, i);
     if (fresh) continue;
     const std::size_t named = config.nodes[i].ip.empty() ? owner->second : i;
     return fail("node.ip = \"{}\": must be another for {} than for {}", config.nodes[named].ip,

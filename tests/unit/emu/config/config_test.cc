@@ -190,11 +190,13 @@ TEST(Config, NodesHaveAddressesOfTheirOwn) {
     return error_of(fmt::format(
         "[[node]]\nname = \"a\"\nip = \"{}\"\n[[node]]\nname = \"b\"\nip = \"{}\"", first, second));
   };
-  EXPECT_EQ(nodes("10.0.0.1", "255.255.255.255"), "accepted");
-  EXPECT_EQ(nodes("", "0.0.0.0"), "accepted");
+  EXPECT_EQ(nodes("10.0.0.1", "255.255.255.254"), "accepted");
+  EXPECT_EQ(nodes("", "223.255.255.255"), "accepted");
   for (const char* ip : {"999.1.1.1", "256.0.0.1", "1.2.3", "1.2.3.4.5", "1.2.3.", "1..2.3",
                          "01.2.3.4", "127.1.0.010", "16909060", ".", "1.2.3.4\\n"})
     EXPECT_NE(nodes(ip, ""), "accepted") << ip;
+  for (const std::string ip : {"0.0.0.0", "255.255.255.255", "224.0.0.1", "239.255.255.255"})
+    EXPECT_EQ(nodes(ip, ""), "c.toml: node.ip = \"" + ip + "\": must be the address of one host");
   EXPECT_EQ(nodes("999.1.1.1", ""), "c.toml:3: node.ip = \"999.1.1.1\": must be an IPv4 address");
   EXPECT_EQ(nodes("10.0.0.1", "10.0.0.1"),
             "c.toml: node.ip = \"10.0.0.1\": must be another for b than for a");
