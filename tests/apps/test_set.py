@@ -53,6 +53,20 @@ def test_several_at_once_are_all_remembered(cluster2: Cluster) -> None:
         operate.set_control(cluster2.run, key, value)
 
 
+def test_what_cannot_be_remembered_is_not_set(cluster2: Cluster) -> None:
+    """On a full disk: else a node that starts later would be told another control than the rest."""
+    before = {node: cluster2.node_status(node)["congestion"] for node in cluster2.nodes}
+    remembered = controls.read(cluster2.run)
+    (cluster2.run / f"{controls.NAME}.new").symlink_to("/dev/full")
+    with pytest.raises(FlitnetError, match="No space left on device; nothing was changed$"):
+        operate.set_control(cluster2.run, "congestion", "alo")
+    assert before == {node: cluster2.node_status(node)["congestion"] for node in cluster2.nodes}
+    with pytest.raises(UsageError):
+        operate.set_control(cluster2.run, "congestion", "prayer")
+    assert controls.read(cluster2.run) == remembered
+    assert not (cluster2.run / f"{controls.NAME}.new").exists()
+
+
 def test_metrics_say_which_scheme(cluster2: Cluster) -> None:
     operate.set_control(cluster2.run, "congestion", "none")
     found = wait_for(cluster2, "none")

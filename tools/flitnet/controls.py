@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Container
+from collections.abc import Container, Iterator
 from pathlib import Path
 
 from tools.flitnet import ctl
@@ -21,13 +21,22 @@ def read(run: Path) -> dict[str, str]:
     return {}
 
 
-def remember(run: Path, key: str, value: str) -> None:
-    """In the order in which they were set: congestion_control is a part of congestion."""
+@contextlib.contextmanager
+def remembered(run: Path, key: str, value: str) -> Iterator[None]:
+    """What is done within is remembered if it is done: it is written before, because a disk may be
+    full. In the order in which they were set: congestion_control is a part of congestion."""
     found = read(run)
     found.pop(key, None)
     fresh = run / f"{NAME}.new"
-    fresh.write_text(json.dumps(found | {key: value}))
-    fresh.rename(run / NAME)
+    try:
+        try:
+            fresh.write_text(json.dumps(found | {key: value}))
+        except OSError as error:
+            raise FlitnetError(f"{fresh}: {error.strerror}; nothing was changed") from None
+        yield
+        fresh.rename(run / NAME)
+    finally:
+        fresh.unlink(missing_ok=True)
 
 
 def repeat(run: Path, socket: Path, keys: Container[str] | None = None) -> None:

@@ -152,7 +152,7 @@ def _print_dead(run: Path, dead: list[str]) -> None:
 def set_control(run: Path, key: str, value: str) -> None:
     """Changes a control of the running cluster; every daemon that has it must agree. One at a time:
     each is remembered beside those before it, and told to a daemon that starts."""
-    with nodes.held(run) as cluster:
+    with nodes.held(run) as cluster, controls.remembered(run, key, value):
         _set_control(cluster, key, value)
 
 
@@ -188,7 +188,6 @@ def _set_control(cluster: Cluster, key: str, value: str) -> None:
             name = role.removeprefix("hcad:")
             raise FlitnetError(f"{name}: {error}; changed before that: {done}") from None
         changed.append(role)
-    controls.remember(run, key, value)
 
 
 def links(run: Path, as_json: bool) -> None:
