@@ -223,6 +223,26 @@ def virtual(folder: Path, *argv: str) -> dict:
     return demo.result()
 
 
+@pytest.mark.parametrize("clock", ["virtual", "elastic"])
+def test_a_topology_of_a_file(demo: Demo, tmp_path: Path, clock: str) -> None:
+    """As its help says; named from where the command is given, with as many nodes as it has."""
+    ends = "".join(f'[[node]]\nat = "s{n % 2}:{n // 2}"\n' for n in range(6))
+    switches = "".join(f'[[switch]]\nname = "s{n}"\nports = 4\n' for n in range(2))
+    (tmp_path / "net.toml").write_text(switches + ends + '[[link]]\nends = ["s0:3", "s1:3"]\n')
+    named = os.path.relpath(tmp_path / "net.toml")
+    argv = ("demo", "--clock", clock, "--seconds", "2", "--load", "0.2", "--topology")
+    done = demo(*argv, f"file:{named}")
+    assert done.returncode == 0, done.stdout + done.stderr
+    value = demo.result()
+    assert_whole(value)
+    assert value["nodes"] == 6
+    done = demo(*argv, f"file:{named}", "--nodes", "4")
+    assert done.returncode == 2 and "that has 6 nodes" in done.stderr, done.stderr
+    done = demo(*argv, "file:none.toml")
+    assert done.returncode == 2 and done.stderr.count("\n") == 1, done.stderr
+    assert "none.toml" in done.stderr
+
+
 def test_virtual_demo_is_bit_identical(tmp_path: Path) -> None:
     first = virtual(tmp_path / "a", "--seed", "5")
     second = virtual(tmp_path / "b", "--seed", "5")

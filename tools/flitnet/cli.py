@@ -100,7 +100,12 @@ def demo(
     """Real MPEG-2 streams between 8 nodes under admission, congestion and power control."""
     from tools.flitnet import demo as demo_module
     from tools.flitnet.scenario import Request, nodes_of
+    from tools.flitnet.topology import absolute
 
+    if topology:
+        topology = absolute(topology)
+    if topology and topology.startswith("file:"):
+        build.ready(("fabricd",))  # which counts its nodes
     of_shape = nodes_of(topology) if topology else nodes or 8
     if nodes not in (None, of_shape):
         raise UsageError(f"--nodes {nodes} --topology {topology}: that has {of_shape} nodes")

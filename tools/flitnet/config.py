@@ -134,14 +134,12 @@ def with_network(file: Path | None, choices: dict[str, str | bool | None]) -> st
     if not _plain(tables):
         return text  # fabricd --check names the fault
     network = tables.setdefault("network", {})
-    shape = str(chosen.get("topology", ""))
-    path = Path(shape.removeprefix("file:")).absolute()
-    if shape.startswith("file:"):
-        chosen["topology"] = f"file:{path}"  # daemons run elsewhere
-    if shape and "node" not in tables:
-        network.pop("nodes", None)  # as many as the topology asked for has
-        if shape.startswith("file:"):
-            network["nodes"] = topology.count_in_file(path)
+    if "topology" in chosen:
+        chosen["topology"] = shape = topology.absolute(str(chosen["topology"]))
+        if "node" not in tables:
+            network.pop("nodes", None)  # as many as the topology asked for has
+            if shape.startswith("file:"):
+                network["nodes"] = topology.count_in_file(Path(shape.removeprefix("file:")))
     for key, value in chosen.items():
         table, _, name = key.rpartition(".")
         tables.setdefault(table or "network", {})[name] = value
@@ -178,15 +176,20 @@ def _plain(tables: dict[str, Any]) -> bool:
     return isinstance(several, list) and all(map(table, [*several, *rest]))
 
 
+def write(path: Path, text: str) -> None:
+    """A cluster file for a program of ours. TOML is UTF-8; what users name need not be."""
+    try:
+        path.write_text(text)
+    except UnicodeEncodeError as error:
+        line = text[text.rfind("\n", 0, error.start) + 1 :].splitlines()[0]
+        raise UsageError(f"{path.name}: {line!r}: not UTF-8, as TOML is") from None
+
+
 def check(file: ClusterFile) -> None:
     """Asks fabricd whether a file is right; its one line is the error."""
     with tempfile.TemporaryDirectory(prefix="flitnet-check-") as folder:
         path = Path(folder) / file.name
-        try:
-            path.write_text(file.text)
-        except UnicodeEncodeError as error:  # the name of a folder need not be
-            line = file.text[:error.end].splitlines()[-1]
-            raise UsageError(f"{file.name}: {line!r} ...: not UTF-8, as TOML is") from None
+        write(path, file.text)
         done = topology.ask_fabricd("--check", path)
     if done.returncode < 0:
         died = f"fabricd --check ended by signal {-done.returncode}"

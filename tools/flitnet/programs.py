@@ -382,7 +382,8 @@ def simulate(scenario: Scenario) -> Report:
     seconds = scenario.request.seconds
     with tempfile.TemporaryDirectory(prefix="flitnet-sim-") as scratch:
         folder = Path(scratch)
-        (folder / "cluster.toml").write_text(config.to_toml(cluster_tables(scenario.request)))
+        tables = cluster_tables(scenario.request)
+        config.write(folder / "cluster.toml", config.to_toml(tables))
         (folder / "streams.txt").write_text(scenario.plan_text(_traces(folder, "streams")))
         argv = [
             str(paths.program("flitnet-sim")), "--config", str(folder / "cluster.toml"),

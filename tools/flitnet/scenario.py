@@ -72,9 +72,11 @@ class Request:
 
 
 def nodes_of(shape: str) -> int:
-    """Nodes of a topology that `demo` can fill by itself."""
+    """Nodes of a topology that `demo` can fill by itself; of a file as fabricd counts them."""
     try:
-        count = None if shape.startswith("file:") else topology.node_count({"topology": shape})
+        kind, _, name = shape.partition(":")
+        in_file = topology.count_in_file(Path(name)) if kind == "file" else None
+        count = in_file or topology.node_count({"topology": shape})
     except ValueError:
         count = None
     if count is None or not 2 <= count <= NODES_MAX:

@@ -35,6 +35,12 @@ def node_count(network: dict[str, Any]) -> int | None:
     return sizes[0] if sizes else None
 
 
+def absolute(shape: str) -> str:
+    """A file by its whole name: daemons run elsewhere."""
+    kind, _, name = shape.partition(":")
+    return f"file:{Path(name).absolute()}" if kind == "file" else shape
+
+
 def ask_fabricd(option: str, path: Path) -> subprocess.CompletedProcess[str]:
     """What fabricd says of a file."""
     argv = [str(paths.program("fabricd")), option, str(path)]
