@@ -78,7 +78,7 @@ std::optional<tools::SysfsTree> make_tree(const Arguments& arguments) {
     complain("no sysfs tree: " + config.error().message, 0);
     return std::nullopt;
   }
-  auto tree = tools::SysfsTree::make(arguments.sysfs, *config);
+  auto tree = tools::SysfsTree::make(arguments.sysfs, *config, emu::read_pages(arguments.run));
   if (tree) return std::move(*tree);
   complain("no sysfs tree: " + tree.error().message, 0);
   return std::nullopt;

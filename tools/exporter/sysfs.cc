@@ -244,7 +244,8 @@ emu::Result<void> SysfsTree::make_roce(const std::string& port, std::size_t node
   return {};
 }
 
-emu::Result<SysfsTree> SysfsTree::make(const std::string& dir, const emu::Config& config) {
+emu::Result<SysfsTree> SysfsTree::make(const std::string& dir, const emu::Config& config,
+                                       const std::vector<emu::PageContent>& pages) {
   SysfsTree tree(dir, config);
   for (std::size_t node = 0; node < config.nodes.size(); ++node) {
     if (auto taken = tree.take_device(node); !taken) return std::unexpected(taken.error());
@@ -252,7 +253,7 @@ emu::Result<SysfsTree> SysfsTree::make(const std::string& dir, const emu::Config
   for (std::size_t node = 0; node < config.nodes.size(); ++node) {
     if (auto made = tree.make_device(node); !made) return std::unexpected(made.error());
   }
-  if (auto updated = tree.update({}); !updated) return std::unexpected(updated.error());
+  if (auto updated = tree.update(pages); !updated) return std::unexpected(updated.error());
   return tree;
 }
 
@@ -270,7 +271,9 @@ emu::Result<void> SysfsTree::update(const std::vector<emu::PageContent>& pages) 
         const std::string metric(emu::metric_info(*counter.metric).name);
         const auto found = view.totals.find({name, metric});
         // No page: the last value stays.
-        if (found == view.totals.end() && written_.contains(path)) return emu::Result<void>();
+        std::error_code ignored;
+        if (found == view.totals.end() && std::filesystem::exists(path, ignored))
+          return emu::Result<void>();
         if (found != view.totals.end()) value = found->second;
       }
       return put(path, fmt::format("{}", value));

@@ -23,9 +23,11 @@ namespace tools {
 
 class SysfsTree {
  public:
-  // Makes the folders and the files that do not change. A device that another living process keeps
-  // is an error: whoever of the two ended first would take it away from the other.
-  static emu::Result<SysfsTree> make(const std::string& dir, const emu::Config& config);
+  // Makes the folders and all files, by `pages`; also over what one before it has left. A device
+  // that another living process keeps is an error: whoever of the two ended first would take it
+  // away from the other.
+  static emu::Result<SysfsTree> make(const std::string& dir, const emu::Config& config,
+                                     const std::vector<emu::PageContent>& pages = {});
   SysfsTree(SysfsTree&&) = default;
   SysfsTree& operator=(SysfsTree&&) = default;
 

@@ -196,6 +196,22 @@ TEST_F(Exporter, SysfsTreeHasOneKeeper) {
   EXPECT_TRUE(tools::SysfsTree::make(dir_ + "/sys", emu::Config()));
 }
 
+// What it begins with is true: of nodes that live as their pages have it, of the others the last
+// values, and that they are down.
+TEST_F(Exporter, SysfsTreeOfTheNextIsTrueFromTheStart) {
+  const std::string port = dir_ + "/sys/class/infiniband/n1-flitnet0/ports/1/";
+  auto page = *MetricsPage::create(dir_, "hcad-n1");
+  page.gauge(Metric::port_up, {"n1", "flitnet0", "1"}).set(1);
+  page.counter(Metric::port_xmit_data, {"n1", "flitnet0", "1"}).add(77);
+  const auto pages = emu::read_pages(dir_);
+  ASSERT_TRUE(tools::SysfsTree::make(dir_ + "/sys", emu::Config(), pages));
+  EXPECT_EQ(read(port + "state"), "4: ACTIVE\n");
+  EXPECT_EQ(read(port + "counters/port_xmit_data"), "77\n");
+  ASSERT_TRUE(tools::SysfsTree::make(dir_ + "/sys", emu::Config()));
+  EXPECT_EQ(read(port + "state"), "1: DOWN\n");
+  EXPECT_EQ(read(port + "counters/port_xmit_data"), "77\n");
+}
+
 TEST_F(Exporter, SysfsTreeThatCannotBeMade) {
   std::ofstream(dir_ + "/sys") << "a file";
   EXPECT_FALSE(tools::SysfsTree::make(dir_ + "/sys", emu::Config()));
