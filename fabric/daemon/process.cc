@@ -115,6 +115,7 @@ int run_process(const std::string& name, const std::string& run_dir, std::string
     return emu::complain(name, message, code);
   };
   const std::atomic<bool>& stop = emu::prepare_process();
+  emu::raise_descriptor_limit();
   if (auto done = emu::make_run_directories(run_dir, {}); !done)
     return complain(done.error().message, emu::kExitFailed);
   auto pid_file = emu::PidFile::acquire(run_dir + "/fabricd.pid");

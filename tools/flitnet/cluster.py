@@ -22,7 +22,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tools.flitnet import config, ctl, paths, record, rundir, surroundings
+from tools.flitnet import config, ctl, limits, paths, record, rundir, surroundings
 from tools.flitnet.errors import FlitnetError, RunningError, UsageError
 from tools.flitnet.part import Part, span
 from tools.flitnet.process import ProcessId, stop_all, uninterrupted, yield_to_fabricd
@@ -98,8 +98,7 @@ class Cluster:
     def up(self) -> None:
         """Starts everything and returns when all nodes are attached; clears crashed leftovers."""
         config.check(self.file)
-        rundir.check(self.run, self.nodes)
-        surroundings.check(self.run)
+        limits.check(self.run, self.nodes, self.part, self.file.hca_process == "fabric")
         with rundir.lock(self.run, make=True):
             try:
                 with uninterrupted():

@@ -4,8 +4,10 @@ reads. Standard library only."""
 from __future__ import annotations
 
 import contextlib
+import errno
 import io
 import os
+import resource
 import sys
 
 
@@ -44,4 +46,8 @@ def say_os(error: OSError, code: int) -> int:
     if isinstance(error, BrokenPipeError):
         return code
     where = f"{error.filename}: " if error.filename else ""
-    return say(f"{where}{error.strerror or error}", code)
+    what = error.strerror or str(error)
+    if error.errno == errno.EMFILE:
+        limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        what += f" (at most {limit}; more by: ulimit -n 1024)"
+    return say(f"{where}{what}", code)

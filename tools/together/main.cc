@@ -9,7 +9,6 @@
 
 #include "emu/cli/command_line.h"
 #include "emu/config/config.h"
-#include "emu/ring/start.h"
 #include "emu/wire/lending.h"
 #include "fabric/daemon/process.h"
 #include "hca/daemon/node.h"
@@ -40,7 +39,6 @@ int main(int argc, char** argv) {
   line.option("--run", run_dir, "run directory of the cluster").required();
   line.option("--config", config_path, "configuration; default: cluster.toml there");
   if (const auto code = line.parse(argc, argv)) return *code;
-  emu::raise_descriptor_limit();
   return fabric::run_process("flitnetd", run_dir, config_path,
                              [&run_dir](const emu::Config& config, emu::Lending& lending) {
                                return make_nodes(run_dir, config, lending);
