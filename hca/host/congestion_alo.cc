@@ -38,10 +38,7 @@ class Alo final : public CongestionControl {
     count(useful_[dest], 1);
     return 0;
   }
-  emu::Cycle ready_at() const override {
-    // 0: whenever the routers look otherwise.
-    return taken_.empty() ? 0 : taken_.front().until;
-  }
+  emu::Cycle ready_at() const override { return 0; }  // whenever the routers look otherwise
   Signal needs() const override { return Signal::state; }
   void fabric_state(const FabricState& state, emu::Cycle) override {
     taken_.clear();
