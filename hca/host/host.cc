@@ -93,7 +93,7 @@ void Host::fabric_state(const FabricState& state, emu::Cycle now) {
 void Host::doorbells(ClientId client, emu::Cycle now) {
   HostState& s = *state_;
   tick(s, now);
-  Client& caller = s.clients_[client];
+  Caller& caller = s.clients_[client];
   if (!caller.open) return;
   DoorbellPage& page = *caller.doorbells;
   const std::uint32_t tail = page.tail.load(std::memory_order_acquire);

@@ -28,7 +28,8 @@
 
 namespace hca {
 
-struct Client {
+// A client, as the doorbells that it rings. hcad has a Client with all that it holds.
+struct Caller {
   bool open = false;
   DoorbellPage* doorbells = nullptr;
   std::uint32_t head = 0;  // of its doorbell ring; ours, not the page's
@@ -144,7 +145,7 @@ class HostState {
   std::uint32_t loop_delivered_ = 0;
 
   // cold
-  std::vector<Client> clients_;
+  std::vector<Caller> clients_;
   std::vector<Pd> pds_;
   std::vector<std::uint32_t> free_qps_;
   std::deque<std::uint32_t> free_mrs_;  // the one that is free for longest is next

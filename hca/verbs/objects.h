@@ -22,7 +22,9 @@
 #include "hca/abi/rings.h"
 #include "hca/verbs/link.h"
 
-namespace hca {
+// A namespace of their own, because the host half has a Cq, an Mr, a Pd, a Qp and an Srq, too, and
+// tests link both: one's destructor would destroy the other's objects.
+namespace hca::verbs {
 
 // What an hcad answers to hello, and the connection itself.
 struct Session {
@@ -202,6 +204,12 @@ struct Qp : ibv_qp_ex {
            std::size_t{index & (layout.rq_depth - 1)} * layout.rq_stride;
   }
 };
+
+}  // namespace hca::verbs
+
+namespace hca {
+
+using namespace verbs;
 
 // ibv_cq and ibv_qp are the beginnings of their extended forms.
 inline Context* to_context(ibv_context* context) {

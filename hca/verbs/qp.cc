@@ -27,10 +27,10 @@ void reset_rings(Qp& qp) {
 void forget_completions(Qp& qp) {
   const ibv_qp& b = qp.qp_base;
   if (b.send_cq != nullptr) {
-    qp.send_cq_begin = qp.recv_cq_begin = forget_completions(*to_cq(b.send_cq), b.qp_num);
+    qp.send_cq_begin = qp.recv_cq_begin = hca::forget_completions(*to_cq(b.send_cq), b.qp_num);
   }
   if (b.recv_cq != nullptr && b.recv_cq != b.send_cq) {
-    qp.recv_cq_begin = forget_completions(*to_cq(b.recv_cq), b.qp_num);
+    qp.recv_cq_begin = hca::forget_completions(*to_cq(b.recv_cq), b.qp_num);
   }
 }
 

@@ -10,6 +10,7 @@
 
 #include "emu/base/prng.h"
 #include "tests/model/random_load.h"
+#include "tests/unit/sanitized.h"
 
 namespace model {
 namespace {
@@ -142,7 +143,8 @@ void run_seed(std::uint64_t seed) {
 }
 
 TEST(EveryDesign, RandomNetworksAtRandomLoads) {
-  for (std::uint64_t seed = 1; seed <= 50 && !HasFatalFailure(); ++seed) run_seed(seed);
+  constexpr std::uint64_t kSeeds = test::kSanitized ? 20 : 50;
+  for (std::uint64_t seed = 1; seed <= kSeeds && !HasFatalFailure(); ++seed) run_seed(seed);
 }
 
 // Seeds with which the soak found something.

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "tests/model/random_load.h"
+#include "tests/unit/sanitized.h"
 
 namespace model {
 namespace {
@@ -205,7 +206,7 @@ TEST(Topologies, EveryRouting) {
   for (const Net& net : nets) {
     for (const bool crowded : {false, true}) {
       const bool large = is_large(net);
-      if (large && crowded) continue;
+      if ((large || test::kSanitized) && crowded) continue;
       SCOPED_TRACE(net.name);
       RunOptions o = options_on(net, seed++);
       o.spec.arity = 2;

@@ -258,6 +258,32 @@ def one_namespace(tree: Tree) -> list[str]:
     return found
 
 
+CLASS = re.compile(
+    r"(?:struct|class) (?:\[\[.*?\]\] |alignas\(.*?\) )?(\w+)(?: final)?(?: :.*)? \{"
+)
+
+
+def defined_twice(tree: Tree) -> list[str]:
+    """A class has one definition (C++ [basic.def.odr]): of two in one namespace, a program that
+    links both destroys one's objects as the other's, and no compiler says so."""
+    first: dict[str, str] = {}
+    found = []
+    for name in tree.cpp:
+        if name.split("/")[0] not in TOPS:
+            continue
+        spaces: list[str] = []
+        for number, line in enumerate(tree.lines(name), 1):
+            if opened := re.match(r"namespace ?([\w:]*) \{$", line):
+                spaces.append(opened[1] or name)  # without a name it is the file's own
+            elif re.match(r"\}  // namespace", line) and spaces:
+                spaces.pop()
+            elif defined := CLASS.match(line):
+                full = "::".join([*spaces, defined[1]])
+                if first.setdefault(full, name) != name:
+                    found.append(f"{name}:{number}: {full} is in {first[full]}, too")
+    return found
+
+
 def file_headers(tree: Tree) -> list[str]:
     """A header file opens with the sentences that say what it is for, and guards itself."""
     found = []
@@ -380,7 +406,7 @@ def imported_twice(tree: Tree) -> list[str]:
 RULES = (
     include_direction, include_paths, third_party, room_papers, banned_calls, one_namespace,
     file_headers, line_length, file_length, function_length, machine_paths,
-    documented_paths, formatting, imported_twice,
+    documented_paths, formatting, imported_twice, defined_twice,
 )  # fmt: skip
 
 

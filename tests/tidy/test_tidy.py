@@ -65,6 +65,11 @@ VIOLATIONS = [
     ("function_length", {"a.py": "def f():\n" + "    x = 1\n" * 70}, "a.py:f: 71 lines"),
     ("machine_paths", {"README.md": "cd /" + "work/main\n"}, "README.md:1"),
     ("documented_paths", {"README.md": "see `emu/base/gone.h`\n"}, "emu/base/gone.h is not there"),
+    ("defined_twice", {
+        "hca/host/a.h": "namespace hca {\nstruct A {\n};\n}  // namespace hca\n",
+        "hca/verbs/a.h": "namespace hca {\nnamespace {\nstruct A {\n};\n}  // namespace\n"
+                         "class A : B {\n};\n}  // namespace hca\n",
+    }, "hca/verbs/a.h:6: hca::A is in hca/host/a.h"),
     ("imported_twice", {"a.py": "from a import b\nfrom c import d as b\n"}, "a.py:2: b is"),
     ("formatting", {"emu/base/a.cc": "int  x;\n"}, "a.cc:1: not formatted"),
 ]

@@ -8,6 +8,7 @@
 #include "emu/base/prng.h"
 #include "fabric/admit/admission.h"
 #include "fabric/admit/weights.h"
+#include "tests/unit/sanitized.h"
 
 namespace {
 
@@ -306,7 +307,7 @@ class Interleaving {
 
 TEST(Admission, NoInterleavingLeaksABooking) {
   const std::uint64_t seed = fresh_seed();
-  for (std::uint64_t run = 0; run < 20; ++run) {
+  for (std::uint64_t run = 0; run < (test::kSanitized ? 6 : 20); ++run) {
     Interleaving interleaving(seed + run, run % 2 == 0);
     for (int step = 0; step < 3000; ++step) {
       interleaving.step();

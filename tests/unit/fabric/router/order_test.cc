@@ -6,9 +6,12 @@
 #include <tuple>
 
 #include "emu/base/prng.h"
+#include "tests/unit/sanitized.h"
 
 namespace fabric {
 namespace {
+
+constexpr std::uint64_t kMessages = test::kSanitized ? 4'000 : 20'000;
 
 struct Orders {
   std::uint64_t in_order = 0;
@@ -30,7 +33,7 @@ Orders orders_of(const NetworkSpec& spec, std::uint64_t seed) {
     network->clear_events();
   };
   const auto nodes = static_cast<std::uint32_t>(network->nodes());
-  for (std::uint64_t number = 1; number <= 20'000; ++number) {
+  for (std::uint64_t number = 1; number <= kMessages; ++number) {
     const auto src = static_cast<emu::NodeId>(random.below(nodes));
     const auto dest = static_cast<emu::NodeId>(random.below(nodes));
     const bool real_time = random.below(2) != 0;
@@ -44,7 +47,7 @@ Orders orders_of(const NetworkSpec& spec, std::uint64_t seed) {
     network->step(1 + random.below(12));
     take();
   }
-  for (int i = 0; i < 10'000 && orders.in_order + orders.overtaken < 20'000; ++i) {
+  for (int i = 0; i < 10'000 && orders.in_order + orders.overtaken < kMessages; ++i) {
     network->step(10);
     take();
   }
@@ -68,14 +71,14 @@ TEST(Order, OfALaneAndADestinationIsKept) {
         NetworkSpec spec = torus(router, scheduler);
         spec.general_engine = by_general;
         const Orders orders = orders_of(spec, 5);
-        EXPECT_GT(orders.in_order, 10'000U);
+        EXPECT_GT(orders.in_order, kMessages / 2);
         EXPECT_EQ(orders.overtaken, 0U)
             << static_cast<int>(router) << " " << static_cast<int>(scheduler);
       }
     }
   }
   const Orders cells = orders_of(torus(RouterKind::cell, emu::SchedulerKind::round_robin), 5);
-  EXPECT_GT(cells.in_order, 10'000U);
+  EXPECT_GT(cells.in_order, kMessages / 2);
   EXPECT_EQ(cells.overtaken, 0U);
 }
 
@@ -83,7 +86,7 @@ TEST(Order, OfALaneAndADestinationIsKept) {
 // tail of that may still wait in the network.
 TEST(Order, OfCircuitsIsNot) {
   const Orders orders = orders_of(torus(RouterKind::circuit, emu::SchedulerKind::wrr), 5);
-  EXPECT_GT(orders.in_order, 10'000U);
+  EXPECT_GT(orders.in_order, kMessages / 2);
   EXPECT_GT(orders.overtaken, 0U);
 }
 
