@@ -43,7 +43,8 @@ class SendWindow {
   bool acknowledge(const FrameHeader& header, std::uint64_t now_ns);
   // When the retransmission timer runs out; kNone with nothing in flight.
   std::uint64_t deadline_ns() const;
-  // It has: everything that is not acknowledged is believed lost.
+  // It has: everything that is not acknowledged is believed lost, until an acknowledgement shows
+  // that it was not.
   void time_out();
 
   // Bytes of a frame that was sent again and again while the peer, which was heard all the time,
@@ -66,6 +67,7 @@ class SendWindow {
     std::uint8_t transmissions;
     bool arrived;  // selectively acknowledged
     bool lost;
+    bool timed_out;  // with `lost`: because of the timer alone
   };
 
   Slot& slot(std::uint64_t sequence) { return slots_[sequence & mask_]; }
@@ -73,11 +75,14 @@ class SendWindow {
   void put(std::span<const std::byte> bytes);
   void begin_frame();
   void leave_flight(Slot& slot);
-  void mark_lost(Slot& slot);
-  void measure(const Slot& slot, std::uint64_t now_ns);
+  bool may_repeat() const;
+  void mark_lost(Slot& slot, bool timed_out);
+  void measure(std::uint64_t sent_ns, std::uint64_t now_ns);
+  void grow(std::uint32_t acknowledged);
   void mark_holes(std::uint64_t highest, std::uint64_t now_ns);
   void look_for_stuck(std::uint64_t now_ns);
   void congestion();
+  void undo_time_out();
 
   std::uint32_t mask_;
   std::size_t frame_bytes_ = 0;
@@ -94,6 +99,11 @@ class SendWindow {
   std::uint32_t slow_start_until_ = 0;
   std::uint32_t grown_ = 0;     // acknowledged since the window last grew
   std::uint64_t recovery_ = 0;  // losses below this frame are one event
+  // The frames that were under way when the timer ran out, and how wide the window was.
+  std::uint64_t timed_out_from_ = 0;
+  std::uint64_t timed_out_until_ = 0;
+  std::uint32_t window_before_ = 0;
+  std::uint32_t slow_start_before_ = 0;
   std::uint64_t srtt_ns_ = 0;
   std::uint64_t rttvar_ns_ = 0;
   std::uint32_t backoff_ = 0;

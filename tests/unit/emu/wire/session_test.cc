@@ -27,9 +27,10 @@ struct Weather {
   double loss = 0;
   double repeat = 0;
   double corrupt = 0;
-  double replay = 0;   // of any datagram of the past, either direction
-  double garbage = 0;  // a stranger's datagram, per step
-  std::uint64_t delay_max_ns = 0;
+  double replay = 0;               // of any datagram of the past, either direction
+  double garbage = 0;              // a stranger's datagram, per step
+  std::uint64_t delay_max_ns = 0;  // above the least
+  std::uint64_t delay_min_ns = 20'000;
   std::size_t bytes_max_up = 65'507;  // larger datagrams are lost, to the fabric and from it
   std::size_t bytes_max_down = 65'507;
 };
@@ -166,7 +167,7 @@ class World {
   }
   void put_on_way(const Datagram& datagram) {
     const auto spread = static_cast<std::uint32_t>(weather_.delay_max_ns + 1);
-    way_.emplace(now_ + 20'000 + prng_.below(spread), datagram);
+    way_.emplace(now_ + weather_.delay_min_ns + prng_.below(spread), datagram);
   }
   Datagram corrupted(Datagram datagram) {
     auto& bytes = datagram.bytes;
@@ -346,6 +347,19 @@ TEST(Session, BadWeatherLosesNothing) {
     EXPECT_GT(world.node(n).channel().counters().frames_repeated, 0u);
   }
   EXPECT_GT(world.delivered_in_all(), 5'000u);
+}
+
+TEST(Session, LongRoundTripsAreBorneFromTheHandshakeOn) {
+  for (const std::uint64_t one_way_ms : {26, 100, 195, 240}) {
+    World world(1, {.delay_min_ns = one_way_ms * 1'000'000});
+    world.run(15'000);  // 3 s
+    world.stop_writing();
+    world.run(10'000);
+    for (std::size_t n = 0; n < kNodes; ++n) {
+      EXPECT_TRUE(world.settled(n)) << one_way_ms;
+      EXPECT_EQ(world.node(n).epoch().number, 1u) << one_way_ms;
+    }
+  }
 }
 
 TEST(Session, ShortPartitionGoesOnWhereItStopped) {
