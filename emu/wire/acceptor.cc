@@ -222,6 +222,12 @@ void Acceptor::close(NodeId node, std::string reason) {
   seat.reason = std::move(reason);
 }
 
+// As long as silence the other way. A hello alone does not show it: it could be a recording.
+bool Acceptor::hears_nothing(const Channel& channel, std::uint64_t now_ns) const {
+  const std::uint64_t since = channel.peer_deaf_since_ns();
+  return since != 0 && now_ns + timing_.silent_ns >= since + timing_.dead_ns;
+}
+
 void Acceptor::service(std::uint64_t now_ns) {
   const std::uint64_t away_ns = serviced_ns_ == 0 ? 0 : now_ns - serviced_ns_;
   serviced_ns_ = now_ns;
@@ -239,6 +245,10 @@ void Acceptor::service(std::uint64_t now_ns) {
       close(node, seat.channel->stuck());
     } else if (now_ns >= seat.channel->last_heard_ns() + timing_.dead_ns) {
       close(node, fmt::format("silent for {} ms", timing_.dead_ns / 1'000'000));
+    } else if (hears_nothing(*seat.channel, now_ns)) {
+      close(node, fmt::format("hears nothing of the fabric for {} ms, but is heard: the path to it "
+                              "is dead in one direction",
+                              timing_.dead_ns / 1'000'000));
     }
   }
 }

@@ -57,7 +57,8 @@ void Channel::open(std::uint64_t session, NodeId node, std::size_t frame_bytes,
   acknowledge_by_ns_ = kNoTime;
   announced_limit_ = in_.limit();
   acknowledge_now_ = true;  // the first frame shows the peer that the session is open
-  said_bye_ = broken_ = false;
+  said_bye_ = broken_ = deaf_ = false;
+  peer_deaf_since_ns_ = 0;
   trains_ = frame_bytes > kFrameBytesMin;
   peer_cycle_ = peer_cycle_ns_ = 0;
 }
@@ -68,6 +69,10 @@ bool Channel::receive(const FrameView& frame, std::uint64_t now_ns) {
       !guard_.fresh(header.number) || !receive_key_.opens(frame.bytes, header.number)) {
     ++counters_.frames_refused;
     return false;
+  }
+  if (guard_.newest(header.number)) {
+    const bool deaf = (header.flags & kFlagDeaf) != 0;
+    if (!deaf || peer_deaf_since_ns_ == 0) peer_deaf_since_ns_ = deaf ? now_ns : 0;
   }
   guard_.mark(header.number);
   ++counters_.frames_in;
@@ -107,7 +112,7 @@ FrameHeader Channel::header(std::uint64_t sequence, std::size_t length, std::uin
   return FrameHeader{.magic = kFrameMagic,
                      .version = kFrameVersion,
                      .type = FrameType::data,
-                     .flags = flags,
+                     .flags = static_cast<std::uint16_t>(flags | (deaf_ ? kFlagDeaf : 0)),
                      .session = session_,
                      .number = 0,
                      .sequence = sequence,

@@ -41,6 +41,7 @@ class ReplayGuard {
  public:
   void reset() { *this = {}; }
   bool fresh(std::uint64_t number) const;
+  bool newest(std::uint64_t number) const { return number >= next_; }
   void mark(std::uint64_t number);
 
  private:
@@ -84,9 +85,16 @@ class Channel {
   // One datagram that tells the peer that this end closes.
   Train farewell(Cycle now_cycle);
 
+  // Whether frames tell the peer that it is not heard.
+  void say_deaf(bool deaf) { deaf_ = deaf; }
+  // Host time since when the peer says so; 0: it hears us.
+  std::uint64_t peer_deaf_since_ns() const { return peer_deaf_since_ns_; }
   void acknowledge_now() { acknowledge_now_ = true; }
-  // This process was away for so long: the peer's silence meanwhile does not count.
-  void pardon(std::uint64_t away_ns) { last_heard_ns_ += away_ns; }
+  // This process was away for so long: the silence meanwhile, ours and the peer's, does not count.
+  void pardon(std::uint64_t away_ns) {
+    last_heard_ns_ += away_ns;
+    if (peer_deaf_since_ns_ != 0) peer_deaf_since_ns_ += away_ns;
+  }
   bool said_bye() const { return said_bye_; }
   // The peer is authentic, but what it sends has no meaning. Whoever reads the records may say so.
   void break_off() { broken_ = true; }
@@ -124,6 +132,8 @@ class Channel {
   std::uint32_t unacknowledged_ = 0;  // frames that arrived since an acknowledgement went out
   std::uint64_t announced_limit_ = 0;
   bool acknowledge_now_ = false;
+  bool deaf_ = false;
+  std::uint64_t peer_deaf_since_ns_ = 0;
   bool said_bye_ = false;
   bool broken_ = false;
   bool trains_ = true;

@@ -22,7 +22,7 @@
 namespace emu {
 
 inline constexpr std::uint32_t kFrameMagic = 0x54494c46;  // "FLIT"
-inline constexpr std::uint8_t kFrameVersion = 2;
+inline constexpr std::uint8_t kFrameVersion = 3;
 
 enum class FrameType : std::uint8_t {
   hello = 1,    // hcad: let me in (handshake body, tag by the cluster key)
@@ -33,7 +33,9 @@ enum class FrameType : std::uint8_t {
 };
 
 inline constexpr std::uint16_t kFlagBye = 1;  // the sender closes the session on purpose
-inline constexpr std::uint16_t kFlagsKnown = kFlagBye;
+// The sender has not heard the other end for SessionTiming::silent_ns: it says hello beside.
+inline constexpr std::uint16_t kFlagDeaf = 2;
+inline constexpr std::uint16_t kFlagsKnown = kFlagBye | kFlagDeaf;
 
 struct FrameHeader {
   std::uint32_t magic;

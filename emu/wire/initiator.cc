@@ -190,7 +190,9 @@ Train Initiator::transmit(std::uint64_t now_ns) {
   }
   // The old session is kept up until the fabric says that it has forgotten it.
   const bool kept = state_ == State::open || (state_ == State::asking && have_epoch_ && !over());
-  return kept ? channel_.transmit(now_ns, 0) : Train{};
+  if (!kept) return {};
+  channel_.say_deaf(silent);
+  return channel_.transmit(now_ns, 0);
 }
 
 std::uint64_t Initiator::next_transmit_ns() const {

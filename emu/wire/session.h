@@ -15,7 +15,8 @@
 // After a silence hcad says hello again, with the session it has. If fabricd has it too, it goes on
 // where it stopped and nothing was lost; if not (a restart, too long a silence) a new one begins:
 // an epoch, of which both sides learn how many records of the last one the other had taken, if it
-// still knows.
+// still knows. Meanwhile its frames say that it hears nothing; a node that goes on saying so is
+// closed like one that is silent, for its path is dead in one direction.
 //
 // Where frames of the agreed size do not arrive while shorter ones do (a path of a smaller MTU),
 // the side that sees it closes the session with that as the reason, and the next one has the
@@ -37,7 +38,7 @@ namespace emu {
 
 struct SessionTiming {
   std::uint64_t retry_ns = 100'000'000;   // hello and confirm are repeated so often
-  std::uint64_t silent_ns = 250'000'000;  // hcad then says hello again
+  std::uint64_t silent_ns = 250'000'000;  // hcad then says hello again; below dead_ns
   // fabricd then closes the session and releases what the node had booked: below one second.
   std::uint64_t dead_ns = 700'000'000;
 };
@@ -160,7 +161,7 @@ class Acceptor {
   explicit Acceptor(const AcceptorOptions& options);
 
   Arrival receive(std::span<const std::byte> datagram, std::uint64_t now_ns);
-  // Closes sessions whose peer is silent, has said bye, or makes no sense.
+  // Closes sessions whose peer is silent, hears nothing, has said bye, or makes no sense.
   void service(std::uint64_t now_ns);
   Train transmit(NodeId node, std::uint64_t now_ns, Cycle now_cycle);
   std::uint64_t next_transmit_ns() const;
@@ -193,6 +194,7 @@ class Acceptor {
   Arrival on_confirm(const FrameView& frame, std::uint64_t now_ns);
   Handshake offer(NodeId node, const Handshake& hello) const;
   bool goes_on(const Seat& seat, const Handshake& hello) const;
+  bool hears_nothing(const Channel& channel, std::uint64_t now_ns) const;
   void open(NodeId node, const Handshake& confirm, std::uint64_t now_ns);
   Arrival answer(FrameType type, NodeId node, const Handshake& body);
 

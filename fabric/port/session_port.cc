@@ -30,6 +30,7 @@ emu::AcceptorOptions acceptor_options(const SessionPortOptions& options) {
   out.cycle_ps = options.rules.cycle_time.cycle_ps;
   out.limits = {.frame_bytes = frame, .heartbeat_ns = options.heartbeat_ns};
   out.timing.dead_ns = options.dead_ns;
+  out.timing.silent_ns = options.dead_ns / 3;  // as hca/attach/udp has it
   out.objection = options.objection;
   return out;
 }

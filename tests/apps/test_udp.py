@@ -64,6 +64,7 @@ class BadPath:
         self.backs: dict[tuple[str, int], socket.socket] = {}  # one for each node
         self.past: list[tuple[bytes, socket.socket, tuple[str, int]]] = []
         self.stopping = False
+        self.one_way = False  # what the fabric sends is lost
         self.thread = threading.Thread(target=self.loop)
         self.thread.start()
 
@@ -76,7 +77,7 @@ class BadPath:
                     if source not in self.backs:
                         self.backs[source] = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
                     self.toss(data, self.backs[source], self.fabric)
-                else:
+                elif not self.one_way:
                     node = next(n for n, s in self.backs.items() if s is ready)
                     self.toss(data, self.front, node)
 
@@ -171,6 +172,26 @@ def test_a_killed_udp_node_is_released_within_a_second(run: Run) -> None:
     assert result(again)["acks"] == 1
     total = result(others)
     assert (total["corrupt"], total["disordered"], total["sessions"]) == (0, 0, 2)
+
+
+def test_a_node_that_hears_nothing_is_released_and_comes_back(run: Run) -> None:
+    port = free_port()
+    address = f"127.0.0.1:{port}"
+    run.fabricd(config("udp", address))
+    path = BadPath(("127.0.0.1", port), seed=1, trouble=0)
+    try:
+        others = run.peer("n0,n1", "--seconds", "5", "--load", "0.2", "--udp", address)
+        deaf = run.peer("n2", "--seconds", "30", "--load", "0.1", "--reserve", "40", "--rejoin",
+                        "--udp", path.address)  # fmt: skip
+        run.until(lambda: run.attached() == {"n0", "n1", "n2"} and run.booked_bps() > 0, deaf)
+        path.one_way = True
+        run.until(lambda: run.booked_bps() == 0 and "n2" not in run.attached(), deaf)
+        path.one_way = False
+        run.until(lambda: "n2" in run.attached(), deaf)
+        total = result(others)
+        assert (total["corrupt"], total["disordered"], total["sessions"]) == (0, 0, 2)
+    finally:
+        path.close()
 
 
 def test_udp_nodes_join_a_restarted_fabric(run: Run) -> None:

@@ -66,10 +66,11 @@ TEST(Frame, LengthsAndTypesAreChecked) {
   EXPECT_FALSE(with(5, 0));                  // type
   EXPECT_FALSE(with(5, 6));
   EXPECT_FALSE(with(5, static_cast<int>(FrameType::hello)));  // has another length
-  EXPECT_FALSE(with(6, 2));                                   // unknown flag
+  EXPECT_FALSE(with(6, 4));                                   // unknown flag
   EXPECT_FALSE(with(offsetof(FrameHeader, length), 96));
   EXPECT_FALSE(with(offsetof(FrameHeader, length) + 1, 0xff));
   EXPECT_TRUE(with(6, kFlagBye));
+  EXPECT_TRUE(with(6, kFlagDeaf));
 }
 
 void tag_covers_every_bit(Seal seal) {
