@@ -20,6 +20,7 @@ Handshake answer_to(const Handshake& question) {
   body.session = 0;
   body.previous_delivered = kDeliveredUnknown;
   body.refusal = 0;
+  body.terms = {};
   return body;
 }
 
@@ -29,6 +30,7 @@ Acceptor::Acceptor(const AcceptorOptions& options)
     : cluster_key_(options.cluster_key),
       secret_(options.entropy),
       cycle_ps_(options.cycle_ps),
+      terms_(write_terms(options.settings)),
       limits_(options.limits),
       timing_(options.timing),
       objection_(options.objection),
@@ -104,6 +106,7 @@ Handshake Acceptor::offer(NodeId node, const Handshake& hello) const {
   if (known) body.previous_delivered = seat.channel->in().records_delivered();
   body.cycle_ps = cycle_ps_;
   body.boot = boot_;
+  body.terms = terms_;
   const bool small = seat.small && seat.instance == hello.instance;
   body.frame_bytes = static_cast<std::uint32_t>(small ? kFrameBytesMin : limits_.frame_bytes);
   body.message_version = kMessageVersion;

@@ -37,7 +37,7 @@ std::optional<Handshake> parse_handshake(const FrameView& frame) {
   }
   Handshake body;
   std::memcpy(&body, frame.payload.data(), sizeof body);
-  if (body.name.back() != '\0') return std::nullopt;
+  if (body.name.back() != '\0' || body.terms.back() != '\0') return std::nullopt;
   return body;
 }
 

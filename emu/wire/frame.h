@@ -18,6 +18,7 @@
 #include <type_traits>
 
 #include "emu/base/units.h"
+#include "emu/wire/terms.h"
 
 namespace emu {
 
@@ -84,10 +85,11 @@ struct Handshake {
   std::uint32_t seals;    // hello: bits of Seal that the writer can; then the one of the session
   std::uint32_t refusal;  // refuse: a Refusal
   std::array<char, 32> name;  // of the node, zero-filled
+  TermsText terms;            // welcome: of the fabric's cluster.toml
 };
-static_assert(sizeof(Handshake) == 128 && std::has_unique_object_representations_v<Handshake>);
+static_assert(sizeof(Handshake) == 496 && std::has_unique_object_representations_v<Handshake>);
 static_assert(offsetof(Handshake, instance) == 32 && offsetof(Handshake, frame_bytes) == 80 &&
-              offsetof(Handshake, name) == 96);
+              offsetof(Handshake, name) == 96 && offsetof(Handshake, terms) == 128);
 inline constexpr std::size_t kHandshakeBytes = kFrameOverhead + sizeof(Handshake);
 static_assert(kHandshakeBytes <= kFrameBytesMin);
 inline constexpr std::uint64_t kDeliveredUnknown = ~std::uint64_t{0};

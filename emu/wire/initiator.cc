@@ -47,6 +47,7 @@ void Initiator::ask() {
   handshake_.message_version = kMessageVersion;
   handshake_.seals = seals_here();
   handshake_.refusal = 0;
+  handshake_.terms = {};
   next_attempt_ns_ = 0;
   attempts_ = 0;
 }
@@ -97,13 +98,14 @@ void Initiator::on_welcome(const FrameView& frame, std::uint64_t now_ns) {
     return;
   }
   refusal_ = Refusal::none;
-  other_terms_.reset();
-  if (const Terms told{frame.header.node, body->cycle_ps}; terms_ && told != *terms_) {
-    other_terms_ = told;
+  const NodeId node = frame.header.node;
+  other_terms_ = terms_ ? disagreement(*terms_, handshake_.name.data(), node, body->terms)
+                        : std::optional<Disagreement>();
+  if (other_terms_) {
     attempts_ = 0;
     return;  // asked again, too: either side may get another configuration
   }
-  node_ = frame.header.node;
+  node_ = node;
   const std::uint64_t delivered_by_us =
       have_epoch_ ? channel_.in().records_delivered() : kDeliveredUnknown;
   const auto ours = static_cast<std::uint32_t>(limits_.frame_bytes);

@@ -54,20 +54,13 @@ struct Epoch {
   std::uint64_t delivered_before = 0;  // what this side took
 };
 
-// What a node's cluster.toml and its fabric's must have in common, as far as the fabric tells it.
-struct Terms {
-  NodeId node = 0;
-  std::uint64_t cycle_ps = 0;
-  friend bool operator==(const Terms&, const Terms&) = default;
-};
-
 struct InitiatorOptions {
   Key cluster_key{};
   std::string node_name;
   Key entropy{};  // random_key(), or the test's seed
   ChannelLimits limits{};
   SessionTiming timing{};
-  std::optional<Terms> terms{};  // no session is opened on others; none: on any
+  std::optional<Terms> terms{};  // of our cluster.toml: no session is opened on others; none: any
 };
 
 class Initiator {
@@ -99,8 +92,8 @@ class Initiator {
   NodeId node() const { return node_; }
   std::uint64_t cycle_ps() const { return cycle_ps_; }
   Refusal refusal() const { return refusal_; }
-  // The fabric would let us in, but on these terms, which are not ours.
-  const std::optional<Terms>& other_terms() const { return other_terms_; }
+  // The fabric would let us in, but not on our terms.
+  const std::optional<Disagreement>& other_terms() const { return other_terms_; }
 
  private:
   enum class State : std::uint8_t { asking, proving, open };
@@ -132,7 +125,7 @@ class Initiator {
   int attempts_ = 0;
   std::uint64_t cycle_ps_ = 0;
   Refusal refusal_ = Refusal::none;
-  std::optional<Terms> other_terms_;
+  std::optional<Disagreement> other_terms_;
   std::uint64_t epoch_peer_delivered_ = kDeliveredUnknown;  // of the epoch that is being left
   Epoch epoch_;
   std::array<std::byte, kHandshakeBytes> out_{};
@@ -143,6 +136,7 @@ struct AcceptorOptions {
   std::vector<std::string> node_names;  // by NodeId
   Key entropy{};
   std::uint64_t cycle_ps = 0;
+  std::vector<Setting> settings{};  // of the fabric's cluster.toml, for nodes that compare
   ChannelLimits limits{.heartbeat_ns = 1'000'000};  // its frames carry the time
   SessionTiming timing{};
   Objection objection;  // attached in another way, link out of service; null: never
@@ -201,6 +195,7 @@ class Acceptor {
   Key cluster_key_;
   Key secret_;
   std::uint64_t cycle_ps_;
+  TermsText terms_;
   std::uint64_t boot_;
   ChannelLimits limits_;
   SessionTiming timing_;

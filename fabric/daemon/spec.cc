@@ -4,6 +4,7 @@
 #include <fstream>
 #include <string>
 
+#include "emu/config/agreed.h"
 #include "fabric/daemon/notices.h"
 #include "fabric/route/table.h"
 #include "fabric/topo/file.h"
@@ -226,6 +227,7 @@ EdgeRules edge_rules(const emu::Config& config) {
   // dead node left behind has left within the second in which its bookings must be released.
   rules.horizon_cycles = rules.cycle_time.cycle_at(500'000'000);
   for (const auto& node : config.nodes) rules.node_names.push_back(node.name);
+  rules.agreed = emu::agreed_settings(config);
   return rules;
 }
 

@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "emu/base/setting.h"
 #include "emu/base/units.h"
 #include "emu/wire/channel.h"
 #include "emu/wire/message.h"
@@ -62,6 +63,7 @@ struct EdgeRules {
   emu::CycleTime cycle_time;
   emu::Cycle horizon_cycles = 0;  // packets may ask to wait at most this long for their launch
   std::vector<std::string> node_names;
+  std::vector<emu::Setting> agreed;  // emu::agreed_settings(): nodes of other hosts compare them
 };
 
 // Null when the descriptor is well formed, else which field is wrong.

@@ -28,6 +28,7 @@ emu::AcceptorOptions acceptor_options(const SessionPortOptions& options) {
   out.node_names = options.rules.node_names;
   out.entropy = emu::random_key();
   out.cycle_ps = options.rules.cycle_time.cycle_ps;
+  out.settings = options.rules.agreed;
   out.limits = {.frame_bytes = frame, .heartbeat_ns = options.heartbeat_ns};
   out.timing.dead_ns = options.dead_ns;
   out.timing.silent_ns = options.dead_ns / 3;  // as hca/attach/udp has it

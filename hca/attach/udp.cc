@@ -123,13 +123,11 @@ class UdpAttachment final : public Attachment {
   void push_waiting();
   void transmit();
   void explain(std::uint64_t host_ns);
-  void explain(const emu::Terms& theirs);
+  void explain(const emu::Disagreement& terms);
 
   emu::Initiator session_state_;
   emu::UdpAddress fabric_;
   std::string fabric_text_;
-  std::string node_name_;
-  std::optional<emu::Terms> terms_;
   AttachState state_ = AttachState::down;
   std::string reason_ = "not attached yet";
   std::uint64_t session_ = 0;
@@ -171,8 +169,6 @@ UdpAttachment::UdpAttachment(const UdpAttachOptions& options, emu::UdpAddress fa
     : session_state_(initiator_options(options)),
       fabric_(fabric),
       fabric_text_(options.fabric),
-      node_name_(options.node_name),
-      terms_(options.terms),
       epoll_(::epoll_create1(EPOLL_CLOEXEC)) {
   CHECK(epoll_);
   if (options.io_uring) {
@@ -254,11 +250,10 @@ void UdpAttachment::explain(std::uint64_t host_ns) {
   }
 }
 
-void UdpAttachment::explain(const emu::Terms& theirs) {
-  const std::string reason = fmt::format(
-      "cluster.toml here is not the fabric's: {} is node {} there, a cycle {} ps; here node {}, {} "
-      "ps",
-      node_name_, theirs.node, theirs.cycle_ps, terms_->node, terms_->cycle_ps);
+void UdpAttachment::explain(const emu::Disagreement& terms) {
+  const std::string reason =
+      fmt::format("cluster.toml here is not the fabric's: {} is {} there, {} here", terms.key,
+                  terms.there, terms.here);
   if (reason != reason_) emu::log_warning(reason);
   reason_ = reason;
 }

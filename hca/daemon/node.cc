@@ -7,6 +7,7 @@
 #include "emu/base/json_line.h"
 #include "emu/base/log.h"
 #include "emu/clock/host.h"
+#include "emu/config/agreed.h"
 #include "emu/ring/start.h"
 #include "emu/wire/key.h"
 #include "hca/attach/shm.h"
@@ -110,7 +111,7 @@ emu::Result<void> Node::attach(const std::string& run_dir, emu::Lending* lending
   options.mtu = config_.attach.mtu;
   options.heartbeat_ns = config_.attach.heartbeat_ms * std::uint64_t{1'000'000};
   options.dead_ns = config_.attach.dead_after_ms * std::uint64_t{1'000'000};
-  options.terms = emu::Terms{options_.node, options_.cycle_time.cycle_ps};
+  options.terms = emu::Terms{options_.node, emu::agreed_settings(config_)};
   auto made = make_udp_attachment(options);
   if (!made) return std::unexpected(made.error());
   attachment_ = std::move(*made);

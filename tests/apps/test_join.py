@@ -125,4 +125,8 @@ def test_a_key_of_another_cluster_is_named(hosts: tuple[Host, Host, Path]) -> No
     swapped.write_text(file.read_text() + '[[node]]\nname = "n1"\n[[node]]\nname = "n0"\n')
     says = "cluster.toml here is not the fabric's: n1 is node 1 there"
     key = a.run / "cluster.key"
+    other = file.with_name("sizes.toml")  # where packets would be refused by nodes one by one
+    other.write_text(file.read_text().replace("nodes = 2", "nodes = 2\npacket_size = 120"))
+    sizes = "cluster.toml here is not the fabric's: network.packet_size is 40 there, 120 here"
+    b.refuses(1, sizes, "join", other, "--here", "n1", "--key", key, "--wait", "1")
     b.refuses(1, says, "join", swapped, "--here", "n1", "--key", key, "--wait", "1")

@@ -61,7 +61,7 @@ class Harness {
                  .cycle_ps = 320'000,
                  .limits = kLimits,
                  .timing = {},
-                 .taken = {}}),
+                 .objection = {}}),
         node_({.cluster_key = key_,
                .node_name = "n0",
                .entropy = {2},

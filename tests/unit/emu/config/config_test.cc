@@ -10,6 +10,7 @@
 #include <string>
 
 #include "emu/base/prng.h"
+#include "emu/config/agreed.h"
 #include "emu/config/fields.h"
 #include "emu/config/rules.h"
 
@@ -246,6 +247,38 @@ TEST(Config, TopologiesHaveTheirNodes) {
   EXPECT_EQ(nodes("topology = \"torus:8x8x8\""), 512) << "in virtual time";
   EXPECT_EQ(nodes("topology = \"mesh:16x33\""), -1) << "more than that";
   EXPECT_EQ(nodes("topology = \"mesh:64x64x64x64x64x64\""), -1);
+}
+
+TEST(Config, HostsAgreeOnWhatBothSidesOfALinkGoBy) {
+  const auto differs = [](const std::string& here, const std::string& there) {
+    for (const std::string& toml : {here, there}) {
+      if (const std::string error = error_of(toml); error != "accepted") return error;
+    }
+    const auto a = agreed_settings(*Config::parse(here));
+    const auto b = agreed_settings(*Config::parse(there));
+    std::string keys;
+    for (std::size_t i = 0; i < a.size(); ++i) {
+      if (a[i].value != b[i].value) keys += a[i].key + " ";
+    }
+    return keys;
+  };
+  EXPECT_EQ(differs("[network]\npacket_size = 120", ""), "network.packet_size ");
+  EXPECT_EQ(differs("[network]\nflit_bits = 64\nlink_mbps = 200", ""),
+            "network.link_mbps network.flit_bits ")
+      << "the cycle is the same";
+  EXPECT_EQ(differs("[hca]\nlink_layer = \"roce_v2\"", ""), "hca.link_layer ");
+  EXPECT_EQ(differs("[network]\ntopology = \"single:3\"", "[network]\nnodes = 2"),
+            "network.nodes [[node]] name [[node]] ip ");
+  EXPECT_EQ(differs("[network]\ntopology = \"single:8\"", ""), "");
+  EXPECT_EQ(differs("[network]\ntopology = \"mesh:2x4\"", "[network]\nnodes = 8"),
+            "network.topology ");
+  EXPECT_EQ(differs("[qos]\nqos_sl2vl = [0,4,0,0,0,0,0,0,0,0,0,0,0,0,0,15]", ""), "qos.qos_sl2vl ");
+  EXPECT_EQ(differs("[attach]\nmtu = 9000\n[clock]\nmode = \"virtual\"\n[controls]\n"
+                    "congestion = \"none\"\n[network]\nseed = 4",
+                    ""),
+            "");
+  const auto config = *Config::parse("[network]\ntopology = \"mesh:2x4\"");
+  EXPECT_EQ(differs(config.to_toml(), "[network]\ntopology = \"mesh:2x4\""), "");
 }
 
 TEST(Config, LinksBetweenNodes) {

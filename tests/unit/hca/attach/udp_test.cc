@@ -8,6 +8,9 @@
 #include <array>
 #include <memory>
 #include <optional>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "emu/wire/udp_socket.h"
 
@@ -17,6 +20,10 @@ namespace {
 constexpr std::uint64_t kTurnNs = 500'000;
 constexpr std::uint64_t kCyclePs = 320'000;
 
+std::vector<emu::Setting> settings(const std::string& packet_size) {
+  return {{"network.nodes", "2"}, {"network.packet_size", packet_size}};
+}
+
 class UdpAttachmentTest : public testing::TestWithParam<bool> {
  protected:
   void SetUp() override {
@@ -24,6 +31,7 @@ class UdpAttachmentTest : public testing::TestWithParam<bool> {
     options.node_names = {"n0", "n1"};
     options.entropy = emu::random_key();
     options.cycle_ps = kCyclePs;
+    options.settings = settings("40");
     fabric_.emplace(options);
   }
   void make(std::optional<emu::Terms> terms) {
@@ -66,24 +74,24 @@ class UdpAttachmentTest : public testing::TestWithParam<bool> {
 };
 
 TEST_P(UdpAttachmentTest, ANodeOfTheSameTermsAttaches) {
-  ASSERT_NO_FATAL_FAILURE(make(emu::Terms{1, kCyclePs}));
+  ASSERT_NO_FATAL_FAILURE(make(emu::Terms{1, settings("40")}));
   turns(20);
   EXPECT_EQ(node_->state(), AttachState::attached) << node_->reason();
   EXPECT_EQ(node_->reason(), "");
 }
 
-// Its programs would have another node's addresses, or time of another speed.
+// Its programs would have another node's addresses, or packets that no other node takes.
 TEST_P(UdpAttachmentTest, ANodeOfOtherTermsStaysDownAndSaysWhy) {
-  for (const emu::Terms ours : {emu::Terms{0, kCyclePs}, emu::Terms{1, 16'000}}) {
+  const std::string other = "cluster.toml here is not the fabric's: ";
+  for (const auto& [ours, why] :
+       {std::pair{emu::Terms{0, settings("40")}, "n1 is node 1 there, node 0 here"},
+        {emu::Terms{1, settings("120")}, "network.packet_size is 40 there, 120 here"}}) {
     ASSERT_NO_FATAL_FAILURE(make(ours));
     turns(500);
     EXPECT_EQ(node_->state(), AttachState::down);
     EXPECT_EQ(node_->session(), 0U);
     EXPECT_FALSE(fabric_->attached(1)) << "the fabric hears nothing of it";
-    EXPECT_EQ(node_->reason(),
-              fmt::format("cluster.toml here is not the fabric's: n1 is node 1 there, a cycle "
-                          "320000 ps; here node {}, {} ps",
-                          ours.node, ours.cycle_ps));
+    EXPECT_EQ(node_->reason(), other + why);
   }
 }
 
