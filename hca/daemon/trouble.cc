@@ -85,6 +85,31 @@ std::string key(const Trouble& t) {
   return fmt::format("key {:#x}", t.key);
 }
 
+std::string request(const Trouble& t) {
+  switch (t.request) {
+    case RequestFault::order:
+      return "its opcode is none that this QP takes, or not at this place of a message";
+    case RequestFault::no_depth:
+      return "a READ or atomic operation, but max_dest_rd_atomic (IBV_QP_MAX_DEST_RD_ATOMIC) is 0";
+    case RequestFault::depth:
+      return "more READs outstanding than a QP has room for";
+    case RequestFault::packet:
+      return fmt::format(
+          "a packet has {} bytes of payload, this QP takes {}: path MTU (IBV_QP_PATH_MTU) and "
+          "network.packet_size are to be the same at both ends",
+          t.length, t.size);
+    case RequestFault::length:
+      return fmt::format("{} bytes, where {} are left or allowed", t.length, t.size);
+    case RequestFault::alignment:
+      return fmt::format("the address {:#x} is not a multiple of {}", t.address, t.size);
+    case RequestFault::srq:
+      return "its message is for no SRQ of this XRC domain, or changes it midway";
+    case RequestFault::none:
+      break;
+  }
+  return "no reason is known";
+}
+
 std::string ended(const Trouble& t, const std::string& peer, bool known) {
   switch (t.status) {
     case WcStatus::retry_exc_err:
@@ -135,6 +160,8 @@ std::string describe(const Trouble& t, std::span<const emu::NodeConfig> nodes) {
     case TroubleKind::remote_flag:
       return fmt::format("what {} asked for is refused: the QP's access flags lack {}", peer,
                          names(kAccesses, t.access));
+    case TroubleKind::request:
+      return fmt::format("what {} asked for is refused: {}", peer, request(t));
     case TroubleKind::too_long:
       return fmt::format("receive request {} has {} bytes, the message of {} at least {}", t.wr_id,
                          t.size, peer, t.length);

@@ -43,7 +43,7 @@ static_assert(kAtomicBytes == emu::kAtomicWordBytes, "a packet of any connection
 bool find_word(HostState& s, Qp& qp, std::uint32_t psn, std::uint64_t address, std::uint32_t rkey,
                std::uint32_t access, Range& range) {
   if (address % kAtomicBytes != 0) {
-    refuse(s, qp, psn, NakCode::invalid_request, AsyncEvent::qp_req_err);
+    refuse_request(s, qp, psn, RequestFault::alignment, kAtomicBytes, kAtomicBytes, address);
     return false;
   }
   if (resolve(s.mrs_, rkey, qp.pd, address, kAtomicBytes, access, range, qp.number)) return true;
@@ -125,7 +125,7 @@ void serve_atomic_write(HostState& s, Qp& qp, const emu::PacketHeaders& headers,
   const emu::Reth& reth = headers.reth;
   if (qp.responses_last - qp.responses_first + 1 >= kResponsesMax) return;  // it will ask again
   if (length != kAtomicBytes || reth.length != kAtomicBytes) {
-    refuse(s, qp, psn, NakCode::invalid_request, AsyncEvent::qp_req_err);
+    refuse_request(s, qp, psn, RequestFault::length, reth.length, kAtomicBytes);
     return;
   }
   Range range;

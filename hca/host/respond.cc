@@ -57,7 +57,7 @@ bool store_write(HostState& s, Qp& qp, const std::uint8_t* bytes, std::uint32_t 
                  const emu::ParsedPacket& packet) {
   const std::uint32_t psn = packet.headers.bth.psn;
   if (length > qp.write_left || (packet.info->last && length != qp.write_left)) {
-    refuse(s, qp, psn, NakCode::invalid_request, AsyncEvent::qp_req_err);
+    refuse_request(s, qp, psn, RequestFault::length, length, qp.write_left);
     return false;
   }
   if (write_on(s, qp, bytes, length, psn)) return true;
@@ -85,7 +85,7 @@ void serve_read(HostState& s, Qp& qp, const emu::PacketHeaders& headers, bool re
   const std::uint32_t pd = request_pd(s, qp, headers);
   Range range;
   if (reth.length > kMaxMessageBytes) {
-    refuse(s, qp, psn, NakCode::invalid_request, AsyncEvent::qp_req_err);
+    refuse_request(s, qp, psn, RequestFault::length, reth.length, kMaxMessageBytes);
     return;
   }
   if (reth.length != 0 && !resolve(s.mrs_, reth.rkey, pd, reth.address, reth.length,
@@ -106,7 +106,7 @@ void serve_read(HostState& s, Qp& qp, const emu::PacketHeaders& headers, bool re
   // What a peer may have outstanding was agreed at connection; this is the limit of the table. What
   // it has asked for again is none of it: the first answer may be there before this one has gone.
   if (!repeated && reads >= kMaxRdAtomic) {
-    refuse(s, qp, psn, NakCode::invalid_request, AsyncEvent::qp_req_err);
+    refuse_request(s, qp, psn, RequestFault::depth);
     return;
   }
   if (qp.responses_last - qp.responses_first + 1 >= kResponsesMax) return;  // it will ask again
@@ -162,6 +162,28 @@ void respond_to_gap(HostState& s, Qp& qp, const emu::ParsedPacket& packet) {
 bool fits_sequence(const Qp& qp, const emu::ParsedPacket& packet, const Request& request) {
   if (packet.info->first || request.is_answered()) return qp.receiving == Receiving::nothing;
   return qp.receiving == request.kind;
+}
+
+// False: the receive queue does not support it, whatever its key is (IBA 11.6.2: remote invalid
+// request).
+bool take_request(HostState& s, Qp& qp, const emu::ParsedPacket& packet, const Request& request) {
+  const std::uint32_t psn = packet.headers.bth.psn;
+  const bool unknown = request.kind == Receiving::nothing && !request.is_answered();
+  if (unknown || !fits_sequence(qp, packet, request)) {
+    refuse_request(s, qp, psn, RequestFault::order);
+  } else if (request.is_answered() && qp.attributes.max_dest_rd_atomic == 0) {
+    // Who has no resources for READs and atomics has none for the first of them either.
+    refuse_request(s, qp, psn, RequestFault::no_depth);
+  } else if (!fits_path(qp, packet)) {
+    refuse_request(s, qp, psn, RequestFault::packet, packet.full_payload_bytes, qp.payload);
+  } else if (!is_enabled(s, qp, access_of(request))) {
+    refuse(s, qp, psn, NakCode::invalid_request, AsyncEvent::qp_req_err);
+  } else if (!enter_srq(s, qp, packet.headers, packet.info->first)) {
+    refuse_request(s, qp, psn, RequestFault::srq);
+  } else {
+    return true;
+  }
+  return false;
 }
 
 }  // namespace
@@ -288,20 +310,7 @@ void respond(HostState& s, Qp& qp, const Arrival& arrival, const emu::ParsedPack
   if (ahead > 0) return respond_to_gap(s, qp, packet);
   const Request request = request_of(headers.bth.opcode);
   const auto length = static_cast<std::uint32_t>(packet.payload_bytes);
-  // Who has no resources for READs and atomics has none for the first of them either.
-  const bool unwanted = request.is_answered() && qp.attributes.max_dest_rd_atomic == 0;
-  // What the QP is not enabled for its receive queue does not support, whatever the key is
-  // (IBA 11.6.2: remote invalid request).
-  if ((request.kind == Receiving::nothing && !request.is_answered()) || unwanted ||
-      !fits_sequence(qp, packet, request) || !is_enabled(s, qp, access_of(request)) ||
-      !fits_path(qp, packet)) {
-    refuse(s, qp, psn, NakCode::invalid_request, AsyncEvent::qp_req_err);
-    return;
-  }
-  if (!enter_srq(s, qp, headers, packet.info->first)) {
-    refuse(s, qp, psn, NakCode::invalid_request, AsyncEvent::qp_req_err);
-    return;
-  }
+  if (!take_request(s, qp, packet, request)) return;
   qp.nak_sent = false;
   if (request.is_read) {
     serve_read(s, qp, headers, false);

@@ -275,20 +275,14 @@ inline bool may_receive(const Qp& qp) {
 }
 
 // ---- trouble.cc ----
-// Who wanted what of a key.
-struct KeyUse {
-  std::uint32_t key = 0;
-  std::uint32_t pd = 0;
-  std::uint64_t address = 0;
-  std::uint64_t length = 0;
-  std::uint32_t access = 0;
-  std::uint64_t wr_id = 0;
-};
 // Each tells HostEvents::trouble what is known of a failure.
 void blame_key(HostState& s, const Qp& qp, TroubleKind kind, const KeyUse& use);
 // `length`: of the message so far; `sender`: of a datagram, whose QP has no peer.
 void blame_length(HostState& s, const Qp& qp, std::uint64_t length, emu::Lid sender = 0);
 void blame_flag(HostState& s, const Qp& qp, std::uint32_t access);  // that the QP lacks
+// The peer's request: refused as an invalid one.
+void refuse_request(HostState& s, Qp& qp, std::uint32_t psn, RequestFault fault,
+                    std::uint64_t length = 0, std::uint64_t size = 0, std::uint64_t address = 0);
 void blame_request(HostState& s, Qp& qp, WcStatus status);          // the one at sq_done
 void blame_depth(HostState& s, const Qp& qp, std::uint64_t wr_id);  // max_rd_atomic is 0
 void blame_sender(HostState& s, const Qp* qp, std::uint32_t qpn, emu::Lid sender);

@@ -44,6 +44,17 @@ void blame_flag(HostState& s, const Qp& qp, std::uint32_t access) {
   s.events_.trouble(trouble);
 }
 
+void refuse_request(HostState& s, Qp& qp, std::uint32_t psn, RequestFault fault,
+                    std::uint64_t length, std::uint64_t size, std::uint64_t address) {
+  Trouble trouble = trouble_of(qp, TroubleKind::request);
+  trouble.request = fault;
+  trouble.length = length;
+  trouble.size = size;
+  trouble.address = address;
+  s.events_.trouble(trouble);
+  refuse(s, qp, psn, emu::NakCode::invalid_request, AsyncEvent::qp_req_err);
+}
+
 void blame_length(HostState& s, const Qp& qp, std::uint64_t length, emu::Lid sender) {
   Trouble trouble = trouble_of(qp, TroubleKind::too_long);
   trouble.wr_id = qp.recv_wr_id;

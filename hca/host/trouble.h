@@ -12,14 +12,37 @@
 
 namespace hca {
 
+// Who wanted what of a key.
+struct KeyUse {
+  std::uint32_t key = 0;
+  std::uint32_t pd = 0;
+  std::uint64_t address = 0;
+  std::uint64_t length = 0;
+  std::uint32_t access = 0;
+  std::uint64_t wr_id = 0;
+};
+
 // What keeps a key from opening a range.
 enum class KeyFault : std::uint8_t { none, unknown, domain, access, window, bounds };
+
+// Why a peer's request is no valid one.
+enum class RequestFault : std::uint8_t {
+  none,
+  order,      // its opcode is not known, or not at this place of a message
+  no_depth,   // a READ or atomic operation; max_dest_rd_atomic is 0
+  depth,      // more READs outstanding than there is room for
+  packet,     // a packet of `length` bytes of payload; the QP takes `size`
+  length,     // a message of `length` bytes, of which `size` are left or there may be
+  alignment,  // an atomic operation at `address`
+  srq,        // XRC: no SRQ of its number, or another in the middle of a message
+};
 
 enum class TroubleKind : std::uint8_t {
   send_key,     // of a list entry of a send request
   recv_key,     // of a receive request
   remote_key,   // a peer's WRITE, READ or atomic operation
   remote_flag,  // ... that the QP's own access flags forbid
+  request,      // ... or SEND, that is none which this QP takes: `request` says why
   too_long,     // a peer's message for the receive request that takes it
   no_reads,     // a READ or atomic operation of a QP that may have none outstanding
   ended,        // a send request, with `status`
@@ -32,6 +55,7 @@ enum class TroubleKind : std::uint8_t {
 struct Trouble {
   TroubleKind kind = TroubleKind::ended;
   KeyFault fault = KeyFault::none;
+  RequestFault request = RequestFault::none;
   WcStatus status = WcStatus::success;
   QpState from = QpState::reset;  // and `to`: of a transition; no_qp: the state it is in
   QpState to = QpState::reset;

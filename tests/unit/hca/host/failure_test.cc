@@ -26,6 +26,13 @@ QpState state_of(Pair& pair, int side) {
   return pair.cluster.host(side).query_qp(me.app->client(), me.qp.number)->state;
 }
 
+// What the responder's log is told of a request that it refused as an invalid one.
+hca::Trouble why_refused(Pair& pair) {
+  for (const hca::Trouble& told : pair.cluster.told(1).troubles)
+    if (told.kind == hca::TroubleKind::request) return told;
+  return {};
+}
+
 // A key that is wrong, of another PD or dead fails the request, the one behind it is flushed.
 TEST(Failure, LocalProtection) {
   Pair pair;
@@ -150,6 +157,21 @@ TEST(Failure, ReadOfMoreThanAMessage) {
                        .rkey = all.rkey}),
             0);
   EXPECT_EQ(test::statuses(pair.run().first), list({WcStatus::rem_inv_req_err}));
+  EXPECT_EQ(why_refused(pair).request, hca::RequestFault::length);
+}
+
+// As where the cluster files of two hosts have another network.packet_size.
+TEST(Failure, APacketLongerThanThePathTakes) {
+  test::PairOptions options;
+  options.mtu_b = 1;  // IBV_MTU_256
+  Pair pair(options);
+  pair.expect_recv(1, pair.b.sge(0, 2000));
+  const hca::Sge from = pair.a.sge(0, 2000);
+  ASSERT_EQ(pair.post({.sges = {&from, 1}}), 0);
+  EXPECT_EQ(test::statuses(pair.run().first), list({WcStatus::rem_inv_req_err}));
+  EXPECT_EQ(why_refused(pair).request, hca::RequestFault::packet);
+  EXPECT_EQ(why_refused(pair).size, 256u);
+  EXPECT_GT(why_refused(pair).length, 256u);
 }
 
 // Who has no resources for READs refuses them.
@@ -165,6 +187,7 @@ TEST(Failure, ReadOfNoResources) {
             0);
   EXPECT_EQ(test::statuses(pair.run().first), list({WcStatus::rem_inv_req_err}));
   EXPECT_TRUE(pair.cluster.told(1).heard(AsyncEvent::qp_req_err));
+  EXPECT_EQ(why_refused(pair).request, hca::RequestFault::no_depth);
 }
 
 // Who may have no READ outstanding waits, as on hardware, and people are told why, once.

@@ -38,7 +38,8 @@ struct Side {
 struct PairOptions {
   LinkOptions link;
   hca::HostOptions host;
-  sim::Path path;  // dest, dest_qpn are filled in
+  sim::Path path;          // dest, dest_qpn are filled in
+  std::uint8_t mtu_b = 0;  // of b's QP, where it is to be another than a's
   std::size_t bytes = 1 << 20;
   hca::QpCapacity capacity{64, 64, 4, 4, 256};
   bool mapped = true;
@@ -69,6 +70,7 @@ class Pair {
     path.dest = 0;
     path.dest_qpn = a.qp.number;
     std::swap(path.send_psn, path.recv_psn);
+    if (options.mtu_b != 0) path.mtu = options.mtu_b;
     EXPECT_EQ(b.app->connect(b.qp, path, cluster.now()), 0);
     for (std::size_t i = 0; i < options.bytes; ++i) {
       a.bytes[i] = static_cast<std::uint8_t>(i * 2654435761u >> 13);
