@@ -110,8 +110,7 @@ def exporter(tmp_path: Path, start: Callable[..., Program]) -> Exporter:
     program = start(
         paths.program("flitnet-exporter"), "--run", run, "--listen", "127.0.0.1:0"
     )
-    port = until("exporter", lambda: re.search(r"port (\d+)", program.log.read_text())).group(1)
-    return Exporter(f"http://127.0.0.1:{port}", run, program, writer)
+    return Exporter(served(program), run, program, writer)
 
 
 def catalog() -> list[dict[str, Any]]:
@@ -131,8 +130,21 @@ def exported_names() -> set[str]:
     return names
 
 
-def test_promtool_likes_the_text(exporter: Exporter) -> None:
-    text = get(exporter.url + "/metrics")
+def served(program: Program) -> str:
+    """Where an exporter that was told port 0 answers."""
+    port = until("exporter", lambda: re.search(r"port (\d+)", program.log.read_text())).group(1)
+    return f"http://127.0.0.1:{port}"
+
+
+def test_promtool_likes_every_metric(tmp_path: Path, start: Callable[..., Program]) -> None:
+    """Of the catalogue, as the exporter writes it."""
+    (tmp_path / "cluster.toml").touch()
+    writer = paths.build_dir() / "tests/unit/tools/exporter/page_writer"
+    subprocess.run([writer, tmp_path], check=True, timeout=30)
+    run = [paths.program("flitnet-exporter"), "--run", tmp_path, "--listen", "127.0.0.1:0"]
+    text = get(served(start(*run)) + "/metrics")
+    families = set(re.findall(r"^# TYPE (flitnet_\w+) ", text, re.MULTILINE))
+    assert families == {metric["name"] for metric in catalog()}
     done = subprocess.run(
         [need("promtool"), "check", "metrics"],
         input=text, capture_output=True, text=True, timeout=30,
