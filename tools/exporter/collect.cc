@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <map>
-#include <set>
 
 namespace tools {
 namespace {
@@ -15,7 +14,8 @@ using emu::SeriesValue;
 inline constexpr int kFirstOctave = 8;
 inline constexpr int kLastOctave = 36;
 
-prometheus::ClientMetric::Histogram histogram_of(const SeriesValue& series) {
+prometheus::ClientMetric::Histogram histogram_of(const std::vector<std::uint64_t>& words,
+                                                 double scale) {
   prometheus::ClientMetric::Histogram out;
   std::uint64_t below = 0;
   std::size_t bucket = 0;
@@ -23,15 +23,15 @@ prometheus::ClientMetric::Histogram histogram_of(const SeriesValue& series) {
     const std::uint64_t bound = std::uint64_t{1} << octave;
     for (; bucket < emu::kHistogramBuckets && emu::histogram_bucket_high(bucket) <= bound;
          ++bucket) {
-      below += series.words[2 + bucket];
+      below += words[2 + bucket];
     }
     // "le" includes its bound, and a value of 2^k stands above it (8 cycles of 128 ns): the last
     // that is below.
-    out.bucket.push_back({below, static_cast<double>(bound - 1) * series.scale});
+    out.bucket.push_back({below, static_cast<double>(bound - 1) * scale});
   }
-  for (; bucket < emu::kHistogramBuckets; ++bucket) below += series.words[2 + bucket];
+  for (; bucket < emu::kHistogramBuckets; ++bucket) below += words[2 + bucket];
   out.sample_count = below;
-  out.sample_sum = static_cast<double>(series.words[1]) * series.scale;
+  out.sample_sum = static_cast<double>(words[1]) * scale;
   return out;
 }
 
@@ -47,18 +47,20 @@ prometheus::MetricType type_of(MetricKind kind) {
   return prometheus::MetricType::Untyped;
 }
 
-prometheus::ClientMetric metric_of(const SeriesValue& series) {
+// `words`: of all pages that hold it.
+prometheus::ClientMetric metric_of(const SeriesValue& series,
+                                   const std::vector<std::uint64_t>& words) {
   prometheus::ClientMetric metric;
   for (const auto& [key, value] : series.labels) metric.label.push_back({key, value});
   switch (series.kind) {
     case MetricKind::counter:
-      metric.counter.value = series.value;
+      metric.counter.value = static_cast<double>(words[0]) * series.scale;
       break;
     case MetricKind::gauge:
       metric.gauge.value = series.value;
       break;
     case MetricKind::histogram:
-      metric.histogram = histogram_of(series);
+      metric.histogram = histogram_of(words, series.scale);
       break;
   }
   return metric;
@@ -77,31 +79,70 @@ std::vector<const emu::PageContent*> believed(const std::vector<emu::PageContent
   return order;
 }
 
-}  // namespace
+// A series of all pages: the first that is believed names it, those after it are added.
+struct Merged {
+  const SeriesValue* first;
+  std::vector<std::uint64_t> words;
+};
 
-std::vector<prometheus::MetricFamily> families_of(const std::vector<emu::PageContent>& pages) {
-  std::map<std::string, prometheus::MetricFamily> families;
-  std::map<std::string, std::set<std::vector<std::pair<std::string, std::string>>>> seen;
-  for (const emu::PageContent* page : believed(pages)) {
-    for (const SeriesValue& series : page->series) {
-      auto& family = families[series.name];
-      if (family.name.empty()) {
-        family.name = series.name;
-        family.type = type_of(series.kind);
-        if (const auto metric = emu::metric_by_name(series.name)) {
-          family.help = emu::metric_info(*metric).help;
-        }
-      }
-      // Another build's page may call the same name another kind: one family has one type.
-      if (family.type != type_of(series.kind)) continue;
-      if (seen[series.name].insert(series.labels).second) {
-        family.metric.push_back(metric_of(series));
-      }
+struct Family {
+  prometheus::MetricFamily out;
+  std::vector<Merged> series;
+  std::map<Labels, std::size_t> index;  // into series
+};
+
+void add(Family& family, const SeriesValue& series, const Tally& tally) {
+  if (family.out.name.empty()) {
+    family.out.name = series.name;
+    family.out.type = type_of(series.kind);
+    if (const auto metric = emu::metric_by_name(series.name)) {
+      family.out.help = emu::metric_info(*metric).help;
     }
   }
+  // Another build's page may call the same name another kind: one family has one type.
+  if (family.out.type != type_of(series.kind)) return;
+  const auto [found, fresh] = family.index.try_emplace(series.labels, family.series.size());
+  if (fresh) {
+    family.series.push_back({&series, stored_words(series)});
+    const auto* ended = tally.ended({series.name, series.labels});
+    if (ended != nullptr) add_words(family.series.back().words, *ended);
+  } else if (family.series[found->second].first->scale == series.scale) {
+    add_words(family.series[found->second].words, stored_words(series));
+  }
+}
+
+}  // namespace
+
+std::vector<prometheus::MetricFamily> families_of(const std::vector<emu::PageContent>& pages,
+                                                  const Tally& tally) {
+  std::map<std::string, Family> families;
+  for (const emu::PageContent* page : believed(pages)) {
+    for (const SeriesValue& series : page->series) add(families[series.name], series, tally);
+  }
   std::vector<prometheus::MetricFamily> out;
-  for (auto& [name, family] : families) out.push_back(std::move(family));
+  for (auto& [name, family] : families) {
+    for (const Merged& one : family.series) {
+      family.out.metric.push_back(metric_of(*one.first, one.words));
+    }
+    out.push_back(std::move(family.out));
+  }
   return out;
+}
+
+std::vector<emu::PageContent> PageCollector::read() const {
+  auto pages = emu::read_pages(run_dir_);
+  tally_.look(pages);
+  return pages;
+}
+
+std::vector<emu::PageContent> PageCollector::look() const {
+  const std::lock_guard lock(mutex_);
+  return read();
+}
+
+std::vector<prometheus::MetricFamily> PageCollector::Collect() const {
+  const std::lock_guard lock(mutex_);
+  return families_of(read(), tally_);
 }
 
 }  // namespace tools

@@ -2,11 +2,15 @@
 #include <gtest/gtest.h>
 #include <prometheus/text_serializer.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <memory>
 #include <sstream>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "emu/metrics/page.h"
 #include "tools/exporter/collect.h"
@@ -90,14 +94,78 @@ TEST_F(Exporter, ALivingPageGoesBeforeOneThatEnded) {
   for (const char* name : {"replay-n0-77", "replay-n0-88"}) {
     auto ended = *MetricsPage::create(dir_, name);
     ended.counter(Metric::stream_frames_sent, {"s1", "n0", "n1"}).add(name[10] == '7' ? 600 : 700);
+    ended.gauge(Metric::stream_dmp, {"s1", "n0", "n1"}).set(name[10] == '7' ? 0.6 : 0.7);
     ended.keep_file();
   }
-  const std::string series =
-      "flitnet_stream_transmitted_frames_total{stream=\"s1\",from=\"n0\",to=\"n1\"} ";
-  EXPECT_TRUE(has(exposed(), series + "700\n")) << exposed();  // the newer of two
+  const std::string labels = "{stream=\"s1\",from=\"n0\",to=\"n1\"} ";
+  const std::string series = "flitnet_stream_transmitted_frames_total" + labels;
+  const std::string ratio = "flitnet_stream_deadline_missing_ratio" + labels;
+  EXPECT_TRUE(has(exposed(), series + "1300\n")) << exposed();
+  EXPECT_TRUE(has(exposed(), ratio + "0.7\n")) << exposed();  // the newer of two
   auto page = *MetricsPage::create(dir_, "replay-n0");
   page.counter(Metric::stream_frames_sent, {"s1", "n0", "n1"}).add(5);
-  EXPECT_TRUE(has(exposed(), series + "5\n")) << exposed();
+  page.gauge(Metric::stream_dmp, {"s1", "n0", "n1"}).set(0.25);
+  EXPECT_TRUE(has(exposed(), series + "1305\n")) << exposed();
+  EXPECT_TRUE(has(exposed(), ratio + "0.25\n")) << exposed();
+}
+
+// Two generators of a node, of the same kind: each has a page, and they end when they like. The
+// counter of both never falls.
+TEST_F(Exporter, CountersOfGeneratorsNeverFall) {
+  const tools::PageCollector collector(dir_);
+  const auto exported = [&](std::string_view name) {
+    const auto families = collector.Collect();
+    const auto found = std::ranges::find(families, name, &prometheus::MetricFamily::name);
+    EXPECT_NE(found, families.end()) << name;
+    EXPECT_EQ(found->metric.size(), 1U);
+    const auto& one = found->metric[0];
+    return found->type == prometheus::MetricType::Counter
+               ? one.counter.value
+               : static_cast<double>(one.histogram.sample_count);
+  };
+  const auto counts = [&](const char* process, std::uint64_t sent) {
+    auto page = *MetricsPage::create(dir_, process);
+    page.counter(Metric::load_sent, {"control", "n0", "all", "control"}).add(sent);
+    page.histogram(Metric::load_latency, {"control", "all", "n0", "control"}).add(5000, sent);
+    return page;
+  };
+  constexpr std::string_view kSent = "flitnet_load_transmitted_messages_total";
+  constexpr std::string_view kLatency = "flitnet_load_latency_seconds";
+  auto first = std::make_unique<MetricsPage>(counts("load-n0", 100));
+  EXPECT_EQ(exported(kSent), 100);
+  auto second = std::make_unique<MetricsPage>(counts("load-n0-16356", 50));
+  EXPECT_EQ(exported(kSent), 150);
+  EXPECT_EQ(exported(kLatency), 150);
+  first.reset();  // takes its page away
+  EXPECT_EQ(exported(kSent), 150);
+  EXPECT_EQ(exported(kLatency), 150);
+  first = std::make_unique<MetricsPage>(counts("load-n0", 7));  // a page of the same name
+  EXPECT_EQ(exported(kSent), 157);
+  std::filesystem::copy(first->path(), dir_ + "/copy");
+  first.reset();
+  std::filesystem::rename(dir_ + "/copy", dir_ + "/metrics/load-n0.page");  // as if it was killed
+  EXPECT_EQ(exported(kSent), 157);
+  EXPECT_EQ(exported(kLatency), 157);
+  second.reset();
+  EXPECT_EQ(std::ranges::count(collector.Collect(), kSent, &prometheus::MetricFamily::name), 0)
+      << "nobody counts it now";
+  first = std::make_unique<MetricsPage>(counts("load-n0", 1));
+  EXPECT_EQ(exported(kSent), 158);
+}
+
+// A daemon that starts again is a reset, as of every program that Prometheus knows: what fabricd
+// has counted of time and cycles it goes on with itself.
+TEST_F(Exporter, CountersOfADaemonAreItsOwn) {
+  const tools::PageCollector collector(dir_);
+  for (const std::uint64_t seconds : {5, 7}) {
+    auto page = *MetricsPage::create(dir_, "fabricd");
+    page.counter(Metric::clock_emulated).add(seconds * 1'000'000'000);
+    const auto families = collector.Collect();
+    const auto found = std::ranges::find(families, "flitnet_clock_emulated_seconds_total",
+                                         &prometheus::MetricFamily::name);
+    ASSERT_NE(found, families.end());
+    EXPECT_DOUBLE_EQ(found->metric[0].counter.value, static_cast<double>(seconds));
+  }
 }
 
 // Prometheus's "le" includes its bound: what lies above a bound must not be one that equals it.
