@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import math
 import os
@@ -95,8 +96,10 @@ def test_toml_is_read_back() -> None:
 # Metric pages, written by hand as emu/metrics/layout.h says.
 
 
-def write_page(path: Path, series: list[tuple[str, str, int, float, list[int]]]) -> None:
-    """series: (name, labels, kind, scale, words)"""
+def write_page(
+    path: Path, series: list[tuple[str, str, int, float, list[int]]], finished: int = 1
+) -> None:
+    """series: (name, labels, kind, scale, words); `finished`: the last words of who ended well."""
     entries, words = b"", []
     for name, labels, kind, scale, values in series:
         entries += pages.SERIES.pack(
@@ -105,7 +108,7 @@ def write_page(path: Path, series: list[tuple[str, str, int, float, list[int]]])
         words += values
     header = pages.HEADER.pack(
         pages.MAGIC, pages.VERSION, 1, len(series), len(words), len(series), pages.SERIES.size,
-        0, b"test",
+        0, b"test", finished,
     )  # fmt: skip
     path.write_bytes(header + entries + struct.pack(f"<{len(words)}Q", *words))
 
@@ -164,6 +167,24 @@ def test_report_joins_sender_and_receiver(run: Path) -> None:
     assert made.clock["mode"] == "elastic" and made.nodes == 1
     total = total_of(made.streams)
     assert (total.admitted, total.refused, total.dmp) == (1, 1, pytest.approx(2 / 598))
+
+
+def test_who_was_killed_counts_no_more(run: Path) -> None:
+    """Its page says for ever what was so when it died."""
+    page = run / "metrics" / "hcad-n7.page"
+    series = [
+        ("flitnet_congestion_scheme", "node=n7,device=d,scheme=credit", 1, 1.0, gauge(1.0)),
+        ("flitnet_attach_up", "node=n7,side=fabric,kind=shm", 1, 1.0, gauge(1.0)),
+        ("flitnet_class_received_packets_total", "node=n7,device=d,class=control", 0, 1.0, [5]),
+    ]
+    write_page(page, series, finished=0)
+    made = report(pages.read(run), {})
+    assert (made.nodes, made.congestion, made.classes["control"].packets) == (1, [], 200)
+    with page.open() as writer:
+        fcntl.flock(writer, fcntl.LOCK_EX)  # as who counts in it holds it
+        made = report(pages.read(run), {})
+    assert (made.nodes, made.congestion) == (2, ["credit"])
+    assert made.classes["control"].packets == 205
 
 
 def test_report_has_the_documented_keys(run: Path) -> None:

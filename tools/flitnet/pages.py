@@ -1,12 +1,14 @@
 """Reads the counter pages of a run directory (layout: emu/metrics/layout.h, histogram.h).
 
 In: <run>/metrics/*.page, files that other processes write while we read. Out: a Snapshot. Nothing
-in a page is believed: what does not fit its file is skipped.
+in a page is believed: what does not fit its file is skipped. A page whose writer was killed says
+what was so when it died; it counts no more, unlike the last words of one that ended well.
 """
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import math
 import os
 import stat
@@ -22,7 +24,7 @@ MAGIC = 0x3145474150544C46
 VERSION = 1
 FILE_BYTES_MAX = 1 << 30
 VALUE_MAX = 1e280  # nothing counts so far; sums and other units of such values are numbers, too
-HEADER = struct.Struct("<QIIIIIIQ56s32x")
+HEADER = struct.Struct("<QIIIIIIQ56sI28x")
 SERIES = struct.Struct("<80s216sdIIHB5x")
 COUNTER, GAUGE, HISTOGRAM = 0, 1, 2
 SUB = 16
@@ -127,7 +129,7 @@ def drop_ended(run: Path, role: str) -> None:
 
 
 def read(run: Path) -> Snapshot:
-    """Every readable page of a run directory."""
+    """Every readable page of a run directory whose writer lives, or ended well and left it."""
     snapshot = Snapshot()
     for path in sorted((run / "metrics").glob("*.page")):
         try:
@@ -147,11 +149,23 @@ def _open(path: Path) -> BinaryIO:
     raise OSError(f"{path} is no page")
 
 
+def _written(file: BinaryIO) -> bool:
+    """Its writer, who holds a lock on it, lives."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    return False
+
+
 def _read_page(path: Path, snapshot: Snapshot) -> None:
     with _open(path) as file:
-        header = file.read(HEADER.size)
-        magic, version, _, series_max, words_max, count, size, _, _ = HEADER.unpack(header)
+        living = _written(file)  # before it is read: whose end comes between has said all
+        header = HEADER.unpack(file.read(HEADER.size))
+        magic, version, _, series_max, words_max, count, size, _, _, finished = header
         if magic != MAGIC or version != VERSION or size != SERIES.size:
+            return
+        if not living and finished != 1:
             return
         entries = file.read(min(count, series_max) * SERIES.size)
         # Words are handed out in order, so those in use end where the last series ends.
