@@ -24,7 +24,7 @@ from typing import Any
 
 import pytest
 
-from tools.flitnet import paths
+from tools.flitnet import paths, record
 from tools.flitnet.cluster import Cluster
 from tools.flitnet.process import free_port
 
@@ -263,6 +263,15 @@ def test_it_ends_cleanly(exporter: Exporter) -> None:
     until("the tree", (exporter.run / "sys/nodes/n0").exists)
     assert exporter.program.stop() == 0
     assert not (exporter.run / "sys").exists()
+
+
+def test_it_leaves_its_tree_to_who_takes_the_cluster_down(exporter: Exporter) -> None:
+    """Thousands of files in a large cluster: `down` removes them with all others, and would not
+    wait so long for an exporter."""
+    until("the tree", (exporter.run / "sys/nodes/n0").exists)
+    (exporter.run / record.ENDING).touch()
+    assert exporter.program.stop() == 0
+    assert (exporter.run / "sys/class/infiniband/n0-flitnet0/ports/1/state").exists()
 
 
 def test_bad_usage(tmp_path: Path) -> None:
