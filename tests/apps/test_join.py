@@ -106,6 +106,10 @@ def test_who_cannot_join(hosts: tuple[Host, Host, Path]) -> None:
     key = file.with_name("no.key")
     b.refuses(2, "--key FILE", "join", file, "--here", "n1")
     b.refuses(2, "no such file", "join", file, "--here", "n1", "--key", key)
+    key.write_text("no key at all\n")
+    why = f"--key {key}: not 64 hexadecimal digits"
+    b.refuses(2, why, "join", file, "--here", "n1", "--key", key)
+    b.refuses(2, "Is a directory", "join", file, "--here", "n1", "--key", key.parent)
     a.refuses(2, "'n7' is no node", "up", file, "--here", "n7")
     file.write_text("[network]\nnodes = 2\n")
     a.refuses(2, 'attach.kind = "udp"', "up", file, "--here", "n0")

@@ -291,7 +291,10 @@ def test_bad_usage(tmp_path: Path) -> None:
         taken.listen()
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         status, text = code("--run", str(tmp_path), "--listen", address)
-        assert status == 1 and f"cannot listen on {address}" in text
+        assert (status, text.count("\n")) == (1, 1)
+        assert f"cannot listen on {address}: another program listens there; choose" in text
+    status, text = code("--run", str(tmp_path), "--listen", "192.0.2.1:9748")
+    assert status == 1 and text.endswith("192.0.2.1:9748: this host has no such address\n")
     done = subprocess.run(
         [paths.program("flitnet-exporter"), "--run", tmp_path, "--json"],
         capture_output=True, check=True, timeout=30,

@@ -3,9 +3,14 @@
 #include <arpa/inet.h>
 #include <fmt/core.h>
 #include <prometheus/exposer.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
+#include <cerrno>
 #include <csignal>
+#include <cstdint>
 #include <cstdio>
+#include <cstring>
 #include <ctime>
 #include <exception>
 #include <filesystem>
@@ -88,6 +93,26 @@ std::optional<tools::SysfsTree> make_tree(const Arguments& arguments) {
   return std::nullopt;
 }
 
+// Why a socket cannot have an address: by trying. Empty: it can.
+std::string why_not(const std::string& address) {
+  const std::size_t colon = address.rfind(':');
+  sockaddr_in to{};
+  to.sin_family = AF_INET;
+  to.sin_port = htons(static_cast<std::uint16_t>(std::stoi(address.substr(colon + 1))));
+  inet_pton(AF_INET, address.substr(0, colon).c_str(), &to.sin_addr);
+  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  const int on = 1;
+  setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  const bool can =
+      bind(fd, reinterpret_cast<const sockaddr*>(&to), sizeof to) == 0 && ::listen(fd, 1) == 0;
+  const int error = can ? 0 : errno;
+  if (fd >= 0) close(fd);
+  if (error == 0) return "";
+  if (error == EADDRINUSE) return "another program listens there; choose another port";
+  if (error == EADDRNOTAVAIL) return "this host has no such address";
+  return std::strerror(error);
+}
+
 // A connection has a thread to itself, also one that asks nothing; so there are some for those who
 // ask, and who has asked nothing by then is not waited for (civetweb's default: 30 s).
 constexpr const char* kThreads = "16";
@@ -104,7 +129,9 @@ std::unique_ptr<prometheus::Exposer> listen(
   std::fflush(stdout);
   return exposer;
 } catch (const std::exception& error) {
-  complain(fmt::format("cannot listen on {}: {}", address, error.what()), 1);
+  // civetweb says "null context" of whatever it was.
+  const std::string why = why_not(address);
+  complain(fmt::format("cannot listen on {}: {}", address, why.empty() ? error.what() : why), 1);
   return nullptr;
 }
 

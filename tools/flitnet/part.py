@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,8 @@ from tools.flitnet.errors import UsageError
 
 NAME = "part.json"
 KEY = "cluster.key"
+KEY_DIGITS = 64
+NOBODY = "none"  # --here of a host without nodes
 
 
 @dataclass(frozen=True)
@@ -52,7 +55,11 @@ class Part:
 
 def span(nodes: tuple[str, ...]) -> str:
     """Nodes by their first and last."""
-    return " … ".join(dict.fromkeys((nodes[0], nodes[-1]))) if nodes else "none"
+    return " … ".join(dict.fromkeys((nodes[0], nodes[-1]))) if nodes else NOBODY
+
+
+def number(nodes: tuple[str, ...]) -> str:
+    return "1 node" if len(nodes) == 1 else f"{len(nodes)} nodes"
 
 
 def chosen(file: ClusterFile, here: str, fabric: bool, key: Path | None = None) -> Part:
@@ -70,6 +77,19 @@ def chosen(file: ClusterFile, here: str, fabric: bool, key: Path | None = None) 
     if not fabric and not attach.get("key_file"):
         if key is None:
             raise UsageError("join: --key FILE, a copy of the fabric's cluster.key")
-        if not key.is_file():
-            raise UsageError(f"--key {key}: no such file")
+        _check_key(key)
     return Part(fabric, nodes, key)
+
+
+def _check_key(key: Path) -> None:
+    """As the daemons will read it: what is wrong is said of the user's file, not of our copy."""
+    try:
+        with key.open("rb") as file:
+            found = file.read(KEY_DIGITS)
+    except OSError as error:
+        why = "no such file" if isinstance(error, FileNotFoundError) else error.strerror
+        raise UsageError(f"--key {key}: {why}") from None
+    if not re.fullmatch(rb"[0-9a-fA-F]{%d}" % KEY_DIGITS, found):
+        raise UsageError(
+            f"--key {key}: not {KEY_DIGITS} hexadecimal digits, as the fabric's {KEY} has them"
+        )

@@ -425,7 +425,11 @@ TEST(Config, SilenceIsLongerThanAHeartbeat) {
   EXPECT_TRUE(emu::Config::parse("[attach]\nheartbeat_ms = 1000"));  // shm has none
   // A hello holds names of so many letters.
   EXPECT_TRUE(emu::Config::parse("[[node]]\nname = \"" + std::string(31, 'a') + '"'));
-  EXPECT_FALSE(emu::Config::parse("[[node]]\nname = \"" + std::string(32, 'a') + '"'));
+  const std::string longer = error_of("[[node]]\nname = \"" + std::string(32, 'a') + '"');
+  EXPECT_TRUE(
+      longer.ends_with("must be at most 31 letters, digits, '-', '_', the first a letter "
+                       "or digit"))
+      << longer;
 }
 
 TEST(Config, SchemesThatHearOfRoutersAreOnTheirHost) {
