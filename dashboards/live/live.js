@@ -59,6 +59,7 @@ function rate(pick) {
 }
 
 function latencyUs(name) {
+  if (states[0].counting !== states.at(-1).counting) return null;
   const [first, last] = [states[0].classes[name], states.at(-1).classes[name]];
   const packets = last.packets - first.packets;
   if (packets <= 0) return null;

@@ -201,6 +201,7 @@ globalThis.getComputedStyle = () => ({ getPropertyValue: () => "" });
 const coming = JSON.parse(require("fs").readFileSync(0, "utf8"));
 globalThis.setTimeout = (look) => {
   const words = Object.entries(elements).map(([id, element]) => [id, element.text]);
+  words.push(["last latency", String(history.latency.real_time.at(-1))]);
   console.log(JSON.stringify(Object.fromEntries(words)));
   if (coming.length) look();
 };
@@ -254,6 +255,23 @@ def test_rates_are_those_of_the_last_second() -> None:
     states += [state_at(t, 2e6 * (t - 100), []) for t in (100.0, 100.5, 101.0)]
     sends = [page_shows["nodes"].split("n0")[1].split("|")[2] for page_shows in shown(states)]
     assert sends == ["0.0", "8.0", "8.0", "8.0", "0.0", "16.0", "16.0"]
+
+
+def test_latency_of_hcas_that_began_anew_is_none() -> None:
+    """Sums over all HCAs shrink where one of them dies: their difference is no latency."""
+
+    def state(seconds: float, packets: int, mean_us: float, counting: float) -> dict[str, Any]:
+        made = state_at(seconds, 0, []) | {"counting": counting}
+        real_time = {"packets": packets, "latency_us_mean": mean_us, "latency_us_p99": 0.0}
+        return made | {"classes": made["classes"] | {"real_time": real_time}}
+
+    states = [state(1.0, 1000, 90.0, 3.0), state(1.5, 1100, 90.0, 3.0)]
+    # One dies, of 900 slow packets; the other and its successor receive 950 quick ones.
+    states += [state(2.0, 1150, 5.0, 4.0), state(2.6, 1250, 5.0, 4.0), state(3.2, 1350, 5.0, 4.0)]
+    # Another in whose place nobody seems to have come.
+    states += [state(3.8, 1400, 4.0, 4.0)]
+    means = [page_shows["last latency"] for page_shows in shown(states)]
+    assert means == ["null", "90", "null", "null", "5", "null"]
 
 
 @pytest.mark.parametrize("listen", ["nowhere", "127.0.0.1", "example.org:80", ":9713", "::1:x",
