@@ -58,12 +58,14 @@ function rate(pick) {
   return seconds > 0 ? Math.max(0, (pick(last) ?? 0) - (pick(first) ?? 0)) / seconds : 0;
 }
 
+// Mean of the last second; null where there is none. What HCAs counted that have died, or begun
+// anew, is missing in the later of two sums: their difference is of nothing.
 function latencyUs(name) {
   if (states[0].counting !== states.at(-1).counting) return null;
   const [first, last] = [states[0].classes[name], states.at(-1).classes[name]];
   const packets = last.packets - first.packets;
-  if (packets <= 0) return null;
-  return (last.latency_us_mean * last.packets - first.latency_us_mean * first.packets) / packets;
+  const us = last.latency_us_mean * last.packets - first.latency_us_mean * first.packets;
+  return packets > 0 && us >= 0 ? us / packets : null;
 }
 
 // --- the map ------------------------------------------------------------------------------------
@@ -192,6 +194,8 @@ function updateClasses(state) {
   const most = 10 ** Math.ceil(Math.log10(Math.max(...all, 10 * least)));
   chart(find("latency"), CLASSES.map((name) => [colour(name), history.latency[name]]),
         { least, most: Math.max(most, 10 * least), log: true, unit: "us" });
+  find("latency-note").textContent =
+    `mean of the last second, us, logarithmic${state.part ? "; as HCAs of this host received" : ""}`;
   const rows = CLASSES.map((name) => {
     const one = state.classes[name];
     return [
@@ -240,7 +244,8 @@ function updateNodes(state) {
   const mbps = (bytes) => number(rate(bytes) * 8e-6);
   const rows = Object.entries(state.nodes).map(([name, node]) => [
     name, node.up ? "attached" : { text: "down", bad: true }, mbps((s) => s.sent_bytes[name]),
-    mbps((s) => s.received_bytes[name]), String(node.qps), String(node.programs), node.scheme,
+    mbps((s) => s.received_bytes[name]),
+    ...[node.qps, node.programs, node.scheme].map((said) => String(said ?? "–")), // on its host
   ]);
   fill(find("nodes"), ["node", "link", "sends", "receives", "QPs", "programs", "congestion"], rows);
 }

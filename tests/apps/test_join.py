@@ -7,12 +7,13 @@ import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
 
 from tests.apps.test_half_dead import until
 from tests.apps.test_udp import free_port, pingpong, verbs_ready
-from tools.flitnet import paths
+from tools.flitnet import page, paths
 from tools.flitnet.cluster import Cluster
 
 
@@ -55,6 +56,7 @@ def test_a_node_joins(hosts: tuple[Host, Host, Path]) -> None:
     a, b, file = hosts
     up = a("up", file, "--here", "n0")
     assert up.returncode == 0 and "flitnet join" in up.stdout, up.stdout + up.stderr
+    assert up.stdout.startswith("1 node (n0) attached in ")
     status = a("status")
     assert status.returncode == 1 and "n1, of another host, is not attached" in status.stdout
     joined = b("join", file, "--here", "n1", "--key", a.run / "cluster.key")
@@ -78,6 +80,65 @@ def test_a_node_joins(hosts: tuple[Host, Host, Path]) -> None:
     assert started.returncode == 0, started.stderr
     assert a("status").returncode == 0 and b("status").returncode == 0
     a.refuses(2, "n1 runs on another host", "load", "best-effort", "--rate", "1M")
+
+
+def test_each_host_shows_what_it_knows(hosts: tuple[Host, Host, Path]) -> None:
+    """A node of another host is up where the fabric hears it; of what its HCA counts nothing is
+    here: neither zeros nor a device that is down."""
+    verbs_ready()
+    a, b, file = hosts
+    port = free_port()
+    assert a("up", file, "--here", "n0").returncode == 0
+    joined = b("join", file, "--here", "n1", "--key", a.run / "cluster.key",
+               "--metrics", f"127.0.0.1:{port}")  # fmt: skip
+    assert joined.returncode == 0 and f"metrics: http://127.0.0.1:{port}/metrics" in joined.stdout
+    parts = {"n0": Cluster.open(a.run), "n1": Cluster.open(b.run)}
+
+    def start(node: str, argv: list[str]) -> subprocess.Popen[str]:
+        return parts[node].popen(node, argv)
+
+    pingpong(start, "n0", "n1", "127.0.0.1")
+
+    def seen() -> bool:
+        state = page.look(a.run)
+        counted = [state[what].get("n1", 0) for what in ("sent_bytes", "received_bytes")]
+        return state["nodes"]["n1"]["up"] and min(counted) > 100_000
+
+    until(seen)
+    state = page.look(a.run)
+    assert {key: state["nodes"]["n1"][key] for key in ("qps", "programs", "scheme")} == {
+        "qps": None, "programs": None, "scheme": None,
+    }  # fmt: skip
+    assert state["nodes"]["n0"]["scheme"] == "credit" and state["part"]
+    assert "The fabric runs on another host" in page.look(b.run)["away"]
+    for host, node in ((a, "n0"), (b, "n1")):
+        devices = [path.name for path in (host.run / "sys/class/infiniband").iterdir()]
+        assert devices == [f"{node}-flitnet0"]
+        assert "as this host's HCAs received" in host("status").stdout
+    assert json.loads(a("status", "--json").stdout)["here"] == ["n0"]
+    with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as metrics:
+        assert b'flitnet_device_port_up{node="n1"' in metrics.read()
+    assert a("link", "n1", "down").returncode == 0
+    until(lambda: not page.look(a.run)["nodes"]["n1"]["up"])
+
+
+def test_a_host_may_run_the_fabric_alone(hosts: tuple[Host, Host, Path]) -> None:
+    verbs_ready()
+    a, b, file = hosts
+    port = free_port()
+    up = a("up", file, "--here", "none", "--metrics", f"127.0.0.1:{port}")
+    assert up.returncode == 0 and up.stdout.startswith("the fabric started in "), up
+    assert "the nodes: flitnet join" in up.stdout and "exec" not in up.stdout
+    a.refuses(2, "n0 runs on another host; this one has none", "exec", "n0", "--", "true")
+    assert list((a.run / "sys").rglob("*-flitnet0")) == []
+    Cluster.open(a.run).kill("exporter")
+    again = a("exporter", "start")
+    assert again.returncode == 0 and "serves again" in again.stdout, again
+    key = a.run / "cluster.key"
+    b.refuses(2, "name the nodes of this host", "join", file, "--here", "none", "--key", key)
+    assert b("join", file, "--here", "n0,n1", "--key", key).returncode == 0
+    assert a("status").returncode == 0
+    assert all(node["up"] for node in page.look(a.run)["nodes"].values())
 
 
 def test_both_hosts_know_what_is_wrong(hosts: tuple[Host, Host, Path]) -> None:
@@ -111,6 +172,7 @@ def test_who_cannot_join(hosts: tuple[Host, Host, Path]) -> None:
     b.refuses(2, why, "join", file, "--here", "n1", "--key", key)
     b.refuses(2, "Is a directory", "join", file, "--here", "n1", "--key", key.parent)
     a.refuses(2, "'n7' is no node", "up", file, "--here", "n7")
+    a.refuses(2, "'' is no node", "up", file, "--here", "")
     file.write_text("[network]\nnodes = 2\n")
     a.refuses(2, 'attach.kind = "udp"', "up", file, "--here", "n0")
 

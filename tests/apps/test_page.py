@@ -274,6 +274,14 @@ def test_latency_of_hcas_that_began_anew_is_none() -> None:
     assert means == ["null", "90", "null", "null", "5", "null"]
 
 
+def test_what_a_node_elsewhere_counts_is_not_shown() -> None:
+    state = state_at(1.0, 0, []) | {"part": True}
+    state["nodes"]["n0"] |= {"qps": None, "programs": None, "scheme": None}
+    page_shows = shown([state])[0]
+    assert page_shows["nodes"].endswith("n0|attached|0.0|0.0|–|–|–")
+    assert page_shows["latency-note"].endswith("; as HCAs of this host received")
+
+
 @pytest.mark.parametrize("listen", ["nowhere", "127.0.0.1", "example.org:80", ":9713", "::1:x",
                                     "127.0.0.1:70000", "127.0.0.1:-1"])  # fmt: skip
 def test_wrong_addresses(listen: str) -> None:

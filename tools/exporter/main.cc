@@ -30,10 +30,13 @@
 
 namespace {
 
+constexpr std::string_view kAll = "*";  // --nodes
+
 struct Arguments {
   std::string run;
   std::string listen = "127.0.0.1:9748";
   std::string sysfs;
+  std::string nodes = std::string(kAll);
   bool json = false;
   bool catalog = false;
 };
@@ -80,14 +83,28 @@ bool is_address(const std::string& text) {
          std::stoi(port) <= 65535;
 }
 
+// Indices of the nodes that `--nodes` names; names that no node has are none.
+std::vector<std::size_t> nodes_here(const Arguments& arguments, const emu::Config& config) {
+  std::vector<std::size_t> nodes;
+  const std::string list = "," + arguments.nodes + ",";
+  for (std::size_t i = 0; i < config.nodes.size(); ++i) {
+    if (arguments.nodes == kAll || list.find("," + config.nodes[i].name + ",") != list.npos) {
+      nodes.push_back(i);
+    }
+  }
+  return nodes;
+}
+
 // The tree needs to know the nodes: no readable configuration, no tree.
-std::optional<tools::SysfsTree> make_tree(const Arguments& arguments) {
+std::optional<tools::SysfsTree> make_tree(const Arguments& arguments,
+                                          const tools::PageCollector& collector) {
   const auto config = emu::Config::load(arguments.run + "/cluster.toml");
   if (!config) {
     complain("no sysfs tree: " + config.error().message, 0);
     return std::nullopt;
   }
-  auto tree = tools::SysfsTree::make(arguments.sysfs, *config, emu::read_pages(arguments.run));
+  auto tree = tools::SysfsTree::make(arguments.sysfs, *config, nodes_here(arguments, *config),
+                                     collector.look());
   if (tree) return std::move(*tree);
   complain("no sysfs tree: " + tree.error().message, 0);
   return std::nullopt;
@@ -150,14 +167,13 @@ int serve(const Arguments& arguments) {
     exposer = listen(arguments.listen, collector);
     if (!exposer) return 1;
   }
-  std::optional<tools::SysfsTree> tree = make_tree(arguments);
+  std::optional<tools::SysfsTree> tree = make_tree(arguments, *collector);
   int updates = 0;
   do {
+    const auto pages = collector->look();
     if (!tree) continue;
     ++updates;
-    if (auto updated = tree->update(emu::read_pages(arguments.run)); !updated) {
-      complain(updated.error().message, 0);
-    }
+    if (auto updated = tree->update(pages); !updated) complain(updated.error().message, 0);
   } while (wait(tree && updates < kUpdatesAtFirst ? kPeriodAtFirst : kPeriod, stop));
   if (tree && !goes_with_its_run(arguments)) tree->remove();
   return 0;
@@ -174,6 +190,8 @@ int main(int argc, char** argv) {
       .show_default();
   line.option("--sysfs", arguments.sysfs,
               "folder of the sysfs-shaped tree (default: sys in the run directory)");
+  line.option("--nodes", arguments.nodes, "nodes of this host, n0,n1, of which there are devices")
+      .show_default();
   line.flag("--json", arguments.json, "print every series once and exit");
   line.flag("--catalog", arguments.catalog, "print the catalogue and exit");
   if (const auto code = line.parse(argc, argv)) return *code;

@@ -109,8 +109,8 @@ View view_of(const std::vector<emu::PageContent>& pages) {
 
 }  // namespace
 
-SysfsTree::SysfsTree(std::string dir, const emu::Config& config)
-    : dir_(std::move(dir)), config_(config) {}
+SysfsTree::SysfsTree(std::string dir, const emu::Config& config, std::vector<std::size_t> nodes)
+    : dir_(std::move(dir)), config_(config), nodes_(std::move(nodes)) {}
 
 std::string SysfsTree::device_dir(std::size_t node) const {
   return fmt::format("{}/class/infiniband/{}-{}", dir_, config_.nodes[node].name,
@@ -245,12 +245,13 @@ emu::Result<void> SysfsTree::make_roce(const std::string& port, std::size_t node
 }
 
 emu::Result<SysfsTree> SysfsTree::make(const std::string& dir, const emu::Config& config,
+                                       std::vector<std::size_t> nodes,
                                        const std::vector<emu::PageContent>& pages) {
-  SysfsTree tree(dir, config);
-  for (std::size_t node = 0; node < config.nodes.size(); ++node) {
+  SysfsTree tree(dir, config, std::move(nodes));
+  for (const std::size_t node : tree.nodes_) {
     if (auto taken = tree.take_device(node); !taken) return std::unexpected(taken.error());
   }
-  for (std::size_t node = 0; node < config.nodes.size(); ++node) {
+  for (const std::size_t node : tree.nodes_) {
     if (auto made = tree.make_device(node); !made) return std::unexpected(made.error());
   }
   if (auto updated = tree.update(pages); !updated) return std::unexpected(updated.error());
@@ -259,7 +260,7 @@ emu::Result<SysfsTree> SysfsTree::make(const std::string& dir, const emu::Config
 
 emu::Result<void> SysfsTree::update(const std::vector<emu::PageContent>& pages) {
   const View view = view_of(pages);
-  for (std::size_t node = 0; node < config_.nodes.size(); ++node) {
+  for (const std::size_t node : nodes_) {
     const std::string& name = config_.nodes[node].name;
     const std::string port = device_dir(node) + "/ports/1";
     const auto up = view.up.find(name);
@@ -292,7 +293,7 @@ emu::Result<void> SysfsTree::update(const std::vector<emu::PageContent>& pages) 
 
 void SysfsTree::remove() {
   std::error_code ignored;
-  for (std::size_t node = 0; node < config_.nodes.size(); ++node) {
+  for (const std::size_t node : nodes_) {
     std::filesystem::remove_all(device_dir(node), ignored);
     std::filesystem::remove_all(fmt::format("{}/nodes/{}", dir_, config_.nodes[node].name),
                                 ignored);

@@ -2,7 +2,7 @@
 // sysfs (node_exporter --path.sysfs, perftest, UCX) see the cluster's HCAs. In: configuration and
 // counter pages. Out: files under a folder, rewritten when they change. Called once a second.
 //
-//   <dir>/class/infiniband/<node>-<device>/...                      all nodes
+//   <dir>/class/infiniband/<node>-<device>/...                      all nodes of this host
 //   <dir>/nodes/<node>/class/infiniband/<device> -> the same device   what one node would see
 #pragma once
 
@@ -25,8 +25,10 @@ class SysfsTree {
  public:
   // Makes the folders and all files, by `pages`; also over what one before it has left. A device
   // that another living process keeps is an error: whoever of the two ended first would take it
-  // away from the other.
+  // away from the other. `nodes`: those of this host, by index; of the others nothing is known
+  // here.
   static emu::Result<SysfsTree> make(const std::string& dir, const emu::Config& config,
+                                     std::vector<std::size_t> nodes,
                                      const std::vector<emu::PageContent>& pages = {});
   SysfsTree(SysfsTree&&) = default;
   SysfsTree& operator=(SysfsTree&&) = default;
@@ -41,7 +43,7 @@ class SysfsTree {
   struct Close {
     void operator()(DIR* folder) const { ::closedir(folder); }
   };
-  SysfsTree(std::string dir, const emu::Config& config);
+  SysfsTree(std::string dir, const emu::Config& config, std::vector<std::size_t> nodes);
   emu::Result<void> take_device(std::size_t node);
   emu::Result<void> make_device(std::size_t node);
   emu::Result<void> make_umad(std::size_t node);
@@ -51,6 +53,7 @@ class SysfsTree {
 
   std::string dir_;
   emu::Config config_;
+  std::vector<std::size_t> nodes_;
   std::vector<std::unique_ptr<DIR, Close>> held_;  // each device's folder, locked
   std::map<std::string, std::string> written_;     // path -> text that stands there
 };

@@ -53,6 +53,7 @@ PASS_THROUGH = typer.Option(
     False, "--pass-through",
     help="Emulated latency 0 and links without a rate: packets cross the fabric's process whole.",
 )  # fmt: skip
+METRICS = typer.Option(None, metavar="HOST:PORT", help="Serve Prometheus metrics here.")
 # Options after NODE belong to the program.
 PASS_ON = {"ignore_unknown_options": True, "allow_interspersed_args": False}
 
@@ -137,9 +138,7 @@ def test(
 @app.command()
 def up(
     file: Optional[Path] = typer.Argument(None, metavar="[cluster.toml]"),
-    metrics: Optional[str] = typer.Option(
-        None, metavar="HOST:PORT", help="Serve Prometheus metrics here."
-    ),
+    metrics: Optional[str] = METRICS,
     topology: Optional[str] = TOPOLOGY,
     routing: Optional[str] = ROUTING,
     router: Optional[str] = ROUTER,
@@ -147,7 +146,7 @@ def up(
     scheduler: Optional[str] = SCHEDULER,
     pass_through: bool = PASS_THROUGH,
     here: Optional[str] = typer.Option(
-        None, metavar="NODE[,NODE]", help="These nodes only; those of other hosts `join`."
+        None, metavar="NODE[,NODE]", help="These nodes only, or none; those of other hosts `join`."
     ),
 ) -> None:
     """Start a cluster; it stays until `down`."""
@@ -169,12 +168,13 @@ def join(
         None, metavar="FILE", help="A copy of cluster.key; not needed with attach.key_file."
     ),
     wait: float = options.number(20, 1, 86400, "Seconds in which the fabric has to let them in."),
+    metrics: Optional[str] = METRICS,
 ) -> None:
     """Start nodes of a cluster whose fabric runs on another host; they stay until `down`."""
     from tools.flitnet import operate
 
     build.ready()
-    operate.join(paths.default_run_dir(), file, key, here, wait)
+    operate.join(paths.default_run_dir(), file, key, here, wait, metrics)
 
 
 @app.command()

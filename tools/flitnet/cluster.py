@@ -169,7 +169,8 @@ class Cluster:
 
     def start_exporter(self, listen: str) -> None:
         program = str(paths.program("flitnet-exporter"))
-        self.start("exporter", [program, "--run", str(self.run), "--listen", listen])
+        here = ["--nodes", ",".join(self.here)] if self.part != Part() else []
+        self.start("exporter", [program, "--run", str(self.run), "--listen", listen, *here])
 
     def start(
         self,
@@ -356,7 +357,8 @@ class Cluster:
             there = f"{len(self.nodes)}: {span(self.nodes)}"
             raise UsageError(f"no node {node!r}; this cluster has {there}")
         if node not in self.here:
-            raise UsageError(f"{node} runs on another host; this one has {', '.join(self.here)}")
+            there = ", ".join(self.here) or "none"
+            raise UsageError(f"{node} runs on another host; this one has {there}")
         return self.run / "nodes" / node
 
     def env(self, node: str, *, dropin: bool = False) -> dict[str, str]:

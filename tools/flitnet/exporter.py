@@ -11,7 +11,7 @@ from pathlib import Path
 from tools.flitnet.cluster import Cluster
 from tools.flitnet.errors import FlitnetError, UsageError
 from tools.flitnet.nodes import held
-from tools.flitnet.process import uninterrupted
+from tools.flitnet.process import listens, uninterrupted
 
 ROLE = "exporter"
 START_S = 20.0
@@ -29,7 +29,7 @@ def start(run: Path) -> None:
         try:
             before = _written(run)
             cluster.start_exporter(listen)
-            _wait(cluster, before)
+            _wait(cluster, before, listen)
         except BaseException:
             with uninterrupted():
                 if ROLE not in cluster.dead():
@@ -44,12 +44,16 @@ def _written(run: Path) -> dict[Path, int]:
     return {file: file.stat().st_mtime_ns for file in files}
 
 
-def _wait(cluster: Cluster, before: dict[Path, int]) -> None:
+def _wait(cluster: Cluster, before: dict[Path, int], listen: str) -> None:
+    """`before`: when the files of ports were. A host without nodes has none: there it is enough
+    that it listens."""
     late = time.monotonic() + START_S
     while time.monotonic() < late:
         if not cluster.alive(ROLE):
             raise FlitnetError(f"the exporter stopped at its start; {cluster.last_line(ROLE)}")
         now = _written(cluster.run)
+        if not cluster.here and (listen == "off" or listens(int(listen.rpartition(":")[2]))):
+            return
         if now and all(at != before.get(file) for file, at in now.items()):
             return
         time.sleep(0.02)

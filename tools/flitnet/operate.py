@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import re
 import shutil
 import sys
 import time
@@ -28,7 +27,7 @@ from tools.flitnet.errors import (
 )  # fmt: skip
 from tools.flitnet.process import cleaned_up
 from tools.flitnet.report import LoadReport, Report, StreamReport, report
-from tools.flitnet.workload import Generator, Live, Workload
+from tools.flitnet.workload import Generator, Live, Workload, parse_rate
 
 REFRESH_S = 0.5
 LOAD_KINDS = ("best-effort", "control", "on-off")
@@ -42,41 +41,53 @@ def up(
     here: str | None = None,
 ) -> None:
     """Starts a cluster that outlives this command; `network`: keys that flags set anew; `here`: the
-    nodes of this host, if others are elsewhere."""
+    nodes of this host, or "none", if others are elsewhere."""
     if metrics:
         metrics = addresses.parse_ipv4("--metrics", metrics)
     chosen = any((network or {}).values())
     tables = config.with_network(file, network or {}) if chosen else file
     cluster = Cluster(tables, run=run, owned=False, exporter=metrics or "off")
-    if here:
+    if here is not None:
         cluster.share(part.chosen(cluster.file, here, fabric=True))
     began = time.monotonic()
     cluster.up()
     ours = cluster.here
     took = time.monotonic() - began
-    print(f"{len(ours)} nodes ({part.span(ours)}) attached in {took:.1f} s; run directory {run}")
-    if metrics:
-        print(f"metrics: http://{metrics}/metrics")
+    who = f"{part.number(ours)} ({part.span(ours)}) attached" if ours else "the fabric started"
+    print(f"{who} in {took:.1f} s; run directory {run}")
+    _print_metrics(metrics)
     if cluster.together and cluster.file.hca_process_chosen:
         print('one process runs the fabric and its nodes, for want of cores; [hca] process = "own" '
               "in a cluster file gives each its own")  # fmt: skip
-    if here:
-        print(f"the others: flitnet join FILE --key KEY --here NODES, with copies of {run}/cluster."
+    if here is not None:
+        which = "the others" if ours else "the nodes"
+        print(f"{which}: flitnet join FILE --key KEY --here NODES, with copies of {run}/cluster."
               "{toml,key}")  # fmt: skip
     if not cluster.file.pass_through:
         print("programs meet this network's rates, and best effort its power cap; for the bare "
               f"software: {paths.call('up --pass-through')}")  # fmt: skip
-    _propose(ours[0] if ours else "NODE")
+    if ours:
+        _propose(ours[0])
 
 
-def join(run: Path, file: Path, key: Path | None, here: str, wait: float) -> None:
+def join(
+    run: Path, file: Path, key: Path | None, here: str, wait: float, metrics: str | None = None
+) -> None:
     """Starts nodes of this host for a fabric elsewhere, which has `wait` seconds to let them in."""
-    cluster = Cluster(file, run=run, owned=False, exporter="off")
+    if metrics:
+        metrics = addresses.parse_ipv4("--metrics", metrics)
+    cluster = Cluster(file, run=run, owned=False, exporter=metrics or "off")
     cluster.attach_timeout_s = wait
     cluster.share(part.chosen(cluster.file, here, fabric=False, key=key))
     cluster.up()
     print(f"{', '.join(cluster.here)} joined; run directory {run}")
+    _print_metrics(metrics)
     _propose(cluster.here[0])
+
+
+def _print_metrics(listen: str | None) -> None:
+    if listen:
+        print(f"metrics: http://{listen}/metrics")
 
 
 def _propose(node: str) -> None:
@@ -115,11 +126,12 @@ def status(run: Path, as_json: bool) -> int:
     dead, absent = cluster.dead(), cluster.absent()
     value = current(run)
     if as_json:
-        more = {"dead": dead, "absent": list(absent), "run": str(run)}
+        more = {"dead": dead, "absent": list(absent), "here": cluster.here, "run": str(run)}
         print(_json(value.to_dict() | more))
     else:
         power = pages.read(run).one("flitnet_power_last_watts")
-        view = screen.View("flitnet", value, None, power, elsewhere=not cluster.part.fabric)
+        view = screen.View("flitnet", value, None, power, elsewhere=not cluster.part.fabric,
+                           part=cluster.here != cluster.nodes)  # fmt: skip
         Console().print(screen.screen(view))
         # Nodes in the fabric's process died with it: that is said once.
         _print_dead(run, [r for r in dead if not (cluster.together and r.startswith("hcad:"))])
@@ -276,7 +288,8 @@ def top(run: Path) -> None:
             power = snapshot.one("flitnet_power_last_watts")
             height = live.console.height
             title = ", ".join(["flitnet top", *(f"{role} is dead" for role in cluster.dead())])
-            view = screen.View(title, now, before, power, height, elsewhere)
+            part_only = cluster.here != cluster.nodes
+            view = screen.View(title, now, before, power, height, elsewhere, part_only)
             live.update(screen.screen(view), refresh=True)
             before = now
             time.sleep(REFRESH_S)
@@ -304,16 +317,6 @@ def execute(run: Path, node: str, command: list[str], dropin: bool) -> NoReturn:
         raise ProgramError(f"{command[0]}: {error.strerror}", EXIT_NOT_FOUND) from None
     except OSError as error:
         raise ProgramError(f"{command[0]}: {error.strerror}", EXIT_NOT_RUN) from None
-
-
-def parse_rate(text: str) -> int:
-    """Bits per second from "80M", "1.5G", "64000"."""
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)([kKMG]?)", text)
-    factor = {"": 1, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9}
-    rate = float(match[1]) * factor[match[2]] if match else 0.0
-    if not 1e3 <= rate <= 1e11:
-        raise UsageError(f"--rate {text!r}: bits per second from 1k to 100G, as 80M")
-    return round(rate)
 
 
 def replay(

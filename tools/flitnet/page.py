@@ -19,8 +19,9 @@ from typing import Any
 
 from tools.flitnet import addresses, ctl, operate, pages, paths
 from tools.flitnet.errors import FlitnetError, UsageError
-from tools.flitnet.layout import layout, router_of
+from tools.flitnet.layout import Layout, layout, router_of
 from tools.flitnet.pages import Snapshot
+from tools.flitnet.part import Part
 from tools.flitnet.report import report
 
 FRESH_S = 0.2  # several browsers share a look
@@ -125,8 +126,11 @@ def look(run: Path) -> dict[str, Any]:
         if not (run / "processes.json").exists():
             start = f"{paths.call('up')}, or {paths.call('demo')}"
             return {"away": f"No cluster runs in {run}. Start one: {start}"}
+        if not Part.read(run).fabric:
+            return {"away": "The fabric runs on another host: look there. This one has nodes of it"
+                    f" ({paths.call('status')})."}  # fmt: skip
         links = ctl.ask(run / "fabricd.ctl", {"cmd": "links"})["links"]
-        return _state(pages.read(run), operate.tables_of(run), links)
+        return _state(run, pages.read(run), operate.tables_of(run), links)
     except FlitnetError as error:
         return {"away": f"The fabric does not answer: {error}"}
     except (ValueError, OverflowError) as error:  # of a page that is garbage
@@ -136,7 +140,7 @@ def look(run: Path) -> dict[str, Any]:
 
 
 def _state(
-    snapshot: Snapshot, tables: dict[str, Any], links: list[dict[str, Any]]
+    run: Path, snapshot: Snapshot, tables: dict[str, Any], links: list[dict[str, Any]]
 ) -> dict[str, Any]:
     value = report(snapshot, tables).to_dict()
     topology = str(tables.get("network", {}).get("topology", "single"))
@@ -148,10 +152,34 @@ def _state(
         [(router_of(link["link"]), router_of(link["to"])) for link in between],
     )
     _bend(between)
+    power_now = snapshot.one("flitnet_power_last_watts")
+    flits = _port_flits(snapshot)
+    sent, received = _bytes(snapshot, nodes, flits, value["flit_bits"])
+    here = Part.read(run).of(tuple(nodes))
+    return value | {
+        "nodes": _nodes(snapshot, nodes, drawn, here),
+        "routers": {router: {"x": at.x, "y": at.y} for router, at in drawn.routers.items()},
+        "topology": topology,
+        "links": links,
+        "used_links": value["links"],
+        "power_now_w": power_now,
+        "started": snapshot.total("flitnet_process_start_time_seconds", process="fabricd"),
+        "counting": _hcads(snapshot),
+        "part": len(here) < len(nodes),  # the classes are those of this host's HCAs
+        "port_flits": flits,
+        "sent_bytes": sent,
+        "received_bytes": received,
+    }
+
+
+def _nodes(
+    snapshot: Snapshot, links: dict[str, Any], drawn: Layout, here: tuple[str, ...]
+) -> dict[str, Any]:
+    """What an HCA says of itself is on its host: of those elsewhere, None."""
     qps = _by(snapshot, "flitnet_device_queue_pairs", "node")
     programs = _by(snapshot, "flitnet_device_clients", "node")
     up = _by(snapshot, "flitnet_device_port_up", "node")
-    # The page of an HCA that was killed says what was so when it died; the fabric knows better.
+    # An HCA that was killed says nothing any more; the fabric knows.
     there = {
         labels.get("node")
         for labels, on in snapshot.series("flitnet_attach_up")
@@ -161,27 +189,41 @@ def _state(
         labels.get("node"): labels.get("scheme")
         for labels, on in snapshot.series("flitnet_congestion_scheme") if on
     }  # fmt: skip
-    return value | {
-        "nodes": {
-            name: {
-                "x": drawn.nodes[name].x, "y": drawn.nodes[name].y,
-                "up": name in there and bool(up.get(name, 0)),
-                "qps": round(qps.get(name, 0)) if name in there else 0,
-                "programs": round(programs.get(name, 0)) if name in there else 0,
-                "scheme": scheme.get(name, "none"),
-            }
-            for name in nodes
-        },
-        "routers": {router: {"x": at.x, "y": at.y} for router, at in drawn.routers.items()},
-        "topology": topology,
-        "links": links,
-        "used_links": value["links"],
-        "power_now_w": snapshot.one("flitnet_power_last_watts"),
-        "started": snapshot.total("flitnet_process_start_time_seconds", process="fabricd"),
-        "port_flits": _port_flits(snapshot),
-        "sent_bytes": _by(snapshot, "flitnet_device_port_data_transmitted_bytes_total", "node"),
-        "received_bytes": _by(snapshot, "flitnet_device_port_data_received_bytes_total", "node"),
-    }  # fmt: skip
+
+    def one(name: str) -> dict[str, Any]:
+        place = {"x": drawn.nodes[name].x, "y": drawn.nodes[name].y}
+        if name not in here:
+            on = name in there and links[name]["up"]
+            return place | {"up": on, "qps": None, "programs": None, "scheme": None}
+        return place | {
+            "up": name in there and bool(up.get(name, 0)),
+            "qps": round(qps.get(name, 0)) if name in there else 0,
+            "programs": round(programs.get(name, 0)) if name in there else 0,
+            "scheme": scheme.get(name, "none"),
+        }
+
+    return {name: one(name) for name in links}
+
+
+def _bytes(
+    snapshot: Snapshot, links: dict[str, Any], flits: dict[str, float], flit_bits: int
+) -> tuple[dict[str, float], dict[str, float]]:
+    """What each node sent and received. Of nodes elsewhere by what the fabric sees: bytes of their
+    frames, and flits of the port that leads to them."""
+    sent = _by(snapshot, "flitnet_device_port_data_transmitted_bytes_total", "node")
+    received = _by(snapshot, "flitnet_device_port_data_received_bytes_total", "node")
+    for labels, count in snapshot.series("flitnet_attach_received_bytes_total"):
+        if labels.get("side") == "fabric" and labels.get("node", "") in links:
+            sent.setdefault(labels["node"], count)
+    for name, link in links.items():
+        received.setdefault(name, flits.get(link["to"], 0.0) * flit_bits / 8)
+    return sent, received
+
+
+def _hcads(snapshot: Snapshot) -> float:
+    """Another number when other HCAs count: sums over them may have shrunk."""
+    started = snapshot.series("flitnet_process_start_time_seconds")
+    return sum(at for labels, at in started if labels.get("process", "").startswith("hcad-"))
 
 
 def _finite(value: Any) -> Any:

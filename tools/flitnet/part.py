@@ -63,9 +63,14 @@ def number(nodes: tuple[str, ...]) -> str:
 
 
 def chosen(file: ClusterFile, here: str, fabric: bool, key: Path | None = None) -> Part:
-    """`here`: names of nodes, with commas between."""
+    """`here`: names of nodes, with commas between; or, of a host that runs only the fabric, that
+    there are none."""
     config.check(file)  # so that what is read of it here is of its type
     nodes = tuple(here.split(","))
+    if here == NOBODY and here not in file.node_names:
+        if not fabric:
+            raise UsageError(f"join --here {here}: name the nodes of this host")
+        nodes = ()
     for node in nodes:
         if node not in file.node_names or nodes.count(node) > 1:
             raise UsageError(f"--here {here}: {node!r} is no node of {file.name}, or named twice")

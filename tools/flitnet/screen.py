@@ -31,6 +31,7 @@ class View:
     power_now_w: float = 0.0
     height: int | None = None  # lines of a terminal; None: it scrolls
     elsewhere: bool = False  # the fabric is on another host: nobody of this one keeps a clock
+    part: bool = False  # other hosts have nodes: what their HCAs count is there
 
 
 def screen(view: View) -> RenderableType:
@@ -53,7 +54,7 @@ class _Screen:
         view = self.view
         ours = [] if view.elsewhere else [power_panel(view)]
         lanes = [lane_panel(view)] if any(view.now.lanes) else []
-        side = Columns([class_table(view.now), *ours, *lanes], padding=(0, 1))
+        side = Columns([class_table(view.now, view.part), *ours, *lanes], padding=(0, 1))
         return Group(heading(view), stream_table(view.now.streams, worst), side)
 
 
@@ -111,8 +112,10 @@ def stream_table(streams: list[StreamReport], worst: int = WORST) -> RenderableT
     return table
 
 
-def class_table(report: Report) -> Table:
+def class_table(report: Report, part: bool = False) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    if part:
+        table.caption = "as this host's HCAs received"
     for name in ("class", "packets", "latency us", "p99 us"):
         table.add_column(name, justify="left" if name == "class" else "right")
     for name, one in report.classes.items():

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import random
+import re
 from dataclasses import asdict, dataclass, field, fields
 from fractions import Fraction
 from typing import Any, NoReturn
@@ -408,3 +409,13 @@ class Live:
 
     generators: list[Generator]
     streams: list[PlannedStream] = field(default_factory=list)
+
+
+def parse_rate(text: str) -> int:
+    """Bits per second from "80M", "1.5G", "64000"."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([kKMG]?)", text)
+    factor = {"": 1, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9}
+    rate = float(match[1]) * factor[match[2]] if match else 0.0
+    if not 1e3 <= rate <= 1e11:
+        raise UsageError(f"--rate {text!r}: bits per second from 1k to 100G, as 80M")
+    return round(rate)

@@ -41,6 +41,8 @@ class Exporter : public testing::Test {
   std::string dir_;
 };
 
+const std::vector<std::size_t> kAll = {0, 1};  // nodes
+
 bool has(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
@@ -195,7 +197,7 @@ TEST_F(Exporter, JsonHasEverySeries) {
 
 TEST_F(Exporter, SysfsTreeFollowsThePages) {
   emu::Config config;
-  auto tree = tools::SysfsTree::make(dir_ + "/sys", config);
+  auto tree = tools::SysfsTree::make(dir_ + "/sys", config, kAll);
   ASSERT_TRUE(tree) << tree.error().message;
   const std::string device = dir_ + "/sys/class/infiniband/n1-flitnet0/";
   EXPECT_EQ(read(device + "node_guid"), "0002:c903:0000:0002\n");
@@ -233,7 +235,7 @@ TEST_F(Exporter, SysfsTreeOfRoce) {
   emu::Config config;
   config.hca.link_layer = emu::LinkLayer::roce_v2;
   config.nodes[1].ip = "10.0.0.7";
-  ASSERT_TRUE(tools::SysfsTree::make(dir_ + "/sys", config));
+  ASSERT_TRUE(tools::SysfsTree::make(dir_ + "/sys", config, kAll));
   const std::string port = dir_ + "/sys/class/infiniband/n1-flitnet0/ports/1/";
   EXPECT_EQ(read(port + "link_layer"), "Ethernet\n");
   EXPECT_EQ(read(port + "lid"), "0x0\n");
@@ -253,15 +255,15 @@ TEST_F(Exporter, SysfsTreeOfRoce) {
 TEST_F(Exporter, SysfsTreeHasOneKeeper) {
   const std::string state = dir_ + "/sys/class/infiniband/n1-flitnet0/ports/1/state";
   {
-    auto tree = tools::SysfsTree::make(dir_ + "/sys", emu::Config());
+    auto tree = tools::SysfsTree::make(dir_ + "/sys", emu::Config(), kAll);
     ASSERT_TRUE(tree);
-    const auto second = tools::SysfsTree::make(dir_ + "/sys", emu::Config());
+    const auto second = tools::SysfsTree::make(dir_ + "/sys", emu::Config(), kAll);
     ASSERT_FALSE(second);
     EXPECT_TRUE(has(second.error().message, "another exporter")) << second.error().message;
     EXPECT_EQ(read(state), "1: DOWN\n");
   }
   // One that was killed leaves its tree to the next.
-  EXPECT_TRUE(tools::SysfsTree::make(dir_ + "/sys", emu::Config()));
+  EXPECT_TRUE(tools::SysfsTree::make(dir_ + "/sys", emu::Config(), kAll));
 }
 
 // What it begins with is true: of nodes that live as their pages have it, of the others the last
@@ -272,17 +274,30 @@ TEST_F(Exporter, SysfsTreeOfTheNextIsTrueFromTheStart) {
   page.gauge(Metric::port_up, {"n1", "flitnet0", "1"}).set(1);
   page.counter(Metric::port_xmit_data, {"n1", "flitnet0", "1"}).add(77);
   const auto pages = emu::read_pages(dir_);
-  ASSERT_TRUE(tools::SysfsTree::make(dir_ + "/sys", emu::Config(), pages));
+  ASSERT_TRUE(tools::SysfsTree::make(dir_ + "/sys", emu::Config(), kAll, pages));
   EXPECT_EQ(read(port + "state"), "4: ACTIVE\n");
   EXPECT_EQ(read(port + "counters/port_xmit_data"), "77\n");
-  ASSERT_TRUE(tools::SysfsTree::make(dir_ + "/sys", emu::Config()));
+  ASSERT_TRUE(tools::SysfsTree::make(dir_ + "/sys", emu::Config(), kAll));
   EXPECT_EQ(read(port + "state"), "1: DOWN\n");
   EXPECT_EQ(read(port + "counters/port_xmit_data"), "77\n");
 }
 
+// Nodes of other hosts are not down here: there is nothing of them.
+TEST_F(Exporter, SysfsTreeHasTheNodesOfThisHost) {
+  auto tree = tools::SysfsTree::make(dir_ + "/sys", emu::Config(), {1});
+  ASSERT_TRUE(tree);
+  ASSERT_TRUE(tree->update({}));
+  EXPECT_TRUE(std::filesystem::exists(dir_ + "/sys/class/infiniband/n1-flitnet0"));
+  EXPECT_FALSE(std::filesystem::exists(dir_ + "/sys/class/infiniband/n0-flitnet0"));
+  EXPECT_FALSE(std::filesystem::exists(dir_ + "/sys/nodes/n0"));
+  tree->remove();
+  EXPECT_FALSE(std::filesystem::exists(dir_ + "/sys"));
+  ASSERT_TRUE(tools::SysfsTree::make(dir_ + "/sys", emu::Config(), {}));
+}
+
 TEST_F(Exporter, SysfsTreeThatCannotBeMade) {
   std::ofstream(dir_ + "/sys") << "a file";
-  EXPECT_FALSE(tools::SysfsTree::make(dir_ + "/sys", emu::Config()));
+  EXPECT_FALSE(tools::SysfsTree::make(dir_ + "/sys", emu::Config(), kAll));
 }
 
 }  // namespace
