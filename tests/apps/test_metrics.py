@@ -330,6 +330,12 @@ def test_prometheus_configuration_is_valid() -> None:
 def alerts_at(tmp_path: Path, alert: str, series: dict[str, str], labels: str | None) -> None:
     """After 8 s of these series the alert fires with these labels, or, for None, it does not."""
     expected = [] if labels is None else [{"exp_labels": json.loads(labels)}]
+    test = {"alert_rule_test": [{"eval_time": "8s", "alertname": alert, "exp_alerts": expected}]}
+    evaluate(tmp_path, series, test)
+
+
+def evaluate(tmp_path: Path, series: dict[str, str], test: dict[str, Any]) -> None:
+    """The rules over these series, a value a second, are as promtool's `test` says."""
     rules = (DASHBOARDS / "rules/flitnet.yml").read_text()
     # Its texts are not compared: promtool would want each as it reads with its values.
     (tmp_path / "rules.yml").write_text(re.sub(r"\n +annotations: .*", "", rules))
@@ -338,7 +344,7 @@ def alerts_at(tmp_path: Path, alert: str, series: dict[str, str], labels: str | 
         "tests": [{
             "interval": "1s",
             "input_series": [{"series": name, "values": v} for name, v in series.items()],
-            "alert_rule_test": [{"eval_time": "8s", "alertname": alert, "exp_alerts": expected}],
+            **test,
         }],
     }))  # fmt: skip
     done = subprocess.run(
@@ -373,9 +379,61 @@ def test_a_node_that_is_down_raises_an_alert(
     ("clock", "fires"), [("1+1x8", False), ("1 2 3 stale", True)]
 )  # fmt: skip
 def test_a_fabric_that_is_down_raises_an_alert(tmp_path: Path, clock: str, fires: bool) -> None:
-    series = {"flitnet_clock_emulated_seconds_total": clock, 'up{job="flitnet"}': "1+0x8"}
-    labels = json.dumps({"severity": "critical"}) if fires else None
+    series = {
+        'flitnet_clock_emulated_seconds_total{instance="a:1",job="flitnet"}': clock,
+        'up{instance="a:1",job="flitnet"}': "1+0x8",
+        # Another cluster runs, and so does a host that joined one.
+        'flitnet_clock_emulated_seconds_total{instance="b:1",job="flitnet"}': "1+1x8",
+        'up{instance="b:1",job="flitnet"}': "1+0x8",
+        'up{instance="c:1",job="flitnet"}': "1+0x8",
+    }
+    who = {"instance": "a:1", "job": "flitnet", "severity": "critical"}
+    labels = json.dumps(who) if fires else None
     alerts_at(tmp_path, "FlitnetFabricDown", series, labels)
+
+
+def test_two_clusters_of_one_prometheus_stay_two(tmp_path: Path) -> None:
+    """Their routers, classes and nodes have the same names."""
+    series, ports, classes = {}, [], []
+    for instance, speed in (("a:1", 1), ("b:1", 3)):
+        who = f'instance="{instance}",job="flitnet"'
+        latency = f'flitnet_class_latency_seconds_bucket{{{who},class="control",node="n0"'
+        series |= {
+            f"flitnet_clock_emulated_seconds_total{{{who}}}": "0+1x30",
+            f'flitnet_switch_transmitted_flits_total{{{who},switch="0",port="0",vl="0"}}':
+                f"0+{100 * speed}x30",
+            latency + f',le="{speed}"}}': "0+1x30",
+            latency + ',le="+Inf"}': "0+1x30",
+            f'flitnet_device_port_up{{{who},node="n0"}}': f"{speed // 2}+0x30",
+        }  # fmt: skip
+        ports.append({
+            "labels": "switch_port:flitnet_flits_per_emulated_second:rate10s"
+                      f'{{instance="{instance}",switch="0",port="0"}}',
+            "value": 100 * speed,
+        })  # fmt: skip
+        classes.append({
+            "labels": f'class:flitnet_latency_seconds:p99{{instance="{instance}",class="control"}}',
+            "value": 0.99 * speed,
+        })  # fmt: skip
+    down = {"instance": "a:1", "node": "n0", "severity": "critical"}
+    evaluate(tmp_path, series, {
+        "promql_expr_test": [
+            {"expr": found[0]["labels"].partition("{")[0], "eval_time": "20s", "exp_samples": found}
+            for found in (ports, classes)
+        ],
+        "alert_rule_test": [{
+            "eval_time": "20s", "alertname": "FlitnetNodeDown",
+            "exp_alerts": [{"exp_labels": down}],
+        }],
+    })  # fmt: skip
+
+
+def test_no_dashboard_adds_clusters_up() -> None:
+    text = "\n".join(dashboard_expressions()) + (DASHBOARDS / "rules/flitnet.yml").read_text()
+    adding = re.findall(r"\b(?:sum|min|max|avg|count)\b(?: (?:by|without) \([^)]*\))? ?\(", text)
+    assert len(adding) > 8
+    assert [one for one in adding if " by (instance" not in one] == []
+    assert "on ()" not in text
 
 
 @pytest.mark.parametrize(("delivered", "fires"), [("30+30x8", True), ("600+0x8", False)])
