@@ -28,8 +28,7 @@
 
 namespace hca {
 
-// A client, as the doorbells that it rings. hcad has a Client with all that it holds.
-struct Caller {
+struct Caller {  // what of a client rings here; hcad has a Client with all that it holds
   bool open = false;
   DoorbellPage* doorbells = nullptr;
   std::uint32_t head = 0;  // of its doorbell ring; ours, not the page's
