@@ -58,6 +58,7 @@ def test_a_node_joins(hosts: tuple[Host, Host, Path]) -> None:
     assert up.returncode == 0 and "flitnet join" in up.stdout, up.stdout + up.stderr
     assert up.stdout.startswith("1 node (n0) attached in ")
     status = a("status")
+    assert "flitnet   1 node, 400 Mb/s links" in status.stdout
     assert status.returncode == 1 and "n1, of another host, is not attached" in status.stdout
     joined = b("join", file, "--here", "n1", "--key", a.run / "cluster.key")
     assert joined.returncode == 0, joined.stderr

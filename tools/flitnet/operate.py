@@ -53,7 +53,7 @@ def up(
     cluster.up()
     ours = cluster.here
     took = time.monotonic() - began
-    who = f"{part.number(ours)} ({part.span(ours)}) attached" if ours else "the fabric started"
+    who = f"{part.number(len(ours))} ({part.span(ours)}) attached" if ours else "the fabric started"
     print(f"{who} in {took:.1f} s; run directory {run}")
     _print_metrics(metrics)
     if cluster.together and cluster.file.hca_process_chosen:

@@ -58,8 +58,8 @@ def span(nodes: tuple[str, ...]) -> str:
     return " … ".join(dict.fromkeys((nodes[0], nodes[-1]))) if nodes else NOBODY
 
 
-def number(nodes: tuple[str, ...]) -> str:
-    return "1 node" if len(nodes) == 1 else f"{len(nodes)} nodes"
+def number(nodes: int) -> str:
+    return "1 node" if nodes == 1 else f"{nodes} nodes"
 
 
 def chosen(file: ClusterFile, here: str, fabric: bool, key: Path | None = None) -> Part:

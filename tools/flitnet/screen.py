@@ -15,6 +15,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from tools.flitnet.part import number
 from tools.flitnet.report import Report, StreamReport, total_of
 
 WORST = 10
@@ -67,7 +68,7 @@ def heading(view: View) -> RenderableType:
             "clock, the power and the lanes are on the fabric's"), (0, 1))  # fmt: skip
     text = Text.assemble(
         (view.title, "bold"),
-        f"   {view.now.nodes} nodes, {view.now.link_mbps} Mb/s links   ",
+        f"   {number(view.now.nodes)}, {view.now.link_mbps} Mb/s links   ",
         (f"{view.now.seconds:.1f} s", "bold cyan"),
         " emulated   clock ",
         (clock["mode"], "cyan"),
@@ -180,7 +181,7 @@ def summary(report: Report) -> str:
     total = total_of(report.streams)
     clock = report.clock
     lines = [
-        f"{report.nodes} nodes, {report.link_mbps} Mb/s links, {report.seconds:.1f} s emulated, "
+        f"{number(report.nodes)}, {report.link_mbps} Mb/s links, {report.seconds:.1f} s emulated, "
         f"clock {clock['mode']}: dilation {clock['dilation']:.3f}, "
         f"lag p99 {clock['lag_us_p99']:.0f} us",
         f"streams: {total.admitted} admitted, {total.refused} refused; frames "
