@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <span>
 
@@ -20,6 +21,8 @@ class Datagrams {
   virtual ~Datagrams() = default;
   // Hands what has arrived to `sink`, a bounded lot; true: there may be more.
   virtual bool receive(const Sink& sink) = 0;
+  // Looks after itself: called every some milliseconds of host time.
+  virtual void service(std::uint64_t /*host_ns*/) {}
   // At most kBatch trains; what cannot go counts as lost on the way.
   virtual void send(std::span<const Outgoing> batch) = 0;
   // Readable when something has arrived; -1: it must be polled.

@@ -3,11 +3,17 @@
 #include <rte_errno.h>
 #include <rte_ethdev.h>
 #include <rte_mbuf.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <optional>
+#include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -15,6 +21,7 @@
 
 #include "emu/base/log.h"
 #include "fabric/port/ethernet.h"
+#include "fabric/port/link_watch.h"
 
 namespace fabric {
 namespace {
@@ -24,22 +31,48 @@ constexpr std::uint16_t kRingSlots = 1024;
 // Both rings full, bursts under way, and the caches.
 constexpr unsigned kMbufs = 4 * kRingSlots - 1;
 
+// A card that came back and cannot be opened yet is tried again so often.
+constexpr std::uint64_t kReopenEveryNs = 100'000'000;
+constexpr int kReopensQuiet = 10;
+
+// A port that runs, with the buffers that are its own.
+struct Device {
+  std::uint16_t port = 0;
+  rte_mempool* pool = nullptr;
+  rte_ether_addr mac{};
+  unsigned interface = 0;  // of the kernel's; 0: none
+};
+
+emu::Result<Device> open_device(const std::string& device, std::uint32_t mtu);
+void close_device(const Device& device, const std::string& name);
+
+Station station_of(const Device& device, emu::UdpAddress address) {
+  Station self{{}, address};
+  std::copy_n(device.mac.addr_bytes, self.mac.size(), self.mac.begin());
+  return self;
+}
+
+// "net_af_packet0" of "net_af_packet0,iface=veth0".
+std::string name_of_device(const std::string& device) { return device.substr(0, device.find(',')); }
+
 // One DPDK port as a host on the wire.
 class EthdevDatagrams final : public Datagrams {
  public:
-  EthdevDatagrams(std::uint16_t port, std::string device, rte_mempool* pool, Station self)
-      : port_(port), device_(std::move(device)), pool_(pool), self_(self) {}
-  ~EthdevDatagrams() override {
-    (void)rte_eth_dev_stop(port_);
-    (void)rte_eth_dev_close(port_);
-    (void)rte_eal_hotplug_remove("vdev", device_.c_str());
-    rte_mempool_free(pool_);
-  }
+  EthdevDatagrams(std::string arguments, std::uint32_t mtu, const Device& device,
+                  emu::UdpAddress address)
+      : arguments_(std::move(arguments)),
+        name_(name_of_device(arguments_)),
+        mtu_(mtu),
+        device_(device),
+        self_(station_of(device, address)),
+        link_(device.port, device.interface) {}
+  ~EthdevDatagrams() override { close(); }
   EthdevDatagrams(const EthdevDatagrams&) = delete;
   EthdevDatagrams& operator=(const EthdevDatagrams&) = delete;
 
   bool receive(const Sink& sink) override;
   void send(std::span<const Outgoing> batch) override;
+  void service(std::uint64_t host_ns) override;
   int fd() const override { return -1; }
 
  private:
@@ -48,11 +81,19 @@ class EthdevDatagrams final : public Datagrams {
   const Station* find(const emu::UdpAddress& address) const;
   std::span<std::byte> add_frame(std::size_t bytes);
   void push();
+  void close();
+  void reopen(std::uint64_t host_ns);
 
-  const std::uint16_t port_;
-  const std::string device_;
-  rte_mempool* const pool_;
-  const Station self_;
+  const std::string arguments_;
+  const std::string name_;
+  const std::uint32_t mtu_;
+  Device device_;
+  bool open_ = true;
+  Station self_;
+  LinkWatch link_;
+  bool link_up_ = true;  // as the log has it
+  std::uint64_t reopen_at_ns_ = 0;
+  int reopens_ = 0;  // in vain, since the link went down
   // Where nodes live. Only authentic datagrams are believed, so nobody can turn a node's frames
   // away; the answer to a hello goes to where the hello came from.
   std::vector<Station> stations_;
@@ -65,8 +106,9 @@ class EthdevDatagrams final : public Datagrams {
 };
 
 bool EthdevDatagrams::receive(const Sink& sink) {
+  if (!open_) return false;
   std::array<rte_mbuf*, kDeviceBurst> in{};
-  const std::uint16_t count = rte_eth_rx_burst(port_, 0, in.data(), kDeviceBurst);
+  const std::uint16_t count = rte_eth_rx_burst(device_.port, 0, in.data(), kDeviceBurst);
   for (std::uint16_t i = 0; i < count; ++i) {
     // Of a frame in several segments the first is a piece, as a fragment is.
     take({rte_pktmbuf_mtod(in[i], const std::byte*), in[i]->data_len}, sink);
@@ -89,7 +131,7 @@ void EthdevDatagrams::take(std::span<const std::byte> frame, const Sink& sink) {
     emu::log_warning(
         fmt::format("{}: datagrams that come in pieces are lost: attach.mtu is above the path's, "
                     "or offload is on at the sender (ethtool -K IF tx off)",
-                    device_));
+                    name_));
   }
 }
 
@@ -116,7 +158,7 @@ const Station* EthdevDatagrams::find(const emu::UdpAddress& address) const {
 // A frame of the burst that is being built; empty when no mbuf is left: lost on the way.
 std::span<std::byte> EthdevDatagrams::add_frame(std::size_t bytes) {
   if (out_count_ == kDeviceBurst) push();
-  rte_mbuf* mbuf = rte_pktmbuf_alloc(pool_);
+  rte_mbuf* mbuf = rte_pktmbuf_alloc(device_.pool);
   if (mbuf == nullptr) return {};
   auto* data =
       reinterpret_cast<std::byte*>(rte_pktmbuf_append(mbuf, static_cast<std::uint16_t>(bytes)));
@@ -129,12 +171,13 @@ std::span<std::byte> EthdevDatagrams::add_frame(std::size_t bytes) {
 }
 
 void EthdevDatagrams::push() {
-  const std::uint16_t sent = rte_eth_tx_burst(port_, 0, out_.data(), out_count_);
+  const std::uint16_t sent = rte_eth_tx_burst(device_.port, 0, out_.data(), out_count_);
   for (std::uint16_t i = sent; i < out_count_; ++i) rte_pktmbuf_free(out_[i]);
   out_count_ = 0;
 }
 
 void EthdevDatagrams::send(std::span<const Outgoing> batch) {
+  if (!open_) return;
   for (const Outgoing& outgoing : batch) {
     const Station* station = find(outgoing.to);
     if (station == nullptr) continue;
@@ -149,6 +192,41 @@ void EthdevDatagrams::send(std::span<const Outgoing> batch) {
     }
   }
   if (out_count_ != 0) push();
+}
+
+// A driver's queues may not outlive the link: those of af_xdp take and send nothing any more once
+// the interface was down. So the port is made anew when it comes back.
+void EthdevDatagrams::service(std::uint64_t host_ns) {
+  link_.look();
+  if (link_up_ && link_.was_down()) {
+    link_up_ = false;
+    reopens_ = 0;
+    emu::log_warning(fmt::format("{}: its link is down", name_));
+    if (device_.interface != 0) close();  // else only the open port tells when it is back
+  }
+  if (!link_up_ && link_.up() && host_ns >= reopen_at_ns_) reopen(host_ns);
+}
+
+void EthdevDatagrams::close() {
+  if (open_) close_device(device_, name_);
+  open_ = false;
+}
+
+void EthdevDatagrams::reopen(std::uint64_t host_ns) {
+  close();
+  const auto device = open_device(arguments_, mtu_);
+  if (!device) {
+    reopen_at_ns_ = host_ns + kReopenEveryNs;
+    // The kernel takes a moment to let go of what the closed port had.
+    if (++reopens_ == kReopensQuiet) emu::log_warning(device.error().message);
+    return;
+  }
+  open_ = true;
+  device_ = *device;
+  self_ = station_of(device_, self_.address);
+  link_ = LinkWatch(device_.port, device_.interface);
+  link_up_ = true;
+  emu::log_info(fmt::format("{}: its link is up again", name_));
 }
 
 emu::Result<void> start_device(std::uint16_t port, std::uint32_t mtu, rte_mempool* pool,
@@ -168,43 +246,69 @@ emu::Result<void> start_device(std::uint16_t port, std::uint32_t mtu, rte_mempoo
   return {};
 }
 
-}  // namespace
-
-emu::Result<std::unique_ptr<Datagrams>> open_ethdev(const std::string& device,
-                                                    emu::UdpAddress address, std::uint32_t mtu) {
-  const auto comma = device.find(',');
-  const std::string name = device.substr(0, comma);
-  const std::string arguments = comma == std::string::npos ? "" : device.substr(comma + 1);
+emu::Result<Device> open_device(const std::string& device, std::uint32_t mtu) {
+  const std::string name = name_of_device(device);
+  const std::string arguments = device.size() == name.size() ? "" : device.substr(name.size() + 1);
   if (const int e = rte_eal_hotplug_add("vdev", name.c_str(), arguments.c_str()); e != 0) {
     return emu::fail("ethdev {}: {} (is the interface there, and may we open it?)", device,
                      rte_strerror(-e));
   }
   const auto remove = [&] { (void)rte_eal_hotplug_remove("vdev", name.c_str()); };
-  std::uint16_t port = 0;
-  rte_ether_addr mac{};
-  if (rte_eth_dev_get_port_by_name(name.c_str(), &port) != 0 ||
-      rte_eth_macaddr_get(port, &mac) != 0) {
+  Device out;
+  rte_eth_dev_info info{};
+  if (rte_eth_dev_get_port_by_name(name.c_str(), &out.port) != 0 ||
+      rte_eth_macaddr_get(out.port, &out.mac) != 0) {
     remove();
     return emu::fail("ethdev {}: no port, or no address", device);
   }
-  const std::string pool_name = "eth-" + std::to_string(port);
+  if (rte_eth_dev_info_get(out.port, &info) == 0) out.interface = info.if_index;
+  const std::string pool_name = "eth-" + std::to_string(out.port);
   const auto room = static_cast<std::uint16_t>(
       std::max<std::uint32_t>(mtu + kEthernetBytes + 4, 2048) + RTE_PKTMBUF_HEADROOM);
-  rte_mempool* pool =
-      rte_pktmbuf_pool_create(pool_name.c_str(), kMbufs, 32, 0, room, SOCKET_ID_ANY);
-  if (pool == nullptr) {
+  out.pool = rte_pktmbuf_pool_create(pool_name.c_str(), kMbufs, 32, 0, room, SOCKET_ID_ANY);
+  if (out.pool == nullptr) {
     remove();
     return emu::fail("ethdev {}: {} buffers of {} bytes: {}", device, kMbufs, room,
                      rte_strerror(rte_errno));
   }
-  if (auto started = start_device(port, mtu, pool, device); !started) {
+  if (auto started = start_device(out.port, mtu, out.pool, device); !started) {
     remove();
-    rte_mempool_free(pool);
+    rte_mempool_free(out.pool);
     return std::unexpected(started.error());
   }
-  Station self{{}, address};
-  std::copy_n(mac.addr_bytes, self.mac.size(), self.mac.begin());
-  return std::make_unique<EthdevDatagrams>(port, name, pool, self);
+  return out;
+}
+
+// DPDK 22.11 leaves the socket of an af_xdp port open, and the kernel lets nobody else have its
+// queue. A fabricd has one ethdev, so any such socket is of the port that was just closed.
+void close_xdp_sockets() {
+  std::vector<int> left;
+  std::error_code none;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd", none)) {
+    const int fd = std::atoi(entry.path().filename().c_str());
+    int domain = 0;
+    socklen_t size = sizeof domain;
+    const bool is_socket = ::getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &size) == 0;
+    if (is_socket && domain == AF_XDP) left.push_back(fd);
+  }
+  for (const int fd : left) ::close(fd);
+}
+
+void close_device(const Device& device, const std::string& name) {
+  (void)rte_eth_dev_stop(device.port);
+  (void)rte_eth_dev_close(device.port);
+  (void)rte_eal_hotplug_remove("vdev", name.c_str());
+  close_xdp_sockets();
+  rte_mempool_free(device.pool);
+}
+
+}  // namespace
+
+emu::Result<std::unique_ptr<Datagrams>> open_ethdev(const std::string& device,
+                                                    emu::UdpAddress address, std::uint32_t mtu) {
+  const auto opened = open_device(device, mtu);
+  if (!opened) return std::unexpected(opened.error());
+  return std::make_unique<EthdevDatagrams>(device, mtu, *opened, address);
 }
 
 emu::Result<std::unique_ptr<EthdevPort>> EthdevPort::open(const EthdevPortOptions& options,

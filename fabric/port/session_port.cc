@@ -274,6 +274,7 @@ void SessionPort::follow(emu::NodeId node, Inbox& inbox) {
 
 void SessionPort::service(std::uint64_t host_ns, Inbox& inbox) {
   host_ns_ = host_ns;
+  datagrams_->service(host_ns);
   poll();  // before silence is judged: what came while we were away counts
   acceptor_.service(host_ns);
   for (std::size_t n = 0; n < peers_.size(); ++n) {

@@ -267,6 +267,13 @@ class Hosts:
                 return False
         return True
 
+    def set_card(self, state: str) -> None:
+        """The fabric's end of the pair."""
+        subprocess.run(
+            ["ip", "-n", self.fabric, "link", "set", self.fabric_if, state],
+            check=True, timeout=DEADLINE_S,
+        )  # fmt: skip
+
     def down(self) -> None:
         for space in (self.fabric, self.node):
             subprocess.run(["ip", "netns", "del", space], capture_output=True, timeout=DEADLINE_S)
@@ -329,6 +336,32 @@ def test_two_hosts_and_a_wire_that_loses(run: Run, hosts: Hosts, way: str) -> No
     near = run.peer("n2", "--seconds", "3", "--load", "0.1", "--seed", "2", space=hosts.fabric)
     whole(result(far), 200)
     whole(result(near), 200)
+
+
+@pytest.mark.parametrize("way", ["af_packet", "af_xdp"])
+def test_a_card_that_goes_down_and_up(run: Run, hosts: Hosts, way: str) -> None:
+    start_fabric(run, hosts, way)
+    address = f"{FABRIC_IP}:4791"
+    far = run.peer(
+        "n0", "--seconds", "60", "--load", "0.1", "--rejoin", "--udp", address, space=hosts.node
+    )
+    for _ in range(2):
+        run.until(lambda: run.attached() == {"n0"}, far)
+        hosts.set_card("down")
+        run.until(lambda: not run.attached(), far)
+        hosts.set_card("up")
+    run.until(lambda: run.attached() == {"n0"}, far)
+
+    def times(says: str) -> int:
+        return (run.dir / "log" / "fabricd.log").read_text().count(says)
+
+    assert (times("its link is down"), times("its link is up again")) == (2, 2)
+    hosts.set_card("down")  # for a moment, which no look at its state would see
+    hosts.set_card("up")
+    run.until(lambda: times("its link is up again") == 3, far)
+    later_ns = run.status()["clock"]["emulated_ns"] + 1_500_000_000  # a silence would be over
+    run.until(lambda: run.status()["clock"]["emulated_ns"] > later_ns, far)
+    run.until(lambda: run.attached() == {"n0"}, far)
 
 
 def pingpong(start: Any, server: str, client: str, host: str) -> None:
