@@ -128,6 +128,7 @@ class UdpAttachment final : public Attachment {
   emu::Initiator session_state_;
   emu::UdpAddress fabric_;
   std::string fabric_text_;
+  std::string node_name_;
   AttachState state_ = AttachState::down;
   std::string reason_ = "not attached yet";
   std::uint64_t session_ = 0;
@@ -169,6 +170,7 @@ UdpAttachment::UdpAttachment(const UdpAttachOptions& options, emu::UdpAddress fa
     : session_state_(initiator_options(options)),
       fabric_(fabric),
       fabric_text_(options.fabric),
+      node_name_(options.node_name),
       epoll_(::epoll_create1(EPOLL_CLOEXEC)) {
   CHECK(epoll_);
   if (options.io_uring) {
