@@ -1,43 +1,21 @@
 #include "emu/clock/page.h"
 
-#include <fcntl.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
-#include <cerrno>
-#include <cstring>
 #include <utility>
 
 #include "emu/base/check.h"
+#include "emu/base/page_file.h"
 
 namespace emu {
 
 namespace {
 
-Result<ClockPage*> map_page(const std::string& path, int flags, int protection) {
-  const int fd = ::open(path.c_str(), flags | O_CLOEXEC | O_NOFOLLOW, 0600);
-  if (fd < 0) return fail("clock page {}: {}", path, std::strerror(errno));
-  struct stat status {};
-  const bool writable = (protection & PROT_WRITE) != 0;
-  if (::fstat(fd, &status) != 0 || !S_ISREG(status.st_mode)) {
-    ::close(fd);
-    return fail("clock page {} is not a regular file", path);
-  }
-  if (status.st_size < static_cast<off_t>(sizeof(ClockPage))) {
-    // With its blocks: where a sparse file's are not to be had, the first write is the fabric's
-    // end.
-    const int error = writable ? ::posix_fallocate(fd, 0, sizeof(ClockPage)) : EINVAL;
-    if (error != 0) {
-      ::close(fd);
-      if (writable) return fail("clock page {}: {}", path, std::strerror(error));
-      return fail("clock page {} is too short ({} bytes)", path, status.st_size);
-    }
-  }
-  void* memory = ::mmap(nullptr, sizeof(ClockPage), protection, MAP_SHARED, fd, 0);
-  ::close(fd);
-  if (memory == MAP_FAILED) return fail("clock page {}: mmap: {}", path, std::strerror(errno));
-  return static_cast<ClockPage*>(memory);
+Result<ClockPage*> map_page(const std::string& path, PageAccess access) {
+  const auto memory = map_page_file("clock page", path, sizeof(ClockPage), access);
+  if (!memory) return std::unexpected(memory.error());
+  return static_cast<ClockPage*>(*memory);
 }
 
 std::uint64_t ppm(double ratio) { return static_cast<std::uint64_t>(ratio * 1e6 + 0.5); }
@@ -46,7 +24,7 @@ std::uint64_t ppm(double ratio) { return static_cast<std::uint64_t>(ratio * 1e6 
 
 Result<ClockWriter> ClockWriter::open(const std::string& path, CycleTime cycle_time,
                                       ClockMode mode) {
-  auto mapped = map_page(path, O_RDWR | O_CREAT, PROT_READ | PROT_WRITE);
+  auto mapped = map_page(path, PageAccess::write);
   if (!mapped) return std::unexpected(mapped.error());
   ClockWriter writer;
   writer.page_ = *mapped;
@@ -101,7 +79,7 @@ void ClockWriter::publish_state(const Pace& pace) {
 }
 
 Result<ClockReader> ClockReader::open(const std::string& path) {
-  auto mapped = map_page(path, O_RDONLY, PROT_READ);
+  auto mapped = map_page(path, PageAccess::read);
   if (!mapped) return std::unexpected(mapped.error());
   ClockReader reader;
   reader.page_ = *mapped;

@@ -1,13 +1,10 @@
 #include "emu/wire/state_page.h"
 
-#include <fcntl.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
-#include <cerrno>
-#include <cstring>
 #include <utility>
+
+#include "emu/base/page_file.h"
 
 namespace emu {
 
@@ -15,33 +12,16 @@ namespace {
 
 constexpr int kAttempts = 16;  // a picture takes microseconds, and comes once a turn
 
-Result<StatePage*> map_page(const std::string& path, int flags, int protection) {
-  const int fd = ::open(path.c_str(), flags | O_CLOEXEC | O_NOFOLLOW, 0600);
-  if (fd < 0) return fail("state page {}: {}", path, std::strerror(errno));
-  struct stat status {};
-  const bool writable = (protection & PROT_WRITE) != 0;
-  const bool file = ::fstat(fd, &status) == 0 && S_ISREG(status.st_mode);
-  const bool long_enough = file && status.st_size >= static_cast<off_t>(sizeof(StatePage));
-  if (!file || (!long_enough && !writable)) {
-    ::close(fd);
-    return fail("state page {} is no file of {} bytes", path, sizeof(StatePage));
-  }
-  // With its blocks: where a sparse file's are not to be had, the first write is the fabric's end.
-  const int error = long_enough ? 0 : ::posix_fallocate(fd, 0, sizeof(StatePage));
-  if (error != 0) {
-    ::close(fd);
-    return fail("state page {}: {}", path, std::strerror(error));
-  }
-  void* memory = ::mmap(nullptr, sizeof(StatePage), protection, MAP_SHARED, fd, 0);
-  ::close(fd);
-  if (memory == MAP_FAILED) return fail("state page {}: mmap: {}", path, std::strerror(errno));
-  return static_cast<StatePage*>(memory);
+Result<StatePage*> map_page(const std::string& path, PageAccess access) {
+  const auto memory = map_page_file("state page", path, sizeof(StatePage), access);
+  if (!memory) return std::unexpected(memory.error());
+  return static_cast<StatePage*>(*memory);
 }
 
 }  // namespace
 
 Result<StateWriter> StateWriter::open(const std::string& path) {
-  auto mapped = map_page(path, O_RDWR | O_CREAT, PROT_READ | PROT_WRITE);
+  auto mapped = map_page(path, PageAccess::write);
   if (!mapped) return std::unexpected(mapped.error());
   StateWriter writer;
   writer.page_ = *mapped;
@@ -88,7 +68,7 @@ void StateWriter::tell(NodeId node, const Notice& notice) {
 }
 
 Result<StateReader> StateReader::open(const std::string& path) {
-  auto mapped = map_page(path, O_RDONLY, PROT_READ);
+  auto mapped = map_page(path, PageAccess::read);
   if (!mapped) return std::unexpected(mapped.error());
   StateReader reader;
   reader.page_ = *mapped;
