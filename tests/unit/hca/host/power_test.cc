@@ -117,6 +117,14 @@ TEST(Power, CalendarWhenIdle) {
   EXPECT_EQ(calendar.earliest(500, 500, 40), 500u);
 }
 
+// A message of so many full packets, from one node to the other.
+void send_packets(Pair& pair, std::uint32_t packets) {
+  pair.expect_recv(1, pair.b.sge(0, 1'000'000));
+  const hca::Sge from = pair.a.sge(0, 612 * packets);
+  ASSERT_EQ(pair.post({.sges = {&from, 1}}), 0);
+  pair.run();
+}
+
 // Caps so small, or packets so long, that a packet holds its energy for longer than the horizon.
 TEST(Power, BestEffortLeavesHoweverLongItHoldsItsEnergy) {
   for (const char* text :
@@ -196,10 +204,7 @@ TEST(Power, PacketsAreSpacedOut) {
     const double packet_pj = options.host.energy.packet_pj(0, 40);
     options.host.power_w = packet_pj / 80 / static_cast<double>(options.host.cycle_time.cycle_ps);
     Pair pair(options);
-    pair.expect_recv(1, pair.b.sge(0, 100000));
-    const hca::Sge from = pair.a.sge(0, 612 * 40);
-    ASSERT_EQ(pair.post({.sges = {&from, 1}}), 0);
-    pair.run();
+    ASSERT_NO_FATAL_FAILURE(send_packets(pair, 40));
     const auto& sent = pair.cluster.sent();
     for (std::size_t i = 1; i < 40; ++i) {
       const emu::Cycle gap = sent[i].launch_cycle - sent[i - 1].launch_cycle;
@@ -226,10 +231,7 @@ TEST(Power, NoWindowHasABurstOfBestEffort) {
                          static_cast<double>(options.host.cycle_time.cycle_ps);
   ASSERT_GT(options.host.power_window_packets, 1U);
   Pair pair(options);
-  pair.expect_recv(1, pair.b.sge(0, 100'000));
-  const hca::Sge from = pair.a.sge(0, 612 * 10);
-  ASSERT_EQ(pair.post({.sges = {&from, 1}}), 0);
-  pair.run();
+  ASSERT_NO_FATAL_FAILURE(send_packets(pair, 10));
   const auto& sent = pair.cluster.sent();
   ASSERT_GE(sent.size(), 10U);
   for (std::size_t i = 1; i < 10; ++i) {
@@ -252,10 +254,7 @@ TEST(Power, NearPacketsPayInFull) {
   const double pj_per_cycle = packet_pj / 80;
   options.host.power_w = pj_per_cycle / static_cast<double>(options.host.cycle_time.cycle_ps);
   Pair pair(options);
-  pair.expect_recv(1, pair.b.sge(0, 1'000'000));
-  const hca::Sge from = pair.a.sge(0, 612 * 400);
-  ASSERT_EQ(pair.post({.sges = {&from, 1}}), 0);
-  pair.run();
+  ASSERT_NO_FATAL_FAILURE(send_packets(pair, 400));
   const auto& sent = pair.cluster.sent();
   const auto took = static_cast<double>(sent[399].launch_cycle - sent[0].launch_cycle);
   EXPECT_GE(took * pj_per_cycle, 399 * packet_pj - budget_pj);
