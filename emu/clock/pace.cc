@@ -28,6 +28,7 @@ std::uint64_t Pace::lag_quantile_ns(double q) const {
 
 Pace::Pace(const PaceOptions& options, Cycle cycle, std::uint64_t host_ns) : options_(options) {
   CHECK(options.cycle_time.cycle_ps > 0);
+  quantum_ = std::max<Cycle>(1, options.cycle_time.cycle_at(options.quantum_ns));
   start(cycle, host_ns);
 }
 
@@ -60,8 +61,7 @@ void Pace::close_window(Cycle reached, std::uint64_t host_ns) {
 // The cycle that host time has completed on the line.
 Cycle Pace::due(std::uint64_t host_ns) const {
   const auto since_ns = host_ns > anchor_host_ns_ ? host_ns - anchor_host_ns_ : 0;
-  return anchor_cycle_ +
-         static_cast<Cycle>(static_cast<WideUint>(since_ns) * 1000 / options_.cycle_time.cycle_ps);
+  return anchor_cycle_ + scaled(since_ns, 1000, 0, options_.cycle_time.cycle_ps);
 }
 
 void Pace::late(std::uint64_t lag_ns) {
@@ -86,9 +86,8 @@ void Pace::note_held(bool held, std::uint64_t host_ns) {
 
 Cycle Pace::target(Cycle reached, std::uint64_t host_ns, bool busy, Cycle limit) {
   close_window(reached, host_ns);
-  const Cycle quantum = std::max<Cycle>(1, options_.cycle_time.cycle_at(options_.quantum_ns));
   if (options_.mode == ClockMode::virtual_ && busy) {
-    const Cycle to = std::max(reached, std::min(reached + quantum, limit));
+    const Cycle to = std::max(reached, std::min(reached + quantum_, limit));
     note_held(to == reached, host_ns);
     reanchor(to, host_ns);
     return to;
@@ -102,7 +101,7 @@ Cycle Pace::target(Cycle reached, std::uint64_t host_ns, bool busy, Cycle limit)
   // Work is late by what is due beyond one quantum: a loop that naps a quantum is on time.
   const std::uint64_t behind_ns = emulated_ns(now - reached);
   late(behind_ns > options_.quantum_ns ? behind_ns - options_.quantum_ns : 0);
-  return std::max(reached, std::min({now, reached + quantum, limit}));
+  return std::max(reached, std::min({now, reached + quantum_, limit}));
 }
 
 Cycle Pace::idle_target(Cycle reached, std::uint64_t host_ns, Cycle limit) {
@@ -110,7 +109,7 @@ Cycle Pace::idle_target(Cycle reached, std::uint64_t host_ns, Cycle limit) {
   if (now <= reached) return reached;
   const std::uint64_t behind_ns = emulated_ns(now - reached);
   if (behind_ns > options_.idle_sleep_ns) late(behind_ns - options_.idle_sleep_ns);
-  return std::max(reached, std::min(due(host_ns), limit));
+  return std::max(reached, std::min(due(host_ns), limit));  // late() may have moved the line
 }
 
 }  // namespace emu

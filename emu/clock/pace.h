@@ -82,6 +82,7 @@ class Pace {
   void note_held(bool held, std::uint64_t host_ns);
 
   PaceOptions options_;
+  Cycle quantum_;  // of the options, at least one
   // The line on which emulated time runs: cycle anchor_cycle_ is due at anchor_host_ns_.
   Cycle anchor_cycle_ = 0;
   std::uint64_t anchor_host_ns_ = 0;

@@ -53,6 +53,10 @@ class ShmAttachment final : public Attachment {
     if (attached()) current_->take_back(buffer);
   }
   std::size_t send(std::span<const emu::TxDesc> descriptors) override;
+  bool has_incoming() override {
+    return attached() &&
+           !(current_->rx.empty() && current_->injected.empty() && current_->answers.empty());
+  }
   std::size_t receive(std::span<Received> out) override;
   void release(std::uint32_t buffer) override {
     if (attached()) current_->released.push_back({buffer});
@@ -60,7 +64,9 @@ class ShmAttachment final : public Attachment {
   std::size_t injected(std::span<emu::Injected> out) override;
   std::size_t answers(std::span<emu::Answer> out) override;
   void served(emu::Cycle cycle) override {
-    if (attached()) current_->served->cycle.store(cycle, std::memory_order_release);
+    if (!attached() || cycle == current_->served_before) return;
+    current_->served_before = cycle;
+    current_->served->cycle.store(cycle, std::memory_order_release);
   }
   void flush() override;
   bool prepare_sleep() override;

@@ -42,6 +42,7 @@ struct ShmSession {
   emu::RingConsumer<emu::Injected> injected;
   emu::RingConsumer<emu::Answer> answers;
   emu::ServedWord* served = nullptr;
+  emu::Cycle served_before = 0;  // what it shows; a fresh one: 0
   emu::DoorbellWaker waker;
   emu::DoorbellSleeper sleeper;
   std::vector<std::uint16_t> free_slots;

@@ -39,6 +39,7 @@ class CmService : public CmOut {
     while (!unsent_.empty() && host_->send_mad(unsent_.front().dest, unsent_.front().bytes))
       unsent_.pop_front();
   }
+  bool has_unsent() const { return !unsent_.empty(); }
   const Cm& cm() const { return cm_; }
   bool waiting() const { return !arrived_.empty(); }
 

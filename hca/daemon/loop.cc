@@ -27,10 +27,12 @@ emu::Turn Node::turn(std::uint64_t host_ns) {
   emu::log_to(log_);
   tell_time();
   const emu::Cycle began = now_;
-  std::size_t work = receive();                 // deliveries, injected events, answers
-  side_band_.tell(*host_, now_);                // how the routers look, if the scheme asks
-  work += control_->doorbells(now_) ? 1U : 0U;  // what programs posted
-  work += transmit();                           // timers, packets out
+  std::size_t work = receive();                     // deliveries, injected events, answers
+  const bool told = side_band_.tell(*host_, now_);  // how the routers look, if the scheme asks
+  work += control_->doorbells(now_) ? 1U : 0U;      // what programs posted
+  if (work != 0 || told || cm_->has_unsent() || now_ >= quiet_until_)
+    work += transmit();  // timers, packets out
+  attachment_->flush();
   if (!left_over_) attachment_->served(began);
   if (work != 0) active_ns_ = host_ns;
   service(host_ns, work != 0 || looking_);  // last: a packet waits for no program that comes
@@ -39,6 +41,8 @@ emu::Turn Node::turn(std::uint64_t host_ns) {
 
 void Node::tell_time() {
   now_ = std::max(now_, attachment_->now_cycle());
+  if (now_ == told_) return;  // programs have the page's line
+  told_ = now_;
   page()->now_ns.store(options_.cycle_time.ns(now_), std::memory_order_release);
 }
 
@@ -49,6 +53,7 @@ void Node::service(std::uint64_t host_ns, bool busy) {
   // Who was woken by this turn's work may wait for this core: a while longer, not for ever.
   if (busy && serviced_ns_ != 0 && host_ns - idle_ns_ < kServiceNs) return;
   serviced_ns_ = host_ns;
+  quiet_until_ = 0;  // whatever is asked of the host half here
   attachment_->service(host_ns);
   notice_session();
   control_->service(now_);
@@ -102,7 +107,7 @@ void Node::notice_session() {
 
 std::size_t Node::receive() {
   left_over_ = false;
-  if (attachment_->state() != AttachState::attached) return 0;
+  if (!attachment_->has_incoming() || attachment_->state() != AttachState::attached) return 0;
   const std::size_t packets = attachment_->receive(received_);
   const std::size_t injected = attachment_->injected(injected_);
   const std::size_t answers = attachment_->answers(answers_);
@@ -134,8 +139,8 @@ std::size_t Node::transmit() {
     host_->injected(port_->left(), now_);
     port_->clear_left();
   }
-  attachment_->flush();
   naps_.count(packets);
+  quiet_until_ = host_->quiet_until();
   return packets;
 }
 

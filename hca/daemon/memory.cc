@@ -79,8 +79,8 @@ std::size_t ProcessMemory::copy(std::span<const MemoryPiece> pieces, Direction d
 std::size_t ProcessMemory::copy_batch(std::span<const MemoryPiece> batch, Direction direction) {
   const ClientId client = batch.front().client;
   if (client >= pids_.size() || pids_[client] == 0) return 0;
-  std::array<iovec, kBatchPieces> local{};
-  std::array<iovec, kBatchPieces> remote{};
+  std::array<iovec, kBatchPieces> local;  // as far as they are written here
+  std::array<iovec, kBatchPieces> remote;
   std::size_t ranges = 0;  // of the client: packets of a message lie side by side there
   std::uint64_t end = 0;   // of the last one
   for (std::size_t i = 0; i < batch.size(); ++i) {

@@ -73,6 +73,7 @@ emu::Result<void> Node::open(const std::string& run_dir, emu::Lending* lending) 
   control_ = std::move(*control);
   options_.first_connection = emu::host_now_ns();  // one that no former life has named
   host_ = std::make_unique<Host>(options_, memory_, *port_, *control_);
+  side_band_.follow_scheme(*host_);
   control_->set_host(*host_);
   control_->set_nodes(config_.nodes);
   cm_ = std::make_unique<CmService>(config_, options_);
@@ -139,6 +140,7 @@ std::string Node::answer(const std::string& request) {
         return j.open().field("ok", false).field("error", done.error().message).close().text();
       }
       emu::log_info(fmt::format("{}: {}", key, value));
+      side_band_.follow_scheme(*host_);
     }
     return j.open().field("ok", true).close().text();
   }

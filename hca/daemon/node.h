@@ -91,6 +91,9 @@ class Node : public emu::Daemon {
   std::vector<emu::Answer> answers_;
 
   emu::Cycle now_ = 0;
+  emu::Cycle told_ = 0;  // to programs, by the node page
+  // Until then the host half has nothing to do by itself; 0: it is to be asked.
+  emu::Cycle quiet_until_ = 0;
   std::uint64_t session_ = 0;
   std::uint64_t serviced_ns_ = 0;
   std::uint64_t published_ns_ = 0;

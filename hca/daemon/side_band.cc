@@ -34,22 +34,19 @@ void SideBand::follow_ways(Host& host) {
   host.set_ways(std::move(useful), hops);
 }
 
-void SideBand::tell(Host& host, emu::Cycle now) {
-  const Signal needs = host.congestion_needs();
-  if (needs != Signal::blame && needs != Signal::marks) heard_.reset();
-  if (needs == Signal::nothing) return;
-  if (!open()) return;  // no fabric yet
-  if (needs == Signal::state) {
-    look(host, now);
-  } else {
-    listen(host, now);
-  }
+void SideBand::follow_scheme(const Host& host) {
+  needs_ = host.congestion_needs();
+  if (needs_ != Signal::blame && needs_ != Signal::marks) heard_.reset();
 }
 
-void SideBand::look(Host& host, emu::Cycle now) {
-  if (page_->cycle() == told_) return;
+bool SideBand::tell_needed(Host& host, emu::Cycle now) {
+  return needs_ == Signal::state ? look(host, now) : listen(host, now);
+}
+
+bool SideBand::look(Host& host, emu::Cycle now) {
+  if (page_->cycle() == told_) return false;
   emu::StateReading reading;
-  if (!page_->read(node_, reading, view_)) return;
+  if (!page_->read(node_, reading, view_)) return false;
   told_ = reading.cycle;
   host.fabric_state({.free_lanes = view_.free_lanes,
                      .lanes = lanes_,
@@ -57,17 +54,20 @@ void SideBand::look(Host& host, emu::Cycle now) {
                      .buffers = reading.buffers,
                      .delivered_flits = reading.delivered_flits},
                     now);
+  return true;
 }
 
 // What was told to an earlier scheme is over.
-void SideBand::listen(Host& host, emu::Cycle now) {
+bool SideBand::listen(Host& host, emu::Cycle now) {
   const std::uint64_t told = page_->told(node_);
   std::uint64_t next = heard_.value_or(told);
+  heard_ = told;
+  if (next == told) return false;
   if (told - next > emu::kNoticesKept) next = told - emu::kNoticesKept;
   for (; next != told; ++next) {
     if (const auto notice = page_->notice(node_, next)) host.notice(*notice, now);
   }
-  heard_ = told;
+  return true;
 }
 
 }  // namespace hca

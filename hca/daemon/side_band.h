@@ -17,7 +17,12 @@ namespace hca {
 class SideBand {
  public:
   SideBand(std::string path, const emu::Config& config, emu::NodeId node);
-  void tell(Host& host, emu::Cycle now);
+  // The scheme in force may have become another one.
+  void follow_scheme(const Host& host);
+  // True: there was something to tell.
+  bool tell(Host& host, emu::Cycle now) {
+    return needs_ != Signal::nothing && open() && tell_needed(host, now);
+  }
   // Ways, if links went or came since the last call. Rare work.
   void follow_ways(Host& host);
   // The fabric is another one now.
@@ -29,13 +34,15 @@ class SideBand {
 
  private:
   bool open();
-  void look(Host& host, emu::Cycle now);
-  void listen(Host& host, emu::Cycle now);
+  bool tell_needed(Host& host, emu::Cycle now);
+  bool look(Host& host, emu::Cycle now);
+  bool listen(Host& host, emu::Cycle now);
 
   std::string path_;
   emu::NodeId node_;
   std::size_t nodes_;
   std::uint16_t lanes_;  // of best effort
+  Signal needs_ = Signal::nothing;
   std::optional<emu::StateReader> page_;
   emu::Cycle told_ = 0;     // the picture that was told last
   std::uint64_t ways_ = 0;  // the page's, as they were told last

@@ -266,6 +266,7 @@ void settle(HostState& s) {
     write_out(s);
     const std::uint32_t faults = settlement.faults_count;
     const std::uint32_t overruns = settlement.overruns_count;
+    if (faults + overruns == 0 && !settlement.completions_lost) continue;
     const auto met = settlement.faults;
     const auto overrun_cqs = settlement.overruns;
     settlement.faults_count = settlement.overruns_count = 0;

@@ -148,6 +148,7 @@ std::size_t Host::advance(emu::Cycle now) {
 }
 
 emu::Cycle Host::next_event() const { return next_wake(*state_); }
+emu::Cycle Host::quiet_until() const { return is_queued(*state_) ? 0 : next_wake(*state_); }
 
 void Host::link_lost(emu::Cycle now) {
   HostState& s = *state_;

@@ -180,6 +180,10 @@ class Host {
   // The cycle at which advance() has something to do by itself; kNever: only input will change
   // anything. Not later than needed, perhaps earlier.
   emu::Cycle next_event() const;
+  // Until then advance() does nothing unless one of the calls above comes first. 0 where that
+  // cannot be said: a QP is queued and waits for what does not announce itself (slots, a scheme's
+  // picture).
+  emu::Cycle quiet_until() const;
 
   // The link is gone, and with it the packets handed on. Credits come back, transport recovers by
   // its timers.

@@ -165,6 +165,11 @@ std::size_t serve_requests(HostState& s, emu::TrafficClass traffic_class, std::s
   return sent;
 }
 
+bool is_queued(const HostState& s, std::size_t traffic_class) {
+  return (s.requests_[traffic_class].count | s.acks_[traffic_class].count |
+          s.reads_[traffic_class].count) != 0;
+}
+
 bool advance_over(const HostState& s) {
   return s.slots_blocked_ || s.advance_bytes_ >= kAdvanceBytes;
 }
@@ -174,6 +179,11 @@ bool advance_over(const HostState& s) {
 std::size_t serve_class(HostState& s, emu::TrafficClass traffic_class) {
   const auto c = static_cast<std::size_t>(traffic_class);
   Turn& turn = s.turns_[c];
+  if (!is_queued(s, c)) {  // nearly always: what follows would come to nothing
+    turn.packets = 0;
+    if (traffic_class == emu::TrafficClass::best_effort) s.best_effort_held_ = false;
+    return 0;
+  }
   s.advance_bytes_ = 0;
   std::size_t sent = 0;
   for (int idle = 0; idle < 2 && !advance_over(s);) {
@@ -272,6 +282,14 @@ std::size_t transmit(HostState& s) {
 static emu::Cycle congestion_wake(const HostState& s) {
   const emu::Cycle at = s.congestion_->ready_at();
   return at > s.now_ ? at : s.now_ + kCongestionRetryCycles;
+}
+
+bool is_queued(const HostState& s) {
+  if (s.slots_blocked_) return true;
+  for (std::size_t c = 0; c < emu::kClassCount; ++c) {
+    if (is_queued(s, c)) return true;
+  }
+  return false;
 }
 
 emu::Cycle next_wake(const HostState& s) {

@@ -164,6 +164,7 @@ void wake_again(HostState& s, Qp& qp);     // brings the heap in line with the Q
 void ring_doorbell(HostState& s, Qp& qp);  // the application said that it posted
 std::size_t transmit(HostState& s);
 emu::Cycle next_wake(const HostState& s);
+bool is_queued(const HostState& s);  // something would leave if it could
 void run_timers(HostState& s);
 
 // ---- fetch.cc: a work request is copied and checked ----

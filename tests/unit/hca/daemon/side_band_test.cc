@@ -26,7 +26,8 @@ bool alo_sends_by(emu::PortId port) {
   hca::Host& host = pair.cluster.host(0);
   EXPECT_TRUE(host.set_congestion("alo", hca::CqLayout::global));
   side_band.follow_ways(host);
-  side_band.tell(host, pair.cluster.now());
+  side_band.follow_scheme(host);
+  EXPECT_TRUE(side_band.tell(host, pair.cluster.now()));
   pair.expect_recv(1, pair.b.sge(0, 100));
   const hca::Sge from = pair.a.sge(0, 10);
   EXPECT_EQ(pair.post({.sges = {&from, 1}}), 0);

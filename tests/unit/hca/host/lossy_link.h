@@ -91,9 +91,9 @@ class Cluster {
 
   // Runs until nothing more happens by itself, or until the cycle.
   void run(emu::Cycle until = emu::kNever) {
+    quiet_until_ = {};
     for (int guard = 0; guard < 20'000'000; ++guard) {
-      std::size_t sent = 0;
-      for (auto& host : hosts_) sent += host->advance(now_);
+      const std::size_t sent = advance();
       emu::Cycle next = events_.empty() ? emu::kNever : events_.begin()->first;
       for (auto& host : hosts_) next = std::min(next, host->next_event());
       if (sent > 0) next = std::min(next, now_);
@@ -107,6 +107,18 @@ class Cluster {
   }
 
  private:
+  // As hcad does it: a host that is quiet and was told nothing is not asked.
+  std::size_t advance() {
+    std::size_t sent = 0;
+    quiet_until_.resize(hosts_.size());
+    for (std::size_t n = 0; n < hosts_.size(); ++n) {
+      if (now_ < quiet_until_[n]) continue;
+      sent += hosts_[n]->advance(now_);
+      quiet_until_[n] = hosts_[n]->quiet_until();
+    }
+    return sent;
+  }
+
   struct Packet {
     int to;
     emu::TxDesc desc;
@@ -230,6 +242,7 @@ class Cluster {
     while (!events_.empty() && events_.begin()->first <= now_) {
       const auto [at, packet] = *events_.begin();
       events_.erase(events_.begin());
+      quiet_until_ = {};  // of all: what the test does when it hears of this one may be any host's
       hca::Host& host = *hosts_[static_cast<std::size_t>(packet.to)];
       if (packet.from < 0) {
         while (!answers_.empty() && answers_.begin()->first <= now_) {
@@ -263,6 +276,7 @@ class Cluster {
   LinkOptions link_;
   emu::Prng prng_;
   emu::Cycle now_ = 1000;
+  std::vector<emu::Cycle> quiet_until_;  // of each host
   std::uint64_t lost_ = 0;
   std::uint64_t lent_ = 0;
   std::array<emu::Cycle, 16> busy_until_{};
