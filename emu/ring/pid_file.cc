@@ -8,6 +8,9 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
+#include <iterator>
+#include <string>
 #include <utility>
 
 namespace emu {
@@ -29,6 +32,17 @@ bool still_at_path(int fd, const std::string& path) {
          ours.st_dev == there.st_dev;
 }
 
+// It runs no more but still has its lock: the kernel drops that with the last of its threads, which
+// may wait for a core. Or it has ended since we looked.
+bool is_dying(pid_t pid) {
+  if (pid == 0) return false;  // it has not said yet who it is
+  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
+  const std::string text((std::istreambuf_iterator<char>(file)), {});
+  const std::size_t name_end = text.rfind(')');
+  return name_end == std::string::npos || text.compare(name_end + 1, 2, " Z") == 0 ||
+         text.compare(name_end + 1, 2, " X") == 0;
+}
+
 }  // namespace
 
 PidFile::~PidFile() { release(); }
@@ -48,8 +62,10 @@ PidFile& PidFile::operator=(PidFile&& other) noexcept {
 Result<PidFile> PidFile::acquire(const std::string& path) {
   // A few rounds are enough: a lock that is only looked at (holder() below, or a script) is gone in
   // a moment, and each loss of the race means that another process ended meanwhile.
+  constexpr int kRounds = 16;
+  constexpr int kRoundsOfTheDying = 5000;
   pid_t busy = 0;
-  for (int attempt = 0; attempt < 16; ++attempt) {
+  for (int round = 0; round < kRounds || (is_dying(busy) && round < kRoundsOfTheDying); ++round) {
     UniqueFd fd(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
     if (!fd) return fail("cannot open {}: {}", path, std::strerror(errno));
     if (flock(fd.get(), LOCK_EX | LOCK_NB) != 0) {

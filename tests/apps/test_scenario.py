@@ -328,3 +328,20 @@ def test_who_ignores_sigterm_is_killed() -> None:
     begin = time.monotonic()
     assert stop_all([identity], grace_s=0.2) == [identity]
     assert stubborn.wait(5) == -signal.SIGKILL and time.monotonic() - begin < 5
+
+
+def test_a_zombie_is_gone_with_the_last_of_its_threads() -> None:
+    script = (
+        "import ctypes, os, sys, threading\n"
+        "threading.Thread(target=lambda: (sys.stdin.buffer.read(), os._exit(0))).start()\n"
+        "ctypes.CDLL(None).pthread_exit(None)"
+    )
+    with subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE) as dying:
+        process = ProcessId.of(dying.pid)
+        assert process is not None
+        while process.alive():  # its first thread runs
+            time.sleep(0.01)
+        assert not process.wait(0.05), "a thread of it has its files"
+        assert dying.stdin is not None
+        dying.stdin.close()
+        assert process.wait(10)

@@ -21,6 +21,16 @@ from typing import TypeVar
 Result = TypeVar("Result")
 
 
+def _stat(pid: int) -> list[str]:
+    """/proc/PID/stat from its third field on, the state; nothing: there is no such process."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(errors="replace")
+    except (FileNotFoundError, ProcessLookupError):
+        return []
+    # The command name may hold any bytes; fields count from the last ')'.
+    return stat[stat.rindex(")") + 2 :].split()
+
+
 @dataclass(frozen=True)
 class ProcessId:
     """One process of this machine since its boot: pid and start time in clock ticks."""
@@ -31,15 +41,8 @@ class ProcessId:
     @staticmethod
     def of(pid: int) -> ProcessId | None:
         """The identity of a running pid, or None when it does not run (a zombie does not)."""
-        try:
-            stat = Path(f"/proc/{pid}/stat").read_text(errors="replace")
-        except (FileNotFoundError, ProcessLookupError):
-            return None
-        # The command name may hold any bytes; fields count from the last ')'.
-        fields = stat[stat.rindex(")") + 2 :].split()
-        if fields[0] in "ZX":
-            return None
-        return ProcessId(pid, int(fields[19]))
+        fields = _stat(pid)
+        return ProcessId(pid, int(fields[19])) if fields and fields[0] not in "ZX" else None
 
     def alive(self) -> bool:
         return ProcessId.of(self.pid) == self
@@ -62,13 +65,17 @@ class ProcessId:
             os.close(fd)
 
     def wait(self, timeout_s: float) -> bool:
-        """True when the process is gone within the time; works for other people's children."""
+        """True when the process is gone within the time; works for other people's children.
+
+        A zombie is gone with the last of its threads: until then it holds its files and locks.
+        """
         try:
             fd = os.pidfd_open(self.pid)
         except ProcessLookupError:
             return True
         try:
-            if not self.alive():
+            fields = _stat(self.pid)
+            if not fields or int(fields[19]) != self.start_ticks:
                 return True
             poll = select.poll()
             poll.register(fd, select.POLLIN)

@@ -13,12 +13,10 @@
 #include <fstream>
 #include <vector>
 
-#include "emu/ring/pid_file.h"
 #include "emu/ring/region.h"
 
 namespace {
 
-using emu::PidFile;
 using emu::ReceivedMessage;
 using emu::UniqueFd;
 
@@ -183,36 +181,6 @@ TEST_F(UnixSocket, PathMayBeLongerThanAnAddress) {
   EXPECT_TRUE(accept_soon(listener.get()));
   listener.reset();
   EXPECT_TRUE(emu::listen_unix(deep + "/a.sock"));  // stale, taken over
-}
-
-TEST_F(UnixSocket, PidFileKnowsItsHolder) {
-  PidFile file = *PidFile::acquire(path("x.pid"));
-  EXPECT_EQ(PidFile::holder(path("x.pid")), getpid());
-  const auto second = PidFile::acquire(path("x.pid"));
-  ASSERT_FALSE(second);
-  EXPECT_NE(second.error().message.find(std::to_string(getpid())), std::string::npos);
-  PidFile moved = std::move(file);
-  EXPECT_EQ(PidFile::holder(path("x.pid")), getpid());
-  moved.release();
-  EXPECT_FALSE(std::filesystem::exists(path("x.pid")));
-  EXPECT_EQ(PidFile::holder(path("x.pid")), 0);
-}
-
-TEST_F(UnixSocket, PidFileOfACrashedProcessIsTakenOver) {
-  const pid_t child = fork();
-  if (child == 0) {
-    auto held = PidFile::acquire(path("x.pid"));
-    if (held) kill(getpid(), SIGKILL);
-    _exit(1);
-  }
-  int status = 0;
-  ASSERT_EQ(waitpid(child, &status, 0), child);
-  ASSERT_TRUE(WIFSIGNALED(status));
-  EXPECT_TRUE(std::filesystem::exists(path("x.pid")));
-  EXPECT_EQ(PidFile::holder(path("x.pid")), 0);
-  auto taken = PidFile::acquire(path("x.pid"));
-  ASSERT_TRUE(taken);
-  EXPECT_EQ(PidFile::holder(path("x.pid")), getpid());
 }
 
 }  // namespace
