@@ -146,8 +146,10 @@ std::size_t Node::transmit() {
 
 emu::Turn Node::rest(std::size_t work, std::uint64_t host_ns) {
   looking_ = false;
-  if (!config_.network.pass_through && naps_.nap(host_ns) && host_->next_event() > now_)
+  if (!config_.network.pass_through && naps_.nap(host_ns, options_.cycle_time.ns(now_)) &&
+      host_->next_event() > now_) {
     return {emu::Rest::nap, emu::host_now_ns() + kNapNs};
+  }
   if (work != 0) patience_.found(host_ns);
   looking_ = work != 0 || patience_.look_again(host_ns);
   if (!looking_) return {emu::Rest::sleep};

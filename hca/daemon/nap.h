@@ -1,8 +1,10 @@
 // Whether the loop naps for a fixed time or sleeps until somebody wakes it. In: packets moved, host
-// time. Steady traffic that is paced by launch times comes whether we look often or not: a nap
-// gathers work and spares wake-ups (eight nodes on two cores: half the time of all hcads). Traffic
-// that waits for answers, packet by packet or by a window of them, falls to what is under way at
-// once a nap: tried for a window, noticed by its rate, and left alone for longer each time.
+// time, emulated time. Steady traffic that is paced by launch times comes whether we look often or
+// not: a nap gathers work and spares wake-ups (eight nodes on two cores: half the time of all
+// hcads). Traffic that waits for answers, packet by packet or by a window of them, falls to what is
+// under way at once a nap: tried for a window, noticed by its rate, and left alone for longer each
+// time. Rates are by emulated time where that is the slower one: many nodes on few cores must not
+// wake one another more often the less they get done.
 #pragma once
 
 #include <algorithm>
@@ -18,17 +20,21 @@ class Naps {
   // Of the rate without naps; paced traffic swings by less from window to window.
   static constexpr double kPacedShare = 2.0 / 3;
   static constexpr int kProofWindows = 4;  // a rate that has lasted so long under naps is paced
+  static constexpr std::uint64_t kDilationMost = 64;  // that counts: a clock may stand still
   static constexpr std::uint64_t kPenaltyNsMin = 50'000'000;
   static constexpr std::uint64_t kPenaltyNsMax = 2'000'000'000;
 
   void count(std::uint64_t packets) { packets_ += packets; }
 
   // Called once a turn of the loop; true: nap.
-  bool nap(std::uint64_t host_ns) {
+  bool nap(std::uint64_t host_ns, std::uint64_t emulated_ns) {
     const std::uint64_t passed_ns = host_ns - start_ns_;
     if (passed_ns < kWindowNs) return napping_;
-    const std::uint64_t rate = packets_ * 1'000'000'000 / passed_ns;
+    const std::uint64_t emulated_passed_ns = emulated_ns - emulated_start_ns_;
+    const std::uint64_t rate = packets_ * 1'000'000'000 /
+                               std::clamp(emulated_passed_ns, passed_ns / kDilationMost, passed_ns);
     start_ns_ = host_ns;
+    emulated_start_ns_ = emulated_ns;
     packets_ = 0;
     if (!napping_) {
       napping_ = rate >= kSteadyPerSecond && host_ns >= not_before_ns_;
@@ -49,6 +55,7 @@ class Naps {
 
  private:
   std::uint64_t start_ns_ = 0;
+  std::uint64_t emulated_start_ns_ = 0;
   std::uint64_t packets_ = 0;
   std::uint64_t not_before_ns_ = 0;
   std::uint64_t penalty_ns_ = kPenaltyNsMin;

@@ -9,15 +9,16 @@ namespace {
 constexpr std::uint64_t kSecondNs = 1'000'000'000;
 
 // A second of traffic of so many packets a second awake and napping; the share of turns that nap.
+// Emulated time passes so much slower.
 double napping_share(Naps& naps, std::uint64_t begin_ns, std::uint64_t awake_rate,
-                     std::uint64_t napping_rate) {
+                     std::uint64_t napping_rate, std::uint64_t dilation = 1) {
   constexpr std::uint64_t kTurnNs = 1'000'000;
   int turns = 0;
   int napping = 0;
   bool nap = false;
   for (std::uint64_t t = begin_ns; t < begin_ns + kSecondNs; t += kTurnNs) {
     naps.count((nap ? napping_rate : awake_rate) * kTurnNs / kSecondNs);
-    nap = naps.nap(t);
+    nap = naps.nap(t, t / dilation);
     ++turns;
     napping += nap ? 1 : 0;
   }
@@ -32,6 +33,17 @@ TEST(Naps, PacedTrafficIsNappedOver) {
 TEST(Naps, LittleTrafficIsNot) {
   Naps naps;
   EXPECT_EQ(napping_share(naps, kSecondNs, 8'000, 8'000), 0.0);
+}
+
+// Sixteen nodes on two cores: emulated time is ten times slower, and so are packets.
+TEST(Naps, PacedTrafficOfASlowClockIsNappedOver) {
+  Naps naps;
+  EXPECT_GT(napping_share(naps, kSecondNs, 4'000, 4'000, 10), 0.95);
+}
+
+TEST(Naps, AClockThatStandsMakesNoTrafficSteady) {
+  Naps naps;
+  EXPECT_EQ(napping_share(naps, kSecondNs, 125, 125, kSecondNs), 0.0);
 }
 
 TEST(Naps, TrafficThatWaitsForAnswersIsTriedEverMoreRarely) {
