@@ -18,7 +18,6 @@ constexpr std::uint64_t kServiceNs = 1'000'000;  // programs, control, the sessi
 // The same while nothing happens: whoever comes wakes us. A fabric on another host has timers.
 constexpr std::uint64_t kIdleServiceNs = 8'000'000;
 constexpr std::uint64_t kPublishNs = 100'000'000;  // metrics
-constexpr std::uint64_t kNapNs = 1'000'000;  // a tenth of the launch horizon (nap.h says when)
 constexpr std::uint64_t kLongestSleepNs = 20'000'000;  // without programs
 
 }  // namespace
@@ -148,7 +147,7 @@ emu::Turn Node::rest(std::size_t work, std::uint64_t host_ns) {
   looking_ = false;
   if (!config_.network.pass_through && naps_.nap(host_ns, options_.cycle_time.ns(now_)) &&
       host_->next_event() > now_) {
-    return {emu::Rest::nap, emu::host_now_ns() + kNapNs};
+    return {emu::Rest::nap, emu::host_now_ns() + naps_.nap_ns()};
   }
   if (work != 0) patience_.found(host_ns);
   looking_ = work != 0 || patience_.look_again(host_ns);

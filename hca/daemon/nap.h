@@ -21,6 +21,8 @@ class Naps {
   static constexpr double kPacedShare = 2.0 / 3;
   static constexpr int kProofWindows = 4;  // a rate that has lasted so long under naps is paced
   static constexpr std::uint64_t kDilationMost = 64;  // that counts: a clock may stand still
+  static constexpr std::uint64_t kNapNs = 1'000'000;  // emulated, a tenth of the launch horizon
+  static constexpr std::uint64_t kLongestNapNs = 4'000'000;  // host time: programs may come
   static constexpr std::uint64_t kPenaltyNsMin = 50'000'000;
   static constexpr std::uint64_t kPenaltyNsMax = 2'000'000'000;
 
@@ -31,8 +33,10 @@ class Naps {
     const std::uint64_t passed_ns = host_ns - start_ns_;
     if (passed_ns < kWindowNs) return napping_;
     const std::uint64_t emulated_passed_ns = emulated_ns - emulated_start_ns_;
-    const std::uint64_t rate = packets_ * 1'000'000'000 /
-                               std::clamp(emulated_passed_ns, passed_ns / kDilationMost, passed_ns);
+    const std::uint64_t slower_ns =
+        std::clamp(emulated_passed_ns, passed_ns / kDilationMost, passed_ns);
+    const std::uint64_t rate = packets_ * 1'000'000'000 / slower_ns;
+    nap_ns_ = std::min(kNapNs * passed_ns / slower_ns, kLongestNapNs);
     start_ns_ = host_ns;
     emulated_start_ns_ = emulated_ns;
     packets_ = 0;
@@ -53,7 +57,11 @@ class Naps {
     return napping_;
   }
 
+  // How long: host time in which about kNapNs of emulated time pass.
+  std::uint64_t nap_ns() const { return nap_ns_; }
+
  private:
+  std::uint64_t nap_ns_ = kNapNs;
   std::uint64_t start_ns_ = 0;
   std::uint64_t emulated_start_ns_ = 0;
   std::uint64_t packets_ = 0;

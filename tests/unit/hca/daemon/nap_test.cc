@@ -41,6 +41,16 @@ TEST(Naps, PacedTrafficOfASlowClockIsNappedOver) {
   EXPECT_GT(napping_share(naps, kSecondNs, 4'000, 4'000, 10), 0.95);
 }
 
+TEST(Naps, ANapIsAsLongInEmulatedTime) {
+  Naps naps;
+  napping_share(naps, kSecondNs, 40'000, 40'000);
+  EXPECT_EQ(naps.nap_ns(), Naps::kNapNs);
+  napping_share(naps, 2 * kSecondNs, 20'000, 20'000, 2);
+  EXPECT_NEAR(static_cast<double>(naps.nap_ns()), 2.0 * Naps::kNapNs, Naps::kNapNs * 0.01);
+  napping_share(naps, 3 * kSecondNs, 1'000, 1'000, 40);
+  EXPECT_EQ(naps.nap_ns(), Naps::kLongestNapNs);
+}
+
 TEST(Naps, AClockThatStandsMakesNoTrafficSteady) {
   Naps naps;
   EXPECT_EQ(napping_share(naps, kSecondNs, 125, 125, kSecondNs), 0.0);
