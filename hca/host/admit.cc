@@ -84,11 +84,12 @@ void forget(HostState& s, std::uint32_t index) {
   s.admission_.free_connections.push_back(index);
 }
 
-// A link carries a flit a cycle, so a rate r of its B leaves B / r cycles between flits.
+// A link carries a flit a cycle, so a rate r of its B leaves B / r cycles between flits. Rounded
+// up, as routers do with what a lane has booked: all flits together fit into the link.
 std::uint16_t vtick_of(const HostState& s, std::uint64_t rate_bps) {
   constexpr std::uint64_t kSlowest = 32766;  // one more would mean best effort
   return static_cast<std::uint16_t>(
-      std::clamp<std::uint64_t>(s.options_.link_bps / rate_bps, 1, kSlowest));
+      std::clamp<std::uint64_t>((s.options_.link_bps + rate_bps - 1) / rate_bps, 1, kSlowest));
 }
 
 void grant(HostState& s, std::uint32_t index, ConnectionState state) {

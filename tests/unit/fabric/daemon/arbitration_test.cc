@@ -116,6 +116,25 @@ TEST_F(ArbitrationTest, VirtualClockGoesByTheBookedRate) {
   EXPECT_NEAR(arrived[kFirst] / arrived[kSecond], 4.0, 0.2);
 }
 
+// Cycles between a lane's flits are whole, rates are not: 230 and 130 of 400 are 1.7 and 3.1
+// cycles.
+TEST_F(ArbitrationTest, ALaneGetsWhatIsBookedWhateverTheOtherHas) {
+  constexpr std::array<std::array<std::uint64_t, 2>, 5> kPairs = {
+      {{230, 130}, {210, 150}, {300, 60}, {200, 134}, {300, 40}}};
+  for (const char* scheduler : {"vclk", "fq"}) {
+    for (const auto& [first, second] : kPairs) {
+      set_up(std::string("[qos]\nscheduler = \"") + scheduler + "\"\n");
+      book(kFirst, first * 1'000'000);
+      book(kSecond, second * 1'000'000);
+      const auto arrived = flits(10000);
+      const double link = 10000.0 / 400;  // flits for each Mb/s
+      // A hundredth is the cycle between two messages.
+      EXPECT_GT(arrived[kFirst], 0.98 * link * static_cast<double>(first)) << scheduler;
+      EXPECT_GT(arrived[kSecond], 0.98 * link * static_cast<double>(second)) << scheduler;
+    }
+  }
+}
+
 // The scheduler of a full crossbar sits at the output: what two senders have booked there decides
 // between them. At their own links each has all of it.
 TEST_F(ArbitrationTest, AFullCrossbarGoesByWhatIsBookedAtItsOutput) {
