@@ -1,12 +1,14 @@
 #include "tools/replay/rendezvous.h"
 
 #include <poll.h>
+#include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -18,6 +20,7 @@ namespace {
 
 constexpr std::size_t kLineBytesMax = 4096;
 constexpr std::size_t kPeersMax = 1024;
+constexpr std::uint64_t kListener = ~std::uint64_t{0};  // epoll's data; a peer's is its index
 constexpr auto kRetry = std::chrono::milliseconds(100);
 
 emu::Result<sockaddr_un> address_of(const std::string& path) {
@@ -69,6 +72,12 @@ emu::Result<Rendezvous> Rendezvous::listen(const std::string& folder, const std:
       ::listen(self.listen_fd_, 64) != 0) {
     return emu::fail("{}: {}", path, std::strerror(errno));
   }
+  self.epoll_fd_ = ::epoll_create1(EPOLL_CLOEXEC);
+  epoll_event event{.events = EPOLLIN, .data = {.u64 = kListener}};
+  if (self.epoll_fd_ < 0 ||
+      ::epoll_ctl(self.epoll_fd_, EPOLL_CTL_ADD, self.listen_fd_, &event) != 0) {
+    return emu::fail("{}: epoll: {}", path, std::strerror(errno));
+  }
   return self;
 }
 
@@ -77,12 +86,14 @@ Rendezvous::Rendezvous(Rendezvous&& other) noexcept
       kind_(std::move(other.kind_)),
       name_(std::move(other.name_)),
       listen_fd_(std::exchange(other.listen_fd_, -1)),
+      epoll_fd_(std::exchange(other.epoll_fd_, -1)),
       peers_(std::exchange(other.peers_, {})) {}
 
 Rendezvous::~Rendezvous() {
   for (const Peer& peer : peers_) {
     if (peer.fd >= 0) ::close(peer.fd);
   }
+  if (epoll_fd_ >= 0) ::close(epoll_fd_);
   if (listen_fd_ < 0) return;
   ::close(listen_fd_);
   ::unlink(path_of(name_).c_str());
@@ -123,9 +134,16 @@ void Rendezvous::try_connect(Peer& peer) {
   peer.state = State::up;
 }
 
+void Rendezvous::watch(PeerIndex index) {
+  Peer& peer = peers_[index];
+  const std::uint32_t wanted = EPOLLIN | (peer.out.empty() ? 0U : EPOLLOUT);
+  if (wanted == peer.watched) return;
+  epoll_event event{.events = wanted, .data = {.u64 = index}};
+  const int change = peer.watched == 0 ? EPOLL_CTL_ADD : EPOLL_CTL_MOD;
+  if (::epoll_ctl(epoll_fd_, change, peer.fd, &event) == 0) peer.watched = wanted;
+}
+
 void Rendezvous::wait(std::chrono::nanoseconds timeout, const Handler& handler) {
-  std::vector<pollfd> polls{{.fd = listen_fd_, .events = POLLIN}};
-  std::vector<PeerIndex> owners{0};
   for (PeerIndex i = 0; i < peers_.size(); ++i) {
     Peer& peer = peers_[i];
     if (peer.state == State::calling) {
@@ -133,19 +151,26 @@ void Rendezvous::wait(std::chrono::nanoseconds timeout, const Handler& handler) 
       if (peer.state == State::calling)
         timeout = std::min<std::chrono::nanoseconds>(timeout, kRetry);
     }
-    if (peer.state != State::up) continue;
-    const short events = static_cast<short>(POLLIN | (peer.out.empty() ? 0 : POLLOUT));
-    polls.push_back({.fd = peer.fd, .events = events});
-    owners.push_back(i);
+    if (peer.state == State::up) watch(i);
   }
   const auto ns = std::max<std::int64_t>(timeout.count(), 0);
   const timespec limit{.tv_sec = ns / 1'000'000'000, .tv_nsec = ns % 1'000'000'000};
-  if (::ppoll(polls.data(), polls.size(), &limit, nullptr) <= 0) return;
-  for (std::size_t k = 1; k < polls.size(); ++k) {
-    if ((polls[k].revents & POLLOUT) != 0) write_to(owners[k]);
-    if ((polls[k].revents & (POLLIN | POLLHUP | POLLERR)) != 0) read_from(owners[k], handler);
+  pollfd all{.fd = epoll_fd_, .events = POLLIN, .revents = 0};
+  if (::ppoll(&all, 1, &limit, nullptr) <= 0) return;
+  std::array<epoll_event, 64> events;
+  const int count = ::epoll_wait(epoll_fd_, events.data(), static_cast<int>(events.size()), 0);
+  bool callers = false;
+  for (int k = 0; k < count; ++k) {
+    const epoll_event& event = events[static_cast<std::size_t>(k)];
+    if (event.data.u64 == kListener) {
+      callers = true;
+      continue;
+    }
+    const auto index = static_cast<PeerIndex>(event.data.u64);
+    if ((event.events & EPOLLOUT) != 0) write_to(index);
+    if ((event.events & (EPOLLIN | EPOLLHUP | EPOLLERR)) != 0) read_from(index, handler);
   }
-  if ((polls[0].revents & POLLIN) != 0) accept_all();
+  if (callers) accept_all();
 }
 
 void Rendezvous::flush(std::chrono::milliseconds timeout) {
@@ -219,7 +244,7 @@ void Rendezvous::write_to(PeerIndex index) {
 void Rendezvous::drop(PeerIndex index, const Handler& handler) {
   Peer& peer = peers_[index];
   if (peer.state == State::gone) return;
-  ::close(std::exchange(peer.fd, -1));
+  ::close(std::exchange(peer.fd, -1));  // epoll forgets it
   peer.state = State::gone;
   handler.gone(index);
 }

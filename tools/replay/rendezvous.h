@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <deque>
 #include <functional>
 #include <string>
@@ -53,6 +54,7 @@ class Rendezvous {
     State state = State::calling;
     bool incoming = false;
     int fd = -1;
+    std::uint32_t watched = 0;  // the events that epoll tells of it
     std::string in;
     std::string out;
     WallTime next_try{};
@@ -61,6 +63,7 @@ class Rendezvous {
   Rendezvous() = default;
   std::string path_of(const std::string& name) const;
   void try_connect(Peer& peer);
+  void watch(PeerIndex index);
   void accept_all();
   void read_from(PeerIndex index, const Handler& handler);
   void write_to(PeerIndex index);
@@ -71,6 +74,8 @@ class Rendezvous {
   std::string kind_;
   std::string name_;
   int listen_fd_ = -1;
+  int epoll_fd_ =
+      -1;  // peers are many, and hardly ever say something: they are not asked one by one
   std::deque<Peer> peers_;  // a deque: handlers may add peers while one is being read
 };
 
