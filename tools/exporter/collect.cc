@@ -118,6 +118,7 @@ std::vector<SeriesValue> ended_series(const Tally& tally) {
     const auto metric = emu::metric_by_name(key.first);
     if (!metric) continue;
     const emu::MetricInfo& info = emu::metric_info(*metric);
+    if (info.labels == "process") continue;  // of the process itself, and ends with it
     const bool histogram = info.kind == MetricKind::histogram;
     if (words.size() != (histogram ? emu::kHistogramWords : 1)) continue;  // of another build
     series.push_back(

@@ -168,6 +168,7 @@ TEST_F(Exporter, CountersOfGeneratorsNeverFall) {
   first = std::make_unique<MetricsPage>(counts("load-n0", 3));  // of the same name, at once
   EXPECT_EQ(exported(kSent), 2163);
   EXPECT_EQ(exported(kLatency), 2163);
+  EXPECT_EQ(exported("flitnet_process_series_dropped_total"), 0) << "of the one that lives";
 }
 
 // A daemon that starts again is a reset, as of every program that Prometheus knows: what fabricd
