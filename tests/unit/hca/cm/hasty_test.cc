@@ -16,15 +16,11 @@ constexpr emu::EmuNs kRepeatNs = 5'000'000'000;  // a message is said again befo
 
 class CmHasty : public CmTest {
  protected:
-  // a has accepted, and b's program has its answer, or not.
-  Joined accepted() {
+  // a has accepted, and b's program has its answer.
+  Joined answered() {
     const Joined j = request();
     EXPECT_EQ(a.accept(j.server, 11), 0);
     carry();
-    return j;
-  }
-  Joined answered() {
-    const Joined j = accepted();
     EXPECT_EQ(b.event().event, kConnectResponse);
     return j;
   }
