@@ -156,22 +156,30 @@ Result<PageContent> parse_page(std::span<const std::byte> bytes) {
   return page;
 }
 
+UniqueFd open_page(const std::string& path) {
+  return UniqueFd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+}
+
 Result<PageContent> read_page(const std::string& path) {
-  UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  const UniqueFd fd = open_page(path);
   if (!fd) return fail("{}: {}", path, std::strerror(errno));
+  return read_page(fd.get(), path);
+}
+
+Result<PageContent> read_page(int fd, const std::string& path) {
   struct stat info {};
-  if (fstat(fd.get(), &info) != 0 || !S_ISREG(info.st_mode)) return fail("{} is not a file", path);
+  if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) return fail("{} is not a file", path);
   if (static_cast<std::size_t>(info.st_size) > kPageFileBytesMax) {
     return fail("{} has {} bytes, more than a page can", path, info.st_size);
   }
-  const bool alive = flock(fd.get(), LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+  const bool alive = flock(fd, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
   // Read, not mapped: a file that shrinks meanwhile is short, not a SIGBUS. Of the kernel zeroed
   // memory costs nothing until it is touched.
   const auto size = static_cast<std::size_t>(info.st_size);
   const std::unique_ptr<std::byte, Freed> bytes(
       static_cast<std::byte*>(std::calloc(std::max<std::size_t>(size, 1), 1)));
   if (!bytes) return fail("{}: no memory for {} bytes", path, size);
-  auto page = parse_page({bytes.get(), read_data(fd.get(), {bytes.get(), size})});
+  auto page = parse_page({bytes.get(), read_data(fd, {bytes.get(), size})});
   if (!page) return fail("{}: {}", path, page.error().message);
   page->path = path;
   page->alive = alive;

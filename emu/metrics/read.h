@@ -12,6 +12,7 @@
 #include "emu/base/result.h"
 #include "emu/metrics/catalog.h"
 #include "emu/metrics/histogram.h"
+#include "emu/ring/fd.h"
 
 namespace emu {
 
@@ -39,6 +40,9 @@ struct PageContent {
 // From bytes already read (`alive` stays false).
 Result<PageContent> parse_page(std::span<const std::byte> bytes);
 Result<PageContent> read_page(const std::string& path);
+// Who opens a page once may read it also when its name is gone or another's.
+UniqueFd open_page(const std::string& path);
+Result<PageContent> read_page(int fd, const std::string& path);
 // Every readable page of <run_dir>/metrics, ordered by name; files that are none are skipped.
 std::vector<PageContent> read_pages(const std::string& run_dir);
 

@@ -4,13 +4,16 @@
 #include <rte_ethdev.h>
 #include <rte_mbuf.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <future>
 #include <optional>
 #include <string>
 #include <system_error>
@@ -35,16 +38,30 @@ constexpr unsigned kMbufs = 4 * kRingSlots - 1;
 constexpr std::uint64_t kReopenEveryNs = 100'000'000;
 constexpr int kReopensQuiet = 10;
 
-// A port that runs, with the buffers that are its own.
+// A socket of AF_XDP; by its inode, for the descriptor may be another file's by now.
+struct XdpSocket {
+  int fd = -1;
+  ino_t inode = 0;
+  friend bool operator==(const XdpSocket&, const XdpSocket&) = default;
+};
+
+// A port that runs, with the buffers and sockets that are its own.
 struct Device {
   std::uint16_t port = 0;
   rte_mempool* pool = nullptr;
+  std::vector<XdpSocket> sockets;
   rte_ether_addr mac{};
   unsigned interface = 0;  // of the kernel's; 0: none
 };
 
 emu::Result<Device> open_device(const std::string& device, std::uint32_t mtu);
 void close_device(const Device& device, const std::string& name);
+
+// A port that was opened anew, and who watches its link since.
+struct Renewed {
+  Device device;
+  LinkWatch link;
+};
 
 Station station_of(const Device& device, emu::UdpAddress address) {
   Station self{{}, address};
@@ -66,7 +83,7 @@ class EthdevDatagrams final : public Datagrams {
         device_(device),
         self_(station_of(device, address)),
         link_(device.port, device.interface) {}
-  ~EthdevDatagrams() override { close(); }
+  ~EthdevDatagrams() override;
   EthdevDatagrams(const EthdevDatagrams&) = delete;
   EthdevDatagrams& operator=(const EthdevDatagrams&) = delete;
 
@@ -81,14 +98,14 @@ class EthdevDatagrams final : public Datagrams {
   const Station* find(const emu::UdpAddress& address) const;
   std::span<std::byte> add_frame(std::size_t bytes);
   void push();
-  void close();
-  void reopen(std::uint64_t host_ns);
+  void begin_renewal();
+  bool end_renewal(std::uint64_t host_ns);
 
   const std::string arguments_;
   const std::string name_;
   const std::uint32_t mtu_;
-  Device device_;
-  bool open_ = true;
+  std::optional<Device> device_;  // none: being opened anew, or that has failed
+  std::future<emu::Result<Renewed>> renewal_;
   Station self_;
   LinkWatch link_;
   bool link_up_ = true;  // as the log has it
@@ -106,9 +123,9 @@ class EthdevDatagrams final : public Datagrams {
 };
 
 bool EthdevDatagrams::receive(const Sink& sink) {
-  if (!open_) return false;
+  if (!device_) return false;
   std::array<rte_mbuf*, kDeviceBurst> in{};
-  const std::uint16_t count = rte_eth_rx_burst(device_.port, 0, in.data(), kDeviceBurst);
+  const std::uint16_t count = rte_eth_rx_burst(device_->port, 0, in.data(), kDeviceBurst);
   for (std::uint16_t i = 0; i < count; ++i) {
     // Of a frame in several segments the first is a piece, as a fragment is.
     take({rte_pktmbuf_mtod(in[i], const std::byte*), in[i]->data_len}, sink);
@@ -158,7 +175,7 @@ const Station* EthdevDatagrams::find(const emu::UdpAddress& address) const {
 // A frame of the burst that is being built; empty when no mbuf is left: lost on the way.
 std::span<std::byte> EthdevDatagrams::add_frame(std::size_t bytes) {
   if (out_count_ == kDeviceBurst) push();
-  rte_mbuf* mbuf = rte_pktmbuf_alloc(device_.pool);
+  rte_mbuf* mbuf = rte_pktmbuf_alloc(device_->pool);
   if (mbuf == nullptr) return {};
   auto* data =
       reinterpret_cast<std::byte*>(rte_pktmbuf_append(mbuf, static_cast<std::uint16_t>(bytes)));
@@ -171,13 +188,13 @@ std::span<std::byte> EthdevDatagrams::add_frame(std::size_t bytes) {
 }
 
 void EthdevDatagrams::push() {
-  const std::uint16_t sent = rte_eth_tx_burst(device_.port, 0, out_.data(), out_count_);
+  const std::uint16_t sent = rte_eth_tx_burst(device_->port, 0, out_.data(), out_count_);
   for (std::uint16_t i = sent; i < out_count_; ++i) rte_pktmbuf_free(out_[i]);
   out_count_ = 0;
 }
 
 void EthdevDatagrams::send(std::span<const Outgoing> batch) {
-  if (!open_) return;
+  if (!device_) return;
   for (const Outgoing& outgoing : batch) {
     const Station* station = find(outgoing.to);
     if (station == nullptr) continue;
@@ -194,39 +211,56 @@ void EthdevDatagrams::send(std::span<const Outgoing> batch) {
   if (out_count_ != 0) push();
 }
 
+EthdevDatagrams::~EthdevDatagrams() {
+  if (renewal_.valid()) {
+    if (const auto renewed = renewal_.get()) device_ = renewed->device;
+  }
+  if (device_) close_device(*device_, name_);
+}
+
 // A driver's queues may not outlive the link: those of af_xdp take and send nothing any more once
 // the interface was down. So the port is made anew when it comes back.
 void EthdevDatagrams::service(std::uint64_t host_ns) {
+  if (renewal_.valid() && !end_renewal(host_ns)) return;
   link_.look();
   if (link_up_ && link_.was_down()) {
     link_up_ = false;
     reopens_ = 0;
     emu::log_warning(fmt::format("{}: its link is down", name_));
-    if (device_.interface != 0) close();  // else only the open port tells when it is back
   }
-  if (!link_up_ && link_.up() && host_ns >= reopen_at_ns_) reopen(host_ns);
+  if (!link_up_ && link_.up() && host_ns >= reopen_at_ns_) begin_renewal();
 }
 
-void EthdevDatagrams::close() {
-  if (open_) close_device(device_, name_);
-  open_ = false;
+// By a thread of its own: closing and opening take a tenth of a second (the kernel waits until
+// nobody runs what was there before), and emulated time does not stand still for it. Where no
+// thread is to be had the loop does it.
+void EthdevDatagrams::begin_renewal() {
+  renewal_ = std::async(std::launch::async | std::launch::deferred,
+                        [old = std::exchange(device_, std::nullopt), name = name_,
+                         arguments = arguments_, mtu = mtu_]() -> emu::Result<Renewed> {
+                          if (old) close_device(*old, name);
+                          const auto device = open_device(arguments, mtu);
+                          if (!device) return std::unexpected(device.error());
+                          return Renewed{*device, LinkWatch(device->port, device->interface)};
+                        });
 }
 
-void EthdevDatagrams::reopen(std::uint64_t host_ns) {
-  close();
-  const auto device = open_device(arguments_, mtu_);
-  if (!device) {
+// False: it is not done yet.
+bool EthdevDatagrams::end_renewal(std::uint64_t host_ns) {
+  if (renewal_.wait_for(std::chrono::seconds(0)) == std::future_status::timeout) return false;
+  auto renewed = renewal_.get();
+  if (!renewed) {
     reopen_at_ns_ = host_ns + kReopenEveryNs;
     // The kernel takes a moment to let go of what the closed port had.
-    if (++reopens_ == kReopensQuiet) emu::log_warning(device.error().message);
-    return;
+    if (++reopens_ == kReopensQuiet) emu::log_warning(renewed.error().message);
+    return true;
   }
-  open_ = true;
-  device_ = *device;
-  self_ = station_of(device_, self_.address);
-  link_ = LinkWatch(device_.port, device_.interface);
+  device_ = renewed->device;
+  self_ = station_of(*device_, self_.address);
+  link_ = std::move(renewed->link);
   link_up_ = true;
   emu::log_info(fmt::format("{}: its link is up again", name_));
+  return true;
 }
 
 emu::Result<void> start_device(std::uint16_t port, std::uint32_t mtu, rte_mempool* pool,
@@ -246,14 +280,50 @@ emu::Result<void> start_device(std::uint16_t port, std::uint32_t mtu, rte_mempoo
   return {};
 }
 
+// All of this process.
+std::vector<XdpSocket> xdp_sockets() {
+  std::vector<XdpSocket> found;
+  std::error_code none;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd", none)) {
+    const int fd = std::atoi(entry.path().filename().c_str());
+    int domain = 0;
+    socklen_t size = sizeof domain;
+    struct stat info {};
+    if (::getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &size) == 0 && domain == AF_XDP &&
+        ::fstat(fd, &info) == 0) {
+      found.push_back({fd, info.st_ino});
+    }
+  }
+  return found;
+}
+
+// Those that have come since there were these.
+std::vector<XdpSocket> xdp_sockets_since(const std::vector<XdpSocket>& before) {
+  std::vector<XdpSocket> found = xdp_sockets();
+  std::erase_if(found, [&](const XdpSocket& one) { return std::ranges::count(before, one) != 0; });
+  return found;
+}
+
+// DPDK 22.11 leaves the socket of an af_xdp port open, and the kernel lets nobody else have its
+// queue.
+void close_left(const std::vector<XdpSocket>& own) {
+  for (const XdpSocket& one : xdp_sockets()) {
+    if (std::ranges::count(own, one) != 0) ::close(one.fd);
+  }
+}
+
 emu::Result<Device> open_device(const std::string& device, std::uint32_t mtu) {
+  const std::vector<XdpSocket> of_others = xdp_sockets();
   const std::string name = name_of_device(device);
   const std::string arguments = device.size() == name.size() ? "" : device.substr(name.size() + 1);
   if (const int e = rte_eal_hotplug_add("vdev", name.c_str(), arguments.c_str()); e != 0) {
     return emu::fail("ethdev {}: {} (is the interface there, and may we open it?)", device,
                      rte_strerror(-e));
   }
-  const auto remove = [&] { (void)rte_eal_hotplug_remove("vdev", name.c_str()); };
+  const auto remove = [&] {
+    (void)rte_eal_hotplug_remove("vdev", name.c_str());
+    close_left(xdp_sockets_since(of_others));
+  };
   Device out;
   rte_eth_dev_info info{};
   if (rte_eth_dev_get_port_by_name(name.c_str(), &out.port) != 0 ||
@@ -276,29 +346,15 @@ emu::Result<Device> open_device(const std::string& device, std::uint32_t mtu) {
     rte_mempool_free(out.pool);
     return std::unexpected(started.error());
   }
+  out.sockets = xdp_sockets_since(of_others);
   return out;
-}
-
-// DPDK 22.11 leaves the socket of an af_xdp port open, and the kernel lets nobody else have its
-// queue. A fabricd has one ethdev, so any such socket is of the port that was just closed.
-void close_xdp_sockets() {
-  std::vector<int> left;
-  std::error_code none;
-  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd", none)) {
-    const int fd = std::atoi(entry.path().filename().c_str());
-    int domain = 0;
-    socklen_t size = sizeof domain;
-    const bool is_socket = ::getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &size) == 0;
-    if (is_socket && domain == AF_XDP) left.push_back(fd);
-  }
-  for (const int fd : left) ::close(fd);
 }
 
 void close_device(const Device& device, const std::string& name) {
   (void)rte_eth_dev_stop(device.port);
   (void)rte_eth_dev_close(device.port);
   (void)rte_eal_hotplug_remove("vdev", name.c_str());
-  close_xdp_sockets();
+  close_left(device.sockets);
   rte_mempool_free(device.pool);
 }
 

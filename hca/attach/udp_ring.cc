@@ -54,7 +54,8 @@ emu::Result<std::unique_ptr<UdpRing>> UdpRing::open(int socket) {
   self->receive_message_.msg_controllen = emu::kUdpControlBytes;
   self->arm_receive();
   self->receive([](std::span<const std::byte>) {});  // nobody knows our address yet
-  if (self->unsupported_) return emu::fail("io_uring: no multishot recvmsg in this kernel");
+  if (self->receive_error_ == EINVAL || self->receive_error_ == EOPNOTSUPP)
+    return emu::fail("io_uring: no multishot recvmsg in this kernel");
   return self;
 }
 
@@ -133,7 +134,7 @@ bool UdpRing::receive(const Sink& sink) {
     take(copy, sink);
     completion = nullptr;
   }
-  if (!armed_ && !unsupported_) arm_receive();
+  if (!armed_) arm_receive();
   return any;
 }
 
@@ -150,8 +151,8 @@ void UdpRing::take(const io_uring_cqe& completion, const Sink& sink) {
     return;
   }
   if ((completion.flags & IORING_CQE_F_MORE) == 0) armed_ = false;
-  if (completion.res == -EINVAL || completion.res == -EOPNOTSUPP) unsupported_ = true;
-  if ((completion.flags & IORING_CQE_F_BUFFER) == 0) return;  // ENOBUFS, ECONNREFUSED: rearm
+  receive_error_ = std::max(0, -completion.res);
+  if ((completion.flags & IORING_CQE_F_BUFFER) == 0) return;  // an error, and armed anew
   const auto index = static_cast<std::uint16_t>(completion.flags >> IORING_CQE_BUFFER_SHIFT);
   if (completion.res > 0) {
     unpack(buffer(index).first(static_cast<std::size_t>(completion.res)), sink);

@@ -51,7 +51,7 @@ class UdpRing {
   int socket_ = -1;
   bool armed_ = false;
   bool sending_ = false;
-  bool unsupported_ = false;  // the first receive was refused
+  int receive_error_ = 0;  // of the last one, an errno: the first one's tells what the kernel lacks
   bool segmentation_ = true;
   io_uring_buf_ring* buffers_ = nullptr;
   std::vector<std::byte> bytes_;

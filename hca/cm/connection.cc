@@ -176,7 +176,10 @@ int reject(CmState& s, Id& id, const rdma_ucm_reject& command) {
 }
 
 int disconnect(CmState& s, Id& id) {
-  const bool connected = id.state == IdState::established || id.state == IdState::rep_sent;
+  // Who has its peer's answer and has not said that it is ready says instead that it is over. The
+  // kernel's rdma_cm says nothing before it is established, and leaves the peer waiting.
+  const bool connected = id.state == IdState::established || id.state == IdState::rep_sent ||
+                         id.state == IdState::rep_received;
   if (connected && !is_datagram(id)) {  // a service that was found is no connection
     CmMessage m = message_of(s, id, CmKind::dreq);
     m.qpn = id.remote_qpn;

@@ -129,6 +129,16 @@ void on_rtu(CmState& s, emu::NodeId source, const CmMessage& m) {
   push_simple(s, *id, CmEvent::established);
 }
 
+void end_rejected(CmState& s, Id& id, const CmMessage& rej) {
+  answered(id);
+  id.state = IdState::ended;
+  rdma_ucm_event_resp body{};
+  body.status = rej.reason;
+  body.param.conn.private_data_len = kRejPrivateBytes;
+  std::memcpy(body.param.conn.private_data, rej.private_data.data(), kRejPrivateBytes);
+  push_event(s, id, CmEvent::rejected, body);
+}
+
 void on_rej(CmState& s, emu::NodeId source, const CmMessage& m) {
   Id* id = addressed(s, source, m);
   // A REJ for a REQ that we took: the one who asked has given up, and knows no id of ours.
@@ -148,13 +158,7 @@ void on_rej(CmState& s, emu::NodeId source, const CmMessage& m) {
   const bool waiting = id->state == IdState::req_sent || id->state == IdState::req_received ||
                        id->state == IdState::rep_sent || id->state == IdState::rep_received;
   if (!waiting) return;
-  answered(*id);
-  id->state = IdState::ended;
-  rdma_ucm_event_resp body{};
-  body.status = m.reason;
-  body.param.conn.private_data_len = kRejPrivateBytes;
-  std::memcpy(body.param.conn.private_data, m.private_data.data(), kRejPrivateBytes);
-  push_event(s, *id, CmEvent::rejected, body);
+  end_rejected(s, *id, m);
 }
 
 void on_mra(CmState& s, emu::NodeId source, const CmMessage& m) {
@@ -163,10 +167,23 @@ void on_mra(CmState& s, emu::NodeId source, const CmMessage& m) {
   id->again_at = s.now_ns + timeout_ns(m.service_timeout);
 }
 
+// The answer to a request was lost, and its sender has ended the connection since: the request need
+// not wait for as long as it was bidden. By its QP, for a number is given again.
+void end_unanswered(CmState& s, emu::NodeId source, const CmMessage& dreq) {
+  const auto it = s.ids.find(number_of(s, dreq.remote_id));
+  if (it == s.ids.end()) return;
+  Id& id = it->second;
+  if (id.state != IdState::req_sent || id.peer != source || id.qpn != dreq.qpn) return;
+  CmMessage stale;
+  stale.reason = kRejectStale;
+  end_rejected(s, id, stale);
+}
+
 void on_dreq(CmState& s, emu::NodeId source, const CmMessage& m) {
   Id* id = addressed(s, source, m);
   if (id == nullptr || is_over(*id)) {
     tell(s, source, CmKind::drep, m, 0);  // over long ago
+    if (id == nullptr) end_unanswered(s, source, m);
     return;
   }
   if (id->state == IdState::dreq_sent) {  // both at once

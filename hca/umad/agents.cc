@@ -196,9 +196,7 @@ void MadAgents::send(MadFileId file, File& from, const ib_user_mad_hdr& header, 
                   file, header, mad, now_ns + header.timeout_ms * kNsPerMs, header.retries, {}, 0})
           .first;
   ++from.requests;
-  emu::Mad named = mad;
-  set_key(named, last_key_);
-  if (!hand_on(header, named)) end_without_answer(request);
+  if (!ask(last_key_, request->second)) end_without_answer(request);
 }
 
 // False: it goes nowhere.
@@ -216,15 +214,25 @@ std::size_t MadAgents::room_of(MadFileId file) const {
   return found == files_.end() ? 0 : found->second.message_bytes_max;
 }
 
+// For an answer, or for the segment that its table lacks. One segment at a time is under way, each
+// asked for when the one before has come: of a lost one no later one tells, time does. False: it
+// goes nowhere.
+bool MadAgents::ask(std::uint32_t key, const Request& request) {
+  emu::Mad mad = request.mad;
+  if (!request.table.empty()) {
+    const std::uint32_t segment = swap(request.next_segment);
+    std::memcpy(&mad[kRmppSegmentAt], &segment, sizeof segment);
+  }
+  set_key(mad, key);
+  return hand_on(request.header, mad);
+}
+
 // Its time is over: asked once more, if its program wants that.
 bool MadAgents::again(std::uint32_t key, Request& request) {
   if (request.retries == 0) return false;
   --request.retries;
   request.ends_ns += request.header.timeout_ms * kNsPerMs;
-  if (!request.table.empty()) return true;  // the rest of it is on its way
-  emu::Mad named = request.mad;
-  set_key(named, key);
-  return hand_on(request.header, named);
+  return ask(key, request);
 }
 
 // As the kernel says that a time is over: the datagram's header comes back, with a status.
@@ -269,12 +277,10 @@ bool MadAgents::wants_more(std::uint32_t key, Request& request, std::span<const 
                        mad.end());
   if ((mad[kRmppFlagsAt] & kRmppLast) != 0) return false;
   request.next_segment = segment + 1;
-  segment = swap(request.next_segment);
-  emu::Mad next = request.mad;
-  std::memcpy(&next[kRmppSegmentAt], &segment, sizeof segment);
-  set_key(next, key);
-  const bool fits = kHeaderBytes + request.table.size() + kSegmentBytesMax <= room_of(request.file);
-  if (fits && hand_on(request.header, next)) return true;
+  if (kHeaderBytes + request.table.size() + kSegmentBytesMax <= room_of(request.file)) {
+    (void)ask(key, request);  // what a full queue does not take is asked for when its time is over
+    return true;
+  }
   const std::uint16_t status = swap(kTooManyRecords);
   std::memcpy(&request.table[emu::kMadStatusAt], &status, sizeof status);
   return false;

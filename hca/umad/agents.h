@@ -92,6 +92,7 @@ class MadAgents {
   void send(MadFileId file, File& from, const ib_user_mad_hdr& header, const emu::Mad& mad,
             std::uint64_t now_ns);
   bool hand_on(const ib_user_mad_hdr& header, const emu::Mad& mad);
+  bool ask(std::uint32_t key, const Request& request);
   bool again(std::uint32_t key, Request& request);
   Requests::iterator end_without_answer(Requests::iterator request);
   std::size_t room_of(MadFileId file) const;

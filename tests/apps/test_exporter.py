@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from urllib.request import urlopen
 
 import pytest
@@ -22,7 +23,9 @@ def state_of(cluster: Cluster) -> str:
     return cluster.exec("n0", ["cat", STATE]).stdout.strip()
 
 
-def test_one_that_died_is_started_again(make_cluster: Callable[..., Cluster]) -> None:
+def test_one_that_died_is_started_again(
+    make_cluster: Callable[..., Cluster], tmp_path: Path
+) -> None:
     port = free_port()
     cluster = make_cluster(owned=False, exporter=f"127.0.0.1:{port}")
     until(lambda: state_of(cluster) == "4: ACTIVE")
@@ -31,8 +34,14 @@ def test_one_that_died_is_started_again(make_cluster: Callable[..., Cluster]) ->
     said = flitnet(cluster, "status")
     assert said.returncode == 1 and "then: flitnet exporter start\n" in said.stdout, said
     assert state_of(cluster) == "4: ACTIVE", "nobody writes what is true"
+    reader = tmp_path / "reader.sh"
+    reader.write_text(f"#!/bin/sh\nexec cat {STATE}\n")
+    reader.chmod(0o700)
+    for argv in (["cat", STATE], [str(reader)]):
+        told = flitnet(cluster, "exec", "n0", "--", *argv)
+        assert told.returncode == 0 and "flitnet exporter start" in told.stderr, told
     told = flitnet(cluster, "exec", "n0", "--", "true")
-    assert told.returncode == 0 and "flitnet exporter start" in told.stderr, told
+    assert (told.returncode, told.stderr) == (0, ""), "it reads nothing of that"
     done = flitnet(cluster, "exporter", "start")
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == f"the exporter serves again on 127.0.0.1:{port}\n"
@@ -42,7 +51,7 @@ def test_one_that_died_is_started_again(make_cluster: Callable[..., Cluster]) ->
     operate.set_link(cluster.run, "n0", "up")
     until(lambda: state_of(cluster) == "4: ACTIVE")
     assert flitnet(cluster, "status").returncode == 0
-    assert flitnet(cluster, "exec", "n0", "--", "true").stderr == ""
+    assert flitnet(cluster, "exec", "n0", "--", "cat", STATE).stderr == ""
 
 
 def test_what_cannot_be_started(

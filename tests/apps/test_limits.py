@@ -47,6 +47,26 @@ def test_daemons_raise_their_own(tmp_path: Path) -> None:
     assert not run.exists()
 
 
+def test_whoever_ends_it_with_too_few_is_told_so(tmp_path: Path) -> None:
+    """Of the command line itself: the way into it is bash, which says so in its own words."""
+    run = tmp_path / "r"
+    program = ("/usr/bin/python3", "-I", str(paths.ROOT / "tools/flitnet/__main__.py"))
+    assert flitnet(HARD, HARD, "--run", run, "up").returncode == 0
+    failed = 0
+    for files in range(5, 32):
+        done = subprocess.run(
+            [*program, "--run", str(run), "down"], capture_output=True, text=True, timeout=90,
+            preexec_fn=lambda files=files: resource.setrlimit(
+                resource.RLIMIT_NOFILE, (files, files)
+            ),
+        )  # fmt: skip
+        if done.returncode == 0:
+            break
+        failed += 1
+        assert f"(at most {files}; more by: ulimit -n 1024)" in done.stderr, done.stderr
+    assert failed and not run.exists()
+
+
 @pytest.mark.parametrize("process", ["own", "fabric"])
 @pytest.mark.parametrize("nodes", [2, 5])
 def test_it_is_not_asked_for_more_than_is_open(

@@ -334,15 +334,17 @@ def alerts_at(tmp_path: Path, alert: str, series: dict[str, str], labels: str | 
     evaluate(tmp_path, series, test)
 
 
-def evaluate(tmp_path: Path, series: dict[str, str], test: dict[str, Any]) -> None:
-    """The rules over these series, a value a second, are as promtool's `test` says."""
+def evaluate(
+    tmp_path: Path, series: dict[str, str], test: dict[str, Any], interval: str = "1s"
+) -> None:
+    """The rules over these series, a value an interval, are as promtool's `test` says."""
     rules = (DASHBOARDS / "rules/flitnet.yml").read_text()
     # Its texts are not compared: promtool would want each as it reads with its values.
     (tmp_path / "rules.yml").write_text(re.sub(r"\n +annotations: .*", "", rules))
     (tmp_path / "test.yml").write_text(json.dumps({
-        "rule_files": ["rules.yml"], "evaluation_interval": "1s",
+        "rule_files": ["rules.yml"], "evaluation_interval": interval,
         "tests": [{
-            "interval": "1s",
+            "interval": interval,
             "input_series": [{"series": name, "values": v} for name, v in series.items()],
             **test,
         }],
@@ -390,6 +392,26 @@ def test_a_fabric_that_is_down_raises_an_alert(tmp_path: Path, clock: str, fires
     who = {"instance": "a:1", "job": "flitnet", "severity": "critical"}
     labels = json.dumps(who) if fires else None
     alerts_at(tmp_path, "FlitnetFabricDown", series, labels)
+
+
+def test_a_fabric_that_stays_down_stays_an_alert(tmp_path: Path) -> None:
+    """For days, and over a quarter of an hour in which its exporter is not heard either. A host
+    that was taken out of service, and joins another's fabric later, raises none."""
+    down, who = "1 2 3 stale _x1600 4+1x20", 'job="flitnet"'
+    series = {
+        f'flitnet_clock_emulated_seconds_total{{instance="a:1",{who}}}': down,
+        f'up{{instance="a:1",{who}}}': "1+0x1500 0+0x15 1+0x300",
+        f'flitnet_clock_emulated_seconds_total{{instance="b:1",{who}}}': "1 2 3 stale",
+        f'up{{instance="b:1",{who}}}': "1+0x600 0+0x900 1+0x300",
+    }
+    fires = [{"exp_labels": {"instance": "a:1", "job": "flitnet", "severity": "critical"}}]
+    evaluate(tmp_path, series, {
+        "alert_rule_test": [
+            {"eval_time": when, "alertname": "FlitnetFabricDown", "exp_alerts": expected}
+            for when, expected in (("1450m", fires), ("1510m", []), ("1590m", fires),
+                                   ("1615m", []))
+        ],
+    }, interval="1m")  # fmt: skip
 
 
 def test_two_clusters_of_one_prometheus_stay_two(tmp_path: Path) -> None:

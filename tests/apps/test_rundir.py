@@ -97,7 +97,7 @@ def test_what_cannot_be_removed_is_named_and_stays_ours(
 
     def but_for_sys(path: Path) -> None:
         if path.name == "sys":
-            raise OSError(24, "Too many open files")
+            raise OSError(16, "Device or resource busy")
         real(path)
 
     with monkeypatch.context() as patched:
@@ -105,7 +105,7 @@ def test_what_cannot_be_removed_is_named_and_stays_ours(
         with pytest.raises(FlitnetError) as failed:
             operate.down(run)
         assert str(failed.value) == (
-            f"run directory {run}: sys cannot be removed (Too many open files); "
+            f"run directory {run}: sys cannot be removed: Device or resource busy; "
             "again: flitnet down"
         )
     rundir.refuse_strangers(run)

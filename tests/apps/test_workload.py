@@ -174,3 +174,17 @@ def test_messages_beyond_the_mtu_are_the_files_fault(
     done = load(cluster.run, file, "--seconds", "0.2")
     assert done.returncode == 2 and done.stderr.count("\n") == 1, done.stderr
     assert f"workload.message_flits = 40, live {says}" in done.stderr
+
+
+@pytest.mark.parametrize(("kind", "option"), [("best-effort", "packet"), ("control", "control")])
+def test_packets_that_the_port_does_not_take_are_bad_usage(
+    cluster2: Cluster, tmp_path: Path, kind: str, option: str
+) -> None:
+    """By hand: `flitnet load` knows the port and says so itself."""
+    argv = [str(paths.program("flitnet-load")), f"{kind}=1M", "--node", "n0", "--to", "n1"]
+    argv += ["--rendezvous", str(tmp_path), f"--{option}-flits", "200"]
+    done = subprocess.run(argv, env=cluster2.env("n0"), capture_output=True, text=True, timeout=30)
+    assert (done.returncode, done.stderr) == (2, (
+        f"flitnet-load: {kind}: packets with 3164 bytes of payload, the port takes 2048: give "
+        f"fewer --{option}-flits, or the cluster a larger hca.mtu\n"
+    ))  # fmt: skip

@@ -104,11 +104,27 @@ void add(Family& family, const SeriesValue& series, const Tally& tally) {
   const auto [found, fresh] = family.index.try_emplace(series.labels, family.series.size());
   if (fresh) {
     family.series.push_back({&series, stored_words(series)});
-    const auto* ended = tally.ended({series.name, series.labels});
-    if (ended != nullptr) add_words(family.series.back().words, *ended);
+    const auto ended = tally.ended().find({series.name, series.labels});
+    if (ended != tally.ended().end()) add_words(family.series.back().words, ended->second);
   } else if (family.series[found->second].first->scale == series.scale) {
     add_words(family.series[found->second].words, stored_words(series));
   }
+}
+
+// Those in which an ended program counted, with nothing in them.
+std::vector<SeriesValue> ended_series(const Tally& tally) {
+  std::vector<SeriesValue> series;
+  for (const auto& [key, words] : tally.ended()) {
+    const auto metric = emu::metric_by_name(key.first);
+    if (!metric) continue;
+    const emu::MetricInfo& info = emu::metric_info(*metric);
+    if (info.labels == "process") continue;  // of the process itself, and ends with it
+    const bool histogram = info.kind == MetricKind::histogram;
+    if (words.size() != (histogram ? emu::kHistogramWords : 1)) continue;  // of another build
+    series.push_back(
+        {.name = key.first, .kind = info.kind, .scale = info.scale, .labels = key.second});
+  }
+  return series;
 }
 
 }  // namespace
@@ -118,6 +134,11 @@ std::vector<prometheus::MetricFamily> families_of(const std::vector<emu::PageCon
   std::map<std::string, Family> families;
   for (const emu::PageContent* page : believed(pages)) {
     for (const SeriesValue& series : page->series) add(families[series.name], series, tally);
+  }
+  const std::vector<SeriesValue> left = ended_series(tally);
+  for (const SeriesValue& series : left) {
+    Family& family = families[series.name];
+    if (!family.index.contains(series.labels)) add(family, series, tally);
   }
   std::vector<prometheus::MetricFamily> out;
   for (auto& [name, family] : families) {

@@ -17,8 +17,9 @@ namespace tools {
 
 // The families of these pages, of which `tally` has heard. Pages of processes that were killed are
 // left out, those of processes that live or ended well are in. Counters and histograms that several
-// pages hold are added up, with what `tally` has of programs that ended; of a gauge that of a
-// process that lives goes before the last words of one that does not, the newest of those.
+// pages hold are added up, with what `tally` has of programs that ended, and stay when no page
+// holds them any more; of a gauge that of a process that lives goes before the last words of one
+// that does not, the newest of those.
 std::vector<prometheus::MetricFamily> families_of(const std::vector<emu::PageContent>& pages,
                                                   const Tally& tally = {});
 

@@ -29,7 +29,31 @@ void add_words(std::vector<std::uint64_t>& to, const std::vector<std::uint64_t>&
   for (std::size_t i = 0; i < words.size(); ++i) to[i] += words[i];
 }
 
+void Tally::take(Writer& writer, const emu::PageContent& page) {
+  for (const emu::SeriesValue& series : page.series) {
+    if (auto words = stored_words(series); !words.empty()) {
+      writer.counts[{series.name, series.labels}] = std::move(words);
+    }
+  }
+}
+
+// Another may have its name by now.
+void Tally::hold(Writer& writer, const std::string& path) {
+  if (held_ >= kPagesHeldMax) return;
+  emu::UniqueFd page = emu::open_page(path);
+  if (!page) return;
+  const auto read = emu::read_page(page.get(), path);
+  if (!read || read->pid != writer.pid || read->start_unix_ns != writer.start_unix_ns) return;
+  writer.page = std::move(page);
+  ++held_;
+}
+
 void Tally::end(Writer& writer) {
+  if (writer.page) {
+    if (const auto last = emu::read_page(writer.page.get(), "")) take(writer, *last);
+    writer.page = {};
+    --held_;
+  }
   for (const auto& [series, words] : writer.counts) add_words(ended_[series], words);
   writer.counts.clear();
 }
@@ -45,24 +69,19 @@ void Tally::look(const std::vector<emu::PageContent>& pages) {
         !fresh && writer.pid == page.pid && writer.start_unix_ns == page.start_unix_ns;
     const bool counts = page.alive || page.finished;
     if (known && !counts && writer.counts.empty()) continue;  // killed; it has ended for us
-    if (!known) end(writer);
-    writer = {.pid = page.pid, .start_unix_ns = page.start_unix_ns, .counts = {}};
-    for (const emu::SeriesValue& series : page.series) {
-      if (auto words = stored_words(series); !words.empty()) {
-        writer.counts[{series.name, series.labels}] = std::move(words);
-      }
+    if (!known) {
+      end(writer);
+      writer.pid = page.pid;
+      writer.start_unix_ns = page.start_unix_ns;
+      if (page.alive) hold(writer, page.path);
     }
+    take(writer, page);
     if (!counts) end(writer);
   }
   for (auto it = writers_.begin(); it != writers_.end();) {
     if (!there.contains(it->first)) end(it->second);
     it = there.contains(it->first) ? std::next(it) : writers_.erase(it);
   }
-}
-
-const std::vector<std::uint64_t>* Tally::ended(const SeriesKey& series) const {
-  const auto found = ended_.find(series);
-  return found == ended_.end() ? nullptr : &found->second;
 }
 
 }  // namespace tools

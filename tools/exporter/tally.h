@@ -3,7 +3,9 @@
 // exporter lives. Daemons are no such programs: each has its series to itself, and its start is the
 // reset that Prometheus knows.
 //
-// In: the pages of a run directory, each time somebody looks. Out: what is to be added to a series.
+// In: the pages of a run directory, each time somebody looks, and their files, which are held open:
+// what a program counts between the last look and its end stands there, though the name is gone.
+// Out: what is to be added to a series.
 #pragma once
 
 #include <cstdint>
@@ -28,20 +30,28 @@ class Tally {
  public:
   // Must hear of pages in the order in which they were read.
   void look(const std::vector<emu::PageContent>& pages);
-  // What ended programs counted in a series that no page holds any more, or that of a killed one.
-  // Null: nothing. Valid until look().
-  const std::vector<std::uint64_t>* ended(const SeriesKey& series) const;
+  // What ended programs counted, in series that no page holds any more, or that of a killed one.
+  // Valid until look().
+  using Counts = std::map<SeriesKey, std::vector<std::uint64_t>>;
+  const Counts& ended() const { return ended_; }
 
  private:
   struct Writer {
     std::uint32_t pid = 0;
     std::uint64_t start_unix_ns = 0;
-    std::map<SeriesKey, std::vector<std::uint64_t>> counts;  // when we last looked
+    Counts counts;  // when we last looked
+    emu::UniqueFd page;
   };
+  // As many pages are held open; of programs beyond that the last second is missed.
+  static constexpr std::size_t kPagesHeldMax = 256;
+
+  static void take(Writer& writer, const emu::PageContent& page);
+  void hold(Writer& writer, const std::string& path);
   void end(Writer& writer);
 
   std::map<std::string, Writer> writers_;  // by path of their page
-  std::map<SeriesKey, std::vector<std::uint64_t>> ended_;
+  std::size_t held_ = 0;                   // pages
+  Counts ended_;
 };
 
 }  // namespace tools

@@ -303,10 +303,10 @@ def execute(run: Path, node: str, command: list[str], dropin: bool) -> NoReturn:
     for name in node.split(","):
         if not (cluster.node_dir(name) / "hcad.sock").exists():
             raise FlitnetError(f"{name} is not up; see: {paths.call('status')}")
-    if "exporter" in cluster.dead():
-        print("flitnet: the exporter is dead, and what is below /sys/class/infiniband is old; "
-              f"start it with: {paths.call('exporter start')}", file=sys.stderr)  # fmt: skip
     program = shutil.which(command[0])
+    if "exporter" in cluster.dead() and elf.reads_sysfs(program, command):
+        print(f"flitnet: the exporter is dead, and what is below {elf.SYSFS} is old; start it "
+              f"with: {paths.call('exporter start')}", file=sys.stderr)  # fmt: skip
     if program and elf.defines(Path(program), "ibv_open_device"):
         print(f"flitnet: {command[0]} has libibverbs within it (libibverbs.a): it asks no library, "
               "and finds no device; link it with libibverbs.so", file=sys.stderr)  # fmt: skip

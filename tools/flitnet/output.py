@@ -46,8 +46,13 @@ def say_os(error: OSError, code: int) -> int:
     if isinstance(error, BrokenPipeError):
         return code
     where = f"{error.filename}: " if error.filename else ""
+    return say(f"{where}{reason(error)}", code)
+
+
+def reason(error: OSError) -> str:
+    """In words; of a limit also its size, and how to raise it."""
     what = error.strerror or str(error)
     if error.errno == errno.EMFILE:
         limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         what += f" (at most {limit}; more by: ulimit -n 1024)"
-    return say(f"{where}{what}", code)
+    return what

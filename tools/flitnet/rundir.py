@@ -12,7 +12,7 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from tools.flitnet import paths, record
+from tools.flitnet import output, paths, record
 from tools.flitnet.errors import FlitnetError, UsageError
 
 SOCKET_PATH_BYTES_MAX = 107  # sockaddr_un
@@ -88,8 +88,8 @@ def clear(run: Path) -> None:
     for path in (run / name for name in names):
         if failure := _remove(path):
             raise FlitnetError(
-                f"run directory {run}: {path.name} cannot be removed "
-                f"({failure.strerror or failure}); again: {paths.call('down')}"
+                f"run directory {run}: {path.name} cannot be removed: {output.reason(failure)}; "
+                f"again: {paths.call('down')}"
             )
 
 

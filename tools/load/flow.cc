@@ -5,6 +5,7 @@
 #include <cstring>
 #include <utility>
 
+#include "tools/load/kinds.h"
 #include "tools/load/message.h"
 
 namespace tools {
@@ -47,16 +48,18 @@ Flow::Clock* Flow::next_clock() {
   return next == clocks_.end() ? nullptr : &*next;
 }
 
+emu::Result<void> Flow::check(const Device& device) const {
+  const std::uint32_t most = 128U << device.mtu();
+  if (options_.payload_bytes <= most) return {};
+  return emu::fail(
+      "{}: packets with {} bytes of payload, the port takes {}: give fewer {}, or the cluster a "
+      "larger hca.mtu",
+      options_.kind, options_.payload_bytes, most, flits_option(options_.kind));
+}
+
 emu::Result<void> Flow::open(const Device& device, const CompletionQueue& cq,
                              std::uint64_t wr_base) {
   wr_base_ = wr_base;
-  const std::uint32_t most = 128U << device.mtu();
-  if (options_.payload_bytes > most) {
-    return emu::fail(
-        "{}: packets with {} bytes of payload, the port takes {}: fewer flits a "
-        "message, or a larger hca.mtu",
-        options_.kind, options_.payload_bytes, most);
-  }
   receive_stride_ = (kGrhBytes + options_.payload_bytes + 63) / 64 * 64;
   auto sends =
       Region::create(device, "flitnet-load-out", std::size_t{kSends} * options_.payload_bytes, 0);

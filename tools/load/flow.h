@@ -52,6 +52,8 @@ class Flow {
  public:
   // `to`: destinations of the generator, for a flow without its own.
   Flow(FlowOptions options, const std::vector<std::string>& to, std::uint64_t token);
+  // Whether the port takes packets of this size; an error is the user's.
+  emu::Result<void> check(const Device& device) const;
   emu::Result<void> open(const Device& device, const CompletionQueue& cq, std::uint64_t wr_base);
   Endpoint endpoint() const { return endpoint_; }
   std::uint64_t token() const { return token_; }

@@ -37,6 +37,9 @@ emu::Result<void> Generator::open() {
   for (FlowOptions& flow : options_.flows) {
     flow.number = static_cast<std::uint16_t>(flows_.size());
     flows_.emplace_back(flow, options_.to, fresh_token());
+    auto checked = flows_.back().check(*device_);
+    bad_usage_ = !checked;
+    if (!checked) return checked;
     const auto wr_base = static_cast<std::uint64_t>(flow.number) << kFlowShift;
     if (auto opened = flows_.back().open(*device_, *cq_, wr_base); !opened) return opened;
   }

@@ -38,6 +38,7 @@ class Generator {
   explicit Generator(LoadOptions options)
       : options_(std::move(options)), begin_(options_.begin, "load-" + options_.node) {}
   emu::Result<void> open();
+  bool bad_usage() const { return bad_usage_; }  // open() failed because of what was asked for
   emu::Result<void> run(const volatile int* stop);
 
   const LoadOptions& options() const { return options_; }
@@ -92,6 +93,7 @@ class Generator {
   bool ends_said_ = false;
   bool waiting_over_ = false;
   bool well_ = true;
+  bool bad_usage_ = false;
 };
 
 std::string load_json(const Generator& generator);

@@ -40,6 +40,10 @@ std::uint32_t ud_payload(std::uint32_t flits, const KindOptions& options) {
   return std::max(left / 4 * 4, static_cast<std::uint32_t>(kLoadStampBytes));
 }
 
+std::string_view flits_option(std::string_view kind) {
+  return kind == "control" ? "--control-flits" : "--packet-flits";
+}
+
 bool is_stream_kind(std::string_view kind) { return kind == "cbr" || kind == "vbr"; }
 
 emu::Result<std::vector<StreamPlan>> synthetic_streams(const std::string& kind,
@@ -103,8 +107,8 @@ emu::Result<FlowOptions> parse_kind(std::string_view word, const KindOptions& op
   flow.payload_bytes = ud_payload(control ? options.control_flits : options.packet_flits, options);
   constexpr std::uint32_t kMtu = 4096;  // a UD message is one packet
   if (flow.payload_bytes > kMtu) {
-    return emu::fail("{}: packets with {} bytes of payload, the most is {}", kind,
-                     flow.payload_bytes, kMtu);
+    return emu::fail("{}: packets with {} bytes of payload, the most is {}: give fewer {}", kind,
+                     flow.payload_bytes, kMtu, flits_option(kind));
   }
   // As many as were asked for, or as the stamp needs: the rate counts what is really sent.
   const std::uint32_t flits =

@@ -34,6 +34,8 @@ struct Profile {
 emu::Result<double> parse_rate(std::string_view text);
 // Payload of a UD packet of `flits` flits, whole words of 4 bytes; a stamp at least.
 std::uint32_t ud_payload(std::uint32_t flits, const KindOptions& options);
+// Which option says how long the packets of a kind are.
+std::string_view flits_option(std::string_view kind);
 // Whether a kind is made of video-like frames and belongs to the replayer.
 bool is_stream_kind(std::string_view kind);
 

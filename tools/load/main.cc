@@ -268,7 +268,7 @@ int run_load(Arguments& arguments) {
   tools::Generator generator(std::move(arguments.load));
   if (auto opened = generator.open(); !opened) {
     tools::say_load(opened.error().message);
-    return emu::kExitFailed;
+    return generator.bad_usage() ? emu::kExitBadInput : emu::kExitFailed;
   }
   const auto ran = generator.run(&stop_asked);
   if (!ran) tools::say_load(ran.error().message);

@@ -408,6 +408,34 @@ TEST(MadAgents, ATableAnsweredTwiceIsReadOnce) {
   EXPECT_EQ(world.read[0].mad.size(), 56u + 400 + 200);
 }
 
+// The request for it or the segment itself: a session with the fabric that was made anew, a queue
+// that was full. What has come is not asked for again.
+TEST(MadAgents, ASegmentThatIsLostIsAskedForAgain) {
+  World world;
+  MadAgents agents(world, 4);
+  const MadFileId file = open_with(agents);
+  const emu::Mad asked = mad_of(emu::kClassSubnetAdmin, emu::kMadGetTable, 9);
+  ASSERT_TRUE(agents.write(file, message_of(asked, 1, 1, 0, 100, 3), 0));
+  agents.from_subnet(1, 1, segment_of(world.subnet[0].mad, 56 + 400, false));
+  ASSERT_EQ(world.subnet.size(), 2u);
+  agents.service(100 * kMs);
+  ASSERT_EQ(world.subnet.size(), 3u);
+  EXPECT_EQ(world.subnet[2].mad, world.subnet[1].mad) << "the second, as before";
+  world.full = true;
+  agents.from_subnet(1, 1, segment_of(world.subnet[2].mad, 56 + 300, false));
+  ASSERT_EQ(world.subnet.size(), 3u);
+  EXPECT_TRUE(world.read.empty()) << "a full queue is no long table";
+  world.full = false;
+  agents.service(200 * kMs);
+  ASSERT_EQ(world.subnet.size(), 4u);
+  EXPECT_EQ(world.subnet[3].mad[31], 3);
+  agents.from_subnet(1, 1, segment_of(world.subnet[3].mad, 56 + 200, true));
+  ASSERT_EQ(world.read.size(), 1u);
+  EXPECT_EQ(world.read[0].header.status, 0u);
+  EXPECT_EQ(world.read[0].mad[emu::kMadStatusAt], 0);
+  EXPECT_EQ(world.read[0].mad.size(), 56u + 400 + 300 + 200);
+}
+
 TEST(MadAgents, RandomMessagesEndNothingButTheirFile) {
   const std::uint64_t seed = 20261124;
   emu::Prng random(seed);
