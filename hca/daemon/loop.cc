@@ -17,7 +17,7 @@ namespace {
 constexpr std::uint64_t kServiceNs = 1'000'000;  // programs, control, the session
 // The same while nothing happens: whoever comes wakes us. A fabric on another host has timers.
 constexpr std::uint64_t kIdleServiceNs = 8'000'000;
-constexpr std::uint64_t kPublishNs = 100'000'000;  // metrics
+constexpr std::uint64_t kPublishNs = 100'000'000;      // metrics
 constexpr std::uint64_t kLongestSleepNs = 20'000'000;  // without programs
 
 }  // namespace
