@@ -133,9 +133,12 @@ TEST(Config, ErrorsNameKeyValueAndRange) {
             "c.toml:2: hca.mtu = 1500: must be one of 256, 512, 1024, 2048, 4096");
   EXPECT_EQ(error_of("[qos]\nqos_sl2vl = [1, 2]"),
             "c.toml:2: qos.qos_sl2vl = [2 values]: must be 16 values, each a whole number, 0 … 15");
-  EXPECT_EQ(error_of("[qos]\nqos_vlarb_high = \"15:3\""),
-            "c.toml:2: qos.qos_vlarb_high = \"15:3\": must be VL:weight pairs such as "
-            "\"0:64,1:32\"");
+  for (const char* weights : {"15:3", "16:3", "0:64,15:1", "0:256"}) {
+    EXPECT_EQ(error_of(fmt::format("[qos]\nqos_vlarb_high = \"{}\"", weights)),
+              fmt::format("c.toml:2: qos.qos_vlarb_high = \"{}\": must be VL:weight pairs such as "
+                          "\"0:64,1:32\", VL 0 … 14 (VL15 is not arbitrated), weight 0 … 255",
+                          weights));
+  }
 }
 
 // Patterns stand for the whole of a value: no line of it, no text before a NUL.
