@@ -195,6 +195,19 @@ Result<void> check_congestion(const Config& config) {
   return {};
 }
 
+// WRR has one level: who writes a low table wants two.
+Result<void> check_arbitration(const QosConfig& qos) {
+  const auto any = [&](Scheduler routers, HcaScheduler hcas) {
+    return qos.scheduler == routers || qos.hca_scheduler == hcas;
+  };
+  const bool wrr = any(Scheduler::wrr, HcaScheduler::wrr);
+  const bool read = any(Scheduler::two_level, HcaScheduler::two_level);
+  if (!wrr || read || qos.qos_vlarb_low.empty()) return {};
+  return fail(
+      "qos.qos_vlarb_low = \"{}\": must be empty for scheduler wrr, which has qos_vlarb_high alone",
+      print_weights(qos.qos_vlarb_low));
+}
+
 Result<void> check_lanes(const Config& config) {
   const QosConfig& qos = config.qos;
   const std::uint16_t there = lanes_there(config.network);
@@ -339,6 +352,7 @@ Result<void> resolve(Config& config, bool nodes_given, bool node_tables, bool la
     if (auto lanes = share_lanes(config); !lanes) return lanes;
   }
   if (auto lanes = check_lanes(config); !lanes) return lanes;
+  if (auto tables = check_arbitration(config.qos); !tables) return tables;
   if (auto nodes = resolve_nodes(config, nodes_given, node_tables); !nodes) return nodes;
   if (auto addresses = check_addresses(config); !addresses) return addresses;
   return check_power_cap(config);

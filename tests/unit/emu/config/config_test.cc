@@ -141,6 +141,23 @@ TEST(Config, ErrorsNameKeyValueAndRange) {
   }
 }
 
+// WRR has one level, and nobody else reads the low table.
+TEST(Config, WrrHasNoLowTable) {
+  const std::string low = "qos_vlarb_low = \"0:64\"\n";
+  const std::string says =
+      "c.toml: qos.qos_vlarb_low = \"0:64\": must be empty for scheduler wrr, which has "
+      "qos_vlarb_high alone";
+  EXPECT_EQ(error_of("[qos]\nscheduler = \"wrr\"\n" + low), says);
+  EXPECT_EQ(error_of("[qos]\nhca_scheduler = \"wrr\"\n" + low), says);
+  EXPECT_EQ(error_of("[qos]\nscheduler = \"two_level\"\n" + low), "accepted");
+  for (const char* one : {"wrr", "two_level"}) {
+    const std::string both = fmt::format("[qos]\nscheduler = \"{}\"\nhca_scheduler = \"{}\"\n", one,
+                                         one[0] == 'w' ? "two_level" : "wrr");
+    EXPECT_EQ(error_of(both + low), "accepted") << "one of the two reads it";
+  }
+  EXPECT_EQ(error_of("[qos]\nscheduler = \"wrr\"\nqos_vlarb_high = \"0:64\"\n"), "accepted");
+}
+
 // Patterns stand for the whole of a value: no line of it, no text before a NUL.
 TEST(Config, PatternsAreForTheWholeValue) {
   for (const char* file : {"/a b", "/\\t", "/é", "//"})
