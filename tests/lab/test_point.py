@@ -101,6 +101,59 @@ def test_a_run_that_is_not_steady_says_so(
     assert done.returncode == 0 and "not steady" in done.stderr, done.stderr
 
 
+# A run of which a part is measured for each: shares in phases, links that fail, pulses of load.
+PHASES = """
+[network]
+nodes = 4
+[workload]
+load = 0.8
+phases = [0.2, 0.8]
+frame_ms = 1.0
+stream_kbps = 64_000
+[run]
+batch_cycles = 4000
+"""
+FAILURE = """
+[network]
+topology = "tree:4x2"
+[workload]
+load = 0.6
+streams = "none"
+[run]
+batch_cycles = 2000
+failures = ["0:4 0.1 0.5", "0:5 0.1 0.5"]
+"""
+PULSES = """
+[network]
+nodes = 4
+[workload]
+load = 0.7
+streams = "none"
+pulse_cycles = 16_000
+pulse_load = 0.05
+[run]
+batch_cycles = 2000
+"""
+
+
+@pytest.mark.parametrize("text", [PHASES, FAILURE, PULSES], ids=["phases", "failure", "pulses"])
+def test_where_a_change_is_measured_nothing_is_left_out(
+    simulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    """MSER takes the change for warm-up: what came in one half was divided by what was offered in
+    it."""
+    monkeypatch.setenv("FLITNET_LAB", str(tmp_path / "lab"))
+    file, report = tmp_path / "own.toml", tmp_path / "own.json"
+    file.write_text(text)
+    done = run(file, "--seeds", "3", "--json", str(report))
+    assert done.returncode == 0, done.stderr
+    found = {name: value["mean"] for name, value in json.loads(report.read_text()).items()}
+    assert found["warm_up_batches"] == 0
+    assert found["best_effort_accepted"] == pytest.approx(1, abs=0.03)
+    one = point.experiment(file, 3, 16).points[0]
+    assert one.transient
+
+
 @pytest.mark.parametrize(
     ("text", "says"),
     [
