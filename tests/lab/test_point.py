@@ -141,7 +141,7 @@ def test_where_a_change_is_measured_nothing_is_left_out(
     simulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str
 ) -> None:
     """MSER takes the change for warm-up: what came in one half was divided by what was offered in
-    it."""
+    it, and the tails were of the second half beside means of all."""
     monkeypatch.setenv("FLITNET_LAB", str(tmp_path / "lab"))
     file, report = tmp_path / "own.toml", tmp_path / "own.json"
     file.write_text(text)
@@ -150,8 +150,12 @@ def test_where_a_change_is_measured_nothing_is_left_out(
     found = {name: value["mean"] for name, value in json.loads(report.read_text()).items()}
     assert found["warm_up_batches"] == 0
     assert found["best_effort_accepted"] == pytest.approx(1, abs=0.03)
+    assert found["best_effort_p50_us"] < found["best_effort_total_us"] < found["best_effort_p99_us"]
     one = point.experiment(file, 3, 16).points[0]
     assert one.transient
+    # The simulator, which keeps the tails, has the same opinion.
+    (output, *_) = (json.loads(path.read_text()) for path in (tmp_path / "lab/runs").iterdir())
+    assert output["tails_from_cycle"] == 0
 
 
 @pytest.mark.parametrize(

@@ -175,6 +175,10 @@ emu::Result<void> read_run(toml::table& document, RunSpec& run) {
 
 }  // namespace
 
+bool Point::transient() const {
+  return workload.pulse_cycles > 0 || workload.phases.size() > 1 || !run.failures.empty();
+}
+
 emu::Result<Point> parse_point(std::string_view text, std::string_view source) {
   toml::table document;
   try {

@@ -104,6 +104,10 @@ struct Point {
   emu::Config cluster;
   WorkloadSpec workload;
   RunSpec run;
+
+  // What follows a change of load or of links is measured, and no steady state: there is no
+  // warm-up, and tails are those of the whole run (tools/flitnet/lab/experiment.py says the same).
+  bool transient() const;
 };
 
 // Every key is checked: unknown ones and values out of range are errors of one line.

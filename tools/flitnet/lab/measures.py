@@ -193,7 +193,7 @@ def jain(values: list[float]) -> float:
 
 def _tails(output: dict[str, Any], cycle_us: float) -> dict[str, float]:
     """Quantiles of latency with queueing, and fairness among those that sent best effort, of the
-    run's second half."""
+    run's second half, of all of it where a change is measured (`tails_from_cycle`)."""
     found = {
         f"{name}_{q}_us": output[f"{name}_{q}_cycles"] * cycle_us
         for name in CLASSES

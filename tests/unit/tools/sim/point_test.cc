@@ -61,5 +61,21 @@ TEST(Point, SaysWhatIsWrongInOneLine) {
   }
 }
 
+// Where a change is what is measured: pulses, phases and links that fail, but no share in phases of
+// which there is one.
+TEST(Point, KnowsWhatIsTransient) {
+  const auto transient = [](const char* text) {
+    const auto point = parse_point(text, "a test");
+    EXPECT_TRUE(point) << text;
+    return point && point->transient();
+  };
+  EXPECT_FALSE(transient(""));
+  EXPECT_FALSE(transient("[workload]\npulse_cycles = 0\nphases = []\n[run]\nfailures = []"));
+  EXPECT_FALSE(transient("[workload]\nphases = [0.5]"));
+  EXPECT_TRUE(transient("[workload]\npulse_cycles = 500"));
+  EXPECT_TRUE(transient("[workload]\nphases = [0.2, 0.8]"));
+  EXPECT_TRUE(transient("[run]\nfailures = [\"0:4 0.1 0.5\"]"));
+}
+
 }  // namespace
 }  // namespace tools
