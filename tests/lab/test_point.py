@@ -158,6 +158,26 @@ def test_where_a_change_is_measured_nothing_is_left_out(
     assert output["tails_from_cycle"] == 0
 
 
+def test_a_class_of_which_some_seeds_have_nothing(
+    simulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A seed without a message has no latency, not one of 0; the others' mean says whose it is."""
+    monkeypatch.setenv("FLITNET_LAB", str(tmp_path / "lab"))
+    file, report = tmp_path / "own.toml", tmp_path / "own.json"
+    file.write_text(OWN.replace("[run]", "control_per_frame = 0.8\n[run]"))
+    done = run(file, "--seeds", "8", "--json", str(report))
+    assert done.returncode == 0, done.stderr
+    found = json.loads(report.read_text())
+    least_us = 25 * 0.32  # a router and twenty flits
+    for measure in ("control_network_us", "control_total_us", "control_p50_us", "control_p99_us"):
+        count, mean = found[measure]["count"], found[measure]["mean"]
+        assert 0 < count < 8 and mean > 0.97 * least_us, (measure, found[measure])
+        assert re.search(rf"{measure} +[\d.]+ .*\b{count} of 8\b", done.stdout), done.stdout
+    assert found["best_effort_p50_us"]["count"] == 8
+    assert not re.search(r"best_effort_p50_us.* of 8", done.stdout), done.stdout
+    assert found["control_accepted"]["count"] < 8 and found["real_time_p50_us"]["count"] == 0
+
+
 @pytest.mark.parametrize(
     ("text", "says"),
     [

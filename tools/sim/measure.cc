@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <span>
 
 #include "emu/base/check.h"
 #include "emu/energy/meter.h"
@@ -140,9 +141,11 @@ std::uint64_t Measure::frames_under_way() const {
 void Measure::write_tails(emu::JsonWriter& json) const {
   json.field("tails_from_cycle", tails_from_);
   for (std::size_t c = 0; c < emu::kClassCount; ++c) {
+    const std::span<const std::uint64_t> words = latencies_[c].words;
     for (const auto& [name, quantile] : {std::pair("p50", 0.5), {"p99", 0.99}, {"p999", 0.999}}) {
+      // null: nothing came, which is no latency of 0.
       json.field(fmt::format("{}_{}_cycles", emu::kClassNames[c], name),
-                 emu::histogram_quantile(latencies_[c].words, quantile));
+                 words[0] > 0 ? emu::histogram_quantile(words, quantile) : std::nan(""));
     }
   }
   const auto by_node = [&](std::string_view name, const std::vector<double>& flits) {

@@ -93,6 +93,14 @@ TEST(Measure, TailsOfATransientAreThoseOfAll) {
   EXPECT_NE(text.find("\"node_flits\":[1500,500]"), std::string::npos) << text.substr(0, 400);
 }
 
+TEST(Measure, AClassOfWhichNothingCameHasNoTail) {
+  const std::string text = tails_of(meter(4));
+  for (const char* quantile : {"p50", "p99", "p999"}) {
+    const std::string nothing = fmt::format("\"control_{}_cycles\":null", quantile);
+    EXPECT_NE(text.find(nothing), std::string::npos) << text.substr(0, 400);
+  }
+}
+
 TEST(Measure, AFrameIsCompleteWithItsLastMessage) {
   Measure measure = meter();
   for (std::uint32_t frame = 0; frame < 3; ++frame) measure.frame_begins(0, frame, 2);
