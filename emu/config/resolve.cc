@@ -26,11 +26,6 @@ bool take(std::string_view& text, char c) {
   return true;
 }
 
-// VL0 … VL(num_vcs - 2) carry data, VL15 control.
-std::uint16_t lanes_there(const NetworkConfig& network) {
-  return static_cast<std::uint16_t>(((1u << (network.num_vcs - 1)) - 1) | (1u << kControlVl));
-}
-
 // HCAs that the topology has room for; 0: only its file knows.
 std::uint32_t room_of(const NetworkConfig& network) {
   const TopologyChoice& topology = network.topology;
@@ -289,6 +284,10 @@ std::string print_topology(const TopologyChoice& choice) {
   for (std::size_t i = 0; i < choice.sizes.size(); ++i)
     text += fmt::format("{}{}", i == 0 ? ':' : 'x', choice.sizes[i]);
   return text;
+}
+
+std::uint16_t lanes_there(const NetworkConfig& network) {
+  return static_cast<std::uint16_t>(((1u << (network.num_vcs - 1)) - 1) | (1u << kControlVl));
 }
 
 std::uint16_t parse_lanes(std::string_view text) {

@@ -193,6 +193,7 @@ def test_a_class_of_which_some_seeds_have_nothing(
         ("[run]\nx = 1979-05-27\n", "own.toml: run.x: a number, a text or a list"),
         ("[run]\nx = inf\n", "own.toml: run.x: a number, a text or a list"),
         ("[run\n", "own.toml: "),
+        ("[workload]\nphases = 0.5\n", "own.toml: workload.phases: must be a list of numbers"),
         ("a = " + "[" * 5000, "own.toml: "),
     ],
 )

@@ -83,6 +83,7 @@ struct RunSpec {
   std::uint32_t batches = 10;
   // Lanes of control, real time, best effort, instead of the cluster file's: the papers' routers
   // have none of their own for control traffic when there is none.
+  // Control and best effort may share lanes; real time has its own, except with router p.
   std::array<emu::LaneMask, emu::kClassCount> lanes{};
   bool lanes_given = false;
   bool hca = false;  // best effort passes HCAs with the cluster file's [controls]
