@@ -194,6 +194,7 @@ def test_a_class_of_which_some_seeds_have_nothing(
         ("[run]\nx = inf\n", "own.toml: run.x: a number, a text or a list"),
         ("[run\n", "own.toml: "),
         ("[workload]\nphases = 0.5\n", "own.toml: workload.phases: must be a list of numbers"),
+        ("[workload]\nflows = [\"all 0>1\"]\n", "own.toml: workload.flows: \"all 0>1\": must not"),
         ("a = " + "[" * 5000, "own.toml: "),
     ],
 )
