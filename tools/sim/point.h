@@ -42,7 +42,7 @@ inline constexpr std::string_view kNicNames[] = {"none", "iba", "qos", "qos_mess
                                                  "traditional"};
 
 struct WorkloadSpec {
-  double load = 0.6;             // of a link, flits a cycle
+  double load = 0.6;             // of a link, flits a cycle; of streams as load_counts_headers says
   double real_time_share = 0.8;  // x / (x + y)
   // The share in equal parts of the run, one after another; empty: real_time_share throughout.
   std::vector<double> phases;
