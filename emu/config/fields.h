@@ -194,6 +194,8 @@ constexpr std::span<const std::string_view> names_of(TrafficClass) { return kCla
 bool parse_topology(std::string_view text, TopologyChoice& choice);
 std::string print_topology(const TopologyChoice& choice);
 
+// VL0 … VL(num_vcs - 2) carry data, VL15 control.
+std::uint16_t lanes_there(const NetworkConfig& network);
 // "4-14", "0,1,2": a set of lanes as text and back; 0 if the text is none.
 std::uint16_t parse_lanes(std::string_view text);
 std::string print_lanes(std::uint16_t lanes);

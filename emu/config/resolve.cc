@@ -26,11 +26,6 @@ bool take(std::string_view& text, char c) {
   return true;
 }
 
-// VL0 … VL(num_vcs - 2) carry data, VL15 control.
-std::uint16_t lanes_there(const NetworkConfig& network) {
-  return static_cast<std::uint16_t>(((1u << (network.num_vcs - 1)) - 1) | (1u << kControlVl));
-}
-
 // HCAs that the topology has room for; 0: only its file knows.
 std::uint32_t room_of(const NetworkConfig& network) {
   const TopologyChoice& topology = network.topology;
@@ -195,6 +190,19 @@ Result<void> check_congestion(const Config& config) {
   return {};
 }
 
+// WRR has one level: who writes a low table wants two.
+Result<void> check_arbitration(const QosConfig& qos) {
+  const auto any = [&](Scheduler routers, HcaScheduler hcas) {
+    return qos.scheduler == routers || qos.hca_scheduler == hcas;
+  };
+  const bool wrr = any(Scheduler::wrr, HcaScheduler::wrr);
+  const bool read = any(Scheduler::two_level, HcaScheduler::two_level);
+  if (!wrr || read || qos.qos_vlarb_low.empty()) return {};
+  return fail(
+      "qos.qos_vlarb_low = \"{}\": must be empty for scheduler wrr, which has qos_vlarb_high alone",
+      print_weights(qos.qos_vlarb_low));
+}
+
 Result<void> check_lanes(const Config& config) {
   const QosConfig& qos = config.qos;
   const std::uint16_t there = lanes_there(config.network);
@@ -278,6 +286,10 @@ std::string print_topology(const TopologyChoice& choice) {
   return text;
 }
 
+std::uint16_t lanes_there(const NetworkConfig& network) {
+  return static_cast<std::uint16_t>(((1u << (network.num_vcs - 1)) - 1) | (1u << kControlVl));
+}
+
 std::uint16_t parse_lanes(std::string_view text) {
   unsigned lanes = 0;
   do {
@@ -339,6 +351,7 @@ Result<void> resolve(Config& config, bool nodes_given, bool node_tables, bool la
     if (auto lanes = share_lanes(config); !lanes) return lanes;
   }
   if (auto lanes = check_lanes(config); !lanes) return lanes;
+  if (auto tables = check_arbitration(config.qos); !tables) return tables;
   if (auto nodes = resolve_nodes(config, nodes_given, node_tables); !nodes) return nodes;
   if (auto addresses = check_addresses(config); !addresses) return addresses;
   return check_power_cap(config);

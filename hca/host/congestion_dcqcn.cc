@@ -2,9 +2,11 @@
 // destination that gets marked packets sends congestion notices, at most one in `dcqcn_notice_us`;
 // each cuts the rate to that destination by alpha / 2, where alpha is how often that has happened.
 // Without notices the rate climbs with its timer: half of the way back five times, then by a
-// constant as well, then by more. Rates are parts of the link; the paper's byte counter (10 MB) is
-// left out, it never comes first here.
+// constant as well, then by more; and alpha falls, at the link's rate too. Rates are parts of the
+// link; the paper's byte counter (10 MB) is left out, it never comes first here, and alpha has the
+// rate's timer: both are 55 us in the paper.
 #include <algorithm>
+#include <cmath>
 
 #include "hca/host/paced.h"
 
@@ -17,11 +19,11 @@ constexpr double kLeastRate = 0.001;
 constexpr double kNearlyAll = 0.999;  // from here on the rate is the link's
 
 struct DcqcnFlow {
-  double rate = 1;    // R_C
-  double target = 1;  // R_T
-  double alpha = 1;
+  double rate = 1;       // R_C
+  double target = 1;     // R_T
+  double alpha = 1;      // as the first notice finds it, whenever it comes
   int steps = 0;         // of the rate's timer since the last notice
-  emu::Cycle timer = 0;  // its last step
+  emu::Cycle timer = 0;  // its last step; 0: there was no notice yet
   emu::Cycle next = 0;   // before it the next packet may not leave
 };
 
@@ -47,7 +49,7 @@ class Dcqcn final : public PacedByDestination<DcqcnFlow> {
     flow.target = flow.rate;
     flow.rate = std::max(kLeastRate, flow.rate * (1 - flow.alpha / 2));  // equation 1, in order
     flow.alpha = (1 - reaction_.dcqcn_gain) * flow.alpha + reaction_.dcqcn_gain;
-    flow.timer = now;
+    flow.timer = std::max<emu::Cycle>(1, now);
     flow.steps = 0;
   }
   emu::Cycle delay_cycles() const override {
@@ -57,6 +59,7 @@ class Dcqcn final : public PacedByDestination<DcqcnFlow> {
 
  private:
   void settle(DcqcnFlow& flow, emu::Cycle now) const {
+    // It ends within the steps to the link's rate, however late it is asked.
     while (flow.rate < 1 && now >= flow.timer + period_) {
       flow.timer += period_;
       flow.alpha *= 1 - reaction_.dcqcn_gain;
@@ -70,6 +73,14 @@ class Dcqcn final : public PacedByDestination<DcqcnFlow> {
       flow.rate = (flow.target + flow.rate) / 2;
       if (flow.rate > kNearlyAll) flow.rate = 1;
     }
+    forget(flow, now);
+  }
+  // A flow at the link's rate may be idle for long: all its periods at once.
+  void forget(DcqcnFlow& flow, emu::Cycle now) const {
+    if (flow.timer == 0 || now < flow.timer + period_) return;
+    const emu::Cycle periods = (now - flow.timer) / period_;
+    flow.alpha *= std::pow(1 - reaction_.dcqcn_gain, static_cast<double>(periods));
+    flow.timer += periods * period_;
   }
   CongestionReaction reaction_;
   emu::Cycle period_;

@@ -159,16 +159,19 @@ def test_a_place_that_is_not_steady_is_named() -> None:
         for series, x, steady in (
             ("a", 0.25, [0.0] * 5), ("a", 0.5, [1.0, 0.0, 0.0, 0.0, 1.0]), ("b", 0.5, [1.0] * 5),
             ("pulses", 0.5, [0.0] * 5), ("phase", 0.5, [0.0] * 5),
+            ("shares", 0.5, [0.0] * 5), ("failure", 0.5, [0.0] * 5),
         )
     }  # fmt: skip
     points = (
         Point("pulses", 0.5, {"workload": {"pulse_cycles": 500}}),
+        Point("shares", 0.5, {"workload": {"phases": [0.2, 0.8]}}),
+        Point("failure", 0.5, {"run": {"failures": ["0:4 0.1 0.5"]}}),
         Point("phase", 0.5, {"workload": {"phases": [0.2, 0.8]}}, part=(1, 2)),
     )
     pulsed = Experiment(id="t", title="t", paper="p", points=points)
     assert unsettled(pulsed, table) == "a at 0.25, 0.5"
     assert unsettled(experiment(), table | {("b", 0.5, "steady"): estimate([0.0] * 5)}) == (
-        "a at 0.25, 0.5; b at 0.5; phase at 0.5; pulses at 0.5"
+        "a at 0.25, 0.5; b at 0.5; failure at 0.5; phase at 0.5; pulses at 0.5; shares at 0.5"
     )
 
 

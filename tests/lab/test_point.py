@@ -101,6 +101,83 @@ def test_a_run_that_is_not_steady_says_so(
     assert done.returncode == 0 and "not steady" in done.stderr, done.stderr
 
 
+# A run of which a part is measured for each: shares in phases, links that fail, pulses of load.
+PHASES = """
+[network]
+nodes = 4
+[workload]
+load = 0.8
+phases = [0.2, 0.8]
+frame_ms = 1.0
+stream_kbps = 64_000
+[run]
+batch_cycles = 4000
+"""
+FAILURE = """
+[network]
+topology = "tree:4x2"
+[workload]
+load = 0.6
+streams = "none"
+[run]
+batch_cycles = 2000
+failures = ["0:4 0.1 0.5", "0:5 0.1 0.5"]
+"""
+PULSES = """
+[network]
+nodes = 4
+[workload]
+load = 0.7
+streams = "none"
+pulse_cycles = 16_000
+pulse_load = 0.05
+[run]
+batch_cycles = 2000
+"""
+
+
+@pytest.mark.parametrize("text", [PHASES, FAILURE, PULSES], ids=["phases", "failure", "pulses"])
+def test_where_a_change_is_measured_nothing_is_left_out(
+    simulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    """MSER takes the change for warm-up: what came in one half was divided by what was offered in
+    it, and the tails were of the second half beside means of all."""
+    monkeypatch.setenv("FLITNET_LAB", str(tmp_path / "lab"))
+    file, report = tmp_path / "own.toml", tmp_path / "own.json"
+    file.write_text(text)
+    done = run(file, "--seeds", "3", "--json", str(report))
+    assert done.returncode == 0, done.stderr
+    found = {name: value["mean"] for name, value in json.loads(report.read_text()).items()}
+    assert found["warm_up_batches"] == 0
+    assert found["best_effort_accepted"] == pytest.approx(1, abs=0.03)
+    assert found["best_effort_p50_us"] < found["best_effort_total_us"] < found["best_effort_p99_us"]
+    one = point.experiment(file, 3, 16).points[0]
+    assert one.transient
+    # The simulator, which keeps the tails, has the same opinion.
+    (output, *_) = (json.loads(path.read_text()) for path in (tmp_path / "lab/runs").iterdir())
+    assert output["tails_from_cycle"] == 0
+
+
+def test_a_class_of_which_some_seeds_have_nothing(
+    simulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A seed without a message has no latency, not one of 0; the others' mean says whose it is."""
+    monkeypatch.setenv("FLITNET_LAB", str(tmp_path / "lab"))
+    file, report = tmp_path / "own.toml", tmp_path / "own.json"
+    file.write_text(OWN.replace("[run]", "control_per_frame = 0.8\n[run]"))
+    done = run(file, "--seeds", "8", "--json", str(report))
+    assert done.returncode == 0, done.stderr
+    found = json.loads(report.read_text())
+    least_us = 25 * 0.32  # a router and twenty flits
+    for measure in ("control_network_us", "control_total_us", "control_p50_us", "control_p99_us"):
+        count, mean = found[measure]["count"], found[measure]["mean"]
+        assert 0 < count < 8 and mean > 0.97 * least_us, (measure, found[measure])
+        assert re.search(rf"{measure} +[\d.]+ .*\b{count} of 8\b", done.stdout), done.stdout
+    assert found["best_effort_p50_us"]["count"] == 8
+    assert not re.search(r"best_effort_p50_us.* of 8", done.stdout), done.stdout
+    assert found["control_accepted"]["count"] < 8 and found["real_time_p50_us"]["count"] == 0
+
+
 @pytest.mark.parametrize(
     ("text", "says"),
     [
@@ -116,6 +193,8 @@ def test_a_run_that_is_not_steady_says_so(
         ("[run]\nx = 1979-05-27\n", "own.toml: run.x: a number, a text or a list"),
         ("[run]\nx = inf\n", "own.toml: run.x: a number, a text or a list"),
         ("[run\n", "own.toml: "),
+        ("[workload]\nphases = 0.5\n", "own.toml: workload.phases: must be a list of numbers"),
+        ("[workload]\nflows = [\"all 0>1\"]\n", "own.toml: workload.flows: \"all 0>1\": must not"),
         ("a = " + "[" * 5000, "own.toml: "),
     ],
 )

@@ -82,7 +82,7 @@ def output(**changes: list[float]) -> dict:
                  "energy_pj", "window_pj"):  # fmt: skip
         found[name] = [0, 0, 0, 0]
     found |= {"asked": 0, "granted": 0, "nodes": 2, "cycle_ps": 100_000, "batch_cycles": 1000}
-    found["stuck"] = ""
+    found |= {"stuck": "", "tails_from_cycle": 2000}
     found |= {f"{c}_{q}_cycles": 0 for c in ("control", "real_time", "best_effort")
               for q in ("p50", "p99", "p999")}  # fmt: skip
     found |= {"node_flits": [], "node_offered_flits": [], "flow_labels": [], "flow_flits": []}
@@ -128,6 +128,7 @@ def test_tails_fairness_and_flows() -> None:
     assert found["a_least_mb_s"] == pytest.approx(16) and found["a_most_mb_s"] == pytest.approx(48)
     assert found["all_mean_mb_s"] == pytest.approx(64 / 3)
     assert found["b_mb_s"] == 0
+    assert math.isnan(measures(output(best_effort_p99_cycles=None))["best_effort_p99_us"])
     assert jain([1, 1, 1, 1]) == 1 and jain([1, 0, 0, 0]) == 0.25
 
 

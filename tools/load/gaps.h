@@ -31,7 +31,8 @@ class Gaps {
   // `shape` of self_similar: H = (3 - shape) / 2.
   Gaps(ArrivalLaw law, double shape) : law_(law), shape_(shape) {}
 
-  // From one message to the next. `mean` is right in the long run, `message` is what one takes.
+  // From one message to the next. `mean` is right in the long run, `message` is what one takes:
+  // bursts are no faster, and where `mean` is less, they are a unit of time apart.
   double next(double mean, double message, emu::Prng& prng) {
     if (law_ == ArrivalLaw::poisson) return prng.exponential(mean);
     if (burst_left_ > 0) {

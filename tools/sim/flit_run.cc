@@ -123,6 +123,7 @@ emu::Result<void> FlitRun::build() {
   if (auto lanes = check_lanes(setting_); !lanes) return lanes;
   measure_ = std::make_unique<Measure>(setting_.time, point_.run.batch_cycles, point_.run.batches,
                                        0, point_.workload.frame_ms);
+  if (point_.transient()) measure_->tails_of_all();
   measure_->host_takes(static_cast<emu::Cycle>(spec.receive_cycles));
   flows_ = std::make_unique<FlowMeter>(point_.workload.flows, point_.run.batch_cycles,
                                        point_.run.batches);

@@ -16,6 +16,18 @@ bool whole(std::string_view text, Number& value) {
   return error == std::errc{} && stop == text.data() + text.size();
 }
 
+// What is measured of flows is named by their label: `a_mb_s` of all with it, `a_least_mb_s` of the
+// least of them, `all_mb_s` of all flows.
+emu::Result<void> check_label(std::string_view label, std::string_view text) {
+  if (label == "all") return emu::fail("\"{}\": must not be named all, as their sum is", text);
+  for (const std::string_view word : {"_mean", "_least", "_most"}) {
+    if (!label.ends_with(word)) continue;
+    return emu::fail("\"{}\": must not be named *{}, as a measure of flows {} is", text, word,
+                     label.substr(0, label.size() - word.size()));
+  }
+  return {};
+}
+
 }  // namespace
 
 emu::Result<FlowSpec> parse_flow(std::string_view text) {
@@ -44,6 +56,7 @@ emu::Result<FlowSpec> parse_flow(std::string_view text) {
         "3>9 0.25 4\"",
         text);
   }
+  if (auto label = check_label(flow.label, text); !label) return std::unexpected(label.error());
   return flow;
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <span>
 
 #include "emu/base/check.h"
 #include "emu/energy/meter.h"
@@ -29,7 +30,8 @@ Measure::Measure(emu::CycleTime time, emu::Cycle batch_cycles, std::size_t batch
       batch_cycles_(batch_cycles),
       frame_ms_(frame_ms),
       frame_rate_(rate_of(frame_ms)),
-      batches_(batches) {
+      batches_(batches),
+      tails_from_(batch_cycles * batches / 2) {
   for (std::size_t i = 0; i < streams; ++i)
     streams_.push_back({.deadlines = DeadlineMeter(frame_rate_)});
 }
@@ -57,7 +59,7 @@ void Measure::delivered(const FlitMessage& message, emu::Cycle head, emu::Cycle 
   one.network_cycles += static_cast<double>(tail - head);
   one.queue_cycles += static_cast<double>(head - message.accepted);
   one.host_cycles += static_cast<double>(message.accepted - message.created + take_cycles_);
-  if (tail < batch_cycles_ * batches_.size() / 2) return;
+  if (tail < tails_from_) return;
   latencies_[static_cast<std::size_t>(message.traffic_class)].add(tail - message.created +
                                                                   take_cycles_);
   if (message.traffic_class != emu::TrafficClass::best_effort) return;
@@ -137,10 +139,13 @@ std::uint64_t Measure::frames_under_way() const {
 }
 
 void Measure::write_tails(emu::JsonWriter& json) const {
+  json.field("tails_from_cycle", tails_from_);
   for (std::size_t c = 0; c < emu::kClassCount; ++c) {
+    const std::span<const std::uint64_t> words = latencies_[c].words;
     for (const auto& [name, quantile] : {std::pair("p50", 0.5), {"p99", 0.99}, {"p999", 0.999}}) {
+      // null: nothing came, which is no latency of 0.
       json.field(fmt::format("{}_{}_cycles", emu::kClassNames[c], name),
-                 emu::histogram_quantile(latencies_[c].words, quantile));
+                 words[0] > 0 ? emu::histogram_quantile(words, quantile) : std::nan(""));
     }
   }
   const auto by_node = [&](std::string_view name, const std::vector<double>& flits) {

@@ -51,6 +51,9 @@ class Measure : public FrameBook {
 
   // A host takes so long for each message that has arrived.
   void host_takes(emu::Cycle cycles) { take_cycles_ = cycles; }
+  // Tails and shares of nodes are those of the whole run, as where a change is measured; else of
+  // its second half, which is past any warm-up.
+  void tails_of_all() { tails_from_ = 0; }
   void offered(const FlitMessage& message);
   void delivered(const FlitMessage& message, emu::Cycle head, emu::Cycle tail);
   void frame_begins(std::uint32_t stream, std::uint32_t frame, std::uint32_t messages) override;
@@ -85,9 +88,10 @@ class Measure : public FrameBook {
   double frame_ms_;
   FrameRate frame_rate_;
   std::vector<Batch> batches_;
+  emu::Cycle tails_from_;
   std::vector<Stream> streams_;
-  // Of the second half of the run, which is past any warm-up: latency with queueing by class, and
-  // what each node got through of best effort.
+  // From tails_from_ on: latency with queueing by class, and what each node got through of best
+  // effort.
   std::array<emu::PlainHistogram, emu::kClassCount> latencies_{};
   std::vector<double> node_flits_;
   std::vector<double> node_offered_flits_;  // of best effort, of the whole run: 0 of who is silent

@@ -6,6 +6,7 @@
 #include <span>
 #include <sstream>
 
+#include "emu/config/fields.h"
 #include "tools/sim/flows.h"
 
 namespace tools {
@@ -72,25 +73,26 @@ class Section {
     }
     table_.erase(key);
   }
-  bool numbers(std::string_view key, std::vector<double>& field, double low, double high) {
-    const auto* array = table_[key].as_array();
-    if (array == nullptr) return false;
+  bool numbers(std::string_view key, std::vector<double>& field, double low, double high,
+               bool whole = false) {
+    if (!table_[key]) return false;
+    const std::string must =
+        fmt::format("must be a list of {}numbers{}", whole ? "whole " : "", range_of(low, high));
     field.clear();
-    for (const auto& item : *array) {
+    for (const auto& item : list(key, must)) {
       const auto value = item.value<double>();
-      if (!value || !(*value >= low && *value <= high)) {
-        note(key, "must be numbers" + range_of(low, high));
-      }
+      const bool fits = value && *value >= low && *value <= high;
+      if (!fits || (whole && !item.is_integer())) note(key, must);
       field.push_back(value.value_or(low));
     }
-    table_.erase(key);
     return true;
   }
   std::vector<std::string> texts(std::string_view key) {
     std::vector<std::string> found;
-    if (const auto* array = table_[key].as_array()) {
-      for (const auto& item : *array) found.push_back(item.value_or(std::string()));
-      table_.erase(key);
+    constexpr std::string_view kMust = "must be a list of texts";
+    for (const auto& item : list(key, kMust)) {
+      if (!item.is_string()) note(key, kMust);
+      found.push_back(item.value_or(std::string()));
     }
     return found;
   }
@@ -102,9 +104,22 @@ class Section {
     return {};
   }
 
+  bool good() const { return error_.empty(); }
+
  private:
   void note(std::string_view key, std::string_view what) {
     if (error_.empty()) error_ = fmt::format("{}: {}", key, what);
+  }
+  // Takes the key out; empty if it is not there, or no list, which is noted.
+  toml::array list(std::string_view key, std::string_view must) {
+    toml::array found;
+    if (const auto* array = table_[key].as_array()) {
+      found = *array;
+    } else if (table_[key]) {
+      note(key, must);
+    }
+    table_.erase(key);
+    return found;
   }
   std::string name_;
   toml::table table_;
@@ -135,7 +150,9 @@ emu::Result<void> read_workload(toml::table& document, WorkloadSpec& w) {
   section.whole("pulse_cycles", w.pulse_cycles, 0, 1e12);
   section.whole("flit_payload_bytes", w.flit_payload_bytes, 0, 64);
   section.whole("circuit_attempts", w.circuit_attempts, 0, 60'000);
-  for (const std::string& text : section.texts("flows")) {
+  const std::vector<std::string> flows = section.texts("flows");
+  if (!section.good()) return section.end();
+  for (const std::string& text : flows) {
     auto flow = parse_flow(text);
     if (!flow) return emu::fail("workload.flows: {}", flow.error().message);
     w.flows.push_back(*std::move(flow));
@@ -157,13 +174,15 @@ emu::Result<void> read_run(toml::table& document, RunSpec& run) {
   section.number("dma_mbps", run.dma_mbps, 1, 1e6);
   section.number("nic_memory_kb", run.nic_memory_kb, 16, 1e6);
   section.number("receive_us", run.receive_us, 0, 1000);
-  for (const std::string& text : section.texts("failures")) {
+  const std::vector<std::string> failures = section.texts("failures");
+  if (!section.good()) return section.end();
+  for (const std::string& text : failures) {
     auto failure = parse_failure(text);
     if (!failure) return emu::fail("run.failures: {}", failure.error().message);
     run.failures.push_back(*failure);
   }
   std::vector<double> lanes;
-  if (section.numbers("lanes", lanes, 0, 0xffff)) {
+  if (section.numbers("lanes", lanes, 0, 0xffff, true) && section.good()) {
     if (lanes.size() != run.lanes.size())
       return emu::fail("run.lanes: must be three sets of lanes");
     std::ranges::transform(lanes, run.lanes.begin(),
@@ -173,7 +192,27 @@ emu::Result<void> read_run(toml::table& document, RunSpec& run) {
   return section.end();
 }
 
+// Lanes that the cluster has. Control and best effort may share theirs: what that costs small
+// messages is an experiment. Real time has its own, unless preemption lets any class be on any.
+emu::Result<void> check_lanes(const RunSpec& run, const emu::NetworkConfig& network) {
+  using emu::config::print_lanes;
+  const emu::LaneMask there = emu::config::lanes_there(network);
+  const auto [control, real_time, best_effort] = run.lanes;
+  const auto missing = static_cast<emu::LaneMask>((control | real_time | best_effort) & ~there);
+  if (missing != 0) {
+    return emu::fail("run.lanes: VL{}: must be among {} with network.num_vcs = {}",
+                     print_lanes(missing), print_lanes(there), network.num_vcs);
+  }
+  const auto shared = static_cast<emu::LaneMask>(real_time & (control | best_effort));
+  if (shared == 0 || network.router == emu::Router::p) return {};
+  return emu::fail("run.lanes: real_time shares VL{}: it must have its own", print_lanes(shared));
+}
+
 }  // namespace
+
+bool Point::transient() const {
+  return workload.pulse_cycles > 0 || workload.phases.size() > 1 || !run.failures.empty();
+}
 
 emu::Result<Point> parse_point(std::string_view text, std::string_view source) {
   toml::table document;
@@ -194,6 +233,8 @@ emu::Result<Point> parse_point(std::string_view text, std::string_view source) {
   auto config = emu::Config::parse(cluster.str(), source);
   if (!config) return std::unexpected(config.error());
   point.cluster = std::move(*config);
+  if (auto lanes = check_lanes(point.run, point.cluster.network); !lanes)
+    return emu::fail("{}: {}", source, lanes.error().message);
   const auto nodes = static_cast<int>(point.cluster.nodes.size());
   if (!Pattern::fits(point.workload.pattern, nodes)) {
     return emu::fail("{}: workload.pattern: does not fit {} nodes", source, nodes);

@@ -42,7 +42,7 @@ inline constexpr std::string_view kNicNames[] = {"none", "iba", "qos", "qos_mess
                                                  "traditional"};
 
 struct WorkloadSpec {
-  double load = 0.6;             // of a link, flits a cycle
+  double load = 0.6;             // of a link, flits a cycle; of streams as load_counts_headers says
   double real_time_share = 0.8;  // x / (x + y)
   // The share in equal parts of the run, one after another; empty: real_time_share throughout.
   std::vector<double> phases;
@@ -83,6 +83,7 @@ struct RunSpec {
   std::uint32_t batches = 10;
   // Lanes of control, real time, best effort, instead of the cluster file's: the papers' routers
   // have none of their own for control traffic when there is none.
+  // Control and best effort may share lanes; real time has its own, except with router p.
   std::array<emu::LaneMask, emu::kClassCount> lanes{};
   bool lanes_given = false;
   bool hca = false;  // best effort passes HCAs with the cluster file's [controls]
@@ -104,6 +105,10 @@ struct Point {
   emu::Config cluster;
   WorkloadSpec workload;
   RunSpec run;
+
+  // What follows a change of load or of links is measured, and no steady state: there is no
+  // warm-up, and tails are those of the whole run (tools/flitnet/lab/experiment.py says the same).
+  bool transient() const;
 };
 
 // Every key is checked: unknown ones and values out of range are errors of one line.

@@ -15,6 +15,7 @@ from tools.flitnet.errors import FlitnetError, UsageError
 from tools.flitnet.lab import point
 from tools.flitnet.lab.experiment import Experiment, unsettled
 from tools.flitnet.lab.report import data_name, entry, ours, published, value_rows
+from tools.flitnet.lab.statistics import Estimate
 from tools.flitnet.lab.store import Store, estimates, rows, write_parquet
 from tools.flitnet.lab.sweep import Outputs, cluster, sweep
 from tools.flitnet.progress import progress
@@ -61,18 +62,26 @@ def run_point(
             sweep([one], False, Store(directory), client, tell, lambda _, all: outputs.extend(all))
     except UsageError as error:
         raise UsageError(str(error).replace(point.WHERE, file.name)) from None
-    found = estimates(rows(one, outputs))
-    table = Table("measure", "mean", "half of the 95 % interval", box=box.SIMPLE_HEAD)
-    for measure, value in point.shown(found):
-        half = "" if math.isinf(value.half) else f"{value.half:.2g}"
-        table.add_row(measure, f"{value.mean:.4g}", half)
-    Console().print(table)
+    found = estimates(rows(one, outputs), of_some=True)
+    Console().print(_measured(point.shown(found), seeds))
     means = {measure: value for (_, _, measure), value in found.items()}
     if means["stuck"].mean:
         print(f"{file.name}: the network stood still: {outputs[0][1]['stuck']}", file=sys.stderr)
     elif unsettled(one, found):
         print(f"{file.name}: not steady yet; a longer run: --batches", file=sys.stderr)
     return {name: value.to_dict() for name, value in means.items()}
+
+
+def _measured(values: Sequence[tuple[str, Estimate]], seeds: int) -> Table:
+    """The last column, if there is one: of how many seeds a mean is, where not all had a value."""
+    table = Table("measure", "mean", "half of the 95 % interval", box=box.SIMPLE_HEAD)
+    if any(value.count < seeds for _, value in values):
+        table.add_column("seeds that have it")
+    for measure, value in values:
+        half = "" if math.isinf(value.half) else f"{value.half:.2g}"
+        row = [measure, f"{value.mean:.4g}", half]
+        table.add_row(*row, *([f"{value.count} of {seeds}"] if value.count < seeds else []))
+    return table
 
 
 def show(chosen: Sequence[Experiment], quick: bool, directory: Path, results: Path) -> None:

@@ -29,11 +29,15 @@ class Point:
 
     @property
     def transient(self) -> bool:
-        """What follows a change is measured, and no steady state: load in pulses is followed from
-        an empty network on, as VCT figures 2 to 8 are, and a phase from the change that begins it.
-        """
-        return self.part is not None or bool(
-            self.config.get("workload", {}).get("pulse_cycles")  # 0, the default, is none
+        """What follows a change is measured, and no steady state: load in pulses, shares in phases
+        and links that fail are followed from an empty network on, as VCT figures 2 to 8 are, and a
+        phase by itself from the change that begins it. tools/sim/point.cc says the same."""
+        workload, run = (self.config.get(name, {}) for name in ("workload", "run"))
+        return (
+            self.part is not None
+            or bool(workload.get("pulse_cycles"))  # 0, the default, is none
+            or len(workload.get("phases", ())) > 1
+            or bool(run.get("failures"))
         )
 
 

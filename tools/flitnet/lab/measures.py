@@ -192,13 +192,13 @@ def jain(values: list[float]) -> float:
 
 
 def _tails(output: dict[str, Any], cycle_us: float) -> dict[str, float]:
-    """Quantiles of latency with queueing, and fairness among those that sent best effort, of the
-    run's second half."""
-    found = {
-        f"{name}_{q}_us": output[f"{name}_{q}_cycles"] * cycle_us
-        for name in CLASSES
-        for q in ("p50", "p99", "p999")
-    }
+    """Quantiles of latency with queueing, and fairness among those that sent best effort: of the
+    run's second half, of all of it where a change is measured (`tails_from_cycle`)."""
+    found = {}
+    for name in CLASSES:
+        for q in ("p50", "p99", "p999"):
+            cycles = output[f"{name}_{q}_cycles"]
+            found[f"{name}_{q}_us"] = NAN if cycles is None else cycles * cycle_us
     # A node that its pattern keeps silent is no sender; one of which nothing arrived is.
     offered, sent = output["node_offered_flits"], output["node_flits"]
     shares = [flits for flits, wanted in zip_longest(sent, offered, fillvalue=0.0) if wanted]

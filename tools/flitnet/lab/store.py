@@ -6,6 +6,7 @@ Runs are named by a hash of everything that decides them (configuration, seed, l
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -119,11 +120,19 @@ def read_parquet(path: Path) -> list[dict]:
         raise FlitnetError(f"{path}: damaged ({why}); flitnet lab run makes it anew") from None
 
 
-def estimates(table_rows: Sequence[dict]) -> dict[tuple[str, float, str], Estimate]:
-    """Over the seeds of each place."""
+def estimates(
+    table_rows: Sequence[dict], *, of_some: bool = False
+) -> dict[tuple[str, float, str], Estimate]:
+    """Over the seeds of each place. Where one has no value the place has none, as claims want it,
+    or, `of_some`, that of the others, and the count says how many they are."""
     values: dict[tuple[str, float, str], list[float]] = {}
     for row in table_rows:
         for name, value in row.items():
             if name not in FIXED and value is not None:
                 values.setdefault((row["series"], row["x"], name), []).append(value)
+    if of_some:
+        values = {
+            key: [value for value in found if not math.isnan(value)]
+            for key, found in values.items()
+        }  # fmt: skip
     return {key: estimate(found) for key, found in values.items()}

@@ -133,9 +133,29 @@ TEST(Config, ErrorsNameKeyValueAndRange) {
             "c.toml:2: hca.mtu = 1500: must be one of 256, 512, 1024, 2048, 4096");
   EXPECT_EQ(error_of("[qos]\nqos_sl2vl = [1, 2]"),
             "c.toml:2: qos.qos_sl2vl = [2 values]: must be 16 values, each a whole number, 0 … 15");
-  EXPECT_EQ(error_of("[qos]\nqos_vlarb_high = \"15:3\""),
-            "c.toml:2: qos.qos_vlarb_high = \"15:3\": must be VL:weight pairs such as "
-            "\"0:64,1:32\"");
+  for (const char* weights : {"15:3", "16:3", "0:64,15:1", "0:256"}) {
+    EXPECT_EQ(error_of(fmt::format("[qos]\nqos_vlarb_high = \"{}\"", weights)),
+              fmt::format("c.toml:2: qos.qos_vlarb_high = \"{}\": must be VL:weight pairs such as "
+                          "\"0:64,1:32\", VL 0 … 14 (VL15 is not arbitrated), weight 0 … 255",
+                          weights));
+  }
+}
+
+// WRR has one level, and nobody else reads the low table.
+TEST(Config, WrrHasNoLowTable) {
+  const std::string low = "qos_vlarb_low = \"0:64\"\n";
+  const std::string says =
+      "c.toml: qos.qos_vlarb_low = \"0:64\": must be empty for scheduler wrr, which has "
+      "qos_vlarb_high alone";
+  EXPECT_EQ(error_of("[qos]\nscheduler = \"wrr\"\n" + low), says);
+  EXPECT_EQ(error_of("[qos]\nhca_scheduler = \"wrr\"\n" + low), says);
+  EXPECT_EQ(error_of("[qos]\nscheduler = \"two_level\"\n" + low), "accepted");
+  for (const char* one : {"wrr", "two_level"}) {
+    const std::string both = fmt::format("[qos]\nscheduler = \"{}\"\nhca_scheduler = \"{}\"\n", one,
+                                         one[0] == 'w' ? "two_level" : "wrr");
+    EXPECT_EQ(error_of(both + low), "accepted") << "one of the two reads it";
+  }
+  EXPECT_EQ(error_of("[qos]\nscheduler = \"wrr\"\nqos_vlarb_high = \"0:64\"\n"), "accepted");
 }
 
 // Patterns stand for the whole of a value: no line of it, no text before a NUL.

@@ -296,51 +296,6 @@ TEST(Congestion, InfinibandTableAsConfigured) {
   EXPECT_EQ(control->delay_cycles(), 3U * 40);
 }
 
-TEST(Congestion, DcqcnAsConfigured) {
-  CongestionOptions options;
-  options.quadrant_of.resize(2);
-  options.time.cycle_ps = 80'000;
-  options.reaction.dcqcn_timer_ns = 8'000;  // 100 cycles
-  options.reaction.dcqcn_gain = 0.5;
-  options.reaction.dcqcn_rate_ai = 0.25;
-  const auto control = made("dcqcn", options);
-  control->notice(kCongestion, 1, 100);
-  EXPECT_EQ(control->delay_cycles(), 40U) << "half of the link";
-  control->handed_on(1, 40, 199);
-  EXPECT_EQ(control->delay_cycles(), 40U);
-  control->handed_on(1, 40, 200);
-  EXPECT_EQ(control->delay_cycles(), 13U) << "half of the way back to the whole";
-  control->notice(kCongestion, 1, 200);  // alpha was 1, is 0.5, and becomes 0.75
-  EXPECT_EQ(control->delay_cycles(), 31U) << "0.75 * (1 - 0.5 / 2): it cuts by alpha as it was";
-}
-
-// DCQCN: the first notice halves the rate, later ones cut by what alpha was by then, and it climbs
-// back to the whole of the link.
-TEST(Congestion, DcqcnCutsAndRecovers) {
-  CongestionOptions options;
-  options.quadrant_of.resize(4);
-  options.time.cycle_ps = 80'000;
-  const auto control = made("dcqcn", options);
-  const auto gap = [&](emu::Cycle now) {
-    control->handed_on(3, 40, now);
-    emu::Cycle at = now;
-    while (!control->may_send(3, at)) ++at;
-    return at - now;
-  };
-  EXPECT_EQ(gap(0), 0U);
-  control->notice(kCongestion, 3, 1000);
-  EXPECT_NEAR(static_cast<double>(gap(1000)), 80, 2);
-  control->notice(kCongestion, 3, 1100);
-  EXPECT_NEAR(static_cast<double>(gap(1100)), 160, 4);
-  EXPECT_TRUE(control->may_send(1, 1000));
-  const emu::Cycle period = options.time.cycle_at(55'000);
-  EXPECT_NEAR(static_cast<double>(gap(1100 + period)), 107, 3) << "half way back to a half";
-  const double recovered = static_cast<double>(gap(1100 + 6 * period));
-  EXPECT_LT(recovered, 84) << "five halvings: nearly what it was before the last notice";
-  EXPECT_GT(recovered, 78);
-  EXPECT_EQ(gap(1100 + 300 * period), 0U);
-}
-
 TEST(Congestion, HostHasItsCreditsPerDestination) {
   PairOptions options;
   options.host.best_effort_credits = 40;

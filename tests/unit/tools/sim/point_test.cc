@@ -36,11 +36,24 @@ TEST(Point, SaysWhatIsWrongInOneLine) {
       {"[workload]\nload = \"much\"", "workload.load: must be a number"},
       {"[workload]\nmessage_flits = 2.5", "workload.message_flits: must be a whole number"},
       {"[workload]\nstreams = \"film\"", "workload.streams: must be one of none vbr cbr"},
-      {"[workload]\nphases = [2]", "workload.phases: must be numbers from 0 to 1"},
+      {"[workload]\nphases = [2]", "workload.phases: must be a list of numbers from 0 to 1"},
+      {"[workload]\nphases = 0.5", "workload.phases: must be a list of numbers from 0 to 1"},
       {"[run]\nlanes = [1, 2]", "run.lanes: must be three"},
+      {"[run]\nlanes = 5", "run.lanes: must be a list of whole numbers from 0 to 65535"},
+      {"[run]\nlanes = [1.5, 2, 4]", "run.lanes: must be a list of whole numbers"},
+      {"[run]\nlanes = [1, 1, 2]", "run.lanes: real_time shares VL0: it must have its own"},
+      {"[run]\nlanes = [1, 62, 48]", "run.lanes: real_time shares VL4-5: it must have its own"},
+      {"[network]\nnum_vcs = 4\n[run]\nlanes = [32768, 16, 1]",
+       "run.lanes: VL4: must be among 0-2,15 with network.num_vcs = 4"},
+      {"[run]\nfailures = \"x\"", "run.failures: must be a list of texts"},
+      {"[run]\nfailures = [3]", "run.failures: must be a list of texts"},
       {"[run]\nbatches = 0", "run.batches: must be a number from 1"},
       {"[network]\nlinks = 1", "network.links: unknown key"},
       {"[network]\nnodes = 6\n[workload]\npattern = \"shuffle\"", "does not fit 6 nodes"},
+      {"[workload]\nflows = \"a 0>5\"", "workload.flows: must be a list of texts"},
+      {"[workload]\nflows = [\"all 0>5\"]", "\"all 0>5\": must not be named all, as their sum is"},
+      {"[workload]\nflows = [\"a_least 0>5\"]",
+       "\"a_least 0>5\": must not be named *_least, as a measure of flows a is"},
       {"[workload]\nflows = [\"a 0>8\"]", "workload.flows: 0>8: there are 8 nodes"},
       {"[workload]\nflows = [\"a 1>1\"]", "workload.flows: \"a 1>1\": must be a flow"},
       {"[workload]\nflows = [\"a 0>1 2\"]", "must be a flow such as"},
@@ -59,6 +72,31 @@ TEST(Point, SaysWhatIsWrongInOneLine) {
     EXPECT_NE(point.error().message.find(says), std::string::npos) << point.error().message;
     EXPECT_EQ(point.error().message.find('\n'), std::string::npos);
   }
+}
+
+// Small messages beside large ones on one lane are an experiment; preemption is on any lane.
+TEST(Point, TakesLanesThatClassesShare) {
+  for (const char* text : {"[run]\nlanes = [0x7fff, 0, 0x7fff]",
+                           "[network]\nrouter = \"p\"\n[run]\nlanes = [1, 0xfffe, 0xfff0]"}) {
+    const auto point = parse_point(text, "a test");
+    EXPECT_TRUE(point) << point.error().message;
+  }
+}
+
+// Where a change is what is measured: pulses, phases and links that fail, but no share in phases of
+// which there is one.
+TEST(Point, KnowsWhatIsTransient) {
+  const auto transient = [](const char* text) {
+    const auto point = parse_point(text, "a test");
+    EXPECT_TRUE(point) << text;
+    return point && point->transient();
+  };
+  EXPECT_FALSE(transient(""));
+  EXPECT_FALSE(transient("[workload]\npulse_cycles = 0\nphases = []\n[run]\nfailures = []"));
+  EXPECT_FALSE(transient("[workload]\nphases = [0.5]"));
+  EXPECT_TRUE(transient("[workload]\npulse_cycles = 500"));
+  EXPECT_TRUE(transient("[workload]\nphases = [0.2, 0.8]"));
+  EXPECT_TRUE(transient("[run]\nfailures = [\"0:4 0.1 0.5\"]"));
 }
 
 }  // namespace
