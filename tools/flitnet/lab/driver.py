@@ -76,7 +76,7 @@ def _measured(values: Sequence[tuple[str, Estimate]], seeds: int) -> Table:
     """The last column, if there is one: of how many seeds a mean is, where not all had a value."""
     table = Table("measure", "mean", "half of the 95 % interval", box=box.SIMPLE_HEAD)
     if any(value.count < seeds for _, value in values):
-        table.add_column("seeds that have it")
+        table.add_column("seeds")
     for measure, value in values:
         half = "" if math.isinf(value.half) else f"{value.half:.2g}"
         row = [measure, f"{value.mean:.4g}", half]
