@@ -128,14 +128,19 @@ class Tree:
     long_files: dict[str, int] = field(default_factory=lambda: LONG_FILES)
 
     @cached_property
-    def files(self) -> list[str]:
-        """The project's text files: what git would commit, or every file where there is no git."""
+    def names(self) -> list[str]:
+        """What git would commit, or everything where there is no git."""
         argv = ["git", "-C", str(self.root), "ls-files", "-co", "--exclude-standard"]
         done = subprocess.run(argv, capture_output=True, text=True)
         names = done.stdout.split("\n") if done.returncode == 0 else [
             str(p.relative_to(self.root)) for p in self.root.rglob("*")
         ]
-        return sorted(n for n in names if n and (self.root / n).is_file())
+        return sorted(name for name in names if name)
+
+    @cached_property
+    def files(self) -> list[str]:
+        """The project's text files."""
+        return [name for name in self.names if (self.root / name).is_file()]
 
     @cached_property
     def cpp(self) -> list[str]:
@@ -360,6 +365,11 @@ def machine_paths(tree: Tree) -> list[str]:
     return found
 
 
+def symbolic_links(tree: Tree) -> list[str]:
+    """None: one to a build directory elsewhere is committed in passing, where it is not ignored."""
+    return [f"{name}: a symbolic link" for name in tree.names if (tree.root / name).is_symlink()]
+
+
 def documented_paths(tree: Tree) -> list[str]:
     """What a README calls by its path is there."""
     found = []
@@ -406,7 +416,7 @@ def imported_twice(tree: Tree) -> list[str]:
 RULES = (
     include_direction, include_paths, third_party, room_papers, banned_calls, one_namespace,
     file_headers, line_length, file_length, function_length, machine_paths,
-    documented_paths, formatting, imported_twice, defined_twice,
+    symbolic_links, documented_paths, formatting, imported_twice, defined_twice,
 )  # fmt: skip
 
 

@@ -42,6 +42,7 @@ def test_the_table_has_no_cycle() -> None:
 
 # One violation per rule: files of a made-up tree, and what the rule must say about them.
 LONG_BODY = "void grow(int a) {\n" + "  a++;\n" * 69 + "}\n"
+LINK = "-> elsewhere"
 VIOLATIONS = [
     ("include_direction", {"hca/host/a.cc": '#include "fabric/router/b.h"\n'}, "a.cc:1: hca/host"),
     ("include_direction", {"emu/lane/a.h": '#include "emu/config/b.h"\n'}, "emu/lane may not"),
@@ -64,6 +65,7 @@ VIOLATIONS = [
     ("function_length", {"emu/base/a.cc": LONG_BODY}, "a.cc:grow: 71 lines"),
     ("function_length", {"a.py": "def f():\n" + "    x = 1\n" * 70}, "a.py:f: 71 lines"),
     ("machine_paths", {"README.md": "cd /" + "work/main\n"}, "README.md:1"),
+    ("symbolic_links", {"build": LINK}, "build: a symbolic link"),
     ("documented_paths", {"README.md": "see `emu/base/gone.h`\n"}, "emu/base/gone.h is not there"),
     ("defined_twice", {
         "hca/host/a.h": "namespace hca {\nstruct A {\n};\n}  // namespace hca\n",
@@ -79,7 +81,10 @@ def plant(root: Path, files: dict[str, str]) -> Tree:
     for name, text in files.items():
         path = root / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
+        if text == LINK:
+            path.symlink_to(root)
+        else:
+            path.write_text(text)
     shutil.copy(ROOT / ".clang-format", root)
     return Tree(root, {}, {})
 
