@@ -3,6 +3,7 @@
 // start.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 
@@ -69,5 +70,13 @@ struct VlWeights {
 // Cycles between flits of a lane or message at its rate; the largest means best effort.
 using Vtick = std::uint16_t;
 inline constexpr Vtick kVtickMax = 32767;
+
+// Of a rate that was booked on a link, which carries a flit a cycle; neither is 0. Rounded up: then
+// flits of all lanes fit into the link, and none is later than its stamp says (Zhang,
+// VirtualClock). Rounded down, lanes of large rates would have what others have booked.
+constexpr Vtick vtick_of(std::uint64_t link_bps, std::uint64_t rate_bps) {
+  return static_cast<Vtick>(
+      std::clamp<std::uint64_t>((link_bps + rate_bps - 1) / rate_bps, 1, kVtickMax - 1));
+}
 
 }  // namespace emu

@@ -1,7 +1,5 @@
 #include "fabric/daemon/arbitration.h"
 
-#include <algorithm>
-
 #include "fabric/admit/weights.h"
 #include "fabric/daemon/spec.h"
 
@@ -58,13 +56,9 @@ emu::VlWeights Arbitration::weights(const LaneRates& rates) const {
   return weights;
 }
 
-// Rounded up: then flits of all lanes fit into the link, and a lane is not later than its stamps
-// say (Zhang, VirtualClock). Rounded down, lanes of large rates would have what others have booked.
 emu::Vtick Arbitration::vtick(const LaneRates& rates, emu::Vl vl) const {
   const std::uint64_t booked_bps = rates.rate_bps[vl];
-  if (booked_bps == 0) return vticks_[vl];
-  return static_cast<emu::Vtick>(
-      std::clamp<std::uint64_t>((link_bps_ + booked_bps - 1) / booked_bps, 1, emu::kVtickMax - 1));
+  return booked_bps == 0 ? vticks_[vl] : emu::vtick_of(link_bps_, booked_bps);
 }
 
 void Arbitration::apply(const Book& book, emu::RouterId router, emu::PortId port,

@@ -89,8 +89,8 @@ class Attachment {
   virtual void bring_home() {}
   virtual std::size_t send(std::span<const emu::TxDesc> descriptors) = 0;
 
-  // False: none of the three below has anything. True where that is not known without a look.
-  virtual bool has_incoming() { return true; }
+  // False: none of the three below has anything. Attached, true where only a look can tell.
+  virtual bool has_incoming() { return state() == AttachState::attached; }
 
   // From the fabric: each fills from the front of `out` and returns the count. Every received
   // buffer goes back by release(), in any order, soon: the sender's slots are finite.

@@ -411,8 +411,7 @@ bool ShmAttachment::prepare_sleep() {
   if (!attached()) return true;  // fd() may still become readable by the welcome
   ShmSession& s = *current_;
   s.sleeper.prepare_sleep();
-  const bool quiet = s.rx.empty() && s.injected.empty() && s.answers.empty() &&
-                     (!s.tx_free.available() || !s.free_slots.empty());
+  const bool quiet = !has_incoming() && (!s.tx_free.available() || !s.free_slots.empty());
   if (!quiet) s.sleeper.cancel_sleep();
   return quiet;
 }

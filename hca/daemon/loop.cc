@@ -106,7 +106,7 @@ void Node::notice_session() {
 
 std::size_t Node::receive() {
   left_over_ = false;
-  if (!attachment_->has_incoming() || attachment_->state() != AttachState::attached) return 0;
+  if (!attachment_->has_incoming()) return 0;
   const std::size_t packets = attachment_->receive(received_);
   const std::size_t injected = attachment_->injected(injected_);
   const std::size_t answers = attachment_->answers(answers_);

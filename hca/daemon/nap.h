@@ -1,4 +1,4 @@
-// Whether the loop naps for a fixed time or sleeps until somebody wakes it. In: packets moved, host
+// Whether the loop naps, and how long, or sleeps until somebody wakes it. In: packets moved, host
 // time, emulated time. Steady traffic that is paced by launch times comes whether we look often or
 // not: a nap gathers work and spares wake-ups (eight nodes on two cores: half the time of all
 // hcads). Traffic that waits for answers, packet by packet or by a window of them, falls to what is

@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "emu/lane/policy.h"
 #include "hca/host/state.h"
 
 namespace hca {
@@ -84,14 +85,6 @@ void forget(HostState& s, std::uint32_t index) {
   s.admission_.free_connections.push_back(index);
 }
 
-// A link carries a flit a cycle, so a rate r of its B leaves B / r cycles between flits. Rounded
-// up, as routers do with what a lane has booked: all flits together fit into the link.
-std::uint16_t vtick_of(const HostState& s, std::uint64_t rate_bps) {
-  constexpr std::uint64_t kSlowest = 32766;  // one more would mean best effort
-  return static_cast<std::uint16_t>(
-      std::clamp<std::uint64_t>((s.options_.link_bps + rate_bps - 1) / rate_bps, 1, kSlowest));
-}
-
 void grant(HostState& s, std::uint32_t index, ConnectionState state) {
   Connection& connection = s.admission_.connections[index];
   if (connection.state == ConnectionState::probing) stop_probing(s, index);
@@ -100,7 +93,7 @@ void grant(HostState& s, std::uint32_t index, ConnectionState state) {
   ++s.counters_.admissions_granted;
   if (Qp* qp = s.find_qp(connection.qpn)) {
     qp->attributes.rate_kbps = static_cast<std::uint32_t>(connection.rate_bps / 1000);
-    qp->vtick = vtick_of(s, connection.rate_bps);
+    qp->vtick = emu::vtick_of(s.options_.link_bps, connection.rate_bps);
     const bool bursts = connection.peak_bps > connection.rate_bps;
     set_credit(s, *qp, connection.rate_bps, bursts ? connection.peak_bps : 0);
   }

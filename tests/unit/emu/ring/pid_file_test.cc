@@ -8,28 +8,19 @@
 #include <unistd.h>
 
 #include <csignal>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <string>
 #include <thread>
 
+#include "tests/unit/emu/ring/folder.h"
+
 namespace {
 
 using emu::PidFile;
 
-class PidFileTest : public testing::Test {
- protected:
-  PidFileTest() {
-    char pattern[] = "/tmp/flitnet-test-XXXXXX";
-    dir_ = mkdtemp(pattern);
-  }
-  ~PidFileTest() override { std::filesystem::remove_all(dir_); }
-  std::string path(const std::string& name) const { return dir_ + "/" + name; }
-
-  std::string dir_;
-};
+class PidFileTest : public test::FolderTest {};
 
 char state_of(pid_t pid) {
   std::ifstream file("/proc/" + std::to_string(pid) + "/stat");

@@ -8,29 +8,19 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <vector>
 
 #include "emu/ring/region.h"
+#include "tests/unit/emu/ring/folder.h"
 
 namespace {
 
 using emu::ReceivedMessage;
 using emu::UniqueFd;
 
-class UnixSocket : public testing::Test {
- protected:
-  UnixSocket() {
-    char pattern[] = "/tmp/flitnet-test-XXXXXX";
-    dir_ = mkdtemp(pattern);
-  }
-  ~UnixSocket() override { std::filesystem::remove_all(dir_); }
-  std::string path(const std::string& name) const { return dir_ + "/" + name; }
-
-  std::string dir_;
-};
+class UnixSocket : public test::FolderTest {};
 
 std::span<const std::byte> bytes_of(const std::string& text) {
   return std::as_bytes(std::span(text));

@@ -40,14 +40,13 @@ class CmHasty : public CmTest {
     EXPECT_EQ(a.event().event, ~0u);
     EXPECT_EQ(b.event().event, ~0u);
   }
-  // That its client ended it before it was established; both come to its end.
-  void expect_server_told(const Joined& j) {
-    EXPECT_EQ(a.event().event, kDisconnected);
-    ASSERT_EQ(a.disconnect(j.server), 0);
+  // `told` has heard that `first` ended it, and ends it too.
+  void expect_both_end(Node& told, std::uint32_t id, Node& first) {
+    ASSERT_EQ(told.disconnect(id), 0);
     carry();
-    EXPECT_EQ(b.event().event, kDisconnected);
-    expect_over(a, j.server);
-    EXPECT_EQ(b.event().event, kTimewaitExit);
+    EXPECT_EQ(first.event().event, kDisconnected);
+    expect_over(told, id);
+    EXPECT_EQ(first.event().event, kTimewaitExit);
     expect_silence();
   }
 };
@@ -57,7 +56,8 @@ TEST_F(CmHasty, WhoAskedEndsItBeforeItSaysReady) {
   ASSERT_EQ(b.disconnect(j.client), 0);
   carry();
   EXPECT_EQ(b.accept(j.client, 0), EINVAL);
-  expect_server_told(j);
+  EXPECT_EQ(a.event().event, kDisconnected);
+  expect_both_end(a, j.server, b);
 }
 
 // Its DREQ is lost, and the answer is said again meanwhile.
@@ -68,7 +68,8 @@ TEST_F(CmHasty, WhoAskedEndsItBeforeItSaysReadyAndIsNotHeard) {
   EXPECT_EQ(a.event().event, ~0u);
   wait(kRepeatNs);
   carry();
-  expect_server_told(j);
+  EXPECT_EQ(a.event().event, kDisconnected);
+  expect_both_end(a, j.server, b);
 }
 
 TEST_F(CmHasty, WhoAcceptedEndsItBeforeTheOtherIsReady) {
@@ -77,12 +78,7 @@ TEST_F(CmHasty, WhoAcceptedEndsItBeforeTheOtherIsReady) {
   carry();
   EXPECT_EQ(b.event().event, kDisconnected);
   EXPECT_EQ(b.accept(j.client, 0), EINVAL);
-  ASSERT_EQ(b.disconnect(j.client), 0);
-  carry();
-  EXPECT_EQ(a.event().event, kDisconnected);
-  expect_over(b, j.client);
-  EXPECT_EQ(a.event().event, kTimewaitExit);
-  expect_silence();
+  expect_both_end(b, j.client, a);
 }
 
 // "Ready" crosses the DREQ: who has said it was never established for the other.
@@ -93,12 +89,7 @@ TEST_F(CmHasty, WhoAcceptedEndsItAsTheOtherSaysReady) {
   carry();
   EXPECT_EQ(a.event().event, ~0u);
   EXPECT_EQ(b.event().event, kDisconnected);
-  ASSERT_EQ(b.disconnect(j.client), 0);
-  carry();
-  EXPECT_EQ(a.event().event, kDisconnected);
-  expect_over(b, j.client);
-  EXPECT_EQ(a.event().event, kTimewaitExit);
-  expect_silence();
+  expect_both_end(b, j.client, a);
 }
 
 TEST_F(CmHasty, BothEndItBeforeItStands) {
