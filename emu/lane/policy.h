@@ -53,17 +53,23 @@ enum class PointerKind : std::uint8_t {
 };
 
 inline constexpr std::uint16_t kLimitUnbounded = 0xffff;
+inline constexpr std::uint16_t kWeightMax = 32767;
 
-// VL arbitration of one port. Weights are flits by lane, 0: not in the table; entries are visited
-// in the order of their lane. A waiting lane that is in no table is served when nobody else waits.
+// VL arbitration of one port. Weights are flits by lane, at most kWeightMax, 0: not in the table;
+// entries are visited in the order of their lane. A waiting lane that is in no table is served when
+// nobody else waits. A lane that has begun its weight and has no flit or no credit keeps what is
+// left of it, while others send on what they will have next: until one of them has only one flit of
+// that left.
 struct VlWeights {
   std::array<std::uint16_t, kVlCount> high{};
   std::array<std::uint16_t, kVlCount> low{};
   // Flits the high table may send in a row while the low one waits; kLimitUnbounded: any number.
   std::uint16_t high_limit = kLimitUnbounded;
-  // Flits of the low table that go then, at least 1, before the high one has its turn again: one
-  // packet by the InfiniBand Architecture (7.6.9.2). They need not follow on each other.
-  std::uint16_t low_turn = 1;
+  // As InfiniBand has it (7.6.9.2): the turn of the high table ends with a packet, the first that
+  // reaches the limit, and then one packet of the low table goes, to its tail; its flits need not
+  // follow on each other, and a packet of it that went when nobody of high could is one as well.
+  // Else flits are counted: at most high_limit in a row, and then one of the low table (ACP 3.3).
+  bool whole_packets = false;
   PointerKind pointer = PointerKind::fast;
 };
 

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <utility>
 
 #include "emu/lane/policy.h"
 #include "emu/lane/words.h"
@@ -63,10 +64,12 @@ class PortTurns : public UnstampedPorts {
 class PortWeightTable {
  public:
   void load(const std::array<std::uint16_t, kVlCount>& weights) {
-    weight_ = left_ = weights;
-    member_ = above_ = turn_ = 0;
-    for (unsigned vl = 0; vl < kVlCount; ++vl)
+    weight_ = weights;
+    member_ = above_ = turn_ = begun_ = owing_ = 0;
+    for (unsigned vl = 0; vl < kVlCount; ++vl) {
+      left_[vl] = static_cast<std::int16_t>(weights[vl]);
       if (weights[vl] != 0) member_ |= lane_bit(vl);
+    }
     open_ = member_;
   }
   unsigned member() const { return member_; }
@@ -81,25 +84,51 @@ class PortWeightTable {
   }
   void spend(unsigned vl, bool slow) {
     const LaneMask lane = lane_bit(vl);
-    if (slow) {
-      if ((turn_ & open_ & lane) == 0) left_[vl] = weight_[vl];  // the lane's turn begins
-    } else if ((open_ & lane) == 0) {                            // a frame begins
-      left_ = weight_;
-      open_ = member_;
-    }
-    open_ |= lane;
-    if (--left_[vl] == 0) open_ &= static_cast<LaneMask>(~lane);
-    turn_ = lane;
     above_ = lanes_above_of(vl);
+    const unsigned paid = slow ? open_ & turn_ : open_;
+    if ((paid & lane) == 0 && !owe(vl, slow)) {
+      if (slow) {
+        refill(vl);  // the lane's turn begins
+      } else {
+        for (unsigned v = 0; v < kVlCount; ++v) refill(v);
+        open_ = member_;
+        begun_ = std::exchange(owing_, 0);
+      }
+      pay(vl);
+    } else if ((paid & lane) != 0) {
+      pay(vl);
+    }
   }
 
  private:
-  std::array<std::uint16_t, kVlCount> weight_{};
-  std::array<std::uint16_t, kVlCount> left_{};
-  LaneMask member_ = 0;  // weight is not 0
-  LaneMask open_ = 0;    // left is not 0
-  LaneMask above_ = 0;   // where the turn goes on
-  LaneMask turn_ = 0;    // lane served last
+  void refill(unsigned vl) {
+    left_[vl] = static_cast<std::int16_t>(weight_[vl] + std::min<int>(left_[vl], 0));
+  }
+  void pay(unsigned vl) {
+    open_ |= lane_bit(vl);
+    begun_ |= lane_bit(vl);
+    turn_ = lane_bit(vl);
+    if (--left_[vl] == 0) open_ &= static_cast<LaneMask>(~lane_bit(vl));
+  }
+  // The lane sends before one that has weight left and nothing to send now. False: there is none,
+  // or this lane has nothing to give of its next weight.
+  bool owe(unsigned vl, bool slow) {
+    const unsigned holders = open_ & (slow ? turn_ : begun_);
+    if (holders == 0 || left_[vl] <= 1 - weight_[vl]) return false;
+    if (--left_[vl] == 0) open_ &= static_cast<LaneMask>(~lane_bit(vl));
+    begun_ |= lane_bit(vl);
+    owing_ |= lane_bit(vl);
+    return true;
+  }
+  std::array<std::uint16_t, kVlCount> weight_{};  // at most kWeightMax
+  std::array<std::int16_t, kVlCount> left_{};     // less than 0 is owed
+  LaneMask member_ = 0;                           // weight is not 0
+  LaneMask open_ = 0;                             // left is more than 0
+  // By a fast pointer: left is not the weight; is less than 0.
+  LaneMask begun_ = 0;
+  LaneMask owing_ = 0;
+  LaneMask above_ = 0;  // where the turn goes on
+  LaneMask turn_ = 0;   // lane served last
 };
 
 class PortWeights : public UnstampedPorts {
@@ -115,7 +144,7 @@ class PortWeights : public UnstampedPorts {
     p.high.load(weights.high);
     if (!one_level_) p.low.load(weights.low);
     if (weights.high_limit != kLimitUnbounded) p.limit = weights.high_limit;
-    p.low_turn = weights.low_turn;
+    p.whole_packets = weights.whole_packets;
     p.slow = weights.pointer == PointerKind::slow;
   }
 
@@ -129,7 +158,8 @@ class PortWeights : public UnstampedPorts {
     const unsigned high = lanes & p.high.member();
     const unsigned low = lanes & p.low.member();
     p.low_waits = low != 0;
-    if (low != 0 && (high == 0 || p.streak >= p.limit)) {
+    const bool lows_turn = p.whole_packets ? p.due : p.streak >= p.limit;
+    if (low != 0 && (high == 0 || lows_turn)) {
       p.took = Table::low;
       return {p.low.pick(low, p.slow), high == 0 ? 2U : 1U};
     }
@@ -143,14 +173,30 @@ class PortWeights : public UnstampedPorts {
     Port& p = port_[port_of_lane(lane)];
     if (p.took == Table::high) {
       p.high.spend(vl_of_lane(lane), p.slow);
-      p.streak = p.low_waits ? std::min(p.streak + 1, kLongStreak) : p.no_streak;
+      if (p.low_waits) {
+        p.streak = std::min(p.streak + 1, kLongStreak);
+      } else if (!p.whole_packets) {
+        p.streak = 0;
+      }
     } else if (p.took == Table::low) {
       p.low.spend(vl_of_lane(lane), p.slow);
-      if (p.low_turn > 1) charge_low_turn(p);
-      p.streak = p.no_streak;
+      if (!p.whole_packets) p.streak = 0;
     }
   }
-  void sent(unsigned lane, bool /*ended*/, Cycle /*now*/) { granted(lane, 0); }
+  // The flit of this lane, which was granted last at its port, was a tail.
+  void ended(unsigned lane) {
+    Port& p = port_[port_of_lane(lane)];
+    if (p.took == Table::high) {
+      p.due |= p.whole_packets && p.streak >= p.limit;
+    } else if (p.took == Table::low && p.whole_packets) {
+      p.due = false;
+      p.streak = 0;
+    }
+  }
+  void sent(unsigned lane, bool tail, Cycle /*now*/) {
+    granted(lane, 0);
+    if (tail) ended(lane);
+  }
 
  private:
   enum class Table : std::uint8_t { none, high, low };
@@ -160,22 +206,13 @@ class PortWeights : public UnstampedPorts {
     PortWeightTable low;
     unsigned streak = 0;  // flits of the high table in a row while the low one waited
     unsigned limit = kLongStreak + 1;
-    // What `streak` is while there is none: 0, or, as long as a turn of the low table is on, longer
-    // than any limit.
-    unsigned no_streak = 0;
-    std::uint16_t low_turn = 1;
-    std::uint16_t low_left = 0;  // of the turn that is on
     bool slow = false;
+    bool whole_packets = false;  // the Limit counts them
+    bool due = false;            // there: a packet of the low table goes
     // Of the last pick: which table it was from, and whether the low one waited.
     Table took = Table::none;
     bool low_waits = false;
   };
-  // A flit of the low table goes: one of a turn, if one is on or begins.
-  static void charge_low_turn(Port& p) {
-    if (p.low_left == 0 && p.streak >= p.limit) p.low_left = p.low_turn;
-    if (p.low_left != 0) --p.low_left;
-    p.no_streak = p.low_left != 0 ? kLongStreak + 1 : 0;
-  }
   std::array<Port, kBlockPorts> port_{};
   unsigned control_ = 0;
   bool one_level_ = false;

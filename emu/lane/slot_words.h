@@ -105,8 +105,8 @@ FLITNET_AVX512 inline Lanes8 words_at(const std::uint16_t* words, Lanes8 places)
       _mm256_i32gather_epi32(reinterpret_cast<const int*>(words), at, sizeof *words)));
 }
 
-// The `fresh` lanes have their weight left; then each of `lanes`, at most one a port, one less.
-// Returns those of these that have nothing left.
+// The `fresh` lanes have their weight left, but for what they owed: a number below 0; then each of
+// `lanes`, at most one a port, one less. Returns those of these that have nothing left.
 FLITNET_AVX512 inline Lanes8 spend_lanes(SlotWords& left, const SlotWords& weight, Lanes8 lanes,
                                          Lanes8 fresh) {
   const __m512i which = four_times(lanes);
@@ -116,8 +116,10 @@ FLITNET_AVX512 inline Lanes8 spend_lanes(SlotWords& left, const SlotWords& weigh
   for (unsigned i = 0; i < kDummySlot / kSlotsOfVector; ++i) {
     const unsigned at = i * kSlotsOfVector;
     const __mmask32 mask = slots512(which, i);
-    const __m512i had = _mm512_mask_loadu_epi16(_mm512_load_si512(&left.of[at]), slots512(again, i),
-                                                &weight.of[at]);
+    const __m512i old = _mm512_load_si512(&left.of[at]);
+    const __m512i owed = _mm512_min_epi16(old, _mm512_setzero_si512());
+    const __m512i had =
+        _mm512_mask_add_epi16(old, slots512(again, i), owed, _mm512_load_si512(&weight.of[at]));
     const __m512i has = _mm512_mask_sub_epi16(had, mask, had, _mm512_set1_epi16(1));
     _mm512_store_si512(&left.of[at], has);
     spent = _mm512_mask_mov_epi16(spent, _mm512_mask_testn_epi16_mask(mask, has, has),

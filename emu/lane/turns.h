@@ -5,6 +5,7 @@
 // table 1, low 2, no table 3. Called by fabric/router stages 1 and 4, and by hca/wire.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 
@@ -83,14 +84,14 @@ class RoundRobin : public Unstamped {
 class WeightTables {
  public:
   void load(unsigned port, const std::array<std::uint16_t, kVlCount>& weights) {
-    member_[port] = 0;
+    member_[port] = single_[port] = 0;
     for (unsigned v = 0; v < kVlCount; ++v) {
-      weight_.of[lane_slot(port, v)] = weights[v];
+      weight_.of[lane_slot(port, v)] = left_.of[lane_slot(port, v)] = weights[v];
       if (weights[v] != 0) member_[port] |= static_cast<LaneMask>(1U << v);
+      if (weights[v] == 1) single_[port] |= static_cast<LaneMask>(1U << v);
     }
-    above_[port] = turn_[port] = 0;
+    above_[port] = turn_[port] = begun_[port] = owing_[port] = at_end_[port] = 0;
     open_[port] = member_[port];
-    refill(port);
   }
   Lanes8 member() const { return member_; }
   // `slow`: words of the ports with a slow pointer.
@@ -104,13 +105,21 @@ class WeightTables {
   template <Isa kIsa>
   void spend(Lanes8 lanes, Lanes8 slow) {
     if (!any(lanes)) return;
+    const Lanes8 unpaid = lanes & ~(open_ & (turn_ | ~slow));
+    const Lanes8 holders = open_ & ((turn_ & slow) | (begun_ & ~slow));
+    const Lanes8 owed = unpaid & ~at_end_ & ~zero_words(holders);
+    const Lanes8 paid = lanes & ~owed;
     // Ports whose lane has nothing left begin a frame, by a slow pointer the lane alone a turn.
-    const Lanes8 frames = ~zero_words(lanes & ~(open_ | slow));
-    const Lanes8 fresh = frames | (lanes & slow & ~(turn_ & open_));
+    const Lanes8 frames = ~zero_words(paid & ~(open_ | slow));
+    const Lanes8 fresh = frames | (paid & slow & ~(turn_ & open_));
     const Lanes8 spent = take_one<kIsa>(lanes, frames, fresh);
     const Lanes8 stay = zero_words(lanes);
-    open_ = ((open_ & ~frames) | (member_ & frames) | lanes) & ~spent;
-    turn_ = (turn_ & stay) | lanes;
+    open_ = ((open_ & ~frames) | (member_ & frames) | paid) & ~spent;
+    at_end_ = (at_end_ & ~fresh) | (spent & single_);
+    if (any(owed)) at_end_ |= at_end_of(owed);
+    begun_ = (begun_ & ~frames) | (owing_ & frames) | lanes;
+    owing_ = (owing_ & ~frames) | owed;
+    turn_ = (turn_ & zero_words(paid)) | paid;
     above_ = (above_ & stay) | (lanes_above(lanes) & ~stay);
   }
 
@@ -126,8 +135,7 @@ class WeightTables {
       for (unsigned bits = ports_of(frames); bits != 0; bits &= bits - 1) refill(first_bit(bits));
     }
     const Lanes8 turns = fresh & lanes & ~frames;
-    if (any(turns))
-      FlitSlots(turns).visit([&](unsigned slot) { left_.of[slot] = weight_.of[slot]; });
+    if (any(turns)) FlitSlots(turns).visit([&](unsigned slot) { refill_slot(slot); });
     Lanes8 spent = kNoLanes8;
     FlitSlots(lanes).visit([&](unsigned slot) {
       if (--left_.of[slot] == 0) spent |= kOneLane.of[slot];
@@ -135,15 +143,33 @@ class WeightTables {
     return spent;
   }
   void refill(unsigned port) {
-    for (unsigned v = 0; v < kVlCount; ++v)
-      left_.of[lane_slot(port, v)] = weight_.of[lane_slot(port, v)];
+    for (unsigned bits = begun_[port]; bits != 0; bits &= bits - 1)
+      refill_slot(lane_slot(port, first_bit(bits)));
+  }
+  void refill_slot(unsigned slot) {
+    const int owed = std::min<int>(static_cast<std::int16_t>(left_.of[slot]), 0);
+    left_.of[slot] = static_cast<std::uint16_t>(weight_.of[slot] + owed);
+  }
+  // Of these, which have just spent a flit of what they will have.
+  Lanes8 at_end_of(Lanes8 owed) const {
+    Lanes8 at_end = kNoLanes8;
+    FlitSlots(owed).visit([&](unsigned slot) {
+      if (static_cast<std::uint16_t>(left_.of[slot] + weight_.of[slot]) == 1)
+        at_end |= kOneLane.of[slot];
+    });
+    return at_end;
   }
   Lanes8 member_{};  // weight is not 0
-  Lanes8 open_{};    // left is not 0
-  Lanes8 above_{};   // where the turn goes on
-  Lanes8 turn_{};    // lane served last
-  SlotWords weight_;
-  SlotWords left_;
+  Lanes8 single_{};  // weight is 1
+  Lanes8 open_{};    // left is more than 0
+  // By a fast pointer: left is not the weight; is less than 0.
+  Lanes8 begun_{};
+  Lanes8 owing_{};
+  Lanes8 at_end_{};   // owes all of its next weight but a flit
+  Lanes8 above_{};    // where the turn goes on
+  Lanes8 turn_{};     // lane served last
+  SlotWords weight_;  // at most kWeightMax
+  SlotWords left_;    // with a sign: less than 0 is owed
 };
 
 class TwoLevel : public Unstamped {
@@ -157,11 +183,10 @@ class TwoLevel : public Unstamped {
     high_.load(port, weights.high);
     low_.load(port, one_level_ ? std::array<std::uint16_t, kVlCount>{} : weights.low);
     limit_[port] = weights.high_limit;  // kLimitUnbounded is longer than any streak
-    low_turn_[port] = weights.low_turn;
-    low_left_[port] = 0;
-    has_turns_ = any(low_turn_ & ~spread(1));
+    whole_[port] = weights.whole_packets ? 0xffff : 0;
+    has_whole_ = any(whole_);
     slow_[port] = weights.pointer == PointerKind::slow ? 0xffff : 0;
-    streak_[port] = 0;
+    streak_[port] = due_[port] = 0;
   }
 
   Picks pick(Lanes8 eligible) {
@@ -169,7 +194,7 @@ class TwoLevel : public Unstamped {
     const Lanes8 low = eligible & low_.member();
     const Lanes8 no_high = zero_words(high);
     const Lanes8 no_low = zero_words(low);
-    const Lanes8 lows_turn = limit_reached();
+    const Lanes8 lows_turn = due_ | (streak_is_long() & ~whole_);
     const Lanes8 urgent = eligible & control_;
     const Lanes8 not_urgent = zero_words(urgent);
     take_low_ = ~no_low & (no_high | lows_turn) & not_urgent;
@@ -190,42 +215,51 @@ class TwoLevel : public Unstamped {
   }
   template <Isa kIsa>
   void granted(Lanes8 lanes) {
-    high_.spend<kIsa>(lanes & take_high_, slow_);
-    low_.spend<kIsa>(lanes & take_low_, slow_);
-    const Lanes8 stay = zero_words(lanes & (take_high_ | take_low_));
+    const Lanes8 by_high = lanes & take_high_;
+    const Lanes8 by_low = lanes & take_low_;
+    high_.spend<kIsa>(by_high, slow_);
+    low_.spend<kIsa>(by_low, slow_);
     const Lanes8 longer = smaller(streak_ + spread(1), spread(kLongStreak));
-    const Lanes8 streak = (streak_ & stay) | (longer & take_high_ & low_waits_ & ~stay);
-    streak_ = has_turns_ ? streak | low_turns(~zero_words(lanes & take_low_)) : streak;
+    const Lanes8 counts = ~zero_words(by_high) & low_waits_;
+    const Lanes8 stay = (zero_words(by_high | by_low) | whole_) & ~counts;
+    streak_ = (streak_ & stay) | (longer & counts);
+    if (!has_whole_) return;
+    from_high_ = (from_high_ & ~lanes) | by_high;
+    from_low_ = (from_low_ & ~lanes) | by_low;
+  }
+  // Of the flits that were granted in this cycle the tails.
+  void ended(Lanes8 tails) {
+    if (!has_whole_) return;
+    const Lanes8 turns_over = ~zero_words(tails & from_low_) & whole_;
+    streak_ &= ~turns_over;
+    due_ = (due_ & ~turns_over) | (~zero_words(tails & from_high_) & whole_ & streak_is_long());
   }
   template <Isa kIsa>
-  void sent(Lanes8 lanes, Lanes8 /*ended*/, Cycle /*now*/) {
+  void sent(Lanes8 lanes, Lanes8 tails, Cycle /*now*/) {
     granted<kIsa>(lanes);
+    if (any(tails)) ended(tails);
   }
 
  private:
   static constexpr unsigned kLongStreak = 0xfffe;  // longer than any limit, shorter than none
-  Lanes8 limit_reached() const { return reinterpret_cast<Lanes8>(streak_ >= limit_); }
-  // At these ports a flit of the low table goes: one of a turn, if one is on or begins. Returns all
-  // ones where a turn is on then: a streak that has reached every limit, until the turn has ended.
-  Lanes8 low_turns(Lanes8 ports) {
-    low_left_ |= low_turn_ & limit_reached() & zero_words(low_left_) & ports;
-    low_left_ -= smaller(low_left_, spread(1)) & ports;
-    return ~zero_words(low_left_);
-  }
+  Lanes8 streak_is_long() const { return reinterpret_cast<Lanes8>(streak_ >= limit_); }
   WeightTables high_;
   WeightTables low_;
   Lanes8 streak_{};  // flits of the high table in a row while the low one waited
   Lanes8 limit_ = ~kNoLanes8;
-  Lanes8 low_turn_ = spread(1);
-  Lanes8 low_left_{};  // of a turn of the low table that has begun
+  Lanes8 whole_{};  // whole words, as the next two: the Limit counts packets
+  Lanes8 due_{};    // there: a packet of the low table goes
   Lanes8 slow_{};
+  // The table that a lane's last flit went by.
+  Lanes8 from_high_{};
+  Lanes8 from_low_{};
   // Of the last pick: which table it was from, and whether the low one waited.
   Lanes8 take_high_{};
   Lanes8 take_low_{};
   Lanes8 low_waits_{};
   Lanes8 control_{};
   bool one_level_ = false;
-  bool has_turns_ = false;  // of more than one flit at some port
+  bool has_whole_ = false;
 };
 
 }  // namespace emu

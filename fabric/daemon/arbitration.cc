@@ -52,7 +52,7 @@ emu::VlWeights Arbitration::weights(const LaneRates& rates) const {
                                            : small_frame_weights(rates, real_time_);
   weights.high = booked.weight;
   weights.high_limit = booked.high_limit == kLimitNone ? emu::kLimitUnbounded : booked.high_limit;
-  weights.low_turn = 1;  // L = B / (B - B_p): what real time leaves of the link, in flits
+  weights.whole_packets = false;  // L = B / (B - B_p): what real time leaves of the link, in flits
   return weights;
 }
 

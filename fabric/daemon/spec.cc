@@ -55,25 +55,25 @@ void add_entries(std::array<std::uint16_t, emu::kVlCount>& table,
     if (entry.weight == 0) continue;
     const std::uint32_t flits = std::max<std::uint32_t>(1, entry.weight * 64U * 8 / flit_bits);
     const std::uint32_t sum = table[entry.vl] + flits;
-    table[entry.vl] = static_cast<std::uint16_t>(std::min<std::uint32_t>(sum, 0xffff));
+    table[entry.vl] = static_cast<std::uint16_t>(std::min<std::uint32_t>(sum, emu::kWeightMax));
   }
 }
 
-// Limit of High Priority: units of 4 KiB, 0 is one packet, 255 none.
+// Limit of High Priority: units of 4 KiB, 0 is one packet, which any flit reaches, 255 none.
 std::uint16_t limit_of(const emu::Config& config) {
   constexpr std::uint32_t kNone = 255;
   constexpr std::uint32_t kMost = 0xfff0;  // of a streak that arbiters count
   const std::uint32_t units = config.qos.qos_high_limit;
   if (units >= kNone) return emu::kLimitUnbounded;
   const std::uint32_t flits = units * 4096 * 8 / config.network.flit_bits;
-  return static_cast<std::uint16_t>(std::clamp(flits, config.network.packet_size, kMost));
+  return static_cast<std::uint16_t>(std::clamp<std::uint32_t>(flits, 1, kMost));
 }
 
 emu::VlWeights weights_of(const emu::Config& config) {
   emu::VlWeights weights;
   const emu::QosConfig& qos = config.qos;
   weights.high_limit = limit_of(config);
-  weights.low_turn = static_cast<std::uint16_t>(config.network.packet_size);
+  weights.whole_packets = true;
   weights.pointer =
       qos.pointer == emu::Pointer::fast ? emu::PointerKind::fast : emu::PointerKind::slow;
   add_entries(weights.high, qos.qos_vlarb_high, config.network.flit_bits);

@@ -45,7 +45,9 @@ bool cross(Block& b, Scheduler& scheduler, unsigned port, unsigned in_lane, emu:
   moved.came[emu::port_of_lane(out_lane)] = emu::lane_bit(emu::vl_of_lane(out_lane));
   emu::put_credit(there, b.peer[port], lane);
   scheduler.granted(in_lane, stamp_now);
-  return --front.left == 0;
+  if (--front.left != 0) return false;
+  if constexpr (requires { scheduler.ended(in_lane); }) scheduler.ended(in_lane);
+  return true;
 }
 
 // Returns the input ports of which a tail has crossed.

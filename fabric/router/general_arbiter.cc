@@ -12,7 +12,7 @@ void Arbiter::set_weights(const emu::VlWeights& weights) {
   if (kind == emu::SchedulerKind::two_level) low_.load(weights.low);
   slow_ = weights.pointer == emu::PointerKind::slow;
   high_limit_ = weights.high_limit;
-  low_turn_ = weights.low_turn;
+  whole_packets_ = weights.whole_packets;
 }
 
 Chosen Arbiter::by_turns(LaneBits lanes) {
@@ -20,7 +20,8 @@ Chosen Arbiter::by_turns(LaneBits lanes) {
   const LaneBits high = lanes & high_.member();
   const LaneBits low = lanes & low_.member();
   low_waits_ = low != 0;
-  if (low != 0 && (high == 0 || limit_reached() || low_left_ != 0)) {
+  const bool lows_turn = whole_packets_ ? due_ : streak_is_long();
+  if (low != 0 && (high == 0 || lows_turn)) {
     table_ = Table::low;
     return {low_.pick(low, slow_), high == 0 ? 2 : 1};
   }
@@ -37,12 +38,19 @@ void Arbiter::spend(unsigned lane) {
     last_ = static_cast<int>(lane);
   } else if (table_ == Table::high) {
     high_.spend(lane, slow_);
-    high_in_a_row_ = low_waits_ ? high_in_a_row_ + 1 : 0;
+    streak_ = low_waits_ ? streak_ + 1 : whole_packets_ ? streak_ : 0;
   } else if (table_ == Table::low) {
     low_.spend(lane, slow_);
-    if (low_left_ == 0 && limit_reached()) low_left_ = low_turn_;
-    if (low_left_ != 0) --low_left_;
-    high_in_a_row_ = 0;
+    if (!whole_packets_) streak_ = 0;
+  }
+}
+
+void Arbiter::packet_ended(Table table) {
+  if (table == Table::high) {
+    due_ |= whole_packets_ && streak_is_long();
+  } else if (table == Table::low && whole_packets_) {
+    due_ = false;
+    streak_ = 0;
   }
 }
 

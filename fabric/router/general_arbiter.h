@@ -101,12 +101,15 @@ class Arbiter {
     if (choice_ == Choice::block) --block_left_;
     if (choice_ == Choice::scheduled) {
       if (!by_stamps_) spend(chosen.lane);
+      block_table_ = table_;
       block_lane_ = chosen.lane;
       block_urgency_ = chosen.urgency;
       block_left_ = block_flits_ - 1;
       block_until_ = now + static_cast<emu::Cycle>(block_flits_);
     }
-    if (ends && chosen.lane == block_lane_) block_left_ = 0;
+    if (!ends) return;
+    if (chosen.lane == block_lane_) block_left_ = 0;
+    if (choice_ == Choice::scheduled || choice_ == Choice::block) packet_ended(block_table_);
   }
 
  private:
@@ -114,8 +117,9 @@ class Arbiter {
   enum class Table : std::uint8_t { high, low, none };
   Chosen by_turns(LaneBits lanes);
   void spend(unsigned lane);
-  bool limit_reached() const {
-    return high_limit_ != emu::kLimitUnbounded && high_in_a_row_ >= high_limit_;
+  void packet_ended(Table table);
+  bool streak_is_long() const {
+    return high_limit_ != emu::kLimitUnbounded && streak_ >= high_limit_;
   }
 
   emu::SchedulerKind kind_ = emu::SchedulerKind::fcfs;
@@ -128,17 +132,19 @@ class Arbiter {
   unsigned block_lane_ = 0;
   emu::Cycle block_until_ = 0;  // block_waits: the first cycle behind it
   Stamp block_urgency_ = 0;
+  Table block_table_ = Table::none;
   int last_accelerated_ = -1;
   int last_ = -1;  // round robin
   emu::PortWeightTable high_;
   emu::PortWeightTable low_;
   bool slow_ = false;  // their pointer
   std::uint32_t high_limit_ = emu::kLimitUnbounded;
-  std::uint32_t high_in_a_row_ = 0;  // may wrap where nothing bounds it
-  std::uint16_t low_turn_ = 1;
-  std::uint16_t low_left_ = 0;  // of a turn of the low table that has begun
-  bool low_waits_ = false;
+  std::uint32_t streak_ = 0;    // of high while low waits; may wrap where nothing bounds it
+  bool whole_packets_ = false;  // the Limit counts them
+  bool due_ = false;            // there: a packet of the low table goes
+  // Of the last choice: its table, and whether the low one waited.
   Table table_ = Table::none;
+  bool low_waits_ = false;
 };
 
 }  // namespace fabric::general

@@ -98,6 +98,7 @@ emu::Lanes8 stage4_cross(State& r, Scheduler& scheduler, Multiplexer& multiplexe
   if (emu::any(filled)) set_ready(r, filled, false);
   const emu::Lanes8 tails = r.left.take(in);
   if (emu::any(tails)) {
+    if constexpr (requires { scheduler.ended(tails); }) scheduler.ended(tails);
     for (unsigned ports = emu::ports_of(tails); ports != 0; ports &= ports - 1) {
       const unsigned port = emu::first_bit(ports);
       release_output_lane(r, lane_slot(port, emu::first_bit(tails[port])), world);

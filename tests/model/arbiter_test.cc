@@ -40,12 +40,12 @@ void compare_turns_by(SchedulerKind kind, std::uint64_t seed) {
   SCOPED_TRACE(testing::Message() << "seed " << seed);
   emu::Prng random(seed);
   emu::VlWeights weights;
-  for (auto& w : weights.high) w = static_cast<std::uint16_t>(random.below(5));
+  for (auto& w : weights.high) w = static_cast<std::uint16_t>(random.below(seed % 7 == 0 ? 30 : 5));
   for (auto& w : weights.low) w = static_cast<std::uint16_t>(random.below(3));
   weights.pointer = seed % 2 == 0 ? emu::PointerKind::fast : emu::PointerKind::slow;
   weights.high_limit =
       seed % 3 == 0 ? emu::kLimitUnbounded : static_cast<std::uint16_t>(random.below(7));
-  weights.low_turn = static_cast<std::uint16_t>(1 + seed % 5);
+  weights.whole_packets = seed % 5 < 3;
   Fast fast;
   fast.configure(kind, {}, kControl);
   Ports ports;  // the same, port by port
@@ -61,6 +61,7 @@ void compare_turns_by(SchedulerKind kind, std::uint64_t seed) {
     for (unsigned port = 0; port < emu::kPortsMax; ++port) eligible[port] = random_mask(random);
     const emu::Picks picks = fast.pick(eligible);
     emu::Lanes8 granted{};
+    emu::Lanes8 ended{};
     for (unsigned port = 0; port < emu::kPortsMax; ++port) {
       if (eligible[port] == 0) {
         ASSERT_EQ(picks.lanes[port], 0);
@@ -76,10 +77,18 @@ void compare_turns_by(SchedulerKind kind, std::uint64_t seed) {
       ASSERT_EQ(pick.urgency, picks.keys[port]) << "event " << i;
       if (random.below(3) == 0) continue;  // not granted: nothing may change
       granted[port] = picks.lanes[port];
+      const bool ends = random.below(4) == 0;
+      if (ends) ended[port] = picks.lanes[port];
       ports.granted(emu::block_lane(port, pick.lane), 0);
-      plain[port]->granted(choice.lane);
+      if constexpr (requires { ports.ended(0); }) {
+        if (ends) ports.ended(emu::block_lane(port, pick.lane));
+      }
+      plain[port]->granted(choice.lane, ends);
     }
     fast.template granted<kIsa>(granted);
+    if constexpr (requires { fast.ended(ended); }) {
+      if (emu::any(ended)) fast.ended(ended);
+    }
   }
 }
 template <class Fast, class Ports>
@@ -100,13 +109,13 @@ TEST(Arbiter, TwoLevel) {
     compare_turns<emu::TwoLevel, emu::PortWeights>(SchedulerKind::two_level, seed);
 }
 
-// Which table goes, h or l, flit by flit: of those that wait, h and l, or both, b. Three flits of
-// high in a row, five of low a turn.
-std::string tables_that_go(const std::string& waits) {
+// Which table goes, h or l, flit by flit: of those that wait, h and l, or both, b; capitals where
+// the flit that goes is a tail. High has a Limit of three flits.
+std::string tables_that_go(const std::string& waits, bool whole_packets) {
   emu::VlWeights weights;
   weights.high[4] = weights.low[0] = 2;
   weights.high_limit = 3;
-  weights.low_turn = 5;
+  weights.whole_packets = whole_packets;
   emu::TwoLevel fast;
   fast.configure(SchedulerKind::two_level, {}, kControl);
   fast.set_weights(2, weights);
@@ -119,22 +128,28 @@ std::string tables_that_go(const std::string& waits) {
   const auto plain = make_plain_scheduler(SchedulerKind::two_level, weights, kControl);
   std::string order;
   for (const char c : waits) {
-    const auto lanes = static_cast<emu::LaneMask>((c != 'l' ? 0x10 : 0) | (c != 'h' ? 0x01 : 0));
+    const bool ends = c < 'a';
+    const char who = ends ? static_cast<char>(c - 'A' + 'a') : c;
+    const auto lanes = static_cast<emu::LaneMask>((who != 'l' ? 0x10 : 0) | (who != 'h' ? 1 : 0));
     const Choice choice = plain->choose(lanes_of(lanes));
-    plain->granted(choice.lane);
+    plain->granted(choice.lane, ends);
     order += choice.lane == 4 ? 'h' : 'l';
     emu::Lanes8 eligible{};
     eligible[2] = lanes;
     const emu::Picks picks = fast.pick(eligible);
-    fast.granted<emu::Isa::base>(picks.lanes);
+    if (ends) {
+      fast.sent<emu::Isa::base>(picks.lanes, picks.lanes, 0);
+    } else {
+      fast.granted<emu::Isa::base>(picks.lanes);
+    }
     EXPECT_EQ(picks.lanes[2], 1 << choice.lane) << order;
     const emu::PortPick pick = ports.pick<emu::Isa::base>(2, lanes);
-    ports.granted(emu::block_lane(2, pick.lane), 0);
+    ports.sent(emu::block_lane(2, pick.lane), ends, 0);
     EXPECT_EQ(pick.lane, choice.lane) << order;
     const auto nothing = [](auto) { return fabric::general::Chosen{}; };
     const auto chosen = general.choose(
         {lanes, 0, 0, 0}, [](unsigned) { return 0; }, nothing);
-    general.granted(chosen, false, 0);
+    general.granted(chosen, ends, 0);
     EXPECT_EQ(chosen.lane, choice.lane) << order;
   }
   return order;
@@ -142,13 +157,22 @@ std::string tables_that_go(const std::string& waits) {
 
 // InfiniBand 7.6.9.2: when the Limit of high priority is used up, one packet of the low table goes.
 TEST(Arbiter, APacketOfTheLowTableGoesBehindTheLimit) {
-  EXPECT_EQ(tables_that_go("bbbbbbbbbbbbbbbbbb"), "hhhlllllhhhlllllhh");
-  // Its flits may come one by one: high goes between them, and none of it counts.
-  EXPECT_EQ(tables_that_go("bbbbbhhhhhhbbhbbbbb"), "hhhllhhhhhhllhlhhhl");
-  // A low flit in nobody's way is no turn: high is not kept waiting.
-  EXPECT_EQ(tables_that_go("bllbbbbbb"), "hllhhhlll");
+  // Messages of two flits: the second reaches the Limit. Then of high three, of low five.
+  EXPECT_EQ(tables_that_go("bBbBbBbBbBbBbB", true), "hhhhllhhhhllhh");
+  EXPECT_EQ(tables_that_go("bbBbbbbBbbBbbbbBb", true), "hhhlllllhhhlllllh");
+  // The turn's flits may come one by one: high goes between them, and none of it counts.
+  EXPECT_EQ(tables_that_go("bbBbbhHhhhHbbHBbbb", true), "hhhllhhhhhhllhlhhh");
+  // A low packet in nobody's way is one as well: high is not kept waiting.
+  EXPECT_EQ(tables_that_go("bblLbBbbBl", true), "hhllhhhhhl");
+  // Part of one is none.
+  EXPECT_EQ(tables_that_go("bblbBBb", true), "hhlhhlh");
   // Nor does high owe anything for flits in a row while nobody of low waited.
-  EXPECT_EQ(tables_that_go("hhhhhbbbbbb"), "hhhhhhhhlll");
+  EXPECT_EQ(tables_that_go("hHhhHbBbBbb", true), "hhhhhhhhhll");
+}
+// Counted in flits, packets are no matter.
+TEST(Arbiter, AFlitOfTheLowTableGoesBehindALimitInFlits) {
+  EXPECT_EQ(tables_that_go("bBbbbBbbBbbb", false), "hhhlhhhlhhhl");
+  EXPECT_EQ(tables_that_go("bllbbbbbb", false), "hllhhhlhh");
 }
 
 TEST(Arbiter, OneLevel) {

@@ -60,12 +60,14 @@ class ControlFirst : public PlainScheduler {
       block_until_ = now + static_cast<emu::Cycle>(blocks_.flits);
     }
     if (ends && lane == block_.lane) block_left_ = 0;
+    if (ends && (kind_ == Kind::scheduled || kind_ == Kind::block)) other_ended();
   }
 
  private:
   enum class Kind { control, accelerated, block, scheduled };
   virtual Choice choose_other(const std::vector<Waiting>& waiting) = 0;
   virtual void other_granted(emu::Vl lane) = 0;
+  virtual void other_ended() {}  // a flit that was granted, or one of its block, was a tail
   virtual bool by_stamps() const { return false; }
   Choice chose(Kind kind, Choice choice) {
     kind_ = kind;
@@ -116,7 +118,9 @@ class PlainRoundRobin final : public ControlFirst {
 class PlainTable {
  public:
   PlainTable(const std::array<std::uint16_t, emu::kVlCount>& weights, emu::PointerKind pointer)
-      : weights_(weights), left_(weights), pointer_(pointer) {}
+      : weights_(weights), pointer_(pointer) {
+    for (emu::Vl v = 0; v < weights_.size(); ++v) refill(v);
+  }
   std::vector<emu::Vl> members(const std::vector<Waiting>& waiting) const {
     std::vector<emu::Vl> lanes;
     for (const Waiting& w : waiting)
@@ -127,27 +131,45 @@ class PlainTable {
     if (pointer_ == emu::PointerKind::slow) {
       const bool goes_on = last_ >= 0 && contains(lanes, static_cast<emu::Vl>(last_)) &&
                            left_[static_cast<std::size_t>(last_)] > 0;
-      return goes_on ? static_cast<emu::Vl>(last_) : next_after(last_, lanes);
+      return goes_on ? static_cast<emu::Vl>(last_) : next_after(next_, lanes);
     }
     std::vector<emu::Vl> with_weight;
     for (const emu::Vl lane : lanes)
       if (left_[lane] > 0) with_weight.push_back(lane);
-    return next_after(last_, with_weight.empty() ? lanes : with_weight);
+    return next_after(next_, with_weight.empty() ? lanes : with_weight);
   }
   void spend(emu::Vl lane) {
-    if (pointer_ == emu::PointerKind::slow && (lane != last_ || left_[lane] == 0)) {
-      left_[lane] = weights_[lane];  // the entry's turn begins
+    next_ = lane;
+    const bool slow = pointer_ == emu::PointerKind::slow;
+    const bool paid = left_[lane] > 0 && (!slow || lane == last_);
+    if (!paid && somebody_keeps_weight() && left_[lane] > 1 - weights_[lane]) {
+      --left_[lane];  // of its next weight
+      return;
     }
-    if (pointer_ == emu::PointerKind::fast && left_[lane] == 0) left_ = weights_;  // a new frame
+    if (!paid && slow) refill(lane);  // the entry's turn begins
+    if (!paid && !slow) {             // a frame begins
+      for (emu::Vl v = 0; v < weights_.size(); ++v) refill(v);
+    }
     --left_[lane];
     last_ = lane;
   }
 
  private:
+  // A lane that has begun its weight, has some left, and cannot send now: another was chosen.
+  bool somebody_keeps_weight() const {
+    if (pointer_ == emu::PointerKind::slow)
+      return last_ >= 0 && left_[static_cast<std::size_t>(last_)] > 0;
+    for (std::size_t v = 0; v < weights_.size(); ++v)
+      if (left_[v] > 0 && left_[v] < weights_[v]) return true;
+    return false;
+  }
+  void refill(emu::Vl lane) { left_[lane] = weights_[lane] + std::min(left_[lane], 0); }
+
   std::array<std::uint16_t, emu::kVlCount> weights_;
-  std::array<std::uint16_t, emu::kVlCount> left_;
+  std::array<int, emu::kVlCount> left_{};  // less than 0: owed
   emu::PointerKind pointer_;
-  int last_ = -1;
+  int last_ = -1;  // whose turn it is
+  int next_ = -1;  // behind which lane the next turn begins
 };
 
 class PlainTwoLevel final : public ControlFirst {
@@ -157,16 +179,17 @@ class PlainTwoLevel final : public ControlFirst {
         high_(weights.high, weights.pointer),
         low_(weights.low, weights.pointer),
         limit_(weights.high_limit),
-        low_turn_(weights.low_turn) {}
+        whole_packets_(weights.whole_packets) {}
 
  private:
   enum class Level { high, low, no_table };
-  bool limit_reached() const { return limit_ != emu::kLimitUnbounded && in_a_row_ >= limit_; }
+  bool streak_is_long() const { return limit_ != emu::kLimitUnbounded && in_a_row_ >= limit_; }
   Choice choose_other(const std::vector<Waiting>& waiting) override {
     const auto high = high_.members(waiting);
     const auto low = low_.members(waiting);
     low_waits_ = !low.empty();
-    if (!low.empty() && (high.empty() || limit_reached() || low_left_ > 0)) {
+    const bool lows_turn = whole_packets_ ? due_ : streak_is_long();
+    if (!low.empty() && (high.empty() || lows_turn)) {
       level_ = Level::low;
       return {low_.choose(low), high.empty() ? 2 : 1};
     }
@@ -180,11 +203,19 @@ class PlainTwoLevel final : public ControlFirst {
   void other_granted(emu::Vl lane) override {
     if (level_ == Level::high) {
       high_.spend(lane);
-      in_a_row_ = low_waits_ ? in_a_row_ + 1 : 0;
+      if (low_waits_) ++in_a_row_;
+      if (!low_waits_ && !whole_packets_) in_a_row_ = 0;
     } else if (level_ == Level::low) {
       low_.spend(lane);
-      if (low_left_ == 0 && limit_reached()) low_left_ = low_turn_;
-      if (low_left_ > 0) --low_left_;
+      if (!whole_packets_) in_a_row_ = 0;
+    }
+    granted_level_ = level_;
+  }
+  void other_ended() override {
+    if (!whole_packets_) return;
+    if (granted_level_ == Level::high && streak_is_long()) due_ = true;
+    if (granted_level_ == Level::low) {
+      due_ = false;
       in_a_row_ = 0;
     }
   }
@@ -192,11 +223,13 @@ class PlainTwoLevel final : public ControlFirst {
   PlainTable high_;
   PlainTable low_;
   int limit_;
-  int low_turn_;
+  bool whole_packets_;
   int in_a_row_ = 0;
-  int low_left_ = 0;  // of a turn of the low table, a packet, that has begun
+  bool due_ = false;  // a packet of the low table
+  // Of the last choice.
   bool low_waits_ = false;
   Level level_ = Level::no_table;
+  Level granted_level_ = Level::no_table;  // of the last that was granted
 };
 
 }  // namespace

@@ -231,7 +231,7 @@ class Run {
         random_.below(2) == 0 ? emu::kLimitUnbounded : static_cast<std::uint16_t>(random_.below(5));
     weights.pointer = random_.below(2) == 0 ? emu::PointerKind::fast : emu::PointerKind::slow;
     // Not drawn: seeds of earlier soaks mean the same.
-    weights.low_turn = static_cast<std::uint16_t>(1 + 2 * weights.high[0]);
+    weights.whole_packets = weights.high[0] % 2 == 0;
     return weights;
   }
 

@@ -131,6 +131,45 @@ TEST(Shares, WeightsAreFollowedOnTheLink) {
   }
 }
 
+// Weights of several messages, and buffers that run empty while the HCA sends on another lane: a
+// lane that has nothing for some cycles keeps what is left of its weight.
+TEST(Shares, LongWeightsOutliveGaps) {
+  for (const bool general_engine : {false, true}) {
+    for (const auto pointer : {emu::PointerKind::fast, emu::PointerKind::slow}) {
+      for (const int buffer : {10, 40}) {
+        NetworkSpec spec;
+        spec.scheduler = SchedulerKind::wrr;
+        spec.general_engine = general_engine;
+        spec.vc_buf_size = buffer;
+        spec.weights.pointer = pointer;
+        for (std::uint16_t v = 1; v <= 4; ++v)
+          spec.weights.high[v] = static_cast<std::uint16_t>(40 * v);
+        const auto flits = shares(spec, {}, true);
+        for (std::size_t v = 1; v <= 4; ++v)
+          EXPECT_NEAR(flits[v], 0.1 * static_cast<double>(v), 0.01)
+              << (general_engine ? "general, " : "fast, ") << "buffer " << buffer << " lane " << v;
+      }
+    }
+  }
+}
+
+// Five messages of the high table, which are 100 flits, then one of the low one.
+TEST(Shares, LimitOfHighPriorityCountsMessages) {
+  for (const bool general_engine : {false, true}) {
+    for (const std::uint16_t limit : std::initializer_list<std::uint16_t>{85, 100}) {
+      NetworkSpec spec;
+      spec.scheduler = SchedulerKind::two_level;
+      spec.general_engine = general_engine;
+      spec.weights.high[1] = spec.weights.low[4] = 64;
+      spec.weights.high_limit = limit;
+      spec.weights.whole_packets = true;
+      const auto flits = shares(spec, {}, true);
+      EXPECT_NEAR(flits[1], 5.0 / 6, 0.01) << "limit " << limit;
+      EXPECT_NEAR(flits[4], 1.0 / 6, 0.01) << "limit " << limit;
+    }
+  }
+}
+
 TEST(Shares, InputsWithoutStampsShareAnOutputEvenly) {
   NetworkSpec spec;
   spec.scheduler = SchedulerKind::round_robin;

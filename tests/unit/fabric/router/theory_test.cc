@@ -78,21 +78,23 @@ TEST(Shares, StampsFollowVticksBetweenInputsOfAMultiplexedCrossbar) {
         expect_vtick_ratios(spec_of(kind, general_engine), false, name_of(kind, general_engine));
 }
 
-// Which lane of node 0 sends in each cycle, while all of `lanes` have messages of one flit to send.
-// The router takes them more slowly than they come; its buffers are large enough for the test.
-std::vector<emu::Vl> flits_in_order(NetworkSpec spec, emu::LaneMask lanes, std::size_t count) {
+// The lanes of the first `count` messages that leave node 0, while all of `lanes` have messages of
+// so many flits to send. With one flit, that is who sends in each cycle. The router takes them more
+// slowly than they come; its buffers are large enough for the test.
+std::vector<emu::Vl> flits_in_order(NetworkSpec spec, emu::LaneMask lanes, std::size_t count,
+                                    std::uint16_t flits = 1) {
   spec.vc_buf_size = 127;
   auto network = make(spec);
   for (int i = 0; i < 150; ++i) {
     for (emu::Vl v = 0; v < emu::kVlCount; ++v) {
       if (((lanes >> v) & 1) == 0) continue;
-      hca::SendPacket packet = packet_to(static_cast<emu::NodeId>(1 + v % 7), 1, v);
+      hca::SendPacket packet = packet_to(static_cast<emu::NodeId>(1 + v % 7), flits, v);
       packet.handle = v;
       packet.vtick = spec.lane_vtick[v];
       EXPECT_TRUE(network->submit(0, packet));
     }
   }
-  network->step(count);
+  network->step(count * flits);
   std::vector<emu::Vl> order;
   for (const auto& event : network->injected()) order.push_back(static_cast<emu::Vl>(event.handle));
   EXPECT_EQ(order.size(), count) << "a cycle without a flit";
@@ -163,9 +165,9 @@ TEST(WeightedRoundRobin, EveryFrameIsExact) {
   }
 }
 
-// InfiniBand, VL arbitration: while the low table waits the high one sends at most Limit in a row,
-// and then a packet of the low table goes, here of one flit or of seven.
-void expect_limit_and_turn(std::uint16_t turn) {
+// While the low table waits the high one sends at most Limit flits in a row, and then one of the
+// low table goes.
+TEST(TwoLevel, LimitOfHighPriorityIsABound) {
   for (const bool general_engine : {false, true}) {
     for (const unsigned given : {0U, 1U, 5U, 40U, 300U, unsigned{emu::kLimitUnbounded}}) {
       const auto limit = static_cast<std::uint16_t>(given);
@@ -174,7 +176,6 @@ void expect_limit_and_turn(std::uint16_t turn) {
       for (emu::Vl v = 4; v < 10; ++v) spec.weights.high[v] = 3;
       for (emu::Vl v = 0; v < 4; ++v) spec.weights.low[v] = 2;
       spec.weights.high_limit = limit;
-      spec.weights.low_turn = turn;
       const auto order = flits_in_order(spec, 0x03ff, limit < 100 ? 120 : 620);
       for (std::size_t i = 0; i < order.size(); ++i) {
         const bool high = order[i] >= 4;
@@ -183,15 +184,33 @@ void expect_limit_and_turn(std::uint16_t turn) {
           continue;
         }
         // Exactly: neither more nor fewer, for both tables always have something.
-        EXPECT_EQ(high, i % (given + turn) < limit)
-            << "flit " << i << " limit " << int{limit} << " turn " << int{turn};
+        EXPECT_EQ(high, i % (given + 1) < limit) << "flit " << i << " limit " << int{limit};
       }
     }
   }
 }
 
-TEST(TwoLevel, LimitOfHighPriorityIsABound) { expect_limit_and_turn(1); }
-TEST(TwoLevel, BehindTheLimitAPacketOfTheLowTableGoes) { expect_limit_and_turn(7); }
+// InfiniBand, VL arbitration: the packet that reaches the Limit is the last of the high table, and
+// then one packet of the low table goes.
+TEST(TwoLevel, BehindTheLimitAPacketOfTheLowTableGoes) {
+  constexpr std::uint16_t kFlits = 7;
+  for (const bool general_engine : {false, true}) {
+    for (const std::uint16_t limit : std::initializer_list<std::uint16_t>{1, 7, 8, 20, 21, 60}) {
+      NetworkSpec spec = spec_of(SchedulerKind::two_level, general_engine);
+      spec.weights = {};
+      spec.weights.high[4] = 3;
+      spec.weights.low[0] = 2;
+      spec.weights.high_limit = limit;
+      spec.weights.whole_packets = true;
+      const std::size_t high_packets = (limit + kFlits - 1U) / kFlits;
+      const auto order = flits_in_order(spec, 0x0011, 60, kFlits);
+      for (std::size_t i = 0; i < order.size(); ++i) {
+        EXPECT_EQ(order[i] == 4, i % (high_packets + 1) < high_packets)
+            << "packet " << i << " limit " << int{limit} << (general_engine ? " general" : " fast");
+      }
+    }
+  }
+}
 
 // The longest that each of four backlogged lanes waits between two flits. With stamps: until its
 // own is the smallest, which n others put off by at most what they may send in its Vtick. With
