@@ -190,14 +190,21 @@ Result<void> check_congestion(const Config& config) {
   return {};
 }
 
-// WRR has one level: who writes a low table wants two.
+// Who writes a table wants it read. WRR has one level: who writes a low table wants two.
 Result<void> check_arbitration(const QosConfig& qos) {
   const auto any = [&](Scheduler routers, HcaScheduler hcas) {
     return qos.scheduler == routers || qos.hca_scheduler == hcas;
   };
   const bool wrr = any(Scheduler::wrr, HcaScheduler::wrr);
   const bool read = any(Scheduler::two_level, HcaScheduler::two_level);
-  if (!wrr || read || qos.qos_vlarb_low.empty()) return {};
+  if (read) return {};
+  if (!wrr && !(qos.qos_vlarb_high.empty() && qos.qos_vlarb_low.empty())) {
+    const bool high = !qos.qos_vlarb_high.empty();
+    return fail("qos.qos_vlarb_{} = \"{}\": must have scheduler or hca_scheduler two_level or wrr",
+                high ? "high" : "low",
+                print_weights(high ? qos.qos_vlarb_high : qos.qos_vlarb_low));
+  }
+  if (qos.qos_vlarb_low.empty()) return {};
   return fail(
       "qos.qos_vlarb_low = \"{}\": must be empty for scheduler wrr, which has qos_vlarb_high alone",
       print_weights(qos.qos_vlarb_low));

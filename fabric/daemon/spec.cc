@@ -51,11 +51,13 @@ std::optional<emu::SchedulerKind> hca_scheduler_kind(emu::HcaScheduler scheduler
 // weight 0 is skipped; several of one lane add up.
 void add_entries(std::array<std::uint16_t, emu::kVlCount>& table,
                  const std::vector<emu::VlWeight>& entries, std::uint32_t flit_bits) {
-  for (const auto& entry : entries) {
-    if (entry.weight == 0) continue;
-    const std::uint32_t flits = std::max<std::uint32_t>(1, entry.weight * 64U * 8 / flit_bits);
-    const std::uint32_t sum = table[entry.vl] + flits;
-    table[entry.vl] = static_cast<std::uint16_t>(std::min<std::uint32_t>(sum, emu::kWeightMax));
+  std::array<std::uint32_t, emu::kVlCount> units{};
+  for (const auto& entry : entries) units[entry.vl] += entry.weight;
+  for (std::size_t vl = 0; vl < emu::kVlCount; ++vl) {
+    if (units[vl] == 0) continue;
+    const std::uint32_t flits = (units[vl] * 64 * 8 + flit_bits / 2) / flit_bits;
+    table[vl] = static_cast<std::uint16_t>(
+        std::clamp<std::uint32_t>(flits, 1, std::uint32_t{emu::kWeightMax}));
   }
 }
 

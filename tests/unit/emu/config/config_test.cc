@@ -158,6 +158,21 @@ TEST(Config, WrrHasNoLowTable) {
   EXPECT_EQ(error_of("[qos]\nscheduler = \"wrr\"\nqos_vlarb_high = \"0:64\"\n"), "accepted");
 }
 
+// Tables that nobody reads would be ignored in silence.
+TEST(Config, TablesHaveASchedulerThatReadsThem) {
+  for (const char* table : {"high", "low"}) {
+    const std::string key = fmt::format("qos_vlarb_{} = \"0:64\"\n", table);
+    EXPECT_EQ(
+        error_of("[qos]\n" + key),
+        fmt::format("c.toml: qos.qos_vlarb_{} = \"0:64\": must have scheduler or hca_scheduler "
+                    "two_level or wrr",
+                    table));
+    EXPECT_EQ(error_of("[qos]\nscheduler = \"vclk\"\nhca_scheduler = \"two_level\"\n" + key),
+              "accepted");
+  }
+  EXPECT_EQ(error_of("[qos]\nhca_scheduler = \"wrr\"\nqos_vlarb_high = \"0:64\"\n"), "accepted");
+}
+
 // Patterns stand for the whole of a value: no line of it, no text before a NUL.
 TEST(Config, PatternsAreForTheWholeValue) {
   for (const char* file : {"/a b", "/\\t", "/é", "//"})

@@ -88,6 +88,8 @@ TEST(ArbitrationKeys, CountAsInfiniBandDoes) {
   EXPECT_EQ(given.high[4], 512);
   EXPECT_EQ(given.low[1], 16);
   EXPECT_EQ(given.low[2], 4);
+  // Flits of 48 bytes: three entries of 64 are four of them.
+  EXPECT_EQ(weights("qos_vlarb_high = \"1:1,1:1,1:1\"\n[network]\nflit_bits = 384\n").high[1], 4);
   EXPECT_EQ(given.high_limit, 512);
   EXPECT_TRUE(given.whole_packets);
   EXPECT_EQ(weights("qos_high_limit = 0\n").high_limit, 1);  // any packet reaches it
