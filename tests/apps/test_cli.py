@@ -36,6 +36,20 @@ def test_every_command_has_help(command: str, run: Path) -> None:
     assert f"flitnet {command}" in done.stdout and done.stderr == ""
 
 
+def test_rich_is_imported_for_help_and_tables_alone(run: Path) -> None:
+    """It takes as long as all else that most commands do."""
+    argv = ["/usr/bin/python3", "-I", "-X", "importtime", ROOT / "tools/flitnet/__main__.py"]
+    env = dict(os.environ) | {"FLITNET_RUN": str(run)}
+    imported = {
+        word: subprocess.run(
+            [*argv, *word.split()], capture_output=True, text=True, timeout=60, env=env
+        )
+        for word in ("down", "down --help")
+    }
+    assert "| typer" in imported["down"].stderr and " rich." not in imported["down"].stderr
+    assert " rich." in imported["down --help"].stderr and "╭" in imported["down --help"].stdout
+
+
 def test_hints_name_the_run_directory_that_was_named(run: Path, tmp_path: Path) -> None:
     named = tmp_path / "a b"
     done = flitnet("--run", str(named), "exec", "n0", "--", "true", run=run)

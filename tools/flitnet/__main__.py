@@ -15,8 +15,11 @@ def main() -> int:
     at = 1 + paths.command_at(sys.argv[1:])
     if sys.argv[at : at + 1] == ["doctor"]:
         return _doctor(sys.argv[at + 1 :])
-    try:
-        from tools.flitnet import cli  # a third of a second, in which somebody may change his mind
+    try:  # what takes a tenth of a second or two, in which somebody may change his mind
+        from tools.flitnet import quick_typer
+
+        quick_typer.prepare()
+        from tools.flitnet import cli
     except KeyboardInterrupt:
         return output.say("interrupted", 130)
     return cli.run(sys.argv[1:])

@@ -10,15 +10,11 @@ import sys
 import time
 import tomllib
 from pathlib import Path
+from types import ModuleType
 from typing import Any, NoReturn
 
-from rich import box
-from rich.console import Console
-from rich.live import Live as Refreshed
-from rich.table import Table
-
 from tools.flitnet import (
-    addresses, config, controls, ctl, elf, nodes, pages, part, paths, programs, screen,
+    addresses, config, controls, ctl, elf, nodes, pages, part, paths, programs,
 )
 from tools.flitnet.cluster import Cluster
 from tools.flitnet.errors import (
@@ -31,6 +27,13 @@ from tools.flitnet.workload import Generator, Live, Workload, parse_rate
 
 REFRESH_S = 0.5
 LOAD_KINDS = ("best-effort", "control", "on-off")
+
+
+def _screen() -> ModuleType:
+    """For those that print a table: its rich takes longer to import than most commands do."""
+    from tools.flitnet import screen
+
+    return screen
 
 
 def up(
@@ -129,10 +132,11 @@ def status(run: Path, as_json: bool) -> int:
         more = {"dead": dead, "absent": list(absent), "here": cluster.here, "run": str(run)}
         print(_json(value.to_dict() | more))
     else:
+        screen = _screen()
         power = pages.read(run).one("flitnet_power_last_watts")
         view = screen.View("flitnet", value, None, power, elsewhere=not cluster.part.fabric,
                            part=cluster.here != cluster.nodes)  # fmt: skip
-        Console().print(screen.screen(view))
+        screen.show(screen.screen(view))
         # Nodes in the fabric's process died with it: that is said once.
         _print_dead(run, [r for r in dead if not (cluster.together and r.startswith("hcad:"))])
         for name in _links_down(run) if value.links_down else []:
@@ -208,10 +212,7 @@ def links(run: Path, as_json: bool) -> None:
     if as_json:
         print(_json({"links": found}))
         return
-    table = Table("link", "to", "state", box=box.SIMPLE_HEAD)
-    for link in found:
-        table.add_row(link["link"], link["to"], "up" if link["up"] else "[red]down[/red]")
-    Console().print(table)
+    _screen().show(_screen().link_table(found))
 
 
 def _links(run: Path) -> list[dict[str, Any]]:
@@ -279,6 +280,9 @@ def top(run: Path) -> None:
     elsewhere = not cluster.part.fabric
     if not sys.stdout.isatty():
         raise FlitnetError(f"top needs a terminal; use: {paths.call('status')}")
+    from rich.live import Live as Refreshed
+
+    screen = _screen()
     before: Report | None = None
     # Ctrl-C is how one leaves, not an accident.
     with contextlib.suppress(KeyboardInterrupt), Refreshed(screen=True, auto_refresh=False) as live:
@@ -346,7 +350,7 @@ def replay(
     if as_json:
         print(_json([stream.to_dict() for stream in streams]))
     else:
-        Console().print(screen.stream_table(streams))
+        _screen().show(_screen().stream_table(streams))
     if refused := [stream for stream in streams if not stream.admitted]:
         who = refused[0].rejected_by
         raise FlitnetError(f"{len(refused)} of {copies} streams refused by {who}")
@@ -393,7 +397,7 @@ def load_workload(run: Path, file: Path, *, seconds: float, seed: int, as_json: 
         }))  # fmt: skip
     else:
         if played.streams:
-            Console().print(screen.stream_table(played.streams))
+            _screen().show(_screen().stream_table(played.streams))
         _print_loads(played.loads)
     return _verdict(played)
 

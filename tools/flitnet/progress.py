@@ -6,9 +6,6 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
 
 @contextmanager
 def progress(unit: str) -> Iterator[Callable[[int, int], None]]:
@@ -17,6 +14,9 @@ def progress(unit: str) -> Iterator[Callable[[int, int], None]]:
     if not sys.stderr.isatty():
         yield _tenths(unit)
         return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
     columns = (
         TextColumn("simulating"), BarColumn(), MofNCompleteColumn(), TextColumn(unit),
         TimeElapsedColumn(),

@@ -1,11 +1,13 @@
 """What a person sees of a cluster: the live screen, the summary, plain progress lines.
 
-In: Reports. Out: rich renderables and text. No file, process or socket is touched here.
+In: Reports. Out: rich renderables and text, which `show` prints. No other file, no process and no
+socket is touched here.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from rich import box
 from rich.columns import Columns
@@ -20,6 +22,10 @@ from tools.flitnet.report import Report, StreamReport, total_of
 
 WORST = 10
 BAR = " ▁▂▃▄▅▆▇█"
+
+
+def show(what: RenderableType) -> None:
+    Console().print(what)
 
 
 @dataclass
@@ -124,6 +130,14 @@ def class_table(report: Report, part: bool = False) -> Table:
             name.replace("_", " "), f"{one.packets:,}", f"{one.latency_us_mean:.1f}",
             f"{one.latency_us_p99:.1f}",
         )  # fmt: skip
+    return table
+
+
+def link_table(links: list[dict[str, Any]]) -> Table:
+    """Names of both ends, and whether it is in service."""
+    table = Table("link", "to", "state", box=box.SIMPLE_HEAD)
+    for link in links:
+        table.add_row(link["link"], link["to"], "up" if link["up"] else "[red]down[/red]")
     return table
 
 
