@@ -12,7 +12,7 @@ import sys
 import tempfile
 import time
 import xml.etree.ElementTree as xml
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,7 +33,6 @@ OPTIMISED = (
     "tests/model/", "tests/sim/", "tests/unit/emu/lane/", "tests/unit/fabric/link/",
     "tests/unit/fabric/router/", "tests/unit/hca/wire/",
 )  # fmt: skip
-RUN_BY_TESTS = "tools/trace/flitnet-trace"
 DEMO = "apps/test_demo.py::test_small_demo"
 # Where two threads or two processes' memory meet; everything else is single-threaded by design.
 THREADED = (
@@ -138,8 +137,18 @@ def _instrumented(name: str, nice: bool) -> list[str]:
     # -Og takes a quarter less to compile, and more than that to run.
     build.configure(directory, [*options, "-Doptimization=1", "-Dwerror=false"])
     chosen = {n: path for n, path in _tests(directory).items() if path.startswith(folders)}
-    build.build(directory, sorted({*chosen.values(), RUN_BY_TESTS}), nice=nice)
+    build.build(directory, _run_by(directory, chosen), nice=nice)
     return sorted(chosen)
+
+
+def _run_by(directory: Path, names: Container[str]) -> list[str]:
+    """The programs of these tests and what else these run."""
+    files = {target["id"]: target["filename"] for target in _introspect(directory, "--targets")}
+    return sorted({
+        _below(file, directory)
+        for test in _introspect(directory, "--tests") if test["name"] in names
+        for target in test["depends"] for file in files[target]
+    })  # fmt: skip
 
 
 def _introspect(directory: Path, what: str) -> Any:
