@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 import shutil
 import subprocess
@@ -18,7 +17,7 @@ QEMU = "qemu-aarch64-static"
 FOLDERS = ("emu/lane", "hca/wire", "fabric/topo", "fabric/route", "fabric/link", "fabric/crew",
            "fabric/router",
            "tests/bench/engine")  # fmt: skip
-UNIT_SIZE = 8
+UNIT_SIZE = 24
 CASES = ("single8/vclk/0.8", "single8/two_level/0.8", "single8/rr/0.8", "single8/tr/0.8",
          "mesh4x4/vclk/0.4", "mesh4x4/two_level/0.4")
 
@@ -31,16 +30,14 @@ def sources() -> list[Path]:
 
 
 def units(folder: Path) -> list[Path]:
-    """A few sources of a folder each, as meson's: half the time goes into the same headers."""
-    found = []
-    for _, group in itertools.groupby(sources(), lambda source: source.parent):
-        rest = list(group)
-        for alone in [source for source in rest if source.name.startswith("engine_")]:
-            rest.remove(alone)  # large by itself
-            found.append([alone])
-        found += [rest[i : i + UNIT_SIZE] for i in range(0, len(rest), UNIT_SIZE)]
+    """Many sources each: half the time goes into the same headers. The engines are long enough in
+    two."""
+    engines = [source for source in sources() if source.name.startswith("engine_")]
+    rest = [source for source in sources() if source not in engines]
+    found = [engines[:2], engines[2:]]
+    found += [rest[i : i + UNIT_SIZE] for i in range(0, len(rest), UNIT_SIZE)]
     written = []
-    for number, unit in enumerate(sorted(found, key=len)):
+    for number, unit in enumerate(found):
         written.append(folder / f"unit{number}.cc")
         written[-1].write_text("".join(f'#include "{source}"\n' for source in unit))
     return written
