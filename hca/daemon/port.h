@@ -28,6 +28,10 @@ class AttachmentPort : public PacketPort {
     slot = {unsent_.data(), kUnsent};
     return true;
   }
+  // Where packets have left when they are sent no lane holds any back.
+  std::uint32_t slots() const override {
+    return pass_through_ ? 0 : attachment_.info().packet_slots;
+  }
   bool reserve_train(PacketSlot& slot) override {
     const auto buffer = attachment_.acquire_train();
     if (!buffer) return false;

@@ -104,6 +104,8 @@ void Publisher::add_frames(std::string_view node, std::string_view kind) {
 void Publisher::add_controls(std::string_view node, std::string_view device) {
   add_counter(Metric::credit_waits, {node, device, "best_effort"},
               [](const HostCounters& c) { return c.credit_waits; });
+  add_counter(Metric::lane_waits, {node, device},
+              [](const HostCounters& c) { return c.lane_waits; });
   add_counter(Metric::power_waits, {node, device},
               [](const HostCounters& c) { return c.power_waits; });
   add_counter(Metric::power_wait_cycles, {node, device},

@@ -11,7 +11,8 @@ namespace hca {
 
 namespace {
 
-// Cookie: QP number, "returns a credit", epoch of the QP, packets of a train behind the first.
+// Cookie: QP number, "returns a credit", the congestion control's (credit.cc), epoch of the QP,
+// packets of a train behind the first, its lane's (lanes.cc).
 constexpr std::uint64_t kCookieFirst = 1ull << 24;
 constexpr int kCookieEpochShift = 32;
 
@@ -90,6 +91,7 @@ void give_up(HostState& s, const BurstPacket& packet) {
     s.loop_[packet.slot.buffer].length = 0;  // delivered as nothing
   } else {
     s.port_.cancel(packet.slot.buffer);
+    lane_came_back(s, packet.desc.traffic_class, packet.desc.cookie);
     if (packet.desc.traffic_class == emu::TrafficClass::best_effort) {
       s.best_effort_out_ -= packet.packets;
       congestion_came_back(s, packet.desc.cookie);
@@ -193,6 +195,7 @@ std::uint8_t* close_packet(HostState& s, BurstPacket& packet, Qp* qp,
     qp->in_wire += packet.packets;
     if (leaving.first_time) qp->first_in_wire += packet.packets;
   }
+  if (!packet.loop && qp != nullptr) desc.cookie |= lane_cookie(s, desc, leaving.in_lane);
   if (!packet.loop && desc.traffic_class == emu::TrafficClass::best_effort) {
     s.best_effort_out_ += packet.packets;
     desc.cookie |= congestion_cookie(s, desc);
@@ -313,6 +316,7 @@ void dispatch(HostState& s) {
     for (std::uint32_t i = 0; i < burst.packets_count; ++i) {
       if (burst.packets[i].failed) give_up(s, burst.packets[i]);
     }
+    open_lanes(s);
     for (std::uint32_t i = 0; i < burst.packets_count; ++i) {
       if (!burst.packets[i].failed) continue;
       if (Qp* qp = s.qp_or_null(burst.packets[i].qp_slot)) retire(s, *qp);
@@ -338,6 +342,7 @@ void packets_left(HostState& s, Qp& qp, std::uint32_t packets) {
 
 void packet_injected(HostState& s, const emu::Injected& event) {
   if (event.kind != emu::PacketKind::data) return;
+  lane_came_back(s, event.traffic_class, event.cookie);
   if (event.traffic_class == emu::TrafficClass::best_effort) {
     s.best_effort_out_ -=
         std::min<std::uint64_t>(s.best_effort_out_, packets_of_cookie(event.cookie));

@@ -48,6 +48,7 @@ struct HostCounters {
   std::uint64_t power_wait_cycles = 0;
   std::uint64_t packets_discarded = 0;  // lost with a fabric that went away
   std::uint64_t slot_waits = 0;         // the attachment had no free packet slot
+  std::uint64_t lane_waits = 0;         // a lane had no room for more packets at the wire
   std::uint64_t payloads_lent = 0;  // of trains, read by the receiver where the program has them
   std::uint64_t admissions_asked = 0;
   std::uint64_t admissions_granted = 0;

@@ -150,6 +150,11 @@ emu::TrafficClass class_of_request(HostState& s, Qp& qp) {
   return class_of_sl(s, qp.wqe(qp.sq_current).sl);
 }
 
+emu::Vl lane_of_datagram(const HostState& s, const Qp& qp, const SendWqe& wqe, emu::NodeId dest) {
+  const std::uint16_t lanes = s.options_.lanes_of_sl[wqe.sl & 15];
+  return nth_lane(lanes, (qp.number + dest) % static_cast<std::uint32_t>(std::popcount(lanes)));
+}
+
 void build_datagram(HostState& s, Qp& qp) {
   SendEntry& entry = qp.entry(qp.sq_current);
   const SendWqe& wqe = qp.wqe(qp.sq_current);
@@ -184,7 +189,12 @@ void build_datagram(HostState& s, Qp& qp) {
   packet->sq_index = qp.sq_current;
   packet->request = true;
   std::uint8_t* payload = close_packet(s, *packet, &qp, headers, entry.length,
-                                       {launch, lanes.in, lanes.out, 0, traffic_class, true});
+                                       {.launch = launch,
+                                        .vl_in = lanes.in,
+                                        .vl_out = lanes.out,
+                                        .traffic_class = traffic_class,
+                                        .first_time = true,
+                                        .in_lane = wqe.launch_ns == 0});
   qp.gather = {};
   gather_payload(s, qp, qp.sq_current, 0, payload, entry.length);
   qp.psn_sent = add24(entry.first_psn, 1);

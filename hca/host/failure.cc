@@ -146,7 +146,7 @@ void reset_transport(Qp& qp) {
   qp.reads_out = qp.read_repeated_psn = 0;
   qp.rnr_waiting = qp.drained = qp.read_repeated = false;
   qp.retry_at = qp.pace_at = qp.power_at = emu::kNever;
-  qp.last_launch = qp.repeat_launch = qp.last_response_launch = 0;
+  qp.last_launch = qp.timed_until = qp.repeat_launch = qp.last_response_launch = 0;
   qp.in_wire = qp.first_in_wire = qp.packets_left_hca = 0;
   qp.epsn = qp.msn = 0;
   qp.rq_next = qp.rq_done = 0;

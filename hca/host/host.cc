@@ -125,6 +125,7 @@ void Host::receive(std::span<const Arrival> arrivals, emu::Cycle now) {
 void Host::injected(std::span<const emu::Injected> events, emu::Cycle now) {
   tick(*state_, now);
   for (const emu::Injected& event : events) packet_injected(*state_, event);
+  open_lanes(*state_);
   settle(*state_);
 }
 
@@ -154,6 +155,7 @@ void Host::link_lost(emu::Cycle now) {
   HostState& s = *state_;
   tick(s, now);
   s.best_effort_out_ = 0;
+  empty_lanes(s);
   s.congestion_->restart();
   s.congestion_turn_ = !s.congestion_turn_;
   s.slots_blocked_ = false;

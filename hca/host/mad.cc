@@ -45,7 +45,7 @@ bool send_one(HostState& s, const WaitingMad& mad) {
   s.mads_.psn = add24(s.mads_.psn, 1);
   headers.deth = {mad.qpn == kGeneralServicesQp ? kGeneralServicesQkey : 0, mad.qpn};
   std::uint8_t* payload =
-      close_packet(s, *packet, nullptr, headers, kMadBytes, {0, vl, vl, 0, traffic_class, false});
+      close_packet(s, *packet, nullptr, headers, kMadBytes, {0, vl, vl, 0, traffic_class});
   std::memcpy(payload, mad.bytes.data(), kMadBytes);
   if (mad.subnet) packet->desc.kind = emu::PacketKind::subnet;
   return true;

@@ -129,6 +129,7 @@ HostState::HostState(const HostOptions& options, Memory& memory, PacketPort& por
       qps_(std::min(options.qps_max, kQpSlots)),
       mrs_(options.mrs_max),
       wakes_(std::min(options.qps_max, kQpSlots)),
+      slots_(port.slots()),
       power_budget_pj_(power_budget_pj(options)),
       // What leaves at the horizon holds its energy beyond it.
       calendar_(power_budget_pj_, horizon_cycles_ + std::max(power_cycles_, class_power_cycles_)),

@@ -28,6 +28,8 @@ class PacketPort {
     return false;
   }
   virtual void bring_home() {}
+  // How many there are, of packets or of trains' parts; 0: no lane need leave any to another.
+  virtual std::uint32_t slots() const { return 0; }
   virtual void cancel(std::uint16_t buffer) = 0;
   // In this order; every slot was reserved and is filled. Cannot fail.
   virtual void send(std::span<const emu::TxDesc> packets) = 0;

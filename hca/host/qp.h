@@ -78,10 +78,11 @@ struct SgeCursor {
 
 enum class Receiving : std::uint8_t { nothing, send, write };
 
-// Membership of a scheduler queue (class × {responses, requests}).
+// Membership of a scheduler queue (class × lane × {responses, requests}).
 struct QueueLink {
   std::uint32_t next = kNone;
   std::uint32_t prev = kNone;
+  std::uint64_t order = 0;  // whoever was queued before has a lower one, in whatever queue
   bool queued = false;
 };
 
@@ -144,6 +145,7 @@ struct Qp {
   emu::Cycle power_at = emu::kNever;  // late real time looks for energy again then
   emu::Cycle pace_at = emu::kNever;
   emu::Cycle last_launch = 0;           // packets of a QP never overtake one another
+  emu::Cycle timed_until = 0;           // the same as far as its program asked for it
   emu::Cycle repeat_launch = 0;         // the same since it began to repeat
   std::uint32_t packets_left_hca = 0;   // UC: of the request at sq_done, injected
   std::uint32_t in_wire = 0;            // handed to the attachment, not yet injected
@@ -186,9 +188,11 @@ struct Qp {
   QueueLink request_link;
   std::uint32_t turn_packets = 0;  // of its turn in the queue of requests
   QueueLink response_link;
-  // Of the queues that the links are in; traffic_class may change meanwhile (SQD).
+  // Of the queues that the links are in; traffic_class and lanes may change meanwhile (SQD).
   emu::TrafficClass request_class = emu::TrafficClass::best_effort;
   emu::TrafficClass response_class = emu::TrafficClass::best_effort;
+  std::uint8_t request_lane = 0;
+  std::uint8_t response_lane = 0;
   bool response_reads = false;  // it is in the queue of those that are read from
 
   // Admission; one connection id per granted or asked rate.

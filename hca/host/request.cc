@@ -83,6 +83,7 @@ bool has_credit(const HostState& s, const Qp& qp) {
 }
 
 void step_current(Qp& qp, const SendEntry& entry, std::uint32_t packets) {
+  if (entry.launch != 0) qp.timed_until = std::max(qp.timed_until, launch_of(qp, entry));
   qp.current_packet = entry.is_answered() ? entry.packets : qp.current_packet + packets;
   if (qp.current_packet < entry.packets) return;
   ++qp.sq_current;
@@ -145,6 +146,27 @@ emu::Cycle late_place(HostState& s, Qp& qp, emu::Cycle wish, const PowerNeed& ne
 }
 
 }  // namespace
+
+emu::NodeId request_dest(Qp& qp) {
+  if (qp.type == QpType::ud && qp.sq_current != qp.sq_fetched) {
+    const emu::Lid dlid = qp.wqe(qp.sq_current).dlid;
+    return is_group(dlid) ? static_cast<emu::NodeId>(qp.current_packet) : emu::node_of(dlid);
+  }
+  return emu::node_of(qp.attributes.av.dlid);
+}
+
+std::uint32_t lane_of_request(HostState& s, Qp& qp) {
+  if (s.slots_ == 0) return kNoLane;
+  const emu::NodeId dest = request_dest(qp);
+  if (stays_here(s, dest)) return kNoLane;
+  if (qp.type == QpType::ud) {
+    const SendWqe& wqe = qp.wqe(qp.sq_current);
+    return wqe.launch_ns != 0 ? kNoLane : lane_of_datagram(s, qp, wqe, dest);
+  }
+  // What has no launch time, but is behind what has, leaves when that does.
+  const bool timed = qp.entry(qp.sq_current).launch != 0 || qp.timed_until > s.now_;
+  return timed ? kNoLane : qp.vl_in;
+}
 
 void rearm_retry(HostState& s, Qp& qp) {
   if (qp.attributes.timeout == 0 || !qp.unacknowledged()) {
@@ -259,6 +281,16 @@ emu::Cycle find_launch(HostState& s, Qp& qp, const SendEntry& entry, bool first_
   return launch_with_power(s, qp.traffic_class, asked, launch, *need);
 }
 
+Leaving request_leaving(HostState& s, Qp& qp, emu::Cycle launch, bool first_time) {
+  return {.launch = launch,
+          .vl_in = qp.vl_in,
+          .vl_out = qp.vl_out,
+          .vtick = qp.vtick,
+          .traffic_class = qp.traffic_class,
+          .first_time = first_time,
+          .in_lane = lane_of_request(s, qp) != kNoLane};
+}
+
 void fill_atomic(const SendWqe& wqe, emu::AtomicEth& atomic) {
   const WqeExtension& operands = extension_of(wqe);
   const bool swaps = wqe.opcode == WrOpcode::atomic_cas;
@@ -329,8 +361,7 @@ std::uint32_t build_request(HostState& s, Qp& qp) {
   packet->sq_index = index;
   packet->request = true;
   std::uint8_t* payload =
-      close_packet(s, *packet, &qp, headers, length,
-                   {launch, qp.vl_in, qp.vl_out, qp.vtick, qp.traffic_class, first_time});
+      close_packet(s, *packet, &qp, headers, length, request_leaving(s, qp, launch, first_time));
   if (is_atomic_write) {
     std::memcpy(payload, &extension_of(qp.wqe(index)).swap, kAtomicBytes);
   } else if (!lend_payload(s, qp, index, offset, payload, length)) {

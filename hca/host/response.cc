@@ -35,7 +35,7 @@ emu::PacketHeaders headers_of(const HostState& s, const Qp& qp, const Response& 
 }
 
 Leaving leaving_of(const Qp& qp, emu::Cycle launch) {
-  return {launch, qp.vl_in, qp.vl_out, 0, qp.traffic_class, false};
+  return {launch, qp.vl_in, qp.vl_out, 0, qp.traffic_class};
 }
 
 std::uint16_t flits_of(const HostState& s, const emu::PacketHeaders& headers,
@@ -104,7 +104,9 @@ std::uint32_t build_response(HostState& s, Qp& qp) {
   const emu::PacketHeaders headers = headers_of(s, qp, response, packets);
   packet->psn = headers.bth.psn;
   packet->response = brings_data;
-  std::uint8_t* payload = close_packet(s, *packet, &qp, headers, length, leaving_of(qp, launch));
+  Leaving leaving = leaving_of(qp, launch);
+  leaving.in_lane = brings_data;
+  std::uint8_t* payload = close_packet(s, *packet, &qp, headers, length, leaving);
   const Response done = response;
   response.sent += packets;
   if (brings_data) fetch_response(s, qp, done, offset, payload, length);

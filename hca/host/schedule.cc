@@ -1,8 +1,10 @@
 // Who sends next: per class a queue of QPs with acknowledgements, one of those that are read from
 // and one of those with requests; classes by priority, first come first served within (ACP section
-// 3.2), a few packets a turn so that a long message does not hold up a short one. Called by
-// Host::doorbells and Host::advance.
+// 3.2), a few packets a turn so that a long message does not hold up a short one. Who wants to a
+// lane that is full (lanes.cc) is passed over until it has room. Called by Host::doorbells and
+// Host::advance.
 #include <algorithm>
+#include <bit>
 #include <cstdint>
 
 #include "hca/host/state.h"
@@ -29,10 +31,16 @@ QueueLink& link_of(Qp& qp, Side side) {
   return side == Side::request ? qp.request_link : qp.response_link;
 }
 
-void append(HostState& s, QpQueue& queue, Qp& qp, Side side) {
+std::uint32_t lane_of(const Qp& qp, Side side) {
+  return side == Side::request ? qp.request_lane : qp.response_lane;
+}
+
+void append(HostState& s, LaneQueues& queues, Qp& qp, Side side) {
   QueueLink& link = link_of(qp, side);
   if (link.queued) return;
-  link = {.next = kNone, .prev = queue.last, .queued = true};
+  QpQueue& queue = queues.lanes[lane_of(qp, side)];
+  queues.queued |= 1U << lane_of(qp, side);
+  link = {.next = kNone, .prev = queue.last, .order = ++s.queue_order_, .queued = true};
   if (queue.last == kNone) {
     queue.first = qp.slot;
   } else {
@@ -42,31 +50,50 @@ void append(HostState& s, QpQueue& queue, Qp& qp, Side side) {
   ++queue.count;
 }
 
-void take_out(HostState& s, QpQueue& queue, Qp& qp, Side side) {
+void take_out(HostState& s, LaneQueues& queues, Qp& qp, Side side) {
   QueueLink& link = link_of(qp, side);
   if (!link.queued) return;
+  QpQueue& queue = queues.lanes[lane_of(qp, side)];
   (link.prev == kNone ? queue.first : link_of(s.qp_at(link.prev), side).next) = link.next;
   (link.next == kNone ? queue.last : link_of(s.qp_at(link.next), side).prev) = link.prev;
   link = {};
-  --queue.count;
+  if (--queue.count == 0) queues.queued &= ~(1U << lane_of(qp, side));
   if (side == Side::request) qp.turn_packets = 0;
 }
 
-QpQueue& request_queue(HostState& s, Qp& qp) {
+LaneQueues& request_queues(HostState& s, const Qp& qp) {
   return s.requests_[static_cast<std::size_t>(qp.request_class)];
 }
-QpQueue& response_queue(HostState& s, Qp& qp) {
+LaneQueues& response_queues(HostState& s, const Qp& qp) {
   return (qp.response_reads ? s.reads_ : s.acks_)[static_cast<std::size_t>(qp.response_class)];
 }
 bool reads_next(Qp& qp) { return qp.response(qp.responses_first).brings_data(); }
 
-// Where a QP's next request goes.
-emu::NodeId request_dest(Qp& qp) {
-  if (qp.type == QpType::ud && qp.sq_current != qp.sq_fetched) {
-    const emu::Lid dlid = qp.wqe(qp.sq_current).dlid;
-    return is_group(dlid) ? static_cast<emu::NodeId>(qp.current_packet) : emu::node_of(dlid);
+std::uint32_t lane_of_response(const HostState& s, Qp& qp) {
+  return s.slots_ != 0 && reads_next(qp) && !stays_here(s, qp.dest) ? qp.vl_in : kNoLane;
+}
+
+std::uint32_t full_lanes(const HostState& s, std::size_t traffic_class) {
+  return s.lanes_[traffic_class].full;
+}
+std::uint32_t lanes_ready(const LaneQueues& queues, std::uint32_t full) {
+  return queues.queued & ~full;
+}
+// QPs whose lanes have room, as far as is known.
+std::uint32_t count_ready(const LaneQueues& queues, std::uint32_t full) {
+  std::uint32_t count = 0;
+  for (std::uint32_t bits = lanes_ready(queues, full); bits != 0; bits &= bits - 1)
+    count += queues.lanes[static_cast<std::size_t>(std::countr_zero(bits))].count;
+  return count;
+}
+// Of these the one that has been queued for longest; null: there are none.
+Qp* first_ready(HostState& s, const LaneQueues& queues, std::uint32_t full, Side side) {
+  Qp* first = nullptr;
+  for (std::uint32_t bits = lanes_ready(queues, full); bits != 0; bits &= bits - 1) {
+    Qp& qp = s.qp_at(queues.lanes[static_cast<std::size_t>(std::countr_zero(bits))].first);
+    if (first == nullptr || link_of(qp, side).order < link_of(*first, side).order) first = &qp;
   }
-  return emu::node_of(qp.attributes.av.dlid);
+  return first;
 }
 
 // One turn of a QP's responses of one kind. Reads of best effort wait for credit, acknowledgements
@@ -75,6 +102,7 @@ std::size_t response_turn(HostState& s, Qp& qp) {
   const bool is_read = qp.response_reads;
   std::size_t sent = 0;
   while (sent < kTurnPackets && !qp.responses_empty() && reads_next(qp) == is_read) {
+    if (!has_room(s, qp.response_class, lane_of_response(s, qp))) break;
     // Energy that was not there is looked for again when requests look, too: whoever tried in
     // between would have it all, and put off the others again and again.
     if (is_read && qp.traffic_class == emu::TrafficClass::best_effort &&
@@ -101,6 +129,7 @@ std::size_t request_turn(HostState& s, Qp& qp) {
     // A fault found at dispatch may have ended this QP's sending.
     if (!request_ready(s, qp)) break;
     if (class_of_request(s, qp) != mine) break;  // UD: the next message may be of another class
+    if (!has_room(s, mine, lane_of_request(s, qp))) break;
     if (mine == emu::TrafficClass::best_effort && !may_send_best_effort(s, request_dest(qp))) {
       break;
     }
@@ -117,26 +146,50 @@ std::size_t request_turn(HostState& s, Qp& qp) {
   return sent;
 }
 
+// Whether a QP that had its turn waits, where it stands, for room in the lane of its queue: it was
+// stopped in the middle, and is the first to go on.
+bool waits_for_lane(HostState& s, Qp& qp, Side side) {
+  const bool requests = side == Side::request;
+  const emu::TrafficClass mine = requests ? qp.request_class : qp.response_class;
+  const std::uint32_t lane = lane_of(qp, side);
+  if (!link_of(qp, side).queued) return false;
+  if ((full_lanes(s, static_cast<std::size_t>(mine)) >> lane & 1U) == 0) return false;
+  if (requests) {
+    return request_ready(s, qp) && class_of_request(s, qp) == mine &&
+           lane_of_request(s, qp) == lane;
+  }
+  return !qp.responses_empty() && reads_next(qp) == qp.response_reads &&
+         lane_of_response(s, qp) == lane;
+}
+
 // `most`: no further turn begins behind so many packets.
-std::size_t serve_responses(HostState& s, QpQueue& queue, std::size_t most) {
+std::size_t serve_responses(HostState& s, LaneQueues& queues, std::size_t c, std::size_t most) {
   std::size_t sent = 0;
-  std::uint32_t turns = queue.count;  // whoever cannot send now is not asked twice
-  while (turns > 0 && queue.first != kNone && !s.slots_blocked_ && sent < most) {
-    Qp& qp = s.qp_at(queue.first);
-    const std::size_t now_sent = response_turn(s, qp);
-    take_out(s, response_queue(s, qp), qp, Side::response);
-    if (qp.state != QpState::err) want_response(s, qp);
-    turns = now_sent > 0 ? std::max(turns, queue.count) : turns - 1;
+  // Whoever cannot send now is not asked twice.
+  std::uint32_t turns = count_ready(queues, full_lanes(s, c));
+  while (turns > 0 && !s.slots_blocked_ && sent < most) {
+    Qp* const first = first_ready(s, queues, full_lanes(s, c), Side::response);
+    if (first == nullptr) break;
+    const std::size_t now_sent = response_turn(s, *first);
     sent += now_sent;
+    if (!waits_for_lane(s, *first, Side::response)) {
+      take_out(s, response_queues(s, *first), *first, Side::response);
+      if (first->state != QpState::err) want_response(s, *first);
+      --turns;
+    }
+    if (now_sent > 0) turns = std::max(turns + 1, count_ready(queues, full_lanes(s, c)));
   }
   return sent;
 }
 
 std::size_t serve_requests(HostState& s, emu::TrafficClass traffic_class, std::size_t most) {
-  QpQueue& queue = s.requests_[static_cast<std::size_t>(traffic_class)];
+  const auto c = static_cast<std::size_t>(traffic_class);
+  LaneQueues& queues = s.requests_[c];
   std::size_t sent = 0;
-  std::uint32_t turns = queue.count;  // whoever may not send to where it wants is not asked twice
-  while (queue.first != kNone && !s.slots_blocked_ && turns > 0 && sent < most) {
+  // Whoever may not send to where it wants is not asked twice.
+  std::uint32_t turns = count_ready(queues, full_lanes(s, c));
+  while (lanes_ready(queues, full_lanes(s, c)) != 0 && !s.slots_blocked_ && turns > 0 &&
+         sent < most) {
     if (traffic_class == emu::TrafficClass::best_effort) {
       if (best_effort_blocked(s)) {
         ++s.counters_.credit_waits;
@@ -144,7 +197,7 @@ std::size_t serve_requests(HostState& s, emu::TrafficClass traffic_class, std::s
       }
       if (s.power_blocked_until_ > s.now_) break;
     }
-    Qp& qp = s.qp_at(queue.first);
+    Qp& qp = *first_ready(s, queues, full_lanes(s, c), Side::request);
     const std::size_t now_sent = request_turn(s, qp);
     sent += now_sent;
     if (qp.turn_packets < kTurnPackets) {  // it keeps its place
@@ -154,20 +207,24 @@ std::size_t serve_requests(HostState& s, emu::TrafficClass traffic_class, std::s
         continue;
       }
     }
-    take_out(s, queue, qp, Side::request);
-    want_request(s, qp);
-    turns = now_sent > 0 ? queue.count : turns - 1;
+    if (qp.turn_packets >= kTurnPackets || !waits_for_lane(s, qp, Side::request)) {
+      take_out(s, queues, qp, Side::request);
+      want_request(s, qp);
+      --turns;
+    }
+    if (now_sent > 0) turns = count_ready(queues, full_lanes(s, c));
   }
   if (traffic_class == emu::TrafficClass::best_effort) {
-    s.best_effort_held_ = queue.first != kNone && turns == 0;
+    s.best_effort_held_ = lanes_ready(queues, full_lanes(s, c)) != 0 && turns == 0;
     if (s.best_effort_held_) ++s.counters_.credit_waits;
   }
   return sent;
 }
 
-bool is_queued(const HostState& s, std::size_t traffic_class) {
-  return (s.requests_[traffic_class].count | s.acks_[traffic_class].count |
-          s.reads_[traffic_class].count) != 0;
+bool is_ready(const HostState& s, std::size_t traffic_class) {
+  const std::uint32_t full = full_lanes(s, traffic_class);
+  return (lanes_ready(s.requests_[traffic_class], full) | s.acks_[traffic_class].queued |
+          lanes_ready(s.reads_[traffic_class], full)) != 0;
 }
 
 bool advance_over(const HostState& s) {
@@ -179,24 +236,29 @@ bool advance_over(const HostState& s) {
 std::size_t serve_class(HostState& s, emu::TrafficClass traffic_class) {
   const auto c = static_cast<std::size_t>(traffic_class);
   Turn& turn = s.turns_[c];
-  if (!is_queued(s, c)) {  // nearly always: what follows would come to nothing
-    turn.packets = 0;
+  if (!is_ready(s, c)) {  // nearly always: what follows would come to nothing
+    if ((s.requests_[c].queued | s.reads_[c].queued) == 0) turn.packets = 0;
     if (traffic_class == emu::TrafficClass::best_effort) s.best_effort_held_ = false;
     return 0;
   }
   s.advance_bytes_ = 0;
   std::size_t sent = 0;
-  for (int idle = 0; idle < 2 && !advance_over(s);) {
-    sent += serve_responses(s, s.acks_[c], SIZE_MAX);
+  bool reads = turn.reads;
+  for (int idle = 0; idle < 2 && !advance_over(s); reads = !reads) {
+    sent += serve_responses(s, s.acks_[c], c, SIZE_MAX);
     if (s.slots_blocked_) break;
-    const std::size_t left = kTurnPackets - turn.packets;
+    const bool has_turn = reads == turn.reads;
+    const std::size_t left = has_turn ? kTurnPackets - turn.packets : kTurnPackets;
     const std::size_t now_sent =
-        turn.reads ? serve_responses(s, s.reads_[c], left) : serve_requests(s, traffic_class, left);
+        reads ? serve_responses(s, s.reads_[c], c, left) : serve_requests(s, traffic_class, left);
     sent += now_sent;
-    turn.packets += static_cast<std::uint32_t>(std::min(now_sent, left));
-    // Where buffers have run out it goes on with its turn.
-    if (!s.slots_blocked_ || turn.packets == kTurnPackets) turn = {.reads = !turn.reads};
     idle = now_sent > 0 ? 0 : idle + 1;
+    if (!has_turn) continue;
+    turn.packets += static_cast<std::uint32_t>(std::min(now_sent, left));
+    // Where buffers or the room of a lane have run out it goes on with its turn.
+    const LaneQueues& queues = reads ? s.reads_[c] : s.requests_[c];
+    const bool stopped = s.slots_blocked_ || (queues.queued & full_lanes(s, c)) != 0;
+    if (!stopped || turn.packets == kTurnPackets) turn = {.reads = !turn.reads};
   }
   return sent;
 }
@@ -210,19 +272,25 @@ void want_request(HostState& s, Qp& qp) {
     return;
   }
   qp.request_class = class_of_request(s, qp);
-  append(s, request_queue(s, qp), qp, Side::request);
+  qp.request_lane = static_cast<std::uint8_t>(lane_of_request(s, qp));
+  append(s, request_queues(s, qp), qp, Side::request);
 }
 
 void want_response(HostState& s, Qp& qp) {
-  if (qp.responses_empty() || qp.response_link.queued) return;
+  if (qp.responses_empty()) return;
+  if (qp.response_link.queued) {
+    if (!qp.response_reads || reads_next(qp)) return;
+    take_out(s, response_queues(s, qp), qp, Side::response);  // a NAK in place of what was read
+  }
   qp.response_class = qp.traffic_class;
   qp.response_reads = reads_next(qp);
-  append(s, response_queue(s, qp), qp, Side::response);
+  qp.response_lane = static_cast<std::uint8_t>(lane_of_response(s, qp));
+  append(s, response_queues(s, qp), qp, Side::response);
 }
 
 void unqueue(HostState& s, Qp& qp) {
-  take_out(s, request_queue(s, qp), qp, Side::request);
-  take_out(s, response_queue(s, qp), qp, Side::response);
+  take_out(s, request_queues(s, qp), qp, Side::request);
+  take_out(s, response_queues(s, qp), qp, Side::response);
   qp.pace_at = qp.retry_at = qp.power_at = emu::kNever;
   qp.rnr_waiting = false;
   s.wakes_.remove(qp.slot);
@@ -269,6 +337,7 @@ void run_timers(HostState& s) {
 
 std::size_t transmit(HostState& s) {
   s.slots_blocked_ = false;
+  s.slots_ = s.port_.slots();
   std::size_t sent = send_probes(s) + send_mads(s) + send_left_responses(s);
   for (int c = 0; c < emu::kClassCount && !s.slots_blocked_; ++c)
     sent += serve_class(s, static_cast<emu::TrafficClass>(c));
@@ -287,7 +356,7 @@ static emu::Cycle congestion_wake(const HostState& s) {
 bool is_queued(const HostState& s) {
   if (s.slots_blocked_) return true;
   for (std::size_t c = 0; c < emu::kClassCount; ++c) {
-    if (is_queued(s, c)) return true;
+    if (is_ready(s, c)) return true;
   }
   return false;
 }
@@ -302,16 +371,17 @@ emu::Cycle next_wake(const HostState& s) {
   for (int c = 0; c < emu::kClassCount; ++c) {
     const auto index = static_cast<std::size_t>(c);
     const bool best_effort = c == static_cast<int>(emu::TrafficClass::best_effort);
-    // Best effort without credit or energy is woken by injected events or by the line above.
+    // Best effort without credit or energy is woken by injected events or by the line above, who
+    // waits for room in a lane by such events alone.
     const bool blocked =
         s.slots_blocked_ || (best_effort && (best_effort_blocked(s) || s.best_effort_held_ ||
                                              s.power_blocked_until_ > s.now_));
     // READ responses wait for a scheme's time as requests do.
-    const bool waits = s.requests_[index].first != kNone || s.reads_[index].first != kNone;
+    const std::uint32_t full = full_lanes(s, index);
+    const bool waits =
+        (lanes_ready(s.requests_[index], full) | lanes_ready(s.reads_[index], full)) != 0;
     if (best_effort && blocked && waits) at = std::min(at, congestion_wake(s));
-    if (s.requests_[index].first != kNone && !blocked) return s.now_;
-    const bool responds = s.acks_[index].first != kNone || s.reads_[index].first != kNone;
-    if (responds && !blocked) return s.now_;
+    if (!blocked && is_ready(s, index)) return s.now_;
   }
   return at;
 }

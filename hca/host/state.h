@@ -21,6 +21,7 @@
 #include "hca/host/heap.h"
 #include "hca/host/host.h"
 #include "hca/host/key.h"
+#include "hca/host/lanes.h"
 #include "hca/host/mad.h"
 #include "hca/host/power.h"
 #include "hca/host/qp.h"
@@ -45,13 +46,6 @@ struct McastGroup {
   std::vector<std::uint32_t> qpns;
 };
 
-// A queue of QPs with work of one class: first come, first served.
-struct QpQueue {
-  std::uint32_t first = kNone;
-  std::uint32_t last = kNone;
-  std::uint32_t count = 0;
-};
-
 // Of a class: whether those that are read from have their turn or those with requests, and how many
 // packets they had of it.
 struct Turn {
@@ -67,6 +61,7 @@ struct Leaving {
   std::uint16_t vtick = 0;  // 0: its lane's
   emu::TrafficClass traffic_class = emu::TrafficClass::best_effort;
   bool first_time = false;  // not a repetition: its injection returns a credit
+  bool in_lane = false;     // it had to find room in its lane, and has it until it is injected
 };
 
 // The last words of a QP that has ended: a program that has what it waited for goes at once, and
@@ -118,9 +113,14 @@ class HostState {
   std::vector<std::unique_ptr<Qp>> qps_;
   std::vector<Mr> mrs_;
   WakeHeap wakes_;
-  std::array<QpQueue, emu::kClassCount> requests_{};
-  std::array<QpQueue, emu::kClassCount> acks_{};   // QPs whose next response is no read
-  std::array<QpQueue, emu::kClassCount> reads_{};  // and whose next one is
+  std::array<LaneQueues, emu::kClassCount> requests_{};
+  std::array<LaneQueues, emu::kClassCount> acks_{};   // QPs whose next response is no read
+  std::array<LaneQueues, emu::kClassCount> reads_{};  // and whose next one is
+  std::uint64_t queue_order_ = 0;                     // of who was queued last
+  std::array<LaneStock, emu::kClassCount> lanes_{};
+  std::uint32_t at_wire_ = 0;    // packets handed on and not yet injected, whatever they wait for
+  std::uint32_t slots_ = 0;      // of the port
+  std::uint32_t port_life_ = 0;  // what was handed on in another one is gone
   std::array<Turn, emu::kClassCount> turns_{};
   double power_budget_pj_;  // by the ways that were configured
   EnergyCalendar calendar_;
@@ -185,8 +185,10 @@ inline const std::uint8_t* list_of(const SendWqe& wqe) {
 }
 
 // ---- request.cc: the requester of RC ----
-bool request_ready(HostState& s, Qp& qp);           // may its next packet go now? else notes when
-std::uint32_t build_request(HostState& s, Qp& qp);  // packets into the burst; 0: not now
+bool request_ready(HostState& s, Qp& qp);             // may its next packet go now? else notes when
+emu::NodeId request_dest(Qp& qp);                     // where that goes, of a QP that is ready
+std::uint32_t lane_of_request(HostState& s, Qp& qp);  // and the lane in which it needs room
+std::uint32_t build_request(HostState& s, Qp& qp);    // packets into the burst; 0: not now
 void rewind(HostState& s, Qp& qp, std::uint32_t psn);
 void rearm_retry(HostState& s, Qp& qp);
 void retry_timer_fired(HostState& s, Qp& qp);
@@ -209,6 +211,8 @@ void receive_datagram(HostState& s, Qp& qp, const Arrival& arrival,
                       const emu::ParsedPacket& packet);
 void build_datagram(HostState& s, Qp& qp);
 emu::TrafficClass class_of_request(HostState& s, Qp& qp);
+// The lane at the HCA on which an untimed datagram leaves.
+emu::Vl lane_of_datagram(const HostState& s, const Qp& qp, const SendWqe& wqe, emu::NodeId dest);
 bool nobody_at(const HostState& s, emu::Lid lid);
 
 void receive_unreliable(HostState& s, Qp& qp, const Arrival& arrival,
@@ -365,12 +369,6 @@ void fail_packet(HostState& s);  // the packet closed last must not leave
 void dispatch(HostState& s);
 void packet_injected(HostState& s, const emu::Injected& event);
 void qp_injected(HostState& s, std::uint64_t cookie);
-
-// A cookie's highest bits: packets of a train behind the first.
-inline constexpr int kCookieMoreShift = 48;
-inline std::uint32_t packets_of_cookie(std::uint64_t cookie) {
-  return static_cast<std::uint32_t>(cookie >> kCookieMoreShift) + 1;
-}
 
 // ---- power (request.cc) ----
 // The budget is what this HCA's power pays in so many cycles, and each packet holds its energy for

@@ -37,6 +37,7 @@ struct Cluster::NodePort : hca::PacketPort {
     free.pop_back();
     return true;
   }
+  std::uint32_t slots() const override { return kSlots; }
   void cancel(std::uint16_t buffer) override { free.push_back(buffer); }
   void send(std::span<const emu::TxDesc> packets) override {
     for (const emu::TxDesc& desc : packets) cluster.send(node, desc);

@@ -16,7 +16,7 @@ class FakeAttachment final : public Attachment {
   const std::string& reason() const override { return reason_; }
   bool link_down() const override { return dark; }
   std::uint64_t session() const override { return 1; }
-  const FabricInfo& info() const override { return info_; }
+  const FabricInfo& info() const override { return about; }
   emu::Cycle now_cycle() const override { return now; }
   std::optional<TxBuffer> acquire() override { return std::nullopt; }
   std::size_t acquirable() const override { return 0; }
@@ -37,10 +37,10 @@ class FakeAttachment final : public Attachment {
   emu::Cycle now = 1000;
   bool dark = false;
   std::vector<emu::TxDesc> sent;
+  FabricInfo about;
 
  private:
   std::string reason_;
-  FabricInfo info_;
 };
 
 emu::TxDesc packet(emu::Cycle launch, std::uint64_t cookie,
@@ -90,6 +90,16 @@ TEST(AttachmentPort, AGuessedClockLeavesLaunchTimesAlone) {
   port.send(kPackets);
   EXPECT_EQ(cookies(port.left()), (std::vector<std::uint64_t>{1}));
   EXPECT_EQ(attachment.sent[1].launch_cycle, 999U);
+}
+
+// Lanes share the slots where an arbiter holds packets back, and only there.
+TEST(AttachmentPort, SaysHowManySlotsLanesShare) {
+  FakeAttachment attachment;
+  AttachmentPort port(attachment, false, true);
+  EXPECT_EQ(port.slots(), 0U);
+  attachment.about.packet_slots = 4096;
+  EXPECT_EQ(port.slots(), 4096U);
+  EXPECT_EQ(AttachmentPort(attachment, true, true).slots(), 0U);
 }
 
 // Away without a word, the fabric may come back and packets wait; without a link they are gone.

@@ -29,6 +29,7 @@ struct Wire : hca::PacketPort {
     slot.bytes = &memory[slot.buffer * emu::kPacketBytesMax];
     return true;
   }
+  std::uint32_t slots() const override { return kSlots; }
   void cancel(std::uint16_t buffer) override { free[free_count++] = buffer; }
   void send(std::span<const emu::TxDesc> packets) override {
     sent.insert(sent.end(), packets.begin(), packets.end());

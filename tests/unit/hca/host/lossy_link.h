@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
 #include <cstring>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -82,6 +84,25 @@ class Cluster {
   std::vector<emu::TxDesc>& sent() { return sent_; }
   // Told of each packet or train that leaves.
   std::function<void(const emu::TxDesc&, std::span<const std::uint8_t>)> on_send;
+  // And of each that was injected.
+  std::function<void(const emu::TxDesc&)> on_injected;
+  // What a node sends on these lanes (bit v) from now on stays at its wire, as if the arbiter never
+  // took it, until it is let go.
+  void hold_lanes(int node, std::uint16_t lanes) {
+    held_lanes_[static_cast<std::size_t>(node)] = lanes;
+  }
+  std::size_t held(int node, unsigned lane) const {
+    const auto found = held_.find({node, lane});
+    return found == held_.end() ? 0 : found->second.size();
+  }
+  // The oldest ones.
+  void let_go(int node, unsigned lane, std::size_t most = SIZE_MAX) {
+    std::deque<Held>& held = held_[{node, lane}];
+    for (; most > 0 && !held.empty(); --most) {
+      leave(node, held.front().desc, std::move(held.front().bytes), held.front().lent);
+      held.pop_front();
+    }
+  }
   // Before each arrival, which it may change.
   std::function<void(hca::Arrival&)> on_deliver;
   const std::vector<emu::ProbeBody>& probes() const { return probes_; }
@@ -128,6 +149,12 @@ class Cluster {
     std::span<const std::uint8_t> lent;
   };
 
+  struct Held {
+    emu::TxDesc desc;
+    std::vector<std::uint8_t> bytes;
+    std::span<const std::uint8_t> lent;
+  };
+
   struct Port : hca::PacketPort {
     Port(Cluster& owner, int number) : cluster(owner), node(number) {
       const std::uint32_t trains = owner.link_.trains * emu::kTrainSlots;
@@ -139,6 +166,10 @@ class Cluster {
     }
     bool reserve(hca::PacketSlot& slot) override { return take(free, slot); }
     bool reserve_train(hca::PacketSlot& slot) override { return take(free_trains, slot); }
+    std::uint32_t slots() const override {
+      return cluster.link_.slots +
+             static_cast<std::uint32_t>(cluster.link_.trains * emu::kTrainSlots);
+    }
     bool take(std::vector<std::uint16_t>& from, hca::PacketSlot& slot) {
       if (from.empty()) return false;
       slot.buffer = from.back();
@@ -200,6 +231,15 @@ class Cluster {
       std::ranges::copy(lent, &whole[emu::kTrainHeadBytes]);
       on_send(desc, whole);
     }
+    if ((held_lanes_[static_cast<std::size_t>(from)] >> desc.vl_in & 1) != 0) {
+      held_[{from, desc.vl_in}].push_back({desc, std::move(bytes), lent});
+      return;
+    }
+    leave(from, desc, std::move(bytes), lent);
+  }
+
+  void leave(int from, const emu::TxDesc& desc, std::vector<std::uint8_t> bytes,
+             std::span<const std::uint8_t> lent) {
     // One flit a cycle, whatever was handed over first: a worm does not overtake another.
     emu::Cycle& busy = busy_until_[static_cast<std::size_t>(from)];
     const emu::Cycle leaves = std::max({desc.launch_cycle, now_, busy}) + desc.flits;
@@ -255,6 +295,7 @@ class Cluster {
                                      packet.desc.flits,  packet.desc.traffic_class,
                                      packet.desc.kind,   0};
         ports_[static_cast<std::size_t>(packet.to)]->cancel(packet.desc.buffer);
+        if (on_injected) on_injected(packet.desc);
         host.injected({&injected, 1}, now_);
       } else {
         hca::Arrival arrival{};
@@ -283,6 +324,8 @@ class Cluster {
   sim::LocalMemory memory_;
   std::multimap<emu::Cycle, Packet> events_;
   std::multimap<emu::Cycle, std::pair<int, emu::Answer>> answers_;
+  std::array<std::uint16_t, 16> held_lanes_{};                 // by node
+  std::map<std::pair<int, unsigned>, std::deque<Held>> held_;  // by node and lane
   std::vector<emu::TxDesc> sent_;
   std::vector<emu::ProbeBody> probes_;
   std::vector<std::unique_ptr<Port>> ports_;

@@ -153,11 +153,11 @@ TEST(Roce, GroupsHaveNoLid) {
   sim::App app(cluster.host(0));
   sim::Completions cq = app.make_cq(4);
   const sim::Queue qp = app.make_qp(hca::QpType::ud, cq, cq, {4, 4, 1, 1, 64});
-  constexpr emu::Gid kGroup = {0xff, 0x0e, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1};
+  constexpr emu::Gid kIpGroup = {0xff, 0x0e, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1};
   hca::Host& host = cluster.host(0);
-  EXPECT_EQ(host.attach_mcast(app.client(), qp.number, kGroup, 0), 0);
+  EXPECT_EQ(host.attach_mcast(app.client(), qp.number, kIpGroup, 0), 0);
   EXPECT_EQ(host.destroy_qp(app.client(), qp.number), EBUSY);
-  EXPECT_EQ(host.detach_mcast(app.client(), qp.number, kGroup), 0);
+  EXPECT_EQ(host.detach_mcast(app.client(), qp.number, kIpGroup), 0);
   EXPECT_EQ(host.destroy_qp(app.client(), qp.number), 0);
 }
 
