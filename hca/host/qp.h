@@ -188,6 +188,7 @@ struct Qp {
   QueueLink request_link;
   std::uint32_t turn_packets = 0;  // of its turn in the queue of requests
   QueueLink response_link;
+  std::uint32_t response_turn_packets = 0;  // the same of responses
   // Of the queues that the links are in; traffic_class and lanes may change meanwhile (SQD).
   emu::TrafficClass request_class = emu::TrafficClass::best_effort;
   emu::TrafficClass response_class = emu::TrafficClass::best_effort;

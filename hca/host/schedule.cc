@@ -48,6 +48,7 @@ void append(HostState& s, LaneQueues& queues, Qp& qp, Side side) {
   }
   queue.last = qp.slot;
   ++queue.count;
+  (side == Side::request ? qp.turn_packets : qp.response_turn_packets) = 0;
 }
 
 void take_out(HostState& s, LaneQueues& queues, Qp& qp, Side side) {
@@ -58,7 +59,6 @@ void take_out(HostState& s, LaneQueues& queues, Qp& qp, Side side) {
   (link.next == kNone ? queue.last : link_of(s.qp_at(link.next), side).prev) = link.prev;
   link = {};
   if (--queue.count == 0) queues.queued &= ~(1U << lane_of(qp, side));
-  if (side == Side::request) qp.turn_packets = 0;
 }
 
 LaneQueues& request_queues(HostState& s, const Qp& qp) {
@@ -101,7 +101,8 @@ Qp* first_ready(HostState& s, const LaneQueues& queues, std::uint32_t full, Side
 std::size_t response_turn(HostState& s, Qp& qp) {
   const bool is_read = qp.response_reads;
   std::size_t sent = 0;
-  while (sent < kTurnPackets && !qp.responses_empty() && reads_next(qp) == is_read) {
+  while (qp.response_turn_packets < kTurnPackets && !qp.responses_empty() &&
+         reads_next(qp) == is_read) {
     if (!has_room(s, qp.response_class, lane_of_response(s, qp))) break;
     // Energy that was not there is looked for again when requests look, too: whoever tried in
     // between would have it all, and put off the others again and again.
@@ -117,6 +118,7 @@ std::size_t response_turn(HostState& s, Qp& qp) {
     const std::uint32_t packets = build_response(s, qp);
     if (packets == 0) break;
     sent += packets;
+    qp.response_turn_packets += packets;
   }
   return sent;
 }
@@ -172,7 +174,8 @@ std::size_t serve_responses(HostState& s, LaneQueues& queues, std::size_t c, std
     if (first == nullptr) break;
     const std::size_t now_sent = response_turn(s, *first);
     sent += now_sent;
-    if (!waits_for_lane(s, *first, Side::response)) {
+    if (first->response_turn_packets >= kTurnPackets ||
+        !waits_for_lane(s, *first, Side::response)) {
       take_out(s, response_queues(s, *first), *first, Side::response);
       if (first->state != QpState::err) want_response(s, *first);
       --turns;
