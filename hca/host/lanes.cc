@@ -26,6 +26,7 @@ constexpr std::uint64_t kAtWire = 1ull << 57;
 constexpr int kLifeShift = 58;
 static_assert(kLaneShift == kCookieMoreShift + kCookieMoreBits);
 static_assert(emu::kVlCount == 16, "a lane has four bits");
+static_assert(emu::kClassCount == 3, "open_lanes() asks them all");
 
 std::uint32_t slots_left(const HostState& s) { return s.slots_ - std::min(s.slots_, s.at_wire_); }
 
@@ -66,6 +67,7 @@ void lane_came_back(HostState& s, emu::TrafficClass traffic_class, std::uint64_t
 }
 
 void open_lanes(HostState& s) {
+  if ((s.lanes_[0].full | s.lanes_[1].full | s.lanes_[2].full) == 0) return;  // nearly always
   const std::uint32_t left = slots_left(s);
   const std::uint32_t most = std::min(kLaneRoomPackets, s.slots_ / 8);
   for (LaneStock& stock : s.lanes_) {

@@ -157,15 +157,15 @@ emu::NodeId request_dest(Qp& qp) {
 
 std::uint32_t lane_of_request(HostState& s, Qp& qp) {
   if (s.slots_ == 0) return kNoLane;
-  const emu::NodeId dest = request_dest(qp);
-  if (stays_here(s, dest)) return kNoLane;
   if (qp.type == QpType::ud) {
+    const emu::NodeId dest = request_dest(qp);
     const SendWqe& wqe = qp.wqe(qp.sq_current);
-    return wqe.launch_ns != 0 ? kNoLane : lane_of_datagram(s, qp, wqe, dest);
+    const bool waits = wqe.launch_ns == 0 && !stays_here(s, dest);
+    return waits ? lane_of_datagram(s, qp, wqe, dest) : kNoLane;
   }
   // What has no launch time, but is behind what has, leaves when that does.
   const bool timed = qp.entry(qp.sq_current).launch != 0 || qp.timed_until > s.now_;
-  return timed ? kNoLane : qp.vl_in;
+  return timed || stays_here(s, qp.dest) ? kNoLane : qp.vl_in;
 }
 
 void rearm_retry(HostState& s, Qp& qp) {
@@ -281,14 +281,14 @@ emu::Cycle find_launch(HostState& s, Qp& qp, const SendEntry& entry, bool first_
   return launch_with_power(s, qp.traffic_class, asked, launch, *need);
 }
 
-Leaving request_leaving(HostState& s, Qp& qp, emu::Cycle launch, bool first_time) {
+Leaving request_leaving(const Qp& qp, emu::Cycle launch, bool first_time, bool in_lane) {
   return {.launch = launch,
           .vl_in = qp.vl_in,
           .vl_out = qp.vl_out,
           .vtick = qp.vtick,
           .traffic_class = qp.traffic_class,
           .first_time = first_time,
-          .in_lane = lane_of_request(s, qp) != kNoLane};
+          .in_lane = in_lane};
 }
 
 void fill_atomic(const SendWqe& wqe, emu::AtomicEth& atomic) {
@@ -317,7 +317,7 @@ void fill_extended(const SendWqe& wqe, const SendEntry& entry, std::uint32_t off
 
 }  // namespace
 
-std::uint32_t build_request(HostState& s, Qp& qp) {
+std::uint32_t build_request(HostState& s, Qp& qp, bool in_lane) {
   SendEntry& entry = qp.entry(qp.sq_current);
   const std::uint32_t index = qp.sq_current;
   const std::uint32_t packet_index = qp.current_packet;
@@ -360,8 +360,8 @@ std::uint32_t build_request(HostState& s, Qp& qp) {
   packet->psn = psn;
   packet->sq_index = index;
   packet->request = true;
-  std::uint8_t* payload =
-      close_packet(s, *packet, &qp, headers, length, request_leaving(s, qp, launch, first_time));
+  std::uint8_t* payload = close_packet(s, *packet, &qp, headers, length,
+                                       request_leaving(qp, launch, first_time, in_lane));
   if (is_atomic_write) {
     std::memcpy(payload, &extension_of(qp.wqe(index)).swap, kAtomicBytes);
   } else if (!lend_payload(s, qp, index, offset, payload, length)) {

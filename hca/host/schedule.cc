@@ -131,7 +131,8 @@ std::size_t request_turn(HostState& s, Qp& qp) {
     // A fault found at dispatch may have ended this QP's sending.
     if (!request_ready(s, qp)) break;
     if (class_of_request(s, qp) != mine) break;  // UD: the next message may be of another class
-    if (!has_room(s, mine, lane_of_request(s, qp))) break;
+    const std::uint32_t lane = lane_of_request(s, qp);
+    if (!has_room(s, mine, lane)) break;
     if (mine == emu::TrafficClass::best_effort && !may_send_best_effort(s, request_dest(qp))) {
       break;
     }
@@ -139,7 +140,7 @@ std::size_t request_turn(HostState& s, Qp& qp) {
     if (qp.type == QpType::ud) {
       build_datagram(s, qp);
     } else {
-      packets = build_request(s, qp);
+      packets = build_request(s, qp, lane != kNoLane);
     }
     if (s.slots_blocked_ || s.power_blocked_until_ > s.now_ || qp.power_at != emu::kNever) break;
     sent += packets;

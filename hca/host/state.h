@@ -188,7 +188,8 @@ inline const std::uint8_t* list_of(const SendWqe& wqe) {
 bool request_ready(HostState& s, Qp& qp);             // may its next packet go now? else notes when
 emu::NodeId request_dest(Qp& qp);                     // where that goes, of a QP that is ready
 std::uint32_t lane_of_request(HostState& s, Qp& qp);  // and the lane in which it needs room
-std::uint32_t build_request(HostState& s, Qp& qp);    // packets into the burst; 0: not now
+// Packets into the burst; 0: not now. `in_lane`: they found room in lane_of_request().
+std::uint32_t build_request(HostState& s, Qp& qp, bool in_lane);
 void rewind(HostState& s, Qp& qp, std::uint32_t psn);
 void rearm_retry(HostState& s, Qp& qp);
 void retry_timer_fired(HostState& s, Qp& qp);
