@@ -43,25 +43,23 @@ def test_lanes_share_the_link_as_the_tables_say(
     cluster = make_cluster({**LANES, "qos": qos})
     running: list[subprocess.Popen[str]] = []
 
-    def until(flits: float) -> tuple[float, float]:
+    def until(reached: Callable[[tuple[float, float]], bool]) -> tuple[float, float]:
         for _ in range(2000):
-            assert [one.poll() for one in running] == [None] * 4
-            found = lane_flits(cluster)
-            if sum(found) >= flits:
+            assert all(one.poll() is None for one in running)
+            if reached(found := lane_flits(cluster)):
                 return found
             time.sleep(0.05)
         pytest.fail(f"the link is slow: {found}")
 
     try:
-        for level in ("0", "2"):
+        for lane, level in enumerate(("0", "2")):
             port = next(PORTS)
             running.append(start_server(cluster, [*ARGV, "-S", level], port))
             client = [*ARGV, "-S", level, "-p", str(port), "127.0.0.1"]
             running.append(cluster.popen("n1", client))
-        while min(lane_flits(cluster)) == 0:  # both have begun
-            until(0)
-        before = until(sum(lane_flits(cluster)) + WARM_FLITS)
-        after = until(sum(before) + COUNTED_FLITS)
+            begun = until(lambda flits, lane=lane: flits[lane] > 0)
+        before = until(lambda flits: sum(flits) >= sum(begun) + WARM_FLITS)
+        after = until(lambda flits: sum(flits) >= sum(before) + COUNTED_FLITS)
         waits = pages.read(cluster.run).total("flitnet_lane_waits_total", node="n1")
     finally:
         for one in running:
