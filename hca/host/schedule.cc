@@ -86,12 +86,28 @@ std::uint32_t count_ready(const LaneQueues& queues, std::uint32_t full) {
     count += queues.lanes[static_cast<std::size_t>(std::countr_zero(bits))].count;
   return count;
 }
-// Of these the one that has been queued for longest; null: there are none.
-Qp* first_ready(HostState& s, const LaneQueues& queues, std::uint32_t full, Side side) {
+// Of best effort the lane that has least at the wire goes before others. A scheme that holds best
+// effort back allows a node so many packets there, whatever their lanes are: first come, first
+// served, the lane that the arbiter serves last would have nearly all of them, and the arbiter
+// nothing to choose from.
+std::uint32_t behind(const HostState& s, std::size_t c, std::uint32_t lane) {
+  const bool best_effort = c == static_cast<std::size_t>(emu::TrafficClass::best_effort);
+  return best_effort && lane != kNoLane ? s.lanes_[c].packets[lane] : 0;
+}
+// Of these the one of the lane that goes first, of several that has been queued for longest; null:
+// there are none. What waits for no lane goes by that alone.
+Qp* first_ready(HostState& s, const LaneQueues& queues, std::size_t c, Side side) {
   Qp* first = nullptr;
-  for (std::uint32_t bits = lanes_ready(queues, full); bits != 0; bits &= bits - 1) {
-    Qp& qp = s.qp_at(queues.lanes[static_cast<std::size_t>(std::countr_zero(bits))].first);
-    if (first == nullptr || link_of(qp, side).order < link_of(*first, side).order) first = &qp;
+  std::uint32_t least = 0;
+  for (std::uint32_t bits = lanes_ready(queues, full_lanes(s, c)); bits != 0; bits &= bits - 1) {
+    const auto lane = static_cast<std::uint32_t>(std::countr_zero(bits));
+    Qp& qp = s.qp_at(queues.lanes[lane].first);
+    const std::uint32_t packets = behind(s, c, lane);
+    const bool longer = first == nullptr || link_of(qp, side).order < link_of(*first, side).order;
+    const bool by_lane = first != nullptr && lane != kNoLane && packets != least;
+    if (by_lane ? packets > least : !longer) continue;
+    first = &qp;
+    least = packets;
   }
   return first;
 }
@@ -171,7 +187,7 @@ std::size_t serve_responses(HostState& s, LaneQueues& queues, std::size_t c, std
   // Whoever cannot send now is not asked twice.
   std::uint32_t turns = count_ready(queues, full_lanes(s, c));
   while (turns > 0 && !s.slots_blocked_ && sent < most) {
-    Qp* const first = first_ready(s, queues, full_lanes(s, c), Side::response);
+    Qp* const first = first_ready(s, queues, c, Side::response);
     if (first == nullptr) break;
     const std::size_t now_sent = response_turn(s, *first);
     sent += now_sent;
@@ -201,7 +217,7 @@ std::size_t serve_requests(HostState& s, emu::TrafficClass traffic_class, std::s
       }
       if (s.power_blocked_until_ > s.now_) break;
     }
-    Qp& qp = *first_ready(s, queues, full_lanes(s, c), Side::request);
+    Qp& qp = *first_ready(s, queues, c, Side::request);
     const std::size_t now_sent = request_turn(s, qp);
     sent += now_sent;
     if (qp.turn_packets < kTurnPackets) {  // it keeps its place

@@ -22,12 +22,14 @@ struct Tables {
   double share = 0;  // of lane 1
   std::array<int, 2> qps = {4, 4};
   hca::WrOpcode opcode = hca::WrOpcode::rdma_write;
+  std::string congestion = "none";
 };
 
 emu::Config config_of(const Tables& tables) {
   auto config = emu::Config::parse(
-      "[network]\nnodes = 2\npacket_size = 256\n[hca]\nmtu = 4096\n[controls]\ncongestion = "
-      "\"none\"\npower_control = false\n"
+      "[network]\nnodes = 2\npacket_size = 256\n[hca]\nmtu = 4096\n[controls]\ncongestion = \"" +
+      tables.congestion +
+      "\"\npower_control = false\n"
       "[qos]\nscheduler = \"two_level\"\nqos_sl2vl = [0,4,1,0,0,0,0,0,0,0,0,0,0,0,0,15]\n" +
       tables.qos);
   EXPECT_TRUE(config.has_value()) << (config ? "" : config.error().message);
@@ -142,7 +144,21 @@ INSTANTIATE_TEST_SUITE_P(
         Tables{"one_to_three", "qos_vlarb_low = \"0:3,1:1\"\n", 0.25},
         Tables{"high_before_low", "qos_vlarb_high = \"1:64\"\nqos_vlarb_low = \"0:64\"\n", 1},
         Tables{"few_against_many", "qos_vlarb_low = \"0:1,1:3\"\n", 0.75, {8, 2}},
-        Tables{"reads", "qos_vlarb_low = \"0:1,1:3\"\n", 0.75, {16, 16}, hca::WrOpcode::rdma_read}),
+        Tables{"reads", "qos_vlarb_low = \"0:1,1:3\"\n", 0.75, {16, 16}, hca::WrOpcode::rdma_read},
+        Tables{.name = "credits",
+               .qos = "qos_vlarb_low = \"0:1,1:3\"\n",
+               .share = 0.75,
+               .congestion = "credit"},
+        Tables{.name = "credits_of_high",
+               .qos = "qos_vlarb_high = \"1:64\"\nqos_vlarb_low = \"0:64\"\n",
+               .share = 1,
+               .congestion = "credit"},
+        Tables{.name = "credits_of_reads",
+               .qos = "qos_vlarb_low = \"0:1,1:3\"\n",
+               .share = 0.75,
+               .qps = {16, 16},
+               .opcode = hca::WrOpcode::rdma_read,
+               .congestion = "credit"}),
     [](const auto& each) { return each.param.name; });
 
 }  // namespace
