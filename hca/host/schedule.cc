@@ -79,13 +79,6 @@ std::uint32_t full_lanes(const HostState& s, std::size_t traffic_class) {
 std::uint32_t lanes_ready(const LaneQueues& queues, std::uint32_t full) {
   return queues.queued & ~full;
 }
-// QPs whose lanes have room, as far as is known.
-std::uint32_t count_ready(const LaneQueues& queues, std::uint32_t full) {
-  std::uint32_t count = 0;
-  for (std::uint32_t bits = lanes_ready(queues, full); bits != 0; bits &= bits - 1)
-    count += queues.lanes[static_cast<std::size_t>(std::countr_zero(bits))].count;
-  return count;
-}
 // Of best effort the lane that has least at the wire goes before others. A scheme that holds best
 // effort back allows a node so many packets there, whatever their lanes are: first come, first
 // served, the lane that the arbiter serves last would have nearly all of them, and the arbiter
@@ -94,14 +87,18 @@ std::uint32_t behind(const HostState& s, std::size_t c, std::uint32_t lane) {
   const bool best_effort = c == static_cast<std::size_t>(emu::TrafficClass::best_effort);
   return best_effort && lane != kNoLane ? s.lanes_[c].packets[lane] : 0;
 }
-// Of these the one of the lane that goes first, of several that has been queued for longest; null:
-// there are none. What waits for no lane goes by that alone.
-Qp* first_ready(HostState& s, const LaneQueues& queues, std::size_t c, Side side) {
+// Of the QPs whose lanes have room, as far as is known, the one of the lane that goes first, of
+// several that has been queued for longest. What waits for no lane goes by that alone. Who was
+// queued behind `asked` has had its turn in vain, and so has all of its lane: null if that is true
+// of all.
+Qp* first_ready(HostState& s, const LaneQueues& queues, std::size_t c, Side side,
+                std::uint64_t asked) {
   Qp* first = nullptr;
   std::uint32_t least = 0;
   for (std::uint32_t bits = lanes_ready(queues, full_lanes(s, c)); bits != 0; bits &= bits - 1) {
     const auto lane = static_cast<std::uint32_t>(std::countr_zero(bits));
     Qp& qp = s.qp_at(queues.lanes[lane].first);
+    if (link_of(qp, side).order > asked) continue;
     const std::uint32_t packets = behind(s, c, lane);
     const bool longer = first == nullptr || link_of(qp, side).order < link_of(*first, side).order;
     const bool by_lane = first != nullptr && lane != kNoLane && packets != least;
@@ -185,9 +182,9 @@ bool waits_for_lane(HostState& s, Qp& qp, Side side) {
 std::size_t serve_responses(HostState& s, LaneQueues& queues, std::size_t c, std::size_t most) {
   std::size_t sent = 0;
   // Whoever cannot send now is not asked twice.
-  std::uint32_t turns = count_ready(queues, full_lanes(s, c));
-  while (turns > 0 && !s.slots_blocked_ && sent < most) {
-    Qp* const first = first_ready(s, queues, c, Side::response);
+  std::uint64_t asked = s.queue_order_;
+  while (!s.slots_blocked_ && sent < most) {
+    Qp* const first = first_ready(s, queues, c, Side::response, asked);
     if (first == nullptr) break;
     const std::size_t now_sent = response_turn(s, *first);
     sent += now_sent;
@@ -195,9 +192,8 @@ std::size_t serve_responses(HostState& s, LaneQueues& queues, std::size_t c, std
         !waits_for_lane(s, *first, Side::response)) {
       take_out(s, response_queues(s, *first), *first, Side::response);
       if (first->state != QpState::err) want_response(s, *first);
-      --turns;
     }
-    if (now_sent > 0) turns = std::max(turns + 1, count_ready(queues, full_lanes(s, c)));
+    if (now_sent > 0) asked = s.queue_order_;
   }
   return sent;
 }
@@ -206,10 +202,9 @@ std::size_t serve_requests(HostState& s, emu::TrafficClass traffic_class, std::s
   const auto c = static_cast<std::size_t>(traffic_class);
   LaneQueues& queues = s.requests_[c];
   std::size_t sent = 0;
-  // Whoever may not send to where it wants is not asked twice.
-  std::uint32_t turns = count_ready(queues, full_lanes(s, c));
-  while (lanes_ready(queues, full_lanes(s, c)) != 0 && !s.slots_blocked_ && turns > 0 &&
-         sent < most) {
+  bool held = false;  // nobody may send to where it wants; who may not is not asked twice
+  std::uint64_t asked = s.queue_order_;
+  while (lanes_ready(queues, full_lanes(s, c)) != 0 && !s.slots_blocked_ && sent < most) {
     if (traffic_class == emu::TrafficClass::best_effort) {
       if (best_effort_blocked(s)) {
         ++s.counters_.credit_waits;
@@ -217,7 +212,10 @@ std::size_t serve_requests(HostState& s, emu::TrafficClass traffic_class, std::s
       }
       if (s.power_blocked_until_ > s.now_) break;
     }
-    Qp& qp = *first_ready(s, queues, c, Side::request);
+    Qp* const first = first_ready(s, queues, c, Side::request, asked);
+    held = first == nullptr;
+    if (held) break;
+    Qp& qp = *first;
     const std::size_t now_sent = request_turn(s, qp);
     sent += now_sent;
     if (qp.turn_packets < kTurnPackets) {  // it keeps its place
@@ -230,12 +228,11 @@ std::size_t serve_requests(HostState& s, emu::TrafficClass traffic_class, std::s
     if (qp.turn_packets >= kTurnPackets || !waits_for_lane(s, qp, Side::request)) {
       take_out(s, queues, qp, Side::request);
       want_request(s, qp);
-      --turns;
     }
-    if (now_sent > 0) turns = count_ready(queues, full_lanes(s, c));
+    if (now_sent > 0) asked = s.queue_order_;
   }
   if (traffic_class == emu::TrafficClass::best_effort) {
-    s.best_effort_held_ = lanes_ready(queues, full_lanes(s, c)) != 0 && turns == 0;
+    s.best_effort_held_ = held;
     if (s.best_effort_held_) ++s.counters_.credit_waits;
   }
   return sent;

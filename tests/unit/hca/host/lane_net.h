@@ -32,10 +32,10 @@ struct Connection {
 
 class LaneNet {
  public:
-  explicit LaneNet(std::uint32_t slots, const LinkOptions& link = {})
-      : cluster(with_slots(link, slots), a_lane_for_each_sl()) {
-    for (int n = 0; n < 2; ++n) {
-      Side& me = n == 0 ? a : b;
+  explicit LaneNet(std::uint32_t slots, const LinkOptions& link = {}, int nodes = 2)
+      : cluster(with_slots(link, slots), a_lane_for_each_sl(), nodes) {
+    for (int n = 0; n < nodes; ++n) {
+      Side& me = n == 0 ? a : n == 1 ? b : c;
       me.app = std::make_unique<sim::App>(cluster.host(n));
       me.bytes.resize(1 << 20);
       me.keys = me.app->reg(me.bytes.data(), me.bytes.size(), kAll);
@@ -45,33 +45,36 @@ class LaneNet {
       a.bytes[i] = static_cast<std::uint8_t>(i * 2654435761u >> 13);
   }
 
-  Connection join(std::uint8_t sl, hca::QpType type = hca::QpType::rc) {
+  Connection join(std::uint8_t sl, hca::QpType type = hca::QpType::rc, emu::NodeId node = 1) {
     const hca::QpCapacity capacity{256, 16, 2, 2, 64};
+    Side& peer = node == 1 ? b : c;
     Connection made{a.app->make_qp(type, a.cq, a.cq, capacity),
-                    b.app->make_qp(type, b.cq, b.cq, capacity)};
-    connect(made, sl);
+                    peer.app->make_qp(type, peer.cq, peer.cq, capacity)};
+    connect(made, sl, node);
     return made;
   }
-  void connect(const Connection& made, std::uint8_t sl) {
+  void connect(const Connection& made, std::uint8_t sl, emu::NodeId node = 1) {
     sim::Path path;
     path.sl = sl;
     path.timeout = 0;
-    path.dest = 1;
+    path.dest = node;
     path.dest_qpn = made.b.number;
     path.send_psn = path.recv_psn = kFirstPsn;
     EXPECT_EQ(a.app->connect(made.a, path, cluster.now()), 0);
     path.dest = 0;
     path.dest_qpn = made.a.number;
-    EXPECT_EQ(b.app->connect(made.b, path, cluster.now()), 0);
+    EXPECT_EQ((node == 1 ? b : c).app->connect(made.b, path, cluster.now()), 0);
   }
   // Bytes [0, packets * kPayload) to the same place at the peer; a READ from there.
   void write(Connection& via, std::uint32_t packets,
-             hca::WrOpcode opcode = hca::WrOpcode::rdma_write, emu::EmuNs launch_ns = 0) {
+             hca::WrOpcode opcode = hca::WrOpcode::rdma_write, emu::EmuNs launch_ns = 0,
+             const Side* peer = nullptr) {
     const hca::Sge sge = a.sge(0, packets * kPayload);
+    if (peer == nullptr) peer = &b;
     EXPECT_EQ(a.app->post(via.a, {.opcode = opcode,
                                   .sges = {&sge, 1},
-                                  .remote_addr = b.address(0),
-                                  .rkey = b.keys.rkey,
+                                  .remote_addr = peer->address(0),
+                                  .rkey = peer->keys.rkey,
                                   .launch_ns = launch_ns}),
               0);
     a.app->ring(cluster.now());
@@ -107,6 +110,7 @@ class LaneNet {
   Cluster cluster;
   Side a;
   Side b;
+  Side c;  // of the third node, where there is one
 
  private:
   static LinkOptions with_slots(LinkOptions link, std::uint32_t slots) {

@@ -302,6 +302,31 @@ TEST(LaneRoom, DatagramsWaitMessageByMessage) {
   EXPECT_EQ(order, (std::vector<std::uint64_t>{0, 1, 2, 3, 4, 5}));
 }
 
+// Lane 2 has all credits for node 1; so lane 0 has least at the wire, and may send nothing there.
+// Lane 1, to node 2, need not wait for that.
+TEST(LaneRoom, TheLaneThatHasLeastAndMayNotSendHoldsUpNobody) {
+  LaneNet net(4096, {}, 3);
+  ASSERT_TRUE(net.cluster.host(0).set_congestion("credit", hca::CqLayout::separate));
+  Connection greedy = net.join(sl_of_lane(2));
+  Connection poor = net.join(sl_of_lane(0));
+  Connection other = net.join(sl_of_lane(1), hca::QpType::rc, 2);
+  net.cluster.hold_lanes(0, 0b111);
+  net.write(greedy, 200);
+  net.cluster.run();
+  const std::size_t credits = net.cluster.held(0, 2);
+  EXPECT_EQ(credits, 66U);  // 200 of three destinations
+  net.write(poor, 200);
+  net.write(other, 200, hca::WrOpcode::rdma_write, 0, &net.c);
+  net.cluster.run();
+  EXPECT_EQ(net.cluster.held(0, 0), 0U);
+  EXPECT_EQ(net.cluster.held(0, 1), credits);
+  net.cluster.let_go(0, 1, 5);
+  net.cluster.run();
+  EXPECT_EQ(net.cluster.held(0, 1), credits);
+  net.let_all_go();
+  EXPECT_EQ(test::statuses(net.a.take()), all_success(3));
+}
+
 // Another scheme meanwhile: nobody is forgotten.
 TEST(LaneRoom, SchemesChangeWhileSomebodyWaits) {
   LaneNet net(kSlots);
