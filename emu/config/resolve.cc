@@ -195,19 +195,19 @@ Result<void> check_arbitration(const QosConfig& qos) {
   const auto any = [&](Scheduler routers, HcaScheduler hcas) {
     return qos.scheduler == routers || qos.hca_scheduler == hcas;
   };
+  const auto& high = qos.qos_vlarb_high;
+  const auto& low = qos.qos_vlarb_low;
   const bool wrr = any(Scheduler::wrr, HcaScheduler::wrr);
-  const bool read = any(Scheduler::two_level, HcaScheduler::two_level);
-  if (read) return {};
-  if (!wrr && !(qos.qos_vlarb_high.empty() && qos.qos_vlarb_low.empty())) {
-    const bool high = !qos.qos_vlarb_high.empty();
-    return fail("qos.qos_vlarb_{} = \"{}\": must have scheduler or hca_scheduler two_level or wrr",
-                high ? "high" : "low",
-                print_weights(high ? qos.qos_vlarb_high : qos.qos_vlarb_low));
+  if (any(Scheduler::two_level, HcaScheduler::two_level) || (low.empty() && (wrr || high.empty())))
+    return {};
+  if (wrr) {
+    return fail(
+        "qos.qos_vlarb_low = \"{}\": must be empty for scheduler wrr, which has qos_vlarb_high "
+        "alone",
+        print_weights(low));
   }
-  if (qos.qos_vlarb_low.empty()) return {};
-  return fail(
-      "qos.qos_vlarb_low = \"{}\": must be empty for scheduler wrr, which has qos_vlarb_high alone",
-      print_weights(qos.qos_vlarb_low));
+  return fail("qos.qos_vlarb_{} = \"{}\": must have scheduler or hca_scheduler two_level or wrr",
+              high.empty() ? "low" : "high", print_weights(high.empty() ? low : high));
 }
 
 Result<void> check_lanes(const Config& config) {

@@ -53,7 +53,7 @@ enum class PointerKind : std::uint8_t {
 };
 
 inline constexpr std::uint16_t kLimitUnbounded = 0xffff;
-inline constexpr std::uint16_t kWeightMax = 32767;
+inline constexpr std::uint16_t kWeightMax = 32767;  // what is left of it has a sign
 
 // VL arbitration of one port. Weights are flits by lane, at most kWeightMax, 0: not in the table;
 // entries are visited in the order of their lane. A waiting lane that is in no table is served when

@@ -86,28 +86,30 @@ class PortWeightTable {
     const LaneMask lane = lane_bit(vl);
     above_ = lanes_above_of(vl);
     const unsigned paid = slow ? open_ & turn_ : open_;
-    if ((paid & lane) == 0 && !owe(vl, slow)) {
+    if ((paid & lane) == 0) {
+      if (owe(vl, slow)) return;
       if (slow) {
         refill(vl);  // the lane's turn begins
       } else {
-        for (unsigned v = 0; v < kVlCount; ++v) refill(v);
-        open_ = member_;
-        begun_ = std::exchange(owing_, 0);
+        begin_frame();
       }
-      pay(vl);
-    } else if ((paid & lane) != 0) {
-      pay(vl);
     }
+    open_ |= lane;
+    begun_ |= lane;
+    turn_ = lane;
+    take_one(vl);
   }
 
  private:
+  void begin_frame() {
+    for (unsigned vl = 0; vl < kVlCount; ++vl) refill(vl);
+    open_ = member_;
+    begun_ = std::exchange(owing_, 0);
+  }
   void refill(unsigned vl) {
     left_[vl] = static_cast<std::int16_t>(weight_[vl] + std::min<int>(left_[vl], 0));
   }
-  void pay(unsigned vl) {
-    open_ |= lane_bit(vl);
-    begun_ |= lane_bit(vl);
-    turn_ = lane_bit(vl);
+  void take_one(unsigned vl) {
     if (--left_[vl] == 0) open_ &= static_cast<LaneMask>(~lane_bit(vl));
   }
   // The lane sends before one that has weight left and nothing to send now. False: there is none,
@@ -115,7 +117,7 @@ class PortWeightTable {
   bool owe(unsigned vl, bool slow) {
     const unsigned holders = open_ & (slow ? turn_ : begun_);
     if (holders == 0 || left_[vl] <= 1 - weight_[vl]) return false;
-    if (--left_[vl] == 0) open_ &= static_cast<LaneMask>(~lane_bit(vl));
+    take_one(vl);
     begun_ |= lane_bit(vl);
     owing_ |= lane_bit(vl);
     return true;
@@ -131,6 +133,41 @@ class PortWeightTable {
   LaneMask turn_ = 0;   // lane served last
 };
 
+// The Limit of high priority of one port: whose turn it is while both tables wait.
+class HighLimit {
+ public:
+  void load(const VlWeights& weights) {
+    *this = {};
+    if (weights.high_limit != kLimitUnbounded) limit_ = weights.high_limit;
+    whole_packets_ = weights.whole_packets;
+  }
+  bool lows_turn() const { return whole_packets_ ? due_ : streak_ >= limit_; }
+  // A flit of the high table goes, of the low one; then, if it was a tail.
+  void high_sent(bool low_waits) {
+    if (low_waits) {
+      streak_ = std::min(streak_ + 1, kLongStreak);
+    } else if (!whole_packets_) {
+      streak_ = 0;
+    }
+  }
+  void low_sent() {
+    if (!whole_packets_) streak_ = 0;
+  }
+  void high_ended() { due_ |= whole_packets_ && streak_ >= limit_; }
+  void low_ended() {
+    if (!whole_packets_) return;
+    due_ = false;
+    streak_ = 0;
+  }
+
+ private:
+  static constexpr unsigned kLongStreak = 0xfffe;  // longer than any limit, shorter than none
+  unsigned streak_ = 0;  // flits of the high table in a row while the low one waited
+  unsigned limit_ = kLongStreak + 1;
+  bool whole_packets_ = false;  // the Limit counts them
+  bool due_ = false;            // there: a packet of the low table goes
+};
+
 class PortWeights : public UnstampedPorts {
  public:
   void configure(SchedulerKind kind, const std::array<Vtick, kVlCount>& /*vticks*/,
@@ -143,8 +180,7 @@ class PortWeights : public UnstampedPorts {
     p = {};
     p.high.load(weights.high);
     if (!one_level_) p.low.load(weights.low);
-    if (weights.high_limit != kLimitUnbounded) p.limit = weights.high_limit;
-    p.whole_packets = weights.whole_packets;
+    p.limit.load(weights);
     p.slow = weights.pointer == PointerKind::slow;
   }
 
@@ -158,8 +194,7 @@ class PortWeights : public UnstampedPorts {
     const unsigned high = lanes & p.high.member();
     const unsigned low = lanes & p.low.member();
     p.low_waits = low != 0;
-    const bool lows_turn = p.whole_packets ? p.due : p.streak >= p.limit;
-    if (low != 0 && (high == 0 || lows_turn)) {
+    if (low != 0 && (high == 0 || p.limit.lows_turn())) {
       p.took = Table::low;
       return {p.low.pick(low, p.slow), high == 0 ? 2U : 1U};
     }
@@ -173,25 +208,17 @@ class PortWeights : public UnstampedPorts {
     Port& p = port_[port_of_lane(lane)];
     if (p.took == Table::high) {
       p.high.spend(vl_of_lane(lane), p.slow);
-      if (p.low_waits) {
-        p.streak = std::min(p.streak + 1, kLongStreak);
-      } else if (!p.whole_packets) {
-        p.streak = 0;
-      }
+      p.limit.high_sent(p.low_waits);
     } else if (p.took == Table::low) {
       p.low.spend(vl_of_lane(lane), p.slow);
-      if (!p.whole_packets) p.streak = 0;
+      p.limit.low_sent();
     }
   }
   // The flit of this lane, which was granted last at its port, was a tail.
   void ended(unsigned lane) {
     Port& p = port_[port_of_lane(lane)];
-    if (p.took == Table::high) {
-      p.due |= p.whole_packets && p.streak >= p.limit;
-    } else if (p.took == Table::low && p.whole_packets) {
-      p.due = false;
-      p.streak = 0;
-    }
+    if (p.took == Table::high) p.limit.high_ended();
+    if (p.took == Table::low) p.limit.low_ended();
   }
   void sent(unsigned lane, bool tail, Cycle /*now*/) {
     granted(lane, 0);
@@ -200,15 +227,11 @@ class PortWeights : public UnstampedPorts {
 
  private:
   enum class Table : std::uint8_t { none, high, low };
-  static constexpr unsigned kLongStreak = 0xfffe;  // longer than any limit, shorter than none
   struct Port {
     PortWeightTable high;
     PortWeightTable low;
-    unsigned streak = 0;  // flits of the high table in a row while the low one waited
-    unsigned limit = kLongStreak + 1;
+    HighLimit limit;
     bool slow = false;
-    bool whole_packets = false;  // the Limit counts them
-    bool due = false;            // there: a packet of the low table goes
     // Of the last pick: which table it was from, and whether the low one waited.
     Table took = Table::none;
     bool low_waits = false;

@@ -11,8 +11,7 @@ void Arbiter::set_weights(const emu::VlWeights& weights) {
   high_.load(weights.high);
   if (kind == emu::SchedulerKind::two_level) low_.load(weights.low);
   slow_ = weights.pointer == emu::PointerKind::slow;
-  high_limit_ = weights.high_limit;
-  whole_packets_ = weights.whole_packets;
+  limit_.load(weights);
 }
 
 Chosen Arbiter::by_turns(LaneBits lanes) {
@@ -20,8 +19,7 @@ Chosen Arbiter::by_turns(LaneBits lanes) {
   const LaneBits high = lanes & high_.member();
   const LaneBits low = lanes & low_.member();
   low_waits_ = low != 0;
-  const bool lows_turn = whole_packets_ ? due_ : streak_is_long();
-  if (low != 0 && (high == 0 || lows_turn)) {
+  if (low != 0 && (high == 0 || limit_.lows_turn())) {
     table_ = Table::low;
     return {low_.pick(low, slow_), high == 0 ? 2 : 1};
   }
@@ -38,20 +36,16 @@ void Arbiter::spend(unsigned lane) {
     last_ = static_cast<int>(lane);
   } else if (table_ == Table::high) {
     high_.spend(lane, slow_);
-    streak_ = low_waits_ ? streak_ + 1 : whole_packets_ ? streak_ : 0;
+    limit_.high_sent(low_waits_);
   } else if (table_ == Table::low) {
     low_.spend(lane, slow_);
-    if (!whole_packets_) streak_ = 0;
+    limit_.low_sent();
   }
 }
 
 void Arbiter::packet_ended(Table table) {
-  if (table == Table::high) {
-    due_ |= whole_packets_ && streak_is_long();
-  } else if (table == Table::low && whole_packets_) {
-    due_ = false;
-    streak_ = 0;
-  }
+  if (table == Table::high) limit_.high_ended();
+  if (table == Table::low) limit_.low_ended();
 }
 
 }  // namespace fabric::general

@@ -118,9 +118,6 @@ class Arbiter {
   Chosen by_turns(LaneBits lanes);
   void spend(unsigned lane);
   void packet_ended(Table table);
-  bool streak_is_long() const {
-    return high_limit_ != emu::kLimitUnbounded && streak_ >= high_limit_;
-  }
 
   emu::SchedulerKind kind_ = emu::SchedulerKind::fcfs;
   bool by_stamps_ = true;
@@ -138,10 +135,7 @@ class Arbiter {
   emu::PortWeightTable high_;
   emu::PortWeightTable low_;
   bool slow_ = false;  // their pointer
-  std::uint32_t high_limit_ = emu::kLimitUnbounded;
-  std::uint32_t streak_ = 0;    // of high while low waits; may wrap where nothing bounds it
-  bool whole_packets_ = false;  // the Limit counts them
-  bool due_ = false;            // there: a packet of the low table goes
+  emu::HighLimit limit_;
   // Of the last choice: its table, and whether the low one waited.
   Table table_ = Table::none;
   bool low_waits_ = false;

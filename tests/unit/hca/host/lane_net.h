@@ -25,6 +25,10 @@ constexpr std::uint8_t sl_of_lane(unsigned lane) {
 inline constexpr std::uint32_t kPayload = 612;  // of a full packet of 40 flits
 inline constexpr std::uint32_t kFirstPsn = 0xfffff0;
 
+inline std::uint32_t qp_of(const emu::TxDesc& desc) {
+  return static_cast<std::uint32_t>(desc.cookie & emu::kMask24);
+}
+
 struct Connection {
   sim::Queue a;
   sim::Queue b;
@@ -65,6 +69,14 @@ class LaneNet {
     path.dest_qpn = made.a.number;
     EXPECT_EQ((node == 1 ? b : c).app->connect(made.b, path, cluster.now()), 0);
   }
+  // A connection that has more to send than lane 0, whose packets the arbiter holds back, has room.
+  Connection hold_back() {
+    Connection slow = join(sl_of_lane(0));
+    cluster.hold_lanes(0, 1);
+    write(slow, 200);
+    cluster.run();
+    return slow;
+  }
   // Bytes [0, packets * kPayload) to the same place at the peer; a READ from there.
   void write(Connection& via, std::uint32_t packets,
              hca::WrOpcode opcode = hca::WrOpcode::rdma_write, emu::EmuNs launch_ns = 0,
@@ -92,7 +104,7 @@ class LaneNet {
   std::vector<std::uint32_t> handed_on(std::size_t first = 0) {
     std::vector<std::uint32_t> qps;
     for (std::size_t i = first; i < cluster.sent().size(); ++i)
-      qps.push_back(static_cast<std::uint32_t>(cluster.sent()[i].cookie & emu::kMask24));
+      qps.push_back(qp_of(cluster.sent()[i]));
     return qps;
   }
   std::size_t handed_on_by(const sim::Queue& queue) {

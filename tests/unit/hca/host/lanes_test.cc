@@ -19,11 +19,8 @@ std::vector<WcStatus> all_success(std::size_t count) {
 
 TEST(LaneRoom, OneThatIsHeldLeavesTheOthersTheirs) {
   LaneNet net(kSlots);
-  Connection slow = net.join(sl_of_lane(0));
+  net.hold_back();
   Connection fast = net.join(sl_of_lane(1));
-  net.cluster.hold_lanes(0, 1);
-  net.write(slow, 200);
-  net.cluster.run();
   EXPECT_EQ(net.cluster.held(0, 0), kAlone);
   net.write(fast, 200);
   net.cluster.run();
@@ -41,10 +38,7 @@ TEST(LaneRoom, OneThatIsHeldLeavesTheOthersTheirs) {
 // Nothing happens before a packet of the lane leaves, so nobody need look.
 TEST(LaneRoom, WhoWaitsForOneIsNotAskedAgain) {
   LaneNet net(kSlots);
-  Connection slow = net.join(sl_of_lane(0));
-  net.cluster.hold_lanes(0, 1);
-  net.write(slow, 200);
-  net.cluster.run();
+  net.hold_back();
   EXPECT_EQ(net.cluster.host(0).next_event(), emu::kNever);
   EXPECT_EQ(net.cluster.host(0).quiet_until(), emu::kNever);
   EXPECT_EQ(net.cluster.host(0).counters().lane_waits, 1U);
@@ -84,7 +78,7 @@ TEST(LaneRoom, TurnsGoOnWhereTheyStopped) {
   }
   std::vector<std::uint32_t> turns;
   for (const emu::TxDesc& desc : net.cluster.sent()) {
-    if (desc.dest == 1) turns.push_back(static_cast<std::uint32_t>(desc.cookie & emu::kMask24));
+    if (desc.dest == 1) turns.push_back(qp_of(desc));
   }
   EXPECT_EQ(turns, wanted);
   EXPECT_EQ(test::statuses(net.a.take()), all_success(3));
@@ -93,10 +87,7 @@ TEST(LaneRoom, TurnsGoOnWhereTheyStopped) {
 // Room comes in bursts: who waits is not woken for each packet that leaves.
 TEST(LaneRoom, AFullOneOpensForABurst) {
   LaneNet net(kSlots);
-  Connection slow = net.join(sl_of_lane(0));
-  net.cluster.hold_lanes(0, 1);
-  net.write(slow, 200);
-  net.cluster.run();
+  Connection slow = net.hold_back();
   for (std::size_t left = 1; left <= 4; ++left) {
     EXPECT_EQ(net.handed_on_by(slow.a), kAlone);
     net.cluster.let_go(0, 0, 1);
@@ -107,10 +98,7 @@ TEST(LaneRoom, AFullOneOpensForABurst) {
 
 TEST(LaneRoom, AcknowledgementsDoNotWait) {
   LaneNet net(kSlots);
-  Connection slow = net.join(sl_of_lane(0));
-  net.cluster.hold_lanes(0, 1);
-  net.write(slow, 200);
-  net.cluster.run();
+  Connection slow = net.hold_back();
   net.write_back(slow, 1);
   net.cluster.run();
   EXPECT_EQ(net.cluster.held(0, 0), kAlone + 1);
@@ -210,9 +198,8 @@ TEST(LaneRoom, ReadsAndRequestsShareOne) {
   std::size_t requests = 0;
   for (std::size_t i = before; i < net.cluster.sent().size(); ++i) {
     const emu::TxDesc& desc = net.cluster.sent()[i];
-    const auto qp = static_cast<std::uint32_t>(desc.cookie & emu::kMask24);
     if (desc.dest != 0 || desc.flits < 30) continue;
-    (qp == read.b.number ? responses : requests) += 1;
+    (qp_of(desc) == read.b.number ? responses : requests) += 1;
   }
   EXPECT_NEAR(static_cast<double>(responses), static_cast<double>(requests), 16);
   net.let_all_go();
@@ -270,14 +257,11 @@ TEST(LaneRoom, ALinkThatWasLostBeginsAnew) {
 // Datagrams wait for the lane of each: what is behind one that waits keeps its order.
 TEST(LaneRoom, DatagramsWaitMessageByMessage) {
   LaneNet net(kSlots);
-  Connection slow = net.join(sl_of_lane(0));
+  net.hold_back();
   sim::Queue mixed = net.a.app->make_qp(hca::QpType::ud, net.a.cq, net.a.cq, {64, 2, 2, 2, 64});
   sim::Queue plain = net.a.app->make_qp(hca::QpType::ud, net.a.cq, net.a.cq, {64, 2, 2, 2, 64});
   for (const sim::Queue& each : {mixed, plain})
     ASSERT_EQ(net.a.app->ready_ud(each, 0x11, net.cluster.now()), 0);
-  net.cluster.hold_lanes(0, 1);
-  net.write(slow, 200);
-  net.cluster.run();
   const hca::Sge sge = net.a.sge(0, 64);
   const auto send = [&](sim::Queue& queue, unsigned lane, std::uint64_t wr_id) {
     ASSERT_EQ(net.a.app->post(queue, {.wr_id = wr_id,
@@ -330,11 +314,8 @@ TEST(LaneRoom, TheLaneThatHasLeastAndMayNotSendHoldsUpNobody) {
 // Another scheme meanwhile: nobody is forgotten.
 TEST(LaneRoom, SchemesChangeWhileSomebodyWaits) {
   LaneNet net(kSlots);
-  Connection slow = net.join(sl_of_lane(0));
+  net.hold_back();
   Connection fast = net.join(sl_of_lane(1));
-  net.cluster.hold_lanes(0, 1);
-  net.write(slow, 200);
-  net.cluster.run();
   for (const std::string_view scheme : {"credit", "vct1", "none", "self_tuned", "dcqcn"}) {
     ASSERT_TRUE(net.cluster.host(0).set_congestion(scheme, hca::CqLayout::global));
     net.write(fast, 20);
