@@ -108,7 +108,8 @@ Cycle Pace::idle_target(Cycle reached, std::uint64_t host_ns, Cycle limit) {
   const Cycle now = due(host_ns);
   if (now <= reached) return reached;
   const std::uint64_t behind_ns = emulated_ns(now - reached);
-  if (behind_ns > options_.idle_sleep_ns) late(behind_ns - options_.idle_sleep_ns);
+  if (behind_ns <= options_.idle_sleep_ns) return std::max(reached, std::min(now, limit));
+  late(behind_ns - options_.idle_sleep_ns);
   return std::max(reached, std::min(due(host_ns), limit));  // late() may have moved the line
 }
 

@@ -60,12 +60,20 @@ class RingView {
   // Copies entries between private memory and the slots from index `first` on, around the end.
   void put(std::uint64_t first, const T* from, std::size_t count) const {
     const std::size_t at = first & (capacity_ - 1);
+    if (count == 1) {  // most often: a length that the compiler knows
+      std::memcpy(entries_ + at * sizeof(T), from, sizeof(T));
+      return;
+    }
     const std::size_t before_end = count < capacity_ - at ? count : capacity_ - at;
     std::memcpy(entries_ + at * sizeof(T), from, before_end * sizeof(T));
     std::memcpy(entries_, from + before_end, (count - before_end) * sizeof(T));
   }
   void get(std::uint64_t first, T* to, std::size_t count) const {
     const std::size_t at = first & (capacity_ - 1);
+    if (count == 1) {
+      std::memcpy(to, entries_ + at * sizeof(T), sizeof(T));
+      return;
+    }
     const std::size_t before_end = count < capacity_ - at ? count : capacity_ - at;
     std::memcpy(to, entries_ + at * sizeof(T), before_end * sizeof(T));
     std::memcpy(to + before_end, entries_, (count - before_end) * sizeof(T));

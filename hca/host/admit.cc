@@ -245,14 +245,14 @@ emu::Cycle probe_deadline(const HostState& s) {
   for (const std::uint32_t index : s.admission_.probing) {
     at = std::min(at, s.admission_.connections[index].answer_by);
   }
-  if (s.admission_.outbox_first != s.admission_.outbox_last && !s.slots_blocked_) return s.now_;
+  if (s.admission_.has_outbox() && !s.slots_blocked_) return s.now_;
   return at;
 }
 
 std::size_t send_probes(HostState& s) {
   Admission& admission = s.admission_;
   std::size_t sent = 0;
-  while (admission.outbox_first != admission.outbox_last) {
+  while (admission.has_outbox()) {
     PacketSlot slot;
     if (!s.port_.reserve(slot)) {
       s.slots_blocked_ = true;

@@ -55,6 +55,8 @@ struct Admission {
   std::uint32_t outbox_first = 0;      // free running
   std::uint32_t outbox_last = 0;
   std::uint64_t next_id = 1;
+
+  bool has_outbox() const { return outbox_first != outbox_last; }
 };
 
 int ask_rate(HostState& s, Qp& qp, std::uint64_t rate_bps, std::uint64_t peak_bps);

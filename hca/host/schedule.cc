@@ -93,9 +93,14 @@ std::uint32_t behind(const HostState& s, std::size_t c, std::uint32_t lane) {
 // of all.
 Qp* first_ready(HostState& s, const LaneQueues& queues, std::size_t c, Side side,
                 std::uint64_t asked) {
+  const std::uint32_t ready = lanes_ready(queues, full_lanes(s, c));
+  if (std::has_single_bit(ready)) {  // most often
+    Qp& qp = s.qp_at(queues.lanes[static_cast<std::size_t>(std::countr_zero(ready))].first);
+    return link_of(qp, side).order > asked ? nullptr : &qp;
+  }
   Qp* first = nullptr;
   std::uint32_t least = 0;
-  for (std::uint32_t bits = lanes_ready(queues, full_lanes(s, c)); bits != 0; bits &= bits - 1) {
+  for (std::uint32_t bits = ready; bits != 0; bits &= bits - 1) {
     const auto lane = static_cast<std::uint32_t>(std::countr_zero(bits));
     Qp& qp = s.qp_at(queues.lanes[lane].first);
     if (link_of(qp, side).order > asked) continue;
@@ -183,7 +188,7 @@ std::size_t serve_responses(HostState& s, LaneQueues& queues, std::size_t c, std
   std::size_t sent = 0;
   // Whoever cannot send now is not asked twice.
   std::uint64_t asked = s.queue_order_;
-  while (!s.slots_blocked_ && sent < most) {
+  while (lanes_ready(queues, full_lanes(s, c)) != 0 && !s.slots_blocked_ && sent < most) {
     Qp* const first = first_ready(s, queues, c, Side::response, asked);
     if (first == nullptr) break;
     const std::size_t now_sent = response_turn(s, *first);
@@ -244,6 +249,17 @@ bool is_ready(const HostState& s, std::size_t traffic_class) {
           lanes_ready(s.reads_[traffic_class], full)) != 0;
 }
 
+// The same, whether it has room or not.
+bool is_wanted(const HostState& s, std::size_t traffic_class) {
+  return (s.requests_[traffic_class].queued | s.acks_[traffic_class].queued |
+          s.reads_[traffic_class].queued) != 0;
+}
+
+bool is_any_wanted(const HostState& s) {
+  static_assert(emu::kClassCount == 3);
+  return is_wanted(s, 0) || is_wanted(s, 1) || is_wanted(s, 2);
+}
+
 bool advance_over(const HostState& s) {
   return s.slots_blocked_ || s.advance_bytes_ >= kAdvanceBytes;
 }
@@ -276,6 +292,12 @@ std::size_t serve_class(HostState& s, emu::TrafficClass traffic_class) {
     const LaneQueues& queues = reads ? s.reads_[c] : s.requests_[c];
     const bool stopped = s.slots_blocked_ || (queues.queued & full_lanes(s, c)) != 0;
     if (!stopped || turn.packets == kTurnPackets) turn = {.reads = !turn.reads};
+    if (advance_over(s) || is_wanted(s, c)) continue;
+    // Nobody is left. Both kinds would be asked in vain until `idle` is 2, and each time the turn
+    // would pass to the other.
+    if (idle == 1) turn.reads = !turn.reads;
+    if (traffic_class == emu::TrafficClass::best_effort) s.best_effort_held_ = false;
+    break;
   }
   return sent;
 }
@@ -355,7 +377,10 @@ void run_timers(HostState& s) {
 std::size_t transmit(HostState& s) {
   s.slots_blocked_ = false;
   s.slots_ = s.port_.slots();
-  std::size_t sent = send_probes(s) + send_mads(s) + send_left_responses(s);
+  std::size_t sent = 0;
+  if (s.admission_.has_outbox()) sent += send_probes(s);
+  if (!s.mads_.empty()) sent += send_mads(s);
+  if (!s.left_responses_.empty()) sent += send_left_responses(s);
   for (int c = 0; c < emu::kClassCount && !s.slots_blocked_; ++c)
     sent += serve_class(s, static_cast<emu::TrafficClass>(c));
   dispatch(s);
@@ -372,6 +397,7 @@ static emu::Cycle congestion_wake(const HostState& s) {
 
 bool is_queued(const HostState& s) {
   if (s.slots_blocked_) return true;
+  if (!is_any_wanted(s)) return false;  // nearly always
   for (std::size_t c = 0; c < emu::kClassCount; ++c) {
     if (is_ready(s, c)) return true;
   }
@@ -385,6 +411,7 @@ emu::Cycle next_wake(const HostState& s) {
   if (waiting && !s.slots_blocked_) return s.now_;
   if (s.slots_blocked_) at = std::min(at, s.now_ + kSlotRetryCycles);
   if (s.power_blocked_until_ > s.now_) at = std::min(at, s.power_blocked_until_);
+  if (!is_any_wanted(s)) return at;
   for (int c = 0; c < emu::kClassCount; ++c) {
     const auto index = static_cast<std::size_t>(c);
     const bool best_effort = c == static_cast<int>(emu::TrafficClass::best_effort);
