@@ -42,7 +42,8 @@ struct NodePage {
   // hot
   alignas(64) std::atomic<std::uint64_t> now_ns;  // emulated time
   std::atomic<std::uint32_t> port_state;          // IBV_PORT_*: ACTIVE while the fabric is attached
-  std::atomic<std::uint32_t> sleeping;            // reserved
+  // Where one process alone works for programs: its CPU, and one more. 0: there are several.
+  std::atomic<std::uint32_t> works_on;
   std::uint8_t reserved1[48];
 };
 static_assert(offsetof(NodePage, node_guid) == 8 && offsetof(NodePage, lid) == 48 &&

@@ -1,4 +1,5 @@
 // What hcad does all day.
+#include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -43,6 +44,9 @@ void Node::tell_time() {
   if (now_ == told_) return;  // programs have the page's line
   told_ = now_;
   page()->now_ns.store(options_.cycle_time.ns(now_), std::memory_order_release);
+  if (page()->waiters_look == 0)
+    page()->works_on.store(static_cast<std::uint32_t>(::sched_getcpu() + 1),
+                           std::memory_order_relaxed);
 }
 
 void Node::service(std::uint64_t host_ns, bool busy) {

@@ -12,6 +12,7 @@
 #include "emu/clock/host.h"
 #include "emu/ring/fd.h"
 #include "emu/ring/patience.h"
+#include "hca/verbs/aside.h"
 #include "hca/verbs/not_cancelled.h"
 #include "hca/verbs/objects.h"
 #include "hca/verbs/polling.h"
@@ -28,10 +29,30 @@ thread_local unsigned empty_polls = 0;  // of this thread, over all its CQs, sin
 thread_local unsigned sleeps = 0;       // the same
 thread_local emu::Patience patience;
 
+// A thread that looked so often on the CPU of the process that works for it leaves (aside.h): each
+// message would wait there for its turn behind this thread and the other way round. On two cores a
+// SEND of 64 bytes took 10.5 us instead of 7.3, for as long as the kernel left them together.
+constexpr unsigned kLooksBeside = 64;
+constexpr std::uint64_t kAsideEveryNs = 10'000'000;  // the kernel may bring them together again
+constexpr std::uint64_t kNoAsideNs = 1'000'000'000;  // who may run nowhere else looks again then
+thread_local unsigned looks_beside = 0;
+thread_local std::uint64_t aside_again_ns = 0;
+
 void pause_cpu() {
 #if defined(__x86_64__) || defined(__i386__)
   __builtin_ia32_pause();
 #endif
+}
+
+void leave_its_core(const NodePage& node, std::uint64_t host_ns) {
+  const int theirs = static_cast<int>(node.works_on.load(std::memory_order_relaxed)) - 1;
+  if (theirs < 0 || ::sched_getcpu() != theirs) {
+    looks_beside = 0;
+    return;
+  }
+  if (++looks_beside < kLooksBeside || host_ns < aside_again_ns) return;
+  looks_beside = 0;
+  aside_again_ns = host_ns + (step_aside(theirs) < 0 ? kNoAsideNs : kAsideEveryNs);
 }
 
 // Returns when the tail has moved, hcad has woken us, or a little later.
@@ -123,7 +144,9 @@ bool after_empty_poll(Cq& cq) {
   const bool tired = ++empty_polls >= kEmptyPollsMax;
   if (tired && to_context(cq.context)->dead()) return true;  // what is flushed is there at once
   // At once: where cores are few, who makes the completion stands in line for this one.
-  if (patience.look_again(emu::host_now_ns())) {
+  const std::uint64_t host_ns = emu::host_now_ns();
+  if (patience.look_again(host_ns)) {
+    leave_its_core(to_context(cq.context)->node(), host_ns);
     (void)::sched_yield();
     return true;
   }

@@ -1,0 +1,80 @@
+// hca/verbs/aside.h: a thread leaves a CPU, and may run afterwards where it might before.
+#include "hca/verbs/aside.h"
+
+#include <sched.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <thread>
+
+#include <gtest/gtest.h>
+
+namespace {
+
+cpu_set_t allowed() {
+  cpu_set_t set;
+  EXPECT_EQ(::sched_getaffinity(0, sizeof set, &set), 0);
+  return set;
+}
+
+cpu_set_t only(int cpu) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  CPU_SET(static_cast<unsigned>(cpu), &set);
+  return set;
+}
+
+// In a thread of its own, whose affinity is nobody else's.
+template <class Test>
+void aside(Test test) {
+  std::thread(test).join();
+}
+
+TEST(Aside, LeavesTheCpuAndMayRunWhereItMight) {
+  if (const cpu_set_t all = allowed(); CPU_COUNT(&all) < 2) GTEST_SKIP() << "one CPU";
+  aside([] {
+    const cpu_set_t before = allowed();
+    const int cpu = ::sched_getcpu();
+    const int there = hca::step_aside(cpu);
+    EXPECT_NE(there, cpu);
+    ASSERT_GE(there, 0);
+    EXPECT_TRUE(CPU_ISSET(static_cast<unsigned>(there), &before));
+    const cpu_set_t after = allowed();
+    EXPECT_TRUE(CPU_EQUAL(&before, &after));
+  });
+}
+
+TEST(Aside, AMaskOfItsOwnIsKept) {
+  const cpu_set_t all = allowed();
+  if (CPU_COUNT(&all) < 3) GTEST_SKIP() << "fewer than three CPUs";
+  aside([all] {
+    cpu_set_t mine = all;
+    CPU_CLR(static_cast<unsigned>(::sched_getcpu()), &mine);
+    ASSERT_EQ(::sched_setaffinity(0, sizeof mine, &mine), 0);
+    EXPECT_GE(hca::step_aside(::sched_getcpu()), 0);
+    const cpu_set_t after = allowed();
+    EXPECT_TRUE(CPU_EQUAL(&mine, &after));
+  });
+}
+
+TEST(Aside, WhoMayRunNowhereElseStays) {
+  aside([] {
+    const int cpu = ::sched_getcpu();
+    const cpu_set_t mine = only(cpu);
+    ASSERT_EQ(::sched_setaffinity(0, sizeof mine, &mine), 0);
+    EXPECT_EQ(hca::step_aside(cpu), -1);
+    const cpu_set_t after = allowed();
+    EXPECT_TRUE(CPU_EQUAL(&mine, &after));
+  });
+}
+
+TEST(Aside, ACpuThatIsNotItsOwnIsNoMatter) {
+  aside([] {
+    const cpu_set_t before = allowed();
+    EXPECT_EQ(hca::step_aside(CPU_SETSIZE - 1), -1);
+    const cpu_set_t after = allowed();
+    EXPECT_TRUE(CPU_EQUAL(&before, &after));
+  });
+}
+
+}  // namespace
