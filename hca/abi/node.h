@@ -37,20 +37,21 @@ struct NodePage {
   // 1: a message goes through several processes, so who waits for an event looks for a while, to
   // keep a core awake for them. 0: through one, which may have the waiter's core.
   std::uint8_t waiters_look;
-  std::uint8_t reserved0[2];
+  // Where one process alone works for programs: its CPU, and one more. 0: there are several. Not in
+  // the hot line, which it writes all the time: who polls looks here as often.
+  std::atomic<std::uint16_t> works_on;
   std::uint32_t max_message_bytes;  // that the packets of any connection can carry
   // hot
   alignas(64) std::atomic<std::uint64_t> now_ns;  // emulated time
   std::atomic<std::uint32_t> port_state;          // IBV_PORT_*: ACTIVE while the fabric is attached
-  // Where one process alone works for programs: its CPU, and one more. 0: there are several.
-  std::atomic<std::uint32_t> works_on;
+  std::atomic<std::uint32_t> sleeping;            // reserved
   std::uint8_t reserved1[48];
 };
 static_assert(offsetof(NodePage, node_guid) == 8 && offsetof(NodePage, lid) == 48 &&
               offsetof(NodePage, node_index) == 56 && offsetof(NodePage, device_name) == 68 &&
               offsetof(NodePage, node_name) == 100 && offsetof(NodePage, class_of_sl) == 164 &&
               offsetof(NodePage, ipv4) == 180 && offsetof(NodePage, link_layer) == 184 &&
-              offsetof(NodePage, max_message_bytes) == 188 && offsetof(NodePage, now_ns) == 192 &&
-              sizeof(NodePage) == 256);
+              offsetof(NodePage, works_on) == 186 && offsetof(NodePage, max_message_bytes) == 188 &&
+              offsetof(NodePage, now_ns) == 192 && sizeof(NodePage) == 256);
 
 }  // namespace hca

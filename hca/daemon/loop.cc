@@ -44,9 +44,13 @@ void Node::tell_time() {
   if (now_ == told_) return;  // programs have the page's line
   told_ = now_;
   page()->now_ns.store(options_.cycle_time.ns(now_), std::memory_order_release);
-  if (page()->waiters_look == 0)
-    page()->works_on.store(static_cast<std::uint32_t>(::sched_getcpu() + 1),
-                           std::memory_order_relaxed);
+  if (page()->waiters_look == 0) tell_cpu();
+}
+
+void Node::tell_cpu() {
+  const auto cpu = static_cast<std::uint16_t>(::sched_getcpu() + 1);
+  if (cpu == page()->works_on.load(std::memory_order_relaxed)) return;  // nearly always
+  page()->works_on.store(cpu, std::memory_order_relaxed);
 }
 
 void Node::service(std::uint64_t host_ns, bool busy) {

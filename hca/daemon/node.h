@@ -55,6 +55,7 @@ class Node : public emu::Daemon {
 
   // The loop's steps, in their order.
   void tell_time();
+  void tell_cpu();
   std::size_t receive();
   std::size_t transmit();
   void service(std::uint64_t host_ns, bool busy);
