@@ -29,14 +29,7 @@ thread_local unsigned empty_polls = 0;  // of this thread, over all its CQs, sin
 thread_local unsigned sleeps = 0;       // the same
 thread_local emu::Patience patience;
 
-// A thread that looked so often on the CPU of the process that works for it leaves (aside.h): each
-// message would wait there for its turn behind this thread and the other way round. On two cores a
-// SEND of 64 bytes took 10.5 us instead of 7.3, for as long as the kernel left them together.
-constexpr unsigned kLooksBeside = 64;
-constexpr std::uint64_t kAsideEveryNs = 10'000'000;  // the kernel may bring them together again
-constexpr std::uint64_t kNoAsideNs = 1'000'000'000;  // who may run nowhere else looks again then
-thread_local unsigned looks_beside = 0;
-thread_local std::uint64_t aside_again_ns = 0;
+thread_local Beside beside;
 
 void pause_cpu() {
 #if defined(__x86_64__) || defined(__i386__)
@@ -44,15 +37,12 @@ void pause_cpu() {
 #endif
 }
 
+// On two cores a SEND of 64 bytes took 10.5 us instead of 7.5 for as long as the kernel left this
+// thread on the CPU of the process that works for it.
 void leave_its_core(const NodePage& node, std::uint64_t host_ns) {
-  const int theirs = static_cast<int>(node.works_on.load(std::memory_order_relaxed)) - 1;
-  if (theirs < 0 || ::sched_getcpu() != theirs) {
-    looks_beside = 0;
-    return;
-  }
-  if (++looks_beside < kLooksBeside || host_ns < aside_again_ns) return;
-  looks_beside = 0;
-  aside_again_ns = host_ns + (step_aside(theirs) < 0 ? kNoAsideNs : kAsideEveryNs);
+  const int theirs = node.works_on.load(std::memory_order_relaxed) - 1;
+  if (!beside.should_leave(::sched_getcpu(), theirs, host_ns)) return;
+  if (step_aside(theirs) < 0) beside.stayed(host_ns);
 }
 
 // Returns when the tail has moved, hcad has woken us, or a little later.

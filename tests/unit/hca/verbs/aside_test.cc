@@ -1,4 +1,5 @@
-// hca/verbs/aside.h: a thread leaves a CPU, and may run afterwards where it might before.
+// hca/verbs/aside.h: when a thread leaves a CPU, and that it may run afterwards where it might
+// before.
 #include "hca/verbs/aside.h"
 
 #include <sched.h>
@@ -28,6 +29,38 @@ cpu_set_t only(int cpu) {
 template <class Test>
 void aside(Test test) {
   std::thread(test).join();
+}
+
+TEST(Beside, LeavesAfterSoManyLooksInARow) {
+  hca::Beside beside;
+  for (unsigned i = 1; i < hca::Beside::kLooksMost; ++i) EXPECT_FALSE(beside.should_leave(1, 1, i));
+  EXPECT_FALSE(beside.should_leave(0, 1, 100));  // elsewhere once
+  for (unsigned i = 1; i < hca::Beside::kLooksMost; ++i)
+    EXPECT_FALSE(beside.should_leave(1, 1, 100 + i));
+  EXPECT_TRUE(beside.should_leave(1, 1, 200));
+}
+
+TEST(Beside, NotForSeveralProcesses) {
+  hca::Beside beside;
+  for (unsigned i = 0; i < 4 * hca::Beside::kLooksMost; ++i)
+    EXPECT_FALSE(beside.should_leave(-1, -1, i));
+}
+
+TEST(Beside, NotAgainForAWhile) {
+  hca::Beside beside;
+  const auto looks = [&beside](std::uint64_t host_ns) {
+    bool leaves = false;
+    for (unsigned i = 0; i < hca::Beside::kLooksMost; ++i)
+      leaves |= beside.should_leave(3, 3, host_ns);
+    return leaves;
+  };
+  EXPECT_TRUE(looks(5));
+  EXPECT_FALSE(looks(4 + hca::Beside::kAgainNs));
+  const std::uint64_t later_ns = 5 + hca::Beside::kAgainNs;
+  EXPECT_TRUE(looks(later_ns));
+  beside.stayed(later_ns);
+  EXPECT_FALSE(looks(later_ns + hca::Beside::kAgainNs));
+  EXPECT_TRUE(looks(later_ns + hca::Beside::kStayedNs));
 }
 
 TEST(Aside, LeavesTheCpuAndMayRunWhereItMight) {
