@@ -163,8 +163,7 @@ NetworkSpec network_spec(const emu::Config& config, emu::Cycle start) {
   if (config.power_herd()) {
     spec.herd.window_pj = config.power_cap_w() * static_cast<double>(spec.energy_window) *
                           static_cast<double>(network.cycle_time().cycle_ps);
-    spec.herd.router_flit_pj = config.energy.router_flit_pj();
-    spec.herd.link_flit_pj = config.energy.link_flit_pj();
+    spec.herd.energy = config.energy;
   }
   return spec;
 }

@@ -11,12 +11,24 @@ namespace fabric::general {
 template <class Design>
 void RouterCycle<Design>::cross() {
   if (r_.active == 0) return;
-  if (!w_.herd.may_cross(r_.id)) return;
+  if (w_.herd.on() && !w_.herd.may_cross(r_.id, crossings_max(), now_)) return;
   if (d_.full_crossbar()) {
     cross_all_lanes();
   } else {
     allocate();
   }
+}
+
+// What can cross in this cycle at most.
+template <class Design>
+unsigned RouterCycle<Design>::crossings_max() const {
+  unsigned flits = 0;
+  for (PortBits bits = r_.active; bits != 0; bits &= bits - 1) {
+    const QueueBits queues = could_cross(r_.ports[first_of(bits)]);
+    const auto lanes = static_cast<unsigned>(std::popcount(d_.lanes_of(queues)));
+    flits += d_.full_crossbar() ? lanes : std::min(lanes, 1U);
+  }
+  return flits;
 }
 
 // Every input lane has its own way to its output lane.
@@ -162,7 +174,7 @@ void RouterCycle<Design>::move(unsigned p, unsigned queue) {
   OutputLane& target = out.out[q.out_lane];
   const unsigned lane = d_.lane_of(queue);
   const bool dummy = port.has_dummy(queue);
-  w_.herd.spend(r_.id, q.out_port);
+  if (w_.herd.on()) w_.herd.crossed(r_.id);
   Flit flit = dummy ? dummy_flit(port, queue) : q.flits.pop();
   if (!dummy) w_.links.credit(r_.id, p, queue);
   if (d_.full_crossbar()) {

@@ -66,12 +66,14 @@ class RouterCycle {
 
  private:
   void take_credits(unsigned p, const Inbox& box);
+  void send_from(PortBits ports);
   void send(unsigned p, unsigned lane);
   unsigned next_to_send(unsigned p, const Able& able);
   Able sendable(const Port& port) const;
   QueueBits could_cross(const Port& port) const;
   bool wish(unsigned p, Wish& wish) const;
   Chosen propose(Port& port, const Wish& wish, LaneBits open);
+  unsigned crossings_max() const;
   void allocate();
   void cross_all_lanes();
   void move(unsigned p, unsigned queue);

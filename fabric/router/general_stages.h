@@ -17,10 +17,20 @@ template <class Design>
 void RouterCycle<Design>::output() {
   for (PortBits bits = w_.links.ports_with(r_.id); bits != 0; bits &= bits - 1)
     take_credits(first_of(bits), w_.links.inbox(r_.id, first_of(bits)));
-  for (PortBits bits = r_.out_filled; bits != 0; bits &= bits - 1) {
+  const PortBits filled = r_.out_filled;
+  if (!w_.herd.on()) return send_from(filled);
+  // Where power is short the ports are first in turn.
+  const PortBits last = port_bit(w_.herd.first_port(r_.id, now_)) - 1;
+  send_from(filled & ~last);
+  send_from(filled & last);
+}
+
+template <class Design>
+void RouterCycle<Design>::send_from(PortBits ports) {
+  for (PortBits bits = ports; bits != 0; bits &= bits - 1) {
     const unsigned p = first_of(bits);
     const Able able = sendable(r_.ports[p]);
-    if (able.able == 0) {
+    if (able.able == 0 || (w_.herd.on() && !w_.herd.may_send(r_.id, p, now_))) {
       ++r_.ports[p].wait_cycles;
     } else {
       send(p, next_to_send(p, able));
@@ -95,6 +105,7 @@ void RouterCycle<Design>::send(unsigned p, unsigned l) {
   if (!lane.flits.empty()) port.out_next |= queue_bit(World::queue_of(l, lane.flits.front().level));
   w_.links.send(r_.id, p, l, flit);
   --r_.held;
+  if (w_.herd.on()) w_.herd.sent(r_.id, p, now_);
   ++r_.window.sent;
   ++port.link.out;
   ++(port.to_hca ? r_.window.hca_flits : r_.window.sent_to_routers);
@@ -325,6 +336,7 @@ void RouterCycle<Design>::decode() {
     ++r_.window.arrived;
     ++port.link.in;
     if (port.to_hca) ++r_.window.hca_flits;
+    if (port.to_hca && w_.herd.on()) w_.herd.came_from_hca(r_.id);
     if (!flit.is(Flit::head)) continue;
     ++q.messages;
     if (w_.watcher != nullptr) w_.watcher->came(head_at(p, box.lane, flit.message));

@@ -132,6 +132,13 @@ struct Router {
   ActivityWindow window{};
 };
 
+inline HerdPace pace_of(const NetworkSpec& spec) {
+  const int lanes = spec.router == RouterKind::circuit ? spec.circuits : emu::kVlCount;
+  return {.window_cycles = spec.energy_window,
+          .link_delay = spec.link_delay,
+          .crossings = spec.crossbar == CrossbarKind::full ? lanes : 1};
+}
+
 // What the units share.
 struct World {
   World(const NetworkSpec& network_spec, const Graph& graph, const Routes& network_routes,
@@ -141,7 +148,7 @@ struct World {
         messages(table),
         hook(control_hook),
         design(design_counters),
-        herd(network_spec.herd, graph),
+        herd(network_spec.herd, graph, pace_of(network_spec)),
         token(graph.routers.size(), network_spec.start),
         links(graph, network_spec.link_delay),
         rules{network_spec.router_scheduler(), network_spec.counters},
