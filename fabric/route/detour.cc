@@ -1,6 +1,7 @@
 #include "fabric/route/detour.h"
 
 #include "fabric/route/up_down.h"
+#include "fabric/topo/graph.h"
 
 namespace fabric {
 
@@ -25,7 +26,12 @@ emu::Result<RouteTable> make_detour(const Graph& graph, const RouteTable& whole,
   if (table) return table;
   std::string links;
   for (const LinkEnd& link : down) links += fmt::format(" {}:{}", link.router, link.port);
-  return emu::fail("without the links{}: {}", links, table.error().message);
+  if (auto whole_rest = check_graph(rest); !whole_rest)
+    return emu::fail("without the links{}: {}", links, whole_rest.error().message);
+  return emu::fail(
+      "without the links{}: {} in the order of the whole network, though another way is left: "
+      "leave a link of these in service, or start a network without them, which is ordered anew",
+      links, table.error().message);
 }
 
 }  // namespace fabric

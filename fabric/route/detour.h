@@ -17,8 +17,9 @@ struct LinkEnd {
   auto operator<=>(const LinkEnd&) const = default;
 };
 
-// Fails where `kind` is none of up_down and up_by_load, where a port leads to no router, and where
-// two nodes would have no way between them: each with a message of one line that names it.
+// Fails where `kind` is none of up_down and up_by_load, where a port leads to no router, where two
+// nodes would have no way between them, and where they would have none that goes up, then down in
+// the order of the whole graph: each with a message of one line that names it.
 emu::Result<RouteTable> make_detour(const Graph& graph, const RouteTable& whole, RoutingKind kind,
                                     std::span<const LinkEnd> down);
 

@@ -97,7 +97,7 @@ class UpDown {
         } else if (all_[r] < kFar) {
           table.set(r, dest, choices(r, dest));
         } else if (has_nodes(r)) {
-          return emu::fail("up_down: no way from {} to {}", graph_.names[r],
+          return emu::fail("up_down: no way up, then down, from {} to {}", graph_.names[r],
                            graph_.names[place.router]);
         } else {
           table.set(r, dest, emu::PortId{0});  // nobody comes here

@@ -140,6 +140,31 @@ std::string refusal(Network& network, std::vector<LinkEnd> down) {
   return result ? "" : result.error().message;
 }
 
+// A ring of four: round a link of its root only ways are left that go up again after down. That is
+// no fault of the topology, which has a way, and what helps is said: a network without the link.
+TEST(LinksDown, ARefusalTellsAWayThatUpDownMayNotTake) {
+  NetworkSpec ring;
+  ring.topology = TopologyKind::mesh;
+  ring.sides = {2, 2};
+  ring.routing = RoutingKind::up_down;
+  ring.lane_vtick = default_lane_vticks(ring.lanes_of_class);
+  auto network = *Network::make(ring);
+  const auto link_between = [&](emu::RouterId a, emu::RouterId b) {
+    for (int p = 0; p < network->ports(a); ++p)
+      if (network->peer(a, static_cast<emu::PortId>(p)).router == b)
+        return LinkEnd{a, static_cast<emu::PortId>(p)};
+    return LinkEnd{};
+  };
+  const std::string way_left = refusal(*network, {link_between(0, 1)});
+  EXPECT_NE(way_left.find("no way up, then down, from"), std::string::npos) << way_left;
+  EXPECT_NE(way_left.find("another way is left"), std::string::npos) << way_left;
+  EXPECT_NE(way_left.find("a network without them"), std::string::npos) << way_left;
+  const std::string cut_off = refusal(*network, {link_between(0, 1), link_between(1, 3)});
+  EXPECT_NE(cut_off.find("no way leads from"), std::string::npos) << cut_off;
+  EXPECT_EQ(cut_off.find("another way"), std::string::npos) << cut_off;
+  EXPECT_EQ(refusal(*network, {link_between(1, 3)}), "");
+}
+
 TEST(LinksDown, WhatCannotBeIsRefusedAndChangesNothing) {
   auto network = *Network::make(tree_spec());
   ASSERT_TRUE(network->set_down({{kLeafUp}}));
