@@ -89,6 +89,8 @@ emu::Result<void> FlitRun::build() {
   if (auto fits = check_together(point_); !fits) return fits;
   // From here on it is as if the cluster file said so: weights, books and reports follow.
   if (point_.run.lanes_given) point_.cluster.qos.class_vls = point_.run.lanes;
+  // What routers draw too: replications share a cluster file, they differ by the run's seed.
+  point_.cluster.network.seed += point_.run.seed * 31 + 6;
   fabric::tell_links(point_.cluster, network_spec());
   // What the cap means is a sum over all pairs of nodes: once, not for every HCA.
   if (point_.run.hca) point_.cluster.controls.power_cap_w = point_.cluster.power_cap_w();

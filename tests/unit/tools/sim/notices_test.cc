@@ -91,6 +91,39 @@ TEST(Notices, TheSameSeedTellsTheSame) {
 
 // Marked packets hold their sources back, destination by destination: a hot node does not block the
 // others' packets as long, and the network stays emptier.
+// Flows of a flit a cycle draw nothing: what is left for the seed of a run is which packets routers
+// mark. Replications of one cluster file must not all have the same draws.
+TEST(Notices, EachRunMarksByDrawsOfItsOwn) {
+  const auto digest = [](const char* scheme, int seed) {
+    const auto run = play_point(fmt::format(R"([network]
+topology = "mesh:2x2"
+[controls]
+admission = false
+power_control = false
+congestion = "{}"
+mark_from = 1
+mark_all = 60
+[workload]
+flows = ["a 1>0 1", "a 3>0 1"]
+message_flits = 1
+header_flits = 0
+[run]
+hca = true
+seed = {}
+batch_cycles = 4000
+batches = 2
+lanes = [0x8000, 0, 0x000f]
+)",
+                                            scheme, seed));
+    EXPECT_EQ(run->notices() != nullptr && run->notices()->marked() > 10,
+              std::string_view(scheme) == "dcqcn");
+    return run->network().digest();
+  };
+  EXPECT_EQ(digest("none", 1), digest("none", 2));
+  EXPECT_EQ(digest("dcqcn", 1), digest("dcqcn", 1));
+  EXPECT_NE(digest("dcqcn", 1), digest("dcqcn", 2));
+}
+
 TEST(Notices, MarksHoldBackWhoSendsToTheHotNode) {
   const std::string mesh = "topology = \"mesh:4x4\"";
   const std::string hot = "pattern = \"hot_spot\"\nhot_share = 0.5";
