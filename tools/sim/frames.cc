@@ -48,8 +48,7 @@ void FrameSource::begin_frame() {
   last_flits_ = flits - (messages_ - 1) * payload + spec.header_flits;
   sent_ = 0;
   interval_ = frame_cycles_ / messages_;
-  vtick_ = static_cast<emu::Vtick>(
-      std::clamp(interval_ / spec.message_flits, 1.0, static_cast<double>(emu::kVtickMax - 1)));
+  vtick_ = vtick_of(interval_ / spec.message_flits);
 }
 
 emu::Cycle FrameSource::feed(emu::Cycle horizon, std::vector<FlitMessage>& out) {

@@ -41,8 +41,7 @@ class OnOffSource : public Source {
                      .vl_in = demand_.vl_in,
                      .vl_out = demand_.vl_out,
                      .traffic_class = emu::TrafficClass::real_time,
-                     .vtick = static_cast<emu::Vtick>(
-                         std::clamp(interval_ / setting_.spec.message_flits, 1.0, 32766.0))});
+                     .vtick = vtick_of(interval_ / setting_.spec.message_flits)});
       next_ += interval_;
       if (next_ >= on_until_) begin_on();
     }

@@ -256,6 +256,8 @@ class Streams {
     const double headers = static_cast<double>(spec.message_flits) /
                            static_cast<double>(spec.message_flits - spec.header_flits);
     const double rate = frame_bits(shape.sequence) / spec.frame_ms * 1000 * headers;
+    const auto rate_bps = static_cast<std::uint64_t>(rate + 0.5);
+    const auto link_bps = static_cast<std::uint64_t>(setting_.flits_per_cycle_mbps * 1e6 + 0.5);
     double peak = 1;
     if (spec.streams == StreamKind::on_off) peak = (spec.on_ms + spec.off_ms) / spec.on_ms;
     if (shape.sequence >= 0) {
@@ -266,10 +268,9 @@ class Streams {
             .dest = shape.dest,
             .vl_in = shape.vl_in,
             .vl_out = shape.vl_out,
-            .rate_bps = static_cast<std::uint64_t>(rate),
-            .peak_bps = static_cast<std::uint64_t>(rate * peak),
-            .vtick = static_cast<emu::Vtick>(
-                std::clamp(setting_.flits_per_cycle_mbps * 1e6 / rate, 1.0, 32766.0))};
+            .rate_bps = rate_bps,
+            .peak_bps = static_cast<std::uint64_t>(rate * peak + 0.5),
+            .vtick = emu::vtick_of(link_bps, rate_bps)};
   }
   // One stream from every node.
   void add_round(Workload& workload, int sequence, emu::Cycle begin, emu::Cycle end) {

@@ -3,6 +3,7 @@
 // The input regulator is here: a frame's messages leave evenly over the frame's time.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <memory>
@@ -51,6 +52,15 @@ struct FlitMessage {
   bool of_hcas() const { return notice.has_value() || report.has_value(); }
 };
 inline constexpr std::uint32_t kNoStream = 0xffff;
+
+// Of messages that leave a flit in so many cycles: by the rule of what is booked
+// (emu/lane/policy.h), as live HCAs and arbiters have it. Parts of a cycle count in 2^-20: what
+// arithmetic loses is less.
+inline emu::Vtick vtick_of(double cycles) {
+  constexpr double kParts = 1 << 20;
+  const double most = std::min(cycles, static_cast<double>(emu::kVtickMax));
+  return emu::vtick_of(static_cast<std::uint64_t>(most * kParts + 0.5), 1 << 20);
+}
 
 // What a stream asks of admission: rates with headers, lanes at the HCA and behind routers.
 struct StreamDemand {

@@ -126,9 +126,42 @@ TEST(Workload, FramesLeaveEvenlyAndCompletely) {
       const auto gap = static_cast<double>(messages[i].created - messages[i - 1].created);
       EXPECT_NEAR(gap, interval, 1.5);
     }
-    EXPECT_EQ(messages[0].vtick, static_cast<emu::Vtick>(interval / 20));
+    EXPECT_EQ(messages[0].vtick, static_cast<emu::Vtick>(std::ceil(interval / 20)));
   }
   EXPECT_GT(whole, 30);
+}
+
+// A stream's Vtick is that of what it books, at arbiters and live HCAs alike: whole cycles, rounded
+// up. Of 230 Mb/s on a link of 400 that is 2; with 1 it would have 400.
+TEST(Workload, VticksOfStreamsAreThoseOfBookings) {
+  emu::Prng prng(3);
+  for (int i = 0; i < 1000; ++i) {
+    const std::uint64_t rate_bps = 20'000 + prng() % 400'000'000;
+    EXPECT_EQ(vtick_of(400e6 / static_cast<double>(rate_bps)), emu::vtick_of(400e6, rate_bps))
+        << rate_bps << " of seed 3";
+  }
+  for (const double cycles : {1.0, 3.0, 97.0, 4000.0})
+    EXPECT_EQ(vtick_of(1 / (1 / (cycles * 0.7) * 0.7)), cycles) << "not one more by arithmetic";
+  EXPECT_EQ(vtick_of(0.1), 1);
+  EXPECT_EQ(vtick_of(1e12), emu::kVtickMax - 1);
+  WorkloadSpec spec;
+  spec.streams = StreamKind::on_off;
+  spec.stream_kbps = 115'000;  // 230 Mb/s while it is ON
+  spec.load = 115.0 / 400;
+  spec.real_time_share = 1;
+  spec.header_flits = 0;
+  spec.message_flits = 20;
+  const Setting setting = setting_of(spec, 400'000);
+  Frames frames;
+  const auto workload = make_workload(setting, frames, 2);
+  ASSERT_TRUE(workload);
+  ASSERT_FALSE(workload->demands.empty());
+  for (const StreamDemand& demand : workload->demands) {
+    EXPECT_EQ(demand.rate_bps, 115'000'000U);
+    EXPECT_EQ(demand.peak_bps, 230'000'000U);
+    EXPECT_EQ(demand.vtick, 4) << "its mean rate";
+  }
+  for (const auto& m : all_of(setting, frames, 2)) EXPECT_EQ(m.vtick, 2);
 }
 
 TEST(Workload, CbrFramesAreEqualAndVbrFramesHaveThePapersDeviation) {
