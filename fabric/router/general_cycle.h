@@ -85,6 +85,8 @@ class RouterCycle {
   void reserve(unsigned p, unsigned queue);
   bool find_output(QueueAt me, std::array<LaneBits, kPortsMax>& claimed);
   void fall_asleep(QueueAt me, const hca::Message& message);
+  void route_by_waiting(PortBits freed, std::array<LaneBits, kPortsMax>& claimed);
+  QueueAt waits_longest(PortBits ports, const std::array<QueueBits, kPortsMax>& queues);
   void recover(std::array<LaneBits, kPortsMax>& claimed);
   emu::Cycle timeout() const { return static_cast<emu::Cycle>(w_.spec.recovery_cycles); }
   void ask_admission(unsigned p, unsigned out_port, hca::Message& message);

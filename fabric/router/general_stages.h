@@ -223,31 +223,65 @@ void RouterCycle<Design>::route() {
   const PortBits freed = std::exchange(r_.freed, 0);
   if (r_.routing == 0) return;
   std::array<LaneBits, kPortsMax> claimed{};
+  if (w_.spec.routing == RoutingKind::recovery) {
+    route_by_waiting(freed, claimed);
+    return;
+  }
   for (PortBits ports = r_.routing; ports != 0; ports &= ports - 1) {
     const unsigned p = first_of(ports);
-    const QueueBits asleep = r_.ports[p].asleep;
-    QueueBits bits = r_.ports[p].routing & ~asleep;
-    if (asleep != 0)
-      for (PortBits outs = freed; outs != 0; outs &= outs - 1)
-        bits |= asleep & r_.seeks_to(p, first_of(outs));
-    for (; bits != 0; bits &= bits - 1)
+    for (QueueBits bits = r_.ports[p].routing; bits != 0; bits &= bits - 1)
       find_output({static_cast<std::uint8_t>(p), static_cast<std::uint8_t>(first_of(bits))},
                   claimed);
   }
+}
+
+// Heads that may have found no lane before: who has waited longest asks first. By ports the HCA's
+// would be first at all times, and what enters the network would have the room that what is in it
+// waits for. Who asked in vain asks again only when a lane of its ways is free.
+template <class Design>
+void RouterCycle<Design>::route_by_waiting(PortBits freed,
+                                           std::array<LaneBits, kPortsMax>& claimed) {
+  std::array<QueueBits, kPortsMax> asking;  // [input port]
+  PortBits with = 0;
+  for (PortBits ports = r_.routing; ports != 0; ports &= ports - 1) {
+    const unsigned p = first_of(ports);
+    const QueueBits asleep = r_.ports[p].asleep;
+    asking[p] = r_.ports[p].routing & ~asleep;
+    if (asleep != 0)
+      for (PortBits outs = freed; outs != 0; outs &= outs - 1)
+        asking[p] |= asleep & r_.seeks_to(p, first_of(outs));
+    if (asking[p] != 0) with |= port_bit(p);
+  }
+  while (with != 0) {
+    const QueueAt first = waits_longest(with, asking);
+    clear_bit(asking[first.port], first.queue, with, first.port);
+    find_output(first, claimed);
+  }
   if (r_.routing != 0 && w_.token.is_at(r_.id, now_)) recover(claimed);
+}
+
+// Of the queues of these ports; of equals the lowest port, then queue.
+template <class Design>
+QueueAt RouterCycle<Design>::waits_longest(PortBits ports,
+                                           const std::array<QueueBits, kPortsMax>& queues) {
+  QueueAt longest = kNoQueue;
+  for (; ports != 0; ports &= ports - 1) {
+    const unsigned p = first_of(ports);
+    for (QueueBits bits = queues[p]; bits != 0; bits &= bits - 1) {
+      const QueueAt me = {static_cast<std::uint8_t>(p), static_cast<std::uint8_t>(first_of(bits))};
+      if (longest == kNoQueue || at(me).waits_since < at(longest).waits_since) longest = me;
+    }
+  }
+  return longest;
 }
 
 // Of those that found no output the one that has waited longest may take the token.
 template <class Design>
 void RouterCycle<Design>::recover(std::array<LaneBits, kPortsMax>& claimed) {
-  QueueAt lost = kNoQueue;
-  for (PortBits ports = r_.routing; ports != 0; ports &= ports - 1) {
-    const unsigned p = first_of(ports);
-    for (QueueBits bits = r_.ports[p].routing; bits != 0; bits &= bits - 1) {
-      const QueueAt me = {static_cast<std::uint8_t>(p), static_cast<std::uint8_t>(first_of(bits))};
-      if (lost == kNoQueue || at(me).waits_since < at(lost).waits_since) lost = me;
-    }
-  }
+  std::array<QueueBits, kPortsMax> waiting;  // [input port]
+  for (PortBits ports = r_.routing; ports != 0; ports &= ports - 1)
+    waiting[first_of(ports)] = r_.ports[first_of(ports)].routing;
+  const QueueAt lost = waits_longest(r_.routing, waiting);
   if (now_ - at(lost).waits_since < timeout()) return;
   w_.token.capture(at(lost).flits.front().message);
   ++w_.design.recoveries;

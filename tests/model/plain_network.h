@@ -231,6 +231,7 @@ class PlainNetwork final : public PlainModel {
   bool is_accelerated(const PlainRouter& router, LaneAt at) const;
   void stage3(PlainRouter& router);
   void stage2(PlainRouter& router);
+  std::vector<LaneAt> heads_in_turn(PlainRouter& router);
   void learn_output(PlainRouter& router, LaneAt me, LaneAt out, std::vector<LaneAt>& claimed);
   // Deadlock recovery (plain_recovery.cc).
   bool recovers(const PlainRouter& router, const PlainMessage& message) const;

@@ -1,5 +1,6 @@
 // The five stages of a router, one function each, evaluated from back to front.
 #include <algorithm>
+#include <functional>
 #include <map>
 
 #include "emu/base/check.h"
@@ -373,29 +374,42 @@ LaneAt PlainNetwork::choose(const PlainRouter& router, const PlainMessage& messa
 // With recovery a head may find no free lane, and the one that is lost here longest the token.
 void PlainNetwork::stage2(PlainRouter& router) {
   std::vector<LaneAt> claimed;
-  for (std::size_t p = 0; p < router.ports.size(); ++p) {
-    for (emu::Vl v = 0; v < lanes_; ++v) {
-      for (std::size_t level = 0; level < kLevels; ++level) {
-        InputBuffer& buffer = router.ports[p].in[v][level];
-        if (buffer.state != InputBuffer::State::idle || buffer.messages.empty()) continue;
-        if (!is_top(router.ports[p], {static_cast<int>(p), v, level})) continue;
-        CHECK(buffer.flits.front().is_head());
-        const LaneAt me = {static_cast<int>(p), v, level};
-        const PlainMessage& message = *buffer.messages.front();
-        if (!recovers(router, message)) {
-          learn_output(router, me, choose(router, message, claimed), claimed);
-        } else if (const auto free = free_lane(router, message, claimed)) {
-          learn_output(router, me, *free, claimed);
-        } else {
-          ++buffer.waited;
-        }
-      }
+  for (const LaneAt& me : heads_in_turn(router)) {
+    InputBuffer& buffer = buffer_at(router, me);
+    CHECK(buffer.flits.front().is_head());
+    const PlainMessage& message = *buffer.messages.front();
+    if (!recovers(router, message)) {
+      learn_output(router, me, choose(router, message, claimed), claimed);
+    } else if (const auto free = free_lane(router, message, claimed)) {
+      learn_output(router, me, *free, claimed);
+    } else {
+      ++buffer.waited;
     }
   }
   const auto lost = lost_head(router);
   if (!lost) return;
   token_.captured_by = buffer_at(router, *lost).messages.front();
   learn_output(router, *lost, choose(router, *token_.captured_by, claimed), claimed);
+}
+
+// The heads that want an output, by port, lane and level; with recovery those first that have
+// waited longest.
+std::vector<LaneAt> PlainNetwork::heads_in_turn(PlainRouter& router) {
+  std::vector<LaneAt> heads;
+  for (std::size_t p = 0; p < router.ports.size(); ++p) {
+    for (emu::Vl v = 0; v < lanes_; ++v) {
+      for (std::size_t level = 0; level < kLevels; ++level) {
+        const LaneAt me = {static_cast<int>(p), v, level};
+        const InputBuffer& buffer = buffer_at(router, me);
+        if (buffer.state != InputBuffer::State::idle || buffer.messages.empty()) continue;
+        if (is_top(router.ports[p], me)) heads.push_back(me);
+      }
+    }
+  }
+  std::ranges::stable_sort(heads, std::greater{}, [&](const LaneAt& me) {
+    return buffer_at(router, me).waited;  // 0 but with recovery
+  });
+  return heads;
 }
 
 void PlainNetwork::learn_output(PlainRouter& router, LaneAt me, LaneAt out,
