@@ -26,21 +26,29 @@ hot_share = 0.3
 
 
 def test_phases_bursts_and_a_hot_spot(cluster2: Cluster, tmp_path: Path) -> None:
-    """The mix is turned round in the middle, so that both kinds send alike over the whole run."""
+    """The mix is turned round in the middle, so that both kinds send alike over the whole run.
+
+    What is drawn is judged by tests/lab/test_workload.py and the generators' own tests. Here it is
+    that programs play it to its end. A host without time for them sends later, so less, and loses
+    datagrams for which nobody has posted a receive: amounts have no lower bound, and what is lost
+    is told.
+    """
     file = tmp_path / "mix.toml"
     file.write_text(WORKLOAD)
     argv = [str(paths.ROOT / "flitnet"), "load", "--workload", str(file), "--seconds", "2"]
     env = cluster2.env("n0") | {"LD_PRELOAD": ""}
     done = subprocess.run([*argv, "--json"], env=env, capture_output=True, text=True, timeout=90)
-    assert done.returncode == 0, done.stderr
+    assert done.returncode in (0, 1) and done.stdout, done.stderr
     played = json.loads(done.stdout)
     loads = {one["kind"]: one for one in played["loads"]}
     assert not played["streams"]
     assert set(loads) == {"best-effort", "on-off"}
-    # 0.1 of two links of 400 Mb/s for 2 s, in packets of 640 bytes; bursts and ON times are chance.
     for one in loads.values():
-        assert 0.3 < one["sent"] / (0.1 * 2 * 400e6 * 2 / 8 / 640) < 3, loads
-        assert one["received"] == one["sent"]
+        # 0.1 of two links of 400 Mb/s for 2 s, in packets of 640 bytes; bursts are chance.
+        assert 0 < one["sent"] / (0.1 * 2 * 400e6 * 2 / 8 / 640) < 3, loads
+        assert one["received"] + one["lost"] == one["sent"], loads
+        assert one["received"] > 0 and one["duplicated"] == one["bytes_corrupt"] == 0, loads
+    assert (done.returncode == 1) == any(one["lost"] for one in loads.values()), done.stderr
 
 
 def test_streams_with_deadlines_beside_control(cluster2: Cluster, tmp_path: Path) -> None:
