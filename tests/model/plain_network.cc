@@ -30,6 +30,11 @@ PlainNetwork::PlainNetwork(const fabric::NetworkSpec& spec, fabric::ControlHook*
   set_up_lanes();
 }
 
+Link* PlainNetwork::new_link() {
+  links_.push_back({.number = links_.size(), .flits = {}, .credits = {}});
+  return &links_.back();
+}
+
 void PlainNetwork::connect_links() {
   for (std::size_t r = 0; r < routers_.size(); ++r) {
     routers_[r].id = static_cast<emu::RouterId>(r);
@@ -40,10 +45,10 @@ void PlainNetwork::connect_links() {
       const fabric::PortEnd& end = graph_.routers[r][p];
       PlainPort& port = routers_[r].ports[p];
       if (end.node == fabric::kNoNode && end.router == fabric::kNobody) continue;
-      port.from_me = &links_.emplace_back();
+      port.from_me = new_link();
       if (end.node != fabric::kNoNode) {
         hcas_[end.node].to_me = port.from_me;
-        hcas_[end.node].from_me = port.to_me = &links_.emplace_back();
+        hcas_[end.node].from_me = port.to_me = new_link();
       } else {
         routers_[end.router].ports[end.port].to_me = port.from_me;
       }
@@ -319,14 +324,21 @@ void check_worm(MessagePtr& arriving, const Flit& flit) {
 void PlainNetwork::check_invariants() const {
   check_recovery_lanes();
   using Counts = std::array<std::array<int, kLevels>, kLanes>;
-  std::map<const Link*, Counts> sums;  // credits at the sender, flits at the receiver
+  // Of every link: credits at the sender, flits at the receiver. The last one is of no link, for
+  // ports where nothing is attached.
+  std::vector<Counts> sums(links_.size() + 1);
+  const auto sums_of = [&](const Link* link) -> Counts& {
+    return link != nullptr ? sums[link->number] : sums.back();
+  };
   for (const PlainRouter& router : routers_) {
     for (std::size_t p = 0; p < router.ports.size(); ++p) {
       const PlainPort& port = router.ports[p];
+      Counts& to_me = sums_of(port.to_me);
+      Counts& from_me = sums_of(port.from_me);
       for (std::size_t v = 0; v < lanes_; ++v) {
-        for (std::size_t level = 0; level < kLevels; ++level) {
-          sums[port.to_me][v][level] += static_cast<int>(port.in[v][level].flits.size());
-          sums[port.from_me][v][level] += port.out[v].credits[level];
+        for (std::size_t level = 0; level < levels(); ++level) {
+          to_me[v][level] += static_cast<int>(port.in[v][level].flits.size());
+          from_me[v][level] += port.out[v].credits[level];
         }
         CHECK(static_cast<int>(port.out[v].buffer.size()) <= spec_.vc_buf_size);
         if (!port.out[v].owner) continue;
@@ -338,14 +350,15 @@ void PlainNetwork::check_invariants() const {
   }
   for (const PlainHca& hca : hcas_)
     for (std::size_t v = 0; v < lanes_; ++v)
-      for (std::size_t level = 0; level < kLevels; ++level)
-        sums[hca.from_me][v][level] += hca.lanes[v].credits[level];
+      for (std::size_t level = 0; level < levels(); ++level)
+        sums_of(hca.from_me)[v][level] += hca.lanes[v].credits[level];
   for (const Link& link : links_) {
-    Counts& sum = sums[&link];
+    Counts& sum = sums[link.number];
     for (const LinkFlit& f : link.flits) ++sum[f.lane][level_of(*f.flit.message)];
     for (const LinkCredit& c : link.credits) ++sum[c.lane][c.level];
     for (std::size_t v = 0; v < lanes_; ++v)
-      for (const int all : sum[v]) CHECK(all == spec_.vc_buf_size);
+      for (std::size_t level = 0; level < levels(); ++level)
+        CHECK(sum[v][level] == spec_.vc_buf_size);
   }
 }
 

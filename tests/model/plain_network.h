@@ -72,6 +72,7 @@ struct LinkCredit {
 };
 // One direction of a cable: flits one way, credits for them the other way.
 struct Link {
+  std::size_t number;  // its place in PlainNetwork::links_
   std::deque<LinkFlit> flits;
   std::deque<LinkCredit> credits;
 };
@@ -208,6 +209,7 @@ class PlainNetwork final : public PlainModel {
   int live_messages() const override { return live_; }
 
  private:
+  Link* new_link();
   void connect_links();
   void set_up_lanes();
   void make_ready(const MessagePtr& message);
@@ -295,6 +297,7 @@ class PlainNetwork final : public PlainModel {
   std::size_t level_of(const PlainMessage& message) const {
     return preemptive() ? 2 - static_cast<std::size_t>(message.packet.traffic_class) : 0;
   }
+  std::size_t levels() const { return preemptive() ? kLevels : 1; }  // others stay empty
   bool preemptive() const { return spec_.router == fabric::RouterKind::preemptive; }
   bool leads_to_hca(const PlainRouter& router, std::size_t port) const {
     return graph_.routers[router.id][port].node != fabric::kNoNode;

@@ -138,7 +138,7 @@ std::vector<LaneAt> PlainNetwork::may_cross(PlainRouter& router, std::size_t p) 
   std::vector<LaneAt> wishes;
   for (emu::Vl v = 0; v < lanes_; ++v) {
     std::optional<LaneAt> wish;
-    for (std::size_t level = 0; level < kLevels; ++level) {
+    for (std::size_t level = 0; level < levels(); ++level) {
       const InputBuffer& buffer = router.ports[p].in[v][level];
       if (buffer.state != InputBuffer::State::active || !buffer.has_next()) continue;
       const PlainPort& target = router.ports[static_cast<std::size_t>(buffer.out.port)];
@@ -286,7 +286,7 @@ void PlainNetwork::stage3(PlainRouter& router) {
   if (circuits()) return reserve_lanes(router);
   for (std::size_t p = 0; p < router.ports.size(); ++p) {
     for (emu::Vl v = 0; v < lanes_; ++v) {
-      for (std::size_t level = 0; level < kLevels; ++level) {
+      for (std::size_t level = 0; level < levels(); ++level) {
         const LaneAt me = {static_cast<int>(p), v, level};
         const auto state = router.ports[p].in[v][level].state;
         if (state == InputBuffer::State::arbitrating ||
@@ -398,7 +398,7 @@ std::vector<LaneAt> PlainNetwork::heads_in_turn(PlainRouter& router) {
   std::vector<LaneAt> heads;
   for (std::size_t p = 0; p < router.ports.size(); ++p) {
     for (emu::Vl v = 0; v < lanes_; ++v) {
-      for (std::size_t level = 0; level < kLevels; ++level) {
+      for (std::size_t level = 0; level < levels(); ++level) {
         const LaneAt me = {static_cast<int>(p), v, level};
         const InputBuffer& buffer = buffer_at(router, me);
         if (buffer.state != InputBuffer::State::idle || buffer.messages.empty()) continue;
