@@ -11,10 +11,13 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
+#include <utility>
 #include <vector>
 
 #include "emu/base/prng.h"
 #include "emu/wire/session.h"
+#include "tests/unit/random_bytes.h"
 
 namespace emu {
 
@@ -156,16 +159,17 @@ class World {
       if (cut_[n] || (cut_down_[n] && !to_fabric) || prng_.uniform() < weather_.loss) continue;
       if (past_.size() < 5000) past_.push_back(datagram);
       const int copies = prng_.uniform() < weather_.repeat ? 2 : 1;
-      for (int c = 0; c < copies; ++c) put_on_way(datagram);
+      if (copies == 2) put_on_way(datagram);
       if (prng_.uniform() < weather_.corrupt) put_on_way(corrupted(datagram));
+      put_on_way(std::move(datagram));
       if (prng_.uniform() < weather_.replay) {
         put_on_way(past_[prng_.below(static_cast<std::uint32_t>(past_.size()))]);
       }
     }
   }
-  void put_on_way(const Datagram& datagram) {
+  void put_on_way(Datagram datagram) {
     const auto spread = static_cast<std::uint32_t>(weather_.delay_max_ns + 1);
-    way_.emplace(now_ + weather_.delay_min_ns + prng_.below(spread), datagram);
+    way_.emplace(now_ + weather_.delay_min_ns + prng_.below(spread), std::move(datagram));
   }
   Datagram corrupted(Datagram datagram) {
     auto& bytes = datagram.bytes;
@@ -180,7 +184,7 @@ class World {
   void throw_garbage() {
     Datagram datagram{{}, prng_.below(kNodes), prng_.below(2) == 0};
     datagram.bytes.resize(prng_.below(2000));
-    for (auto& b : datagram.bytes) b = static_cast<std::byte>(prng_.below(256));
+    test::fill_at_random(prng_, datagram.bytes);
     if (datagram.bytes.size() > 8 && prng_.below(2) == 0) {
       const std::uint32_t magic = kFrameMagic;
       std::memcpy(datagram.bytes.data(), &magic, sizeof magic);
@@ -188,7 +192,7 @@ class World {
       datagram.bytes[5] = static_cast<std::byte>(prng_.below(7));
       datagram.bytes[6] = datagram.bytes[7] = std::byte{0};
     }
-    way_.emplace(now_, datagram);
+    way_.emplace(now_, std::move(datagram));
   }
   void arrive() {
     while (!way_.empty() && way_.begin()->first <= now_) {
@@ -218,8 +222,10 @@ class World {
       }
     }
   }
-  static std::vector<std::byte> filler(const Body& body, std::size_t size) {
-    return std::vector<std::byte>(size, static_cast<std::byte>(body.index * 7));
+  // The next call's bytes take the place of these.
+  std::span<const std::byte> filler(const Body& body, std::size_t size) {
+    std::memset(filler_.data(), static_cast<int>(body.index * 7 & 0xff), size);
+    return std::span(filler_).first(size);
   }
   void put(Channel& channel, Tag tag) {
     const Body body{tag, channel.out().records_sent()};
@@ -248,7 +254,8 @@ class World {
     ASSERT_EQ(*reader.tag, body.tag) << "a record of another epoch";
     ASSERT_EQ(reader.next, body.index) << "lost, twice or out of order";
     const auto rest = record.body.subspan(sizeof body);
-    const std::vector<std::byte> sent = filler(body, rest.size());
+    ASSERT_LE(rest.size(), filler_.size());
+    const std::span<const std::byte> sent = filler(body, rest.size());
     ASSERT_TRUE(rest.empty() || std::memcmp(rest.data(), sent.data(), sent.size()) == 0)
         << "corrupt";
     taken[*reader.tag] = ++reader.next;
@@ -302,6 +309,7 @@ class World {
   std::uint64_t vague_ = 0;
   std::multimap<std::uint64_t, Datagram> way_;
   std::vector<Datagram> past_;
+  std::array<std::byte, 4000> filler_{};
 };
 
 }  // namespace emu

@@ -12,6 +12,7 @@
 
 #include "emu/base/prng.h"
 #include "tests/unit/emu/wire/seed.h"
+#include "tests/unit/random_bytes.h"
 
 namespace fabric {
 namespace {
@@ -29,7 +30,7 @@ TEST(Ethernet, SumsAreThoseOfDpdk) {
   emu::Prng prng(emu::test_seed());
   for (std::size_t payload = 0; payload < 600; ++payload) {
     std::vector<std::byte> frame(kUdpHeadersBytes + payload);
-    for (auto& b : frame) b = static_cast<std::byte>(prng.below(256));
+    test::fill_at_random(prng, frame);
     write_udp_headers(frame, kNode, kFabric, static_cast<std::uint16_t>(prng()));
     const auto* ip = reinterpret_cast<const rte_ipv4_hdr*>(&frame[kEthernetBytes]);
     ASSERT_EQ(rte_ipv4_udptcp_cksum_verify(ip, ip + 1), 0) << payload;

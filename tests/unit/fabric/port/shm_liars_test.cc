@@ -7,6 +7,7 @@
 #include "emu/ring/unix_socket.h"
 #include "emu/wire/shm_layout.h"
 #include "tests/unit/fabric/port/shm_scene.h"
+#include "tests/unit/random_bytes.h"
 
 namespace fabric {
 namespace {
@@ -215,7 +216,7 @@ TEST_F(ShmPortTest, GarbageOnTheSocketIsRefused) {
     auto socket = emu::connect_unix(run_dir_ + "/fabric.sock", true);
     ASSERT_TRUE(socket);
     std::vector<std::byte> bytes(1 + prng.below(200));
-    for (auto& b : bytes) b = static_cast<std::byte>(prng.below(256));
+    test::fill_at_random(prng, bytes);
     if (bytes.size() >= 4 && prng.below(2) == 0) {
       std::memcpy(bytes.data(), &emu::kShmMagic, 4);
     }

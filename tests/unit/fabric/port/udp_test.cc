@@ -14,6 +14,7 @@
 #include "fabric/daemon/eal.h"
 #include "hca/attach/udp.h"
 #include "tests/unit/emu/wire/seed.h"
+#include "tests/unit/random_bytes.h"
 
 namespace fabric {
 namespace {
@@ -330,7 +331,7 @@ TEST_P(UdpPortTest, StrangersDisturbNobody) {
   for (int i = 0; i < 400; ++i) {
     for (int k = 0; k < 20; ++k) {
       bytes.resize(prng.below(3000));
-      for (auto& b : bytes) b = static_cast<std::byte>(prng.below(256));
+      test::fill_at_random(prng, bytes);
       if (bytes.size() > 8 && prng.below(2) == 0) {
         const std::uint32_t magic = emu::kFrameMagic;
         std::memcpy(bytes.data(), &magic, sizeof magic);

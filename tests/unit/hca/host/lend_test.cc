@@ -7,6 +7,7 @@
 
 #include "emu/base/prng.h"
 #include "tests/unit/hca/host/pair.h"
+#include "tests/unit/random_bytes.h"
 #include "tests/unit/sanitized.h"
 
 namespace {
@@ -214,7 +215,7 @@ TEST_P(LendingSoak, BuffersAreTheProgramsOnceCompleted) {
     while (sent.size() < kMessages && sent.size() - std::min(received, completed) < kOpen) {
       const std::size_t at = sent.size() % kOpen * kSlot;
       std::vector<std::uint8_t> message(1 + prng.below(prng.below(2) == 0 ? kSlot : 300));
-      for (auto& byte : message) byte = static_cast<std::uint8_t>(prng.below(256));
+      test::fill_at_random(prng, std::as_writable_bytes(std::span(message)));
       std::ranges::copy(message, pair.a.bytes.begin() + static_cast<long>(at));
       const hca::Sge from = pair.a.sge(at, static_cast<std::uint32_t>(message.size()));
       const bool write = prng.below(2) == 0;
