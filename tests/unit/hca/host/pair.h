@@ -35,12 +35,24 @@ struct Side {
   }
 };
 
+inline constexpr std::size_t kSideBytes = 1 << 20;
+
+// Bytes that tell their places, made once: there is a pair in nearly every test.
+inline const std::vector<std::uint8_t>& pattern() {
+  static const auto made = [] {
+    std::vector<std::uint8_t> bytes(kSideBytes);
+    for (std::size_t i = 0; i < bytes.size(); ++i)
+      bytes[i] = static_cast<std::uint8_t>(i * 2654435761u >> 13);
+    return bytes;
+  }();
+  return made;
+}
+
 struct PairOptions {
   LinkOptions link;
   hca::HostOptions host;
   sim::Path path;          // dest, dest_qpn are filled in
   std::uint8_t mtu_b = 0;  // of b's QP, where it is to be another than a's
-  std::size_t bytes = 1 << 20;
   hca::QpCapacity capacity{64, 64, 4, 4, 256};
   bool mapped = true;
   std::uint32_t access = kAll;
@@ -56,7 +68,7 @@ class Pair {
       Side& me = n == 0 ? a : b;
       hca::Host& host = cluster.host(n == 0 ? 0 : second);
       me.app = std::make_unique<sim::App>(host);
-      me.bytes.resize(options.bytes);
+      me.bytes.resize(kSideBytes);
       me.keys = me.app->reg(me.bytes.data(), me.bytes.size(), options.access, options.mapped);
       me.cq = me.app->make_cq(1024);
       me.qp = me.app->make_qp(options.type, me.cq, me.cq, options.capacity);
@@ -72,9 +84,7 @@ class Pair {
     std::swap(path.send_psn, path.recv_psn);
     if (options.mtu_b != 0) path.mtu = options.mtu_b;
     EXPECT_EQ(b.app->connect(b.qp, path, cluster.now()), 0);
-    for (std::size_t i = 0; i < options.bytes; ++i) {
-      a.bytes[i] = static_cast<std::uint8_t>(i * 2654435761u >> 13);
-    }
+    a.bytes = pattern();
   }
 
   int post(const sim::Send& send) {
