@@ -69,6 +69,9 @@ void look(Network& network, Seen& seen) {
   network.clear_events();
 }
 
+// Races show in half of the rounds.
+constexpr int kRounds = test::kThreadSanitized ? 4 : 8;
+
 Seen run(const Settings& settings) {
   NetworkSpec spec;
   spec.topology = TopologyKind::mesh;
@@ -87,7 +90,7 @@ Seen run(const Settings& settings) {
   std::vector<emu::RouterId> order;
   for (int r = 0; r < network->routers(); ++r) order.push_back(static_cast<emu::RouterId>(r));
   std::uint64_t cookie = 0;
-  for (int round = 0; round < 8; ++round) {
+  for (int round = 0; round < kRounds; ++round) {
     for (int n = 0; n < network->nodes(); ++n)
       network->submit(static_cast<emu::NodeId>(n),
                       packet_of(random, network->nodes(), network->now(), ++cookie));
@@ -117,9 +120,9 @@ void expect_same(const Settings& settings) {
     return run(some);
   };
   const Seen alone = with(1, 64, false);
-  ASSERT_GT(alone.delivered.size(), 200U);
-  ASSERT_GT(alone.answers.size(), 20U);
-  ASSERT_GT(alone.windows.size(), 20U);
+  ASSERT_GT(alone.delivered.size(), 25U * kRounds);
+  ASSERT_GT(alone.answers.size(), 2U * kRounds);
+  ASSERT_GT(alone.windows.size(), 2U * kRounds);
   for (const int threads : {2, 4, kThreadsMax})
     EXPECT_EQ(alone, with(threads, 64, false)) << threads << " threads";
   EXPECT_EQ(alone.digest, with(3, 1, true).digest)

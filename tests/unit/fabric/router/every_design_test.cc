@@ -6,6 +6,7 @@
 
 #include "emu/base/prng.h"
 #include "tests/unit/fabric/router/design_net.h"
+#include "tests/unit/sanitized.h"
 
 namespace fabric {
 namespace {
@@ -130,7 +131,7 @@ TEST(EveryDesign, BelowSaturationAcceptedIsOffered) {
     // A circuit's lane is idle while its probe and the answer are under way.
     const double load = design.spec.router == RouterKind::circuit ? 0.35 : 0.55;
     Traffic traffic(*network, load, 3);
-    constexpr emu::Cycle kCycles = 30'000;
+    constexpr emu::Cycle kCycles = test::kSanitized ? 10'000 : 30'000;
     double accepted = 0;
     for (emu::Cycle end = 500; end <= kCycles; end += 500) {
       traffic.feed(end);

@@ -6,6 +6,7 @@
 
 #include "emu/base/prng.h"
 #include "fabric/router/network.h"
+#include "tests/unit/sanitized.h"
 
 namespace fabric {
 namespace {
@@ -191,7 +192,7 @@ TEST(LinksDown, WhatCannotBeIsRefusedAndChangesNothing) {
 TEST(LinksDown, VersionsAreUsedAgain) {
   auto network = *Network::make(tree_spec());
   Load load(13);
-  for (int i = 0; i < 100; ++i) {
+  for (int i = 0; i < (test::kSanitized ? 30 : 100); ++i) {
     const LinkEnd down[] = {{static_cast<emu::RouterId>(i % 16), 4},
                             {static_cast<emu::RouterId>(16 + i % 15), 5}};
     load.submit(*network, 20);

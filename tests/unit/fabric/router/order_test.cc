@@ -11,7 +11,7 @@
 namespace fabric {
 namespace {
 
-constexpr std::uint64_t kMessages = test::kSanitized ? 4'000 : 20'000;
+constexpr std::uint64_t kMessages = test::kSanitized ? 2'000 : 20'000;
 
 struct Orders {
   std::uint64_t in_order = 0;
