@@ -26,7 +26,7 @@ int read_record(int fd, Record& record) {
   return got < 0 ? -1 : 0;
 }
 
-thread_local emu::Patience patience;  // of this thread, over all its channels
+thread_local emu::Patience event_patience;  // of this thread, over all its channels
 
 bool readable(int fd) {
   pollfd wanted{fd, POLLIN, 0};
@@ -40,9 +40,9 @@ bool is_nonblocking(int fd) { return (::fcntl(fd, F_GETFL) & O_NONBLOCK) != 0; }
 template <class Record>
 int await_record(int fd, Record& record, bool looks) {
   if (!looks || is_nonblocking(fd)) return read_record(fd, record);
-  while (!readable(fd) && patience.look_again(emu::host_now_ns())) (void)::sched_yield();
+  while (!readable(fd) && event_patience.look_again(emu::host_now_ns())) (void)::sched_yield();
   const int got = read_record(fd, record);
-  patience.found(emu::host_now_ns());
+  event_patience.found(emu::host_now_ns());
   return got;
 }
 

@@ -30,7 +30,7 @@ NetworkSpec torus_spec(std::vector<int> sides, RouterKind router, int recovery_c
   return spec;
 }
 
-hca::SendPacket packet_to(std::size_t dest, int flits, std::uint64_t lane) {
+hca::SendPacket packet_on(std::size_t dest, int flits, std::uint64_t lane) {
   hca::SendPacket packet;
   packet.dest = static_cast<emu::NodeId>(dest);
   packet.flits = static_cast<std::uint16_t>(flits);
@@ -44,7 +44,7 @@ std::unique_ptr<Network> crowded_ring(RouterKind router, int recovery_cycles) {
   auto network = Network::make(torus_spec({5}, router, recovery_cycles)).value();
   for (std::size_t i = 0; i < 60; ++i)
     for (std::size_t n = 0; n < 5; ++n)
-      EXPECT_TRUE(network->submit(static_cast<emu::NodeId>(n), packet_to((n + 2) % 5, 16, i % 3)));
+      EXPECT_TRUE(network->submit(static_cast<emu::NodeId>(n), packet_on((n + 2) % 5, 16, i % 3)));
   for (int i = 0; i < 200 && !network->idle() && network->stuck().empty(); ++i) network->step(100);
   return network;
 }
@@ -103,7 +103,7 @@ TEST(Recovery, OneMessageIsInTheRecoveryLanes) {
     emu::Prng random(11);
     for (int i = 0; i < 1200 / flits; ++i)
       for (emu::NodeId n = 0; n < 16; ++n)
-        EXPECT_TRUE(network->submit(n, packet_to(random() % 16, flits, random() % 3)));
+        EXPECT_TRUE(network->submit(n, packet_on(random() % 16, flits, random() % 3)));
     std::uint64_t most = 0;
     while (!network->idle() && network->now() < 100'000) {
       network->step(1);
@@ -131,7 +131,7 @@ TEST(Recovery, TheOrderOfRoutersDoesNotMatter) {
     emu::Prng random(3);
     for (int i = 0; i < 100; ++i)
       for (emu::NodeId n = 0; n < 16; ++n)
-        EXPECT_TRUE(network->submit(n, packet_to(random() % 16, 8, random() % 3)));
+        EXPECT_TRUE(network->submit(n, packet_on(random() % 16, 8, random() % 3)));
     while (!network->idle() && network->now() < 100'000) network->step(10);
     EXPECT_TRUE(network->idle());
     EXPECT_GT(network->design_counters().recoveries, 0U);
