@@ -2,6 +2,9 @@
 // creates and sizes them; the application maps what it is handed. All indexes run free (no wrap)
 // and are masked at use. One writer per word; who it is stands above the group. hcad never trusts a
 // word that the application writes: an impossible index makes that QP or CQ fail, nothing else.
+//
+// A group is a cache line: what one core writes with each message and what the other only looks at
+// are apart, or each look would fetch a line anew that nobody has changed where it looks.
 #pragma once
 
 #include <atomic>
@@ -47,20 +50,23 @@ struct QpPage {
   Shared32 rung;                 // set to 1 before its QP number enters the doorbell ring
   Shared32 rq_tail;              // posted receives
   std::uint32_t reserved1[13];
-  // hcad writes.
+  // hcad writes, and each post reads.
+  alignas(64) Shared32
+      credit_limited;       // 1: it needs credit, else ENOMEM (real time, admitted rate)
+  Shared32 credit_granted;  // packets granted since creation, free running
+  Shared32 packet_payload;  // bytes of payload per packet on this path, set at RTR
+  Shared32 state;           // IBV_QPS_*, a hint: posts in RESET are refused
+  std::uint32_t reserved2[12];
+  // hcad writes with each completion.
   alignas(64) Shared32 sq_head;  // requests that are done
   Shared32 rq_head;              //
-  Shared32 credit_limited;       // 1: a post needs credit, else ENOMEM (real time, admitted rate)
-  Shared32 credit_granted;       // packets granted since creation, free running
-  Shared32 packet_payload;       // bytes of payload per packet on this path, set at RTR
-  Shared32 state;                // IBV_QPS_*, a hint for the library: posts in RESET are refused
-  std::uint32_t reserved2[10];
+  std::uint32_t reserved3[14];
 };
-static_assert(sizeof(QpPage) == 192 && offsetof(QpPage, sq_tail) == 64 &&
+static_assert(sizeof(QpPage) == 256 && offsetof(QpPage, sq_tail) == 64 &&
               offsetof(QpPage, rung) == 68 && offsetof(QpPage, rq_tail) == 72 &&
-              offsetof(QpPage, sq_head) == 128 && offsetof(QpPage, rq_head) == 132 &&
-              offsetof(QpPage, credit_limited) == 136 && offsetof(QpPage, credit_granted) == 140 &&
-              offsetof(QpPage, packet_payload) == 144 && offsetof(QpPage, state) == 148);
+              offsetof(QpPage, credit_limited) == 128 && offsetof(QpPage, credit_granted) == 132 &&
+              offsetof(QpPage, packet_payload) == 136 && offsetof(QpPage, state) == 140 &&
+              offsetof(QpPage, sq_head) == 192 && offsetof(QpPage, rq_head) == 196);
 
 // The application's order for one post:
 //   1. sq_tail - (Cqe::done of the last completion that it polled) < sq_depth, else ENOMEM
@@ -144,8 +150,7 @@ constexpr SrqLayout srq_layout(std::uint32_t max_wr, std::uint32_t max_sge) {
   return layout;
 }
 
-// ---- CQ: CqPage, then the CQEs
-// -------------------------------------------------------------------
+// ---- CQ: CqPage, then the CQEs ------------------------------------------------------------------
 
 inline constexpr std::uint32_t kCqDisarmed = 0;
 inline constexpr std::uint32_t kCqArmedNext = 1;
@@ -158,29 +163,30 @@ struct CqPage {
   std::uint32_t cq_num;
   std::uint32_t depth;  // power of two
   std::uint32_t reserved0[12];
-  // The application writes (hcad disarms).
+  // The application writes with each poll; hcad looks when the ring seems full.
   alignas(64) Shared32 head;  // consumed
-  Shared32 armed;             // kCqArmed…; then look at tail again before sleeping
-  Shared32 sleepers;          // threads in a futex wait on `tail`
-  std::uint32_t reserved1[13];
+  std::uint32_t reserved1[15];
+  // The application writes before it sleeps (hcad disarms); hcad looks with each completion.
+  alignas(64) Shared32 armed;  // kCqArmed…; then look at tail again before sleeping
+  Shared32 sleepers;           // threads in a futex wait on `tail`
+  std::uint32_t reserved2[14];
   // hcad writes.
   alignas(64) Shared32 tail;  // produced; release after the CQE; the futex word
   Shared32 overrun;           // 1: a completion found no room; the CQ is in error
   Shared32 told;              // the tail when a completion event last fired
   Shared32 solicited;         // the tail after the last completion that was solicited, or an error
-  std::uint32_t reserved2[12];
+  std::uint32_t reserved3[12];
 };
-static_assert(sizeof(CqPage) == 192 && offsetof(CqPage, head) == 64 &&
-              offsetof(CqPage, armed) == 68 && offsetof(CqPage, sleepers) == 72 &&
-              offsetof(CqPage, tail) == 128 && offsetof(CqPage, overrun) == 132 &&
-              offsetof(CqPage, told) == 136 && offsetof(CqPage, solicited) == 140);
+static_assert(sizeof(CqPage) == 256 && offsetof(CqPage, head) == 64 &&
+              offsetof(CqPage, armed) == 128 && offsetof(CqPage, sleepers) == 132 &&
+              offsetof(CqPage, tail) == 192 && offsetof(CqPage, overrun) == 196 &&
+              offsetof(CqPage, told) == 200 && offsetof(CqPage, solicited) == 204);
 
 constexpr std::uint32_t cq_bytes(std::uint32_t depth) {
   return static_cast<std::uint32_t>(sizeof(CqPage) + sizeof(Cqe) * depth);
 }
 
-// ---- Doorbells: one ring per process
-// -------------------------------------------------------------
+// ---- Doorbells: one ring per process ------------------------------------------------------------
 
 struct DoorbellPage {
   std::uint32_t magic;
@@ -191,15 +197,17 @@ struct DoorbellPage {
   alignas(64) Shared32 tail;
   Shared32 overflow;  // 1: an entry found no room; hcad then looks at every QP of the process
   std::uint32_t reserved1[14];
-  // hcad writes.
+  // hcad writes with each doorbell; the application looks when the ring seems full.
   alignas(64) Shared32 head;
-  Shared32 sleeping;  // 1: hcad waits in the kernel; write the eventfd after pushing
-  std::uint32_t reserved2[14];
+  std::uint32_t reserved2[15];
+  // hcad writes, and each doorbell reads.
+  alignas(64) Shared32 sleeping;  // 1: hcad waits in the kernel; write the eventfd after pushing
+  std::uint32_t reserved3[15];
   std::uint32_t qp_num[kDoorbellEntries];  // the application writes
 };
 static_assert(offsetof(DoorbellPage, tail) == 64 && offsetof(DoorbellPage, overflow) == 68 &&
-              offsetof(DoorbellPage, head) == 128 && offsetof(DoorbellPage, sleeping) == 132 &&
-              offsetof(DoorbellPage, qp_num) == 192 &&
-              sizeof(DoorbellPage) == 192 + 4 * kDoorbellEntries);
+              offsetof(DoorbellPage, head) == 128 && offsetof(DoorbellPage, sleeping) == 192 &&
+              offsetof(DoorbellPage, qp_num) == 256 &&
+              sizeof(DoorbellPage) == 256 + 4 * kDoorbellEntries);
 
 }  // namespace hca

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "emu/base/check.h"
+#include "emu/base/prefetch.h"
 #include "emu/clock/page.h"
 #include "emu/ring/unix_socket.h"
 #include "emu/wire/shm_layout.h"
@@ -299,7 +300,7 @@ std::optional<TxBuffer> ShmAttachment::acquire() {
   slots.pop_back();
   // The headers of the next packet go there: a fabric that read it has its lines.
   if (!slots.empty()) {
-    __builtin_prefetch(current_->own_base + std::size_t{slots.back()} * emu::kPacketBytesMax, 1);
+    emu::prefetch_to_write(current_->own_base + std::size_t{slots.back()} * emu::kPacketBytesMax);
   }
   return current_->buffer(buffer);
 }

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstring>
 
+#include "emu/base/prefetch.h"
 #include "emu/packet/crc.h"
 #include "hca/host/state.h"
 
@@ -56,6 +57,14 @@ bool parse(const Arrival& arrival, std::span<const std::byte> bytes, emu::Parsed
          (arrival.lent.empty() || packet.payload_bytes == arrival.lent.size());
 }
 
+// The receive that a request may take, as the program wrote it on its core.
+void prefetch_receive(const Qp& qp) {
+  if (qp.srq != kNone || qp.layout.rq_depth == 0) return;
+  emu::prefetch(&qp.page->rq_tail);
+  emu::prefetch(qp.region + qp.layout.rq_offset +
+                std::size_t{qp.rq_next & (qp.layout.rq_depth - 1)} * qp.layout.rq_stride);
+}
+
 void receive_one(HostState& s, const Arrival& arrival, bool loop) {
   const std::size_t length = emu::buffer_bytes(arrival.desc);
   const std::span<const std::byte> bytes(reinterpret_cast<const std::byte*>(arrival.bytes), length);
@@ -91,6 +100,7 @@ void receive_one(HostState& s, const Arrival& arrival, bool loop) {
     if (packet.info->request) blame_sender(s, qp, headers.bth.dest_qp, headers.lrh.slid);
     return;
   }
+  if (packet.info->request) prefetch_receive(*qp);
   if (headers.bth.pkey != emu::kDefaultPkey) {
     ++s.counters_.dropped_bad_key;
     return;
@@ -118,11 +128,10 @@ void receive_one(HostState& s, const Arrival& arrival, bool loop) {
 // Another core wrote the packet: each line of it is a miss, and the first one stalls everything.
 constexpr std::size_t kPrefetchAhead = 2;
 void prefetch(const Arrival& arrival) {
-  constexpr std::size_t kLine = 64;
   const std::size_t there =
       arrival.lent.empty() ? emu::buffer_bytes(arrival.desc) : emu::kTrainHeadBytes;
-  const std::size_t bytes = std::min(there, 12 * kLine);
-  for (std::size_t at = 0; at < bytes; at += kLine) __builtin_prefetch(arrival.bytes + at);
+  const std::size_t bytes = std::min(there, 12 * emu::kLineBytes);
+  for (std::size_t at = 0; at < bytes; at += emu::kLineBytes) emu::prefetch(arrival.bytes + at);
 }
 
 }  // namespace

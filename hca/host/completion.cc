@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "emu/base/check.h"
+#include "emu/base/prefetch.h"
 #include "hca/host/state.h"
 
 namespace hca {
@@ -114,21 +115,31 @@ void write_cqe(Cqe& slot, const Cqe& cqe, std::uint32_t index) {
   sequence.store(index + 1, std::memory_order_release);
 }
 
+Cqe& slot_of(const Cq& cq, std::uint32_t index) {
+  return reinterpret_cast<Cqe*>(cq.region + sizeof(CqPage))[index & (cq.depth - 1)];
+}
+
+// The application owns `head`, and with it the line: looked at only when what it was last is not
+// enough. An impossible value is as bad as a full ring. Acquire: the CQE there has been read.
+bool is_full(Cq& cq) {
+  if (cq.tail - cq.head < cq.depth) return false;
+  cq.head = cq.page->head.load(std::memory_order_acquire);
+  return cq.tail - cq.head >= cq.depth;
+}
+
 void enter_cqe(HostState& s, const PendingCqe& pending, WcStatus status) {
   Cq& cq = s.cqs_[pending.cq];
   const bool visible = pending.visible || status != WcStatus::success;
   if (!visible || !cq.used) return;
-  // The application owns `head`; an impossible value is as bad as a full ring.
-  if (cq.broken || cq.tail - cq.page->head.load(std::memory_order_acquire) >= cq.depth) {
+  if (cq.broken || is_full(cq)) {
     overrun(s, pending.cq);
     lose_completion(s, pending.cqe.qp_num);
     return;
   }
-  Cqe* cqes = reinterpret_cast<Cqe*>(cq.region + sizeof(CqPage));
   Cqe cqe = pending.cqe;
   cqe.done = pending.head;
   cqe.status = status;
-  write_cqe(cqes[cq.tail & (cq.depth - 1)], cqe, cq.tail);
+  write_cqe(slot_of(cq, cq.tail), cqe, cq.tail);
   ++cq.tail;
   if (pending.solicited || cqe.status != WcStatus::success) {
     cq.solicited = true;
@@ -291,6 +302,8 @@ void complete(HostState& s, Qp& qp, PendingCqe& pending) {
   if (pending.cqe.timestamp_ns == 0) {
     pending.cqe.timestamp_ns = s.options_.cycle_time.ns(s.now_);
   }
+  const Cq& cq = s.cqs_[pending.cq];
+  if (pending.visible && cq.used) emu::prefetch_to_write(&slot_of(cq, cq.tail));
   s.settlement_.cqes[s.settlement_.cqes_count++] = pending;
 }
 

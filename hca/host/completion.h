@@ -22,6 +22,7 @@ struct Cq {
   std::uint32_t depth = 0;
   std::uint32_t users = 0;  // send and receive sides of QPs
   std::uint32_t tail = 0;   // ours; the page's copy is for the application
+  std::uint32_t head = 0;   // the page's when we last looked
   std::uint8_t* region = nullptr;
   CqPage* page = nullptr;
 };

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "emu/base/prefetch.h"
 #include "hca/host/state.h"
 
 namespace hca {
@@ -12,6 +13,17 @@ namespace {
 
 // Time stands still at worst. A caller whose clock ran backwards must not unsettle timers.
 void tick(HostState& s, emu::Cycle now) { s.now_ = std::max(s.now_, now); }
+
+// What the program wrote on its core, all of it at once: the QP's page and the request that is
+// next.
+void prefetch_posted(const Qp& qp) {
+  emu::prefetch_to_write(&qp.page->rung);
+  const std::uint8_t* slot =
+      qp.region + qp.layout.sq_offset +
+      std::size_t{qp.sq_posted & (qp.layout.sq_depth - 1)} * qp.layout.sq_stride;
+  emu::prefetch(slot);
+  emu::prefetch(slot + emu::kLineBytes);
+}
 
 void ring_all(HostState& s, ClientId client) {
   for (auto& qp : s.qps_) {
@@ -95,6 +107,7 @@ void Host::doorbells(ClientId client, emu::Cycle now) {
   tick(s, now);
   Caller& caller = s.clients_[client];
   if (!caller.open) return;
+  if (const Qp* qp = s.qp_or_null(caller.rang)) prefetch_posted(*qp);
   DoorbellPage& page = *caller.doorbells;
   const std::uint32_t tail = page.tail.load(std::memory_order_acquire);
   if (tail - caller.head > kDoorbellEntries) {  // nonsense: take every QP to have been rung
@@ -107,7 +120,9 @@ void Host::doorbells(ClientId client, emu::Cycle now) {
     const std::uint32_t number =
         std::atomic_ref<std::uint32_t>(page.qp_num[entry]).load(std::memory_order_relaxed);
     Qp* qp = s.find_qp(number);
-    if (qp != nullptr && qp->client == client) ring_doorbell(s, *qp);
+    if (qp == nullptr || qp->client != client) continue;
+    caller.rang = qp->slot;
+    ring_doorbell(s, *qp);
   }
   page.head.store(caller.head, std::memory_order_release);
   if (page.overflow.load(std::memory_order_relaxed) != 0) {

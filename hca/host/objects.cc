@@ -337,6 +337,7 @@ int Host::resize_cq(ClientId client, std::uint32_t number, std::uint32_t depth,
   cq->depth = depth;
   write_cq_header(*cq);
   cq->page->overrun.store(cq->broken ? 1 : 0);  // who polls the new one hears of it, too
+  cq->head = head;
   cq->page->head.store(head);
   cq->page->armed.store(armed);
   cq->page->told.store(cq->tail - waiting);  // what waits may be told again, but not forgotten

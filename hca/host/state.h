@@ -32,7 +32,8 @@ namespace hca {
 struct Caller {  // what of a client rings here; hcad has a Client with all that it holds
   bool open = false;
   DoorbellPage* doorbells = nullptr;
-  std::uint32_t head = 0;  // of its doorbell ring; ours, not the page's
+  std::uint32_t head = 0;      // of its doorbell ring; ours, not the page's
+  std::uint32_t rang = kNone;  // slot of the QP that rang last, most often the next one, too
 };
 
 struct Pd {

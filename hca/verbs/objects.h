@@ -70,6 +70,7 @@ struct Context : verbs_context {
 
   std::mutex doorbell_lock;
   std::uint32_t doorbell_tail = 0;
+  std::uint32_t doorbell_head = 0;  // hcad's when we last looked
 
   std::mutex table_lock;
   std::unordered_map<std::uint32_t, Cq*> cqs;

@@ -9,13 +9,20 @@ namespace hca {
 
 namespace {
 
+// Under the lock. hcad's word is looked at only when what it was last is not enough.
+bool has_room(Context& context) {
+  if (context.doorbell_tail - context.doorbell_head < kDoorbellEntries) return true;
+  context.doorbell_head = context.doorbells().head.load(std::memory_order_acquire);
+  return context.doorbell_tail - context.doorbell_head < kDoorbellEntries;
+}
+
 void ring_doorbell(Context& context, Qp& qp) {
   // hcad clears the flag before it looks at the tail, so a QP stands in the ring at most once.
   if (qp.page().rung.exchange(1, std::memory_order_seq_cst) != 0) return;
   DoorbellPage& page = context.doorbells();
   {
     const std::lock_guard lock(context.doorbell_lock);
-    if (context.doorbell_tail - page.head.load(std::memory_order_acquire) < kDoorbellEntries) {
+    if (has_room(context)) {
       page.qp_num[context.doorbell_tail++ % kDoorbellEntries] = qp.qp_base.qp_num;
       page.tail.store(context.doorbell_tail, std::memory_order_seq_cst);
     } else {
