@@ -8,6 +8,11 @@
 
 namespace hca {
 
+Exchange& exchange() {
+  static thread_local Exchange mine;
+  return mine;
+}
+
 int step_aside(int cpu) {
   cpu_set_t before;
   if (::sched_getaffinity(0, sizeof before, &before) != 0) return -1;  // more CPUs than it holds

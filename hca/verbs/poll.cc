@@ -45,6 +45,11 @@ void leave_its_core(const NodePage& node, std::uint64_t host_ns) {
   if (step_aside(theirs) < 0) beside.stayed(host_ns);
 }
 
+bool works_elsewhere(const NodePage& node) {
+  const int theirs = node.works_on.load(std::memory_order_relaxed) - 1;
+  return theirs >= 0 && theirs != ::sched_getcpu();
+}
+
 // Returns when the tail has moved, hcad has woken us, or a little later.
 void sleep_on(Cq& cq) {
   std::shared_ptr<emu::Region> ring;  // a resize does not take it from under us
@@ -136,8 +141,12 @@ bool after_empty_poll(Cq& cq) {
   // At once: where cores are few, who makes the completion stands in line for this one.
   const std::uint64_t host_ns = emu::host_now_ns();
   if (patience.look_again(host_ns)) {
-    leave_its_core(to_context(cq.context)->node(), host_ns);
+    const NodePage& node = to_context(cq.context)->node();
+    leave_its_core(node, host_ns);
+    Exchange& mine = exchange();
+    if (mine.keeps_core(host_ns) && works_elsewhere(node)) return true;
     (void)::sched_yield();
+    mine.gave_core(emu::host_now_ns());
     return true;
   }
   if (!tired) {
@@ -149,8 +158,12 @@ bool after_empty_poll(Cq& cq) {
   return true;
 }
 
-void after_full_poll() {
-  if (empty_polls != 0) patience.found(emu::host_now_ns());
+void after_full_poll(bool received) {
+  Exchange& mine = exchange();
+  const bool waited = empty_polls != 0 || (received && mine.waits());
+  const std::uint64_t host_ns = waited ? emu::host_now_ns() : 0;  // a stream needs no clock
+  if (empty_polls != 0) patience.found(host_ns);
+  if (received) mine.received(host_ns);
   empty_polls = 0;
   sleeps = 0;
 }
@@ -164,7 +177,7 @@ int poll_cq(ibv_cq* base_cq, int count, ibv_wc* completions) {
     if (after_empty_poll(cq)) taken = take(cq, count, completions);
   }
   if (taken > 0) {
-    after_full_poll();
+    after_full_poll((completions[taken - 1].opcode & IBV_WC_RECV) != 0);
     return taken;
   }
   // All was flushed and nothing more will ever come: say so instead of letting the program poll for

@@ -54,7 +54,7 @@ int start_poll(ibv_cq_ex* base_cq, ibv_poll_cq_attr* attributes) {
       return to_context(cq.context)->dead() ? EIO : ENOENT;
     }
   }
-  after_full_poll();
+  after_full_poll(is_receive(cq.current));
   return 0;
 }
 

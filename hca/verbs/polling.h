@@ -9,7 +9,7 @@ namespace hca {
 
 // True: look again (it slept, or hcad has gone). Call without the CQ's lock.
 bool after_empty_poll(Cq& cq);
-void after_full_poll();
+void after_full_poll(bool received);  // whether the last completion taken is of a receive
 
 // Whether this thread is between start_poll and end_poll, and so has the lock already: programs arm
 // there. Only the thread itself could have written its name.

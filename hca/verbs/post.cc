@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "emu/ring/doorbell.h"
+#include "hca/verbs/aside.h"
 
 namespace hca {
 
@@ -213,6 +214,7 @@ void publish_sends(Qp& qp) {
   // Release: the slots are written before the index that offers them. Pairs with hca/host.
   qp.page().sq_tail.store(qp.sq_tail, std::memory_order_release);
   ring_doorbell(*to_context(qp.qp_base.context), qp);
+  exchange().posted();
 }
 
 int post_send(ibv_qp* base_qp, ibv_send_wr* wr, ibv_send_wr** bad_wr) {

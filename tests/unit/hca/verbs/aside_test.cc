@@ -1,5 +1,5 @@
 // hca/verbs/aside.h: when a thread leaves a CPU, and that it may run afterwards where it might
-// before.
+// before; when it keeps its core.
 #include "hca/verbs/aside.h"
 
 #include <sched.h>
@@ -61,6 +61,67 @@ TEST(Beside, NotAgainForAWhile) {
   beside.stayed(later_ns);
   EXPECT_FALSE(looks(later_ns + hca::Beside::kAgainNs));
   EXPECT_TRUE(looks(later_ns + hca::Beside::kStayedNs));
+}
+
+// A program that posts, waits in vain for `took_ns` and receives; returns when.
+std::uint64_t exchanged(hca::Exchange& exchange, std::uint64_t at_ns, std::uint64_t took_ns) {
+  exchange.posted();
+  EXPECT_FALSE(exchange.keeps_core(at_ns));
+  exchange.received(at_ns + took_ns);
+  return at_ns + took_ns;
+}
+
+TEST(Exchange, KeepsTheCoreWhileItsAnswerIsDue) {
+  constexpr std::uint64_t kTookNs = 12'000;
+  hca::Exchange exchange;
+  std::uint64_t at_ns = 1'000'000;
+  for (unsigned i = 0; i < hca::Exchange::kSure; ++i) at_ns = exchanged(exchange, at_ns, kTookNs);
+  exchange.posted();
+  EXPECT_FALSE(exchange.keeps_core(at_ns));
+  EXPECT_FALSE(exchange.keeps_core(at_ns + kTookNs / 2 - 1));
+  EXPECT_TRUE(exchange.keeps_core(at_ns + kTookNs / 2));
+  EXPECT_TRUE(exchange.keeps_core(at_ns + hca::Exchange::kKeptNs - 1));
+  EXPECT_FALSE(exchange.keeps_core(at_ns + hca::Exchange::kKeptNs));  // so long at a time
+  exchange.gave_core(at_ns + hca::Exchange::kKeptNs);
+  EXPECT_TRUE(exchange.keeps_core(at_ns + hca::Exchange::kKeptNs));
+  exchange.gave_core(at_ns + 2 * kTookNs);
+  EXPECT_FALSE(exchange.keeps_core(at_ns + 2 * kTookNs));  // it did not come
+}
+
+TEST(Exchange, FollowsWhatAnswersTake) {
+  hca::Exchange exchange;
+  std::uint64_t at_ns = 1'000'000;
+  for (unsigned i = 0; i < hca::Exchange::kSure; ++i) at_ns = exchanged(exchange, at_ns, 4'000);
+  for (unsigned i = 0; i < 64; ++i) at_ns = exchanged(exchange, at_ns, 40'000);
+  exchange.posted();
+  EXPECT_FALSE(exchange.keeps_core(at_ns));
+  exchange.gave_core(at_ns + 19'000);
+  EXPECT_FALSE(exchange.keeps_core(at_ns + 19'000));
+  exchange.gave_core(at_ns + 21'000);
+  EXPECT_TRUE(exchange.keeps_core(at_ns + 21'000));
+}
+
+TEST(Exchange, NotWhereNothingIsAnswered) {
+  constexpr std::uint64_t kTookNs = 4'000;
+  hca::Exchange stream;  // receives without a post in between
+  std::uint64_t at_ns = 1'000'000;
+  for (unsigned i = 0; i < 8 * hca::Exchange::kSure; ++i) {
+    EXPECT_FALSE(stream.keeps_core(at_ns += kTookNs / 2));
+    stream.received(at_ns += kTookNs / 2);
+  }
+  hca::Exchange sure;
+  for (unsigned i = 0; i < hca::Exchange::kSure; ++i) at_ns = exchanged(sure, at_ns, kTookNs);
+  sure.received(at_ns);  // a second one for one post
+  sure.posted();
+  EXPECT_FALSE(sure.keeps_core(at_ns));
+  EXPECT_FALSE(sure.keeps_core(at_ns + kTookNs));
+  sure.received(at_ns + kTookNs);
+  for (unsigned i = 0; i < hca::Exchange::kSure; ++i) at_ns = exchanged(sure, at_ns, kTookNs);
+  for (unsigned i = 0; i < 2; ++i) {
+    sure.posted();
+    EXPECT_FALSE(sure.keeps_core(at_ns));
+  }
+  EXPECT_FALSE(sure.keeps_core(at_ns + kTookNs));  // it posted again before it was answered
 }
 
 TEST(Aside, LeavesTheCpuAndMayRunWhereItMight) {
