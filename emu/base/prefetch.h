@@ -6,7 +6,7 @@
 
 namespace emu {
 
-inline constexpr std::size_t kLineBytes = 64;
+inline constexpr std::size_t kCacheLine = 64;  // bytes
 
 // To be read soon.
 inline void prefetch(const void* at) { __builtin_prefetch(at); }

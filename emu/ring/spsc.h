@@ -18,10 +18,9 @@
 #include <type_traits>
 
 #include "emu/base/check.h"
+#include "emu/base/prefetch.h"
 
 namespace emu {
-
-inline constexpr std::size_t kCacheLine = 64;
 
 template <class T>
 concept RingEntry = std::is_trivially_copyable_v<T> && alignof(T) <= kCacheLine;

@@ -130,8 +130,8 @@ constexpr std::size_t kPrefetchAhead = 2;
 void prefetch(const Arrival& arrival) {
   const std::size_t there =
       arrival.lent.empty() ? emu::buffer_bytes(arrival.desc) : emu::kTrainHeadBytes;
-  const std::size_t bytes = std::min(there, 12 * emu::kLineBytes);
-  for (std::size_t at = 0; at < bytes; at += emu::kLineBytes) emu::prefetch(arrival.bytes + at);
+  const std::size_t bytes = std::min(there, 12 * emu::kCacheLine);
+  for (std::size_t at = 0; at < bytes; at += emu::kCacheLine) emu::prefetch(arrival.bytes + at);
 }
 
 }  // namespace

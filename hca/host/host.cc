@@ -22,7 +22,7 @@ void prefetch_posted(const Qp& qp) {
       qp.region + qp.layout.sq_offset +
       std::size_t{qp.sq_posted & (qp.layout.sq_depth - 1)} * qp.layout.sq_stride;
   emu::prefetch(slot);
-  emu::prefetch(slot + emu::kLineBytes);
+  emu::prefetch(slot + emu::kCacheLine);
 }
 
 void ring_all(HostState& s, ClientId client) {
