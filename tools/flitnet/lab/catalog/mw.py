@@ -27,6 +27,7 @@ JITTER_SD_MS = 1.0
 INTERVAL_LOW, INTERVAL_HIGH = FRAME_MS * 0.99, FRAME_MS * 1.01
 OPEN = " ".join(line.strip("- ") for line in (__doc__ or "").split(":\n")[1].split("\n"))
 QUICK, FULL = quick_length(4), Length(12, 48)
+SHORT = quick_length(3)  # of those that CI runs; of two frame times a stream has no interval
 PRECISION = {"interval_ms": 0.05, "sd_ms": 0.02}
 VIDEO_PLOTS = (
     Plot("interval_ms", "mean frame interval d, ms"),
@@ -75,13 +76,16 @@ def jitter_free(series: str, at: tuple[float, ...]) -> tuple[Within, AtMost]:
 
 COMMON: dict[str, Any] = {"quick": QUICK, "full": FULL, "precision": PRECISION, "open": OPEN}
 VIDEO: dict[str, Any] = {"plots": VIDEO_PLOTS} | COMMON
+SHORT_VIDEO = VIDEO | {"quick": SHORT}
 SCHEDULERS = (("FGVC", "fgvc"), ("FIFO", "fcfs"))
 MIXES = {"20:80": 0.2, "50:50": 0.5, "80:20": 0.8, "90:10": 0.9}
 
 
-def fifo_against_fgvc(id_: str, title: str, paper: str, **how: Any) -> Experiment:
+def fifo_against_fgvc(
+    id_: str, title: str, paper: str, common: dict[str, Any], **how: Any
+) -> Experiment:
     return Experiment(
-        id=id_, title=title, paper=paper, **VIDEO,
+        id=id_, title=title, paper=paper, **common,
         points=tuple(
             Point(name, load, router(0.8, load, scheduler, **how), quick=load in (0.8, 0.96))
             for name, scheduler in SCHEDULERS
@@ -116,7 +120,7 @@ def mixed_claims() -> tuple[Claim, ...]:
 
 FIG5 = fifo_against_fgvc(
     "mw.fig5", "FIFO against Fine-Grained VirtualClock, 80:20",
-    "FIFO jitters beyond 0.8 load; FGVC is jitter-free to 0.96.",
+    "FIFO jitters beyond 0.8 load; FGVC is jitter-free to 0.96.", SHORT_VIDEO,
 )  # fmt: skip
 FIG6 = Experiment(
     id="mw.fig6", title="CBR against VBR, all real time", **VIDEO,
@@ -138,7 +142,7 @@ FIG6 = Experiment(
     ),
 )  # fmt: skip
 FIG7 = Experiment(
-    id="mw.fig7", title="Mixed traffic: frame intervals", points=mixed(), **VIDEO,
+    id="mw.fig7", title="Mixed traffic: frame intervals", points=mixed(), **SHORT_VIDEO,
     paper="No jitter to 0.80 whatever the mix; beyond, only where real time dominates.",
     claims=mixed_claims(),
 )  # fmt: skip
@@ -147,7 +151,8 @@ T5_ROWS = {
     "80:20": (10.3, 15.8, 39.7, 106.9), "90:10": (11.9, 19.3, 106.2),
 }  # fmt: skip
 T5 = Experiment(
-    id="mw.t5", title="Mixed traffic: latency of best effort", points=mixed(), **COMMON,
+    id="mw.t5", title="Mixed traffic: latency of best effort", points=mixed(),
+    **COMMON | {"quick": SHORT},
     paper="Best-effort latency grows with load and with the share of real time; beyond 0.9 at "
     "80:20 and 0.8 at 90:10 it is saturated.",
     plots=(BEST_EFFORT_PLOT, Plot("best_effort_accepted", "best effort: delivered / offered")),
@@ -189,7 +194,7 @@ FIG9 = Experiment(
 )  # fmt: skip
 FIG11 = fifo_against_fgvc(
     "mw.fig11", "FIFO against FGVC, MPEG-2, 80:20",
-    "As with synthetic VBR: FIFO jitters beyond 0.8, FGVC is jitter-free to 0.96.",
+    "As with synthetic VBR: FIFO jitters beyond 0.8, FGVC is jitter-free to 0.96.", VIDEO,
     fast=True, streams="mpeg2",
 )  # fmt: skip
 FIG12 = Experiment(
@@ -263,7 +268,7 @@ T2_LOADS = (0.6, 0.7, 0.8)
 def clock_against_queueing(id_: str) -> Experiment:
     """MW table II is RN table 1."""
     return Experiment(
-        id=id_, title="VirtualClock against Fair Queueing, 80:20, MPEG-2", **VIDEO,
+        id=id_, title="VirtualClock against Fair Queueing, 80:20, MPEG-2", **SHORT_VIDEO,
         paper="Frame interval and deviation are alike at 60, 70 and 80 % load.",
         points=tuple(
             Point(name, load, router(0.8, load, name.lower(), fast=True, streams="mpeg2"),
@@ -316,7 +321,7 @@ FIG10 = Experiment(
         Within("interval_ms", (0.8,), "PCS", INTERVAL_LOW, INTERVAL_HIGH),
         Above("sd_ms", (0.87,), "MediaWorm", JITTER_SD_MS),
         Below("sd_ms", (0.87,), "PCS", "MediaWorm"),
-    ), **VIDEO,
+    ), **SHORT_VIDEO,
 )  # fmt: skip
 T6 = Experiment(
     id="mw.t6", title="Connections of pipelined circuit switching", points=PCS_POINTS["PCS"],
@@ -336,7 +341,7 @@ T6 = Experiment(
         *(Above("dropped", (load,), "PCS", PCS_ROWS[load][1]) for load in (0.87, 0.91)),
     ),
     # Connections are set up before the first frame: more seeds tell more of them, longer runs not.
-    **COMMON | {"precision": {"dropped": 1.0}, "full": Length(12, 12, 40)},
+    **COMMON | {"precision": {"dropped": 1.0}, "quick": SHORT, "full": Length(12, 12, 40)},
 )  # fmt: skip
 
 
