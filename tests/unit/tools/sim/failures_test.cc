@@ -22,7 +22,7 @@ TEST(Failures, AreReadAndRefused) {
 }
 
 // Every router between two leaves; real time that fills a good part of what is left.
-std::string tree(const std::string& failures) {
+std::string tree(const std::string& failures, int batch_cycles = 20'000) {
   return fmt::format(R"([network]
 topology = "tree:4x2"
 alloc_iters = 4
@@ -42,11 +42,11 @@ load = 0.9
 real_time_share = 0.7
 [run]
 hca = true
-batch_cycles = 20000
+batch_cycles = {}
 batches = 4
 failures = [{}]
 )",
-                     failures);
+                     batch_cycles, failures);
 }
 
 std::string refusal(const std::string& failures) {
@@ -118,7 +118,7 @@ TEST(Failures, WithLinksBackEveryoneIsWhereHeWas) {
 
 TEST(Failures, ThePointIsTheRun) {
   const auto played = [](const std::string& failures) {
-    const auto run = make_point(tree(failures));
+    const auto run = make_point(tree(failures, 5'000));
     run->play();
     return run->json();
   };

@@ -251,7 +251,7 @@ TEST(Workload, PhasesOfAnyLengthEnd) {
   WorkloadSpec spec;
   spec.load = 0.6;
   spec.phases = {0.2, 0.3, 0.5, 0.7, 0.8};
-  for (emu::Cycle length = 400'000; length < 400'050; ++length) {
+  for (emu::Cycle length = 100'000; length < 100'050; ++length) {
     const Setting setting = setting_of(spec, length);
     for (emu::Cycle cycle = 0; cycle < length; cycle = setting.next_phase(cycle)) {
       const emu::Cycle next = setting.next_phase(cycle);
@@ -273,13 +273,13 @@ TEST(Workload, StreamsGoOnThroughPhases) {
   spec.load = 0.6;
   spec.phases = {0.2, 0.8, 0.4};
   spec.message_flits = 20;
-  const Setting setting = setting_of(spec, 9'000'000);
+  const Setting setting = setting_of(spec, 4'500'000);
   Frames frames;
   std::set<std::uint32_t> streams[3];
   // A frame goes on to its end after its phase's.
   for (const auto& m : all_of(setting, frames, 6)) {
-    if (m.stream == kNoStream || m.created % 3'000'000 < 1'000'000) continue;
-    streams[m.created / 3'000'000].insert(m.stream);
+    if (m.stream == kNoStream || m.created % 1'500'000 < 500'000) continue;
+    streams[m.created / 1'500'000].insert(m.stream);
   }
   EXPECT_EQ(streams[0].size(), 96u);  // 12 of 4 Mb/s make 0.12 of a link
   EXPECT_EQ(streams[1].size(), 384u);
