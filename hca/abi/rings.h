@@ -51,11 +51,10 @@ struct QpPage {
   Shared32 rq_tail;              // posted receives
   std::uint32_t reserved1[13];
   // hcad writes, and each post reads.
-  alignas(64) Shared32
-      credit_limited;       // 1: it needs credit, else ENOMEM (real time, admitted rate)
-  Shared32 credit_granted;  // packets granted since creation, free running
-  Shared32 packet_payload;  // bytes of payload per packet on this path, set at RTR
-  Shared32 state;           // IBV_QPS_*, a hint: posts in RESET are refused
+  alignas(64) Shared32 credit_limited;  // 1: it needs credit, else ENOMEM (admitted rate)
+  Shared32 credit_granted;              // packets granted since creation, free running
+  Shared32 packet_payload;              // bytes of payload per packet on this path, set at RTR
+  Shared32 state;                       // IBV_QPS_*, a hint: posts in RESET are refused
   std::uint32_t reserved2[12];
   // hcad writes with each completion.
   alignas(64) Shared32 sq_head;  // requests that are done

@@ -61,8 +61,7 @@ bool parse(const Arrival& arrival, std::span<const std::byte> bytes, emu::Parsed
 void prefetch_receive(const Qp& qp) {
   if (qp.srq != kNone || qp.layout.rq_depth == 0) return;
   emu::prefetch(&qp.page->rq_tail);
-  emu::prefetch(qp.region + qp.layout.rq_offset +
-                std::size_t{qp.rq_next & (qp.layout.rq_depth - 1)} * qp.layout.rq_stride);
+  emu::prefetch(qp.recv_slot(qp.rq_next));
 }
 
 void receive_one(HostState& s, const Arrival& arrival, bool loop) {

@@ -248,10 +248,7 @@ TakeRecv take_recv(HostState& s, Qp& qp) {
     return TakeRecv::broken;
   }
   if (tail == qp.rq_next) return TakeRecv::none;
-  const std::uint8_t* slot =
-      qp.region + qp.layout.rq_offset +
-      std::size_t{qp.rq_next & (qp.layout.rq_depth - 1)} * qp.layout.rq_stride;
-  if (!copy_receive(qp, slot, qp.capacity.recv_sge)) return TakeRecv::broken;
+  if (!copy_receive(qp, qp.recv_slot(qp.rq_next), qp.capacity.recv_sge)) return TakeRecv::broken;
   ++qp.rq_next;
   return TakeRecv::ok;
 }

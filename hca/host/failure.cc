@@ -16,11 +16,6 @@ void set_state(Qp& qp, QpState state) {
   qp.page->state.store(static_cast<std::uint32_t>(state), std::memory_order_seq_cst);
 }
 
-const std::uint8_t* ring_slot(const Qp& qp, std::uint32_t offset, std::uint32_t index,
-                              std::uint32_t depth, std::uint32_t stride) {
-  return qp.region + offset + std::size_t{index & (depth - 1)} * stride;
-}
-
 }  // namespace
 
 void enter_error(HostState& s, Qp& qp) {
@@ -74,10 +69,7 @@ void flush_sends(HostState& s, Qp& qp) {
     if (fetched) {
       wqe = qp.wqe(qp.sq_done);
     } else {
-      std::memcpy(
-          &wqe,
-          ring_slot(qp, qp.layout.sq_offset, qp.sq_done, qp.layout.sq_depth, qp.layout.sq_stride),
-          sizeof wqe);
+      std::memcpy(&wqe, qp.send_slot(qp.sq_done), sizeof wqe);
       ++qp.sq_fetched;
     }
     PendingCqe pending{};
@@ -101,10 +93,7 @@ void flush_recvs(HostState& s, Qp& qp) {
   if (tail - qp.rq_done > qp.layout.rq_depth) return;
   while (qp.rq_next != tail) {
     RecvWqe wqe;
-    std::memcpy(
-        &wqe,
-        ring_slot(qp, qp.layout.rq_offset, qp.rq_next, qp.layout.rq_depth, qp.layout.rq_stride),
-        sizeof wqe);
+    std::memcpy(&wqe, qp.recv_slot(qp.rq_next), sizeof wqe);
     qp.recv_wr_id = wqe.wr_id;
     qp.have_recv = true;
     ++qp.rq_next;

@@ -33,9 +33,7 @@ bool opcode_served(QpType type, WrOpcode opcode) {
 
 // Copies the slot as far as it is used and returns what is wrong with its form.
 WcStatus copy_request(HostState& s, Qp& qp, SendWqe& wqe) {
-  const std::uint8_t* slot =
-      qp.region + qp.layout.sq_offset +
-      std::size_t{qp.sq_fetched & (qp.layout.sq_depth - 1)} * qp.layout.sq_stride;
+  const std::uint8_t* slot = qp.send_slot(qp.sq_fetched);
   std::memcpy(&wqe, slot, sizeof wqe);
   const std::size_t offset = list_offset(wqe);
   const bool is_inline = (wqe.flags & kWqeInline) != 0;

@@ -14,13 +14,10 @@ namespace {
 // Time stands still at worst. A caller whose clock ran backwards must not unsettle timers.
 void tick(HostState& s, emu::Cycle now) { s.now_ = std::max(s.now_, now); }
 
-// What the program wrote on its core, all of it at once: the QP's page and the request that is
-// next.
+// What the program wrote on its core, all of it at once: the QP's page and its next request.
 void prefetch_posted(const Qp& qp) {
   emu::prefetch_to_write(&qp.page->rung);
-  const std::uint8_t* slot =
-      qp.region + qp.layout.sq_offset +
-      std::size_t{qp.sq_posted & (qp.layout.sq_depth - 1)} * qp.layout.sq_stride;
+  const std::uint8_t* slot = qp.send_slot(qp.sq_posted);
   emu::prefetch(slot);
   emu::prefetch(slot + emu::kCacheLine);
 }

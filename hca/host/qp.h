@@ -210,6 +210,15 @@ struct Qp {
     return *reinterpret_cast<SendWqe*>(
         &send_copies[std::size_t{index & (layout.sq_depth - 1)} * layout.sq_stride]);
   }
+  // As the program wrote them, in the memory that it shares.
+  const std::uint8_t* send_slot(std::uint32_t index) const {
+    return region + layout.sq_offset +
+           std::size_t{index & (layout.sq_depth - 1)} * layout.sq_stride;
+  }
+  const std::uint8_t* recv_slot(std::uint32_t index) const {
+    return region + layout.rq_offset +
+           std::size_t{index & (layout.rq_depth - 1)} * layout.rq_stride;
+  }
   bool responses_empty() const { return responses_first == responses_last; }
   Response& response(std::uint32_t index) { return responses[index % kResponsesMax]; }
   // An unreliable send is done when its last packet has left.

@@ -37,16 +37,21 @@ void pause_cpu() {
 #endif
 }
 
+// -1: several processes work for this one's programs.
+int cpu_of_worker(const NodePage& node) {
+  return node.works_on.load(std::memory_order_relaxed) - 1;
+}
+
 // On two cores a SEND of 64 bytes took 10.5 us instead of 7.5 for as long as the kernel left this
 // thread on the CPU of the process that works for it.
 void leave_its_core(const NodePage& node, std::uint64_t host_ns) {
-  const int theirs = node.works_on.load(std::memory_order_relaxed) - 1;
+  const int theirs = cpu_of_worker(node);
   if (!beside.should_leave(::sched_getcpu(), theirs, host_ns)) return;
   if (step_aside(theirs) < 0) beside.stayed(host_ns);
 }
 
 bool works_elsewhere(const NodePage& node) {
-  const int theirs = node.works_on.load(std::memory_order_relaxed) - 1;
+  const int theirs = cpu_of_worker(node);
   return theirs >= 0 && theirs != ::sched_getcpu();
 }
 
