@@ -11,7 +11,9 @@
 #include <cstring>
 
 #include "emu/clock/host.h"
+#include "emu/ring/crowd.h"
 #include "emu/ring/fd.h"
+#include "emu/ring/patience.h"
 
 namespace emu {
 
@@ -48,12 +50,15 @@ class Loop {
     const std::uint64_t host_ns = host_now_ns();
     Rest least = Rest::sleep;
     std::uint64_t naps = 0;  // the shortest, until when
+    bool woke = false;
     for (Daemon* daemon : daemons_) {
       const Turn turn = daemon->turn(host_ns);
       if (turn.rest == Rest::nap && (naps == 0 || turn.nap_until_ns < naps))
         naps = turn.nap_until_ns;
       least = std::min(least, turn.rest);
+      woke |= turn.woke;
     }
+    if (woke && gave_way()) return;
     switch (least) {
       case Rest::none:
         return;
@@ -68,6 +73,17 @@ class Loop {
   }
 
  private:
+  // To whom was woken: where it is this core that it waits for, it would stand there until
+  // everybody's work is done and we sleep. Only while everybody was asleep: who works without a
+  // pause has others to work for, and they are awake on their cores.
+  bool gave_way() {
+    const std::uint64_t from_ns = host_now_ns();
+    if (from_ns - rung_ns_ > Patience::kMostNs || !crowd_.lets(from_ns)) return false;
+    (void)::sched_yield();
+    crowd_.gave(from_ns, host_now_ns());
+    return true;
+  }
+
   static void nap(std::uint64_t until_ns) {
     const timespec until = span_of(until_ns);
     (void)::clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, nullptr);
@@ -98,6 +114,7 @@ class Loop {
       (void)::ppoll(&all, 1, &limit, nullptr);
       woken = ::epoll_wait(wait_.get(), events.data(), events.size(), 0);
     }
+    if (woken > 0) rung_ns_ = host_now_ns();
     for (int i = 0; i < woken; ++i) {
       const std::uint64_t which = events[static_cast<std::size_t>(i)].data.u64;
       rung_[which >> 32].push_back(static_cast<int>(which & 0xffff'ffffU));
@@ -107,6 +124,8 @@ class Loop {
   std::span<Daemon* const> daemons_;
   std::vector<std::vector<int>> rung_;  // of each daemon
   UniqueFd wait_;
+  Crowd crowd_;
+  std::uint64_t rung_ns_ = 0;  // we were asleep
   // Linux 5.11 has it, old seccomp profiles do not let it pass. epoll_wait() alone counts in ms.
   bool have_pwait2_ = true;
 };

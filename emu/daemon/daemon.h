@@ -24,6 +24,8 @@ enum class Rest : std::uint8_t {
 struct Turn {
   Rest rest = Rest::none;
   std::uint64_t nap_until_ns = 0;  // host time
+  // A program that slept was woken, and perhaps stands in line for this core.
+  bool woke = false;
 };
 
 class Daemon {

@@ -7,14 +7,15 @@
 //
 // In: host time, once a turn of a loop: found() when the turn had work, look_again() when it had
 // none. Whoever looks again gives its core away first (sched_yield), since the one it waits for may
-// stand in line for it. Where strangers use the core they keep it for milliseconds then; who sleeps
-// is woken in front of them, so looking stops for a while when a turn took so long.
+// stand in line for it. Where strangers use the core they keep it for milliseconds then (crowd.h);
+// who sleeps is woken in front of them, so looking stops for a while when a turn took so long.
 //
 // Called by the loops of hcad and fabricd and by hca/verbs, one object each.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
+
+#include "emu/ring/crowd.h"
 
 namespace emu {
 
@@ -23,11 +24,6 @@ class Patience {
   // About what waking the parties of one message's way costs, there and back: longer waits are the
   // world's, not ours.
   static constexpr std::uint64_t kMostNs = 200'000;
-  // Longer than all parties of a connection need the core in turn, shorter than what others who
-  // look or work keep it for.
-  static constexpr std::uint64_t kCrowdedNs = 200'000;
-  static constexpr std::uint64_t kAvoidNsMin = 2'000'000;  // one such turn may be chance
-  static constexpr std::uint64_t kAvoidNsMax = 1'000'000'000;
 
   void found(std::uint64_t host_ns) {
     notice_crowd(host_ns);
@@ -45,7 +41,7 @@ class Patience {
       waiting_ = true;
       since_ns_ = host_ns;
     }
-    looking_ = ((expect_short_ >> recent_) & 1U) != 0 && host_ns >= not_before_ns_ &&
+    looking_ = ((expect_short_ >> recent_) & 1U) != 0 && crowd_.lets(host_ns) &&
                host_ns - since_ns_ < kMostNs;
     looked_ns_ = host_ns;
     return looking_;
@@ -56,20 +52,14 @@ class Patience {
   void notice_crowd(std::uint64_t host_ns) {
     if (!looking_) return;
     looking_ = false;
-    if (host_ns - looked_ns_ < kCrowdedNs) {
-      if (host_ns - not_before_ns_ > avoid_ns_) avoid_ns_ = kAvoidNsMin;
-      return;
-    }
-    not_before_ns_ = host_ns + avoid_ns_;
-    avoid_ns_ = std::min(avoid_ns_ * 2, kAvoidNsMax);
+    crowd_.gave(looked_ns_, host_ns);
   }
 
   static constexpr unsigned kRecentMask = 7;
 
   std::uint64_t since_ns_ = 0;   // of this wait
   std::uint64_t looked_ns_ = 0;  // last
-  std::uint64_t not_before_ns_ = 0;
-  std::uint64_t avoid_ns_ = kAvoidNsMin;
+  Crowd crowd_;
   bool waiting_ = false;
   bool looking_ = false;
   unsigned recent_ = 0;  // the last three waits, one bit each: short. The last one is the lowest

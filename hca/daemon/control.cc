@@ -280,6 +280,8 @@ bool Control::doorbells(emu::Cycle now) {
 }
 
 bool Control::prepare_sleep() {
+  // Not when it woke us: a message waited then. Who has rung since is seen by its doorbells below.
+  if (std::exchange(rung_, false)) emu::drain_eventfd(doorbell_fd_.get());
   for (const Client* client : devices_) {
     // A read-modify-write: either the program sees it after its push, or we see the push.
     client->doorbell_page()->sleeping.exchange(1, std::memory_order_seq_cst);
@@ -292,7 +294,7 @@ void Control::awake(bool rung) {
   for (const Client* client : devices_) {
     client->doorbell_page()->sleeping.store(0, std::memory_order_relaxed);
   }
-  if (rung) emu::drain_eventfd(doorbell_fd_.get());
+  rung_ |= rung;
 }
 
 void Control::completion(ClientId id, std::uint32_t cq) {
@@ -303,6 +305,7 @@ void Control::completion(ClientId id, std::uint32_t cq) {
   const auto channel = client->channels.find(queue->second.channel);
   if (channel == client->channels.end()) return;
   const ChannelRecord record{cq, 0};
+  woke_ = true;
   // A full pipe holds thousands of events that the program has not looked at.
   (void)!::write(channel->second.get(), &record, sizeof record);
 }
@@ -314,6 +317,7 @@ void Control::wake_cq(ClientId id, std::uint32_t cq) {
   if (queue == client->cqs.end()) return;
   auto* page = reinterpret_cast<CqPage*>(queue->second.region.data());
   ::syscall(SYS_futex, &page->tail, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+  woke_ = true;
 }
 
 void Control::async(ClientId id, AsyncEvent event, std::uint32_t number) {

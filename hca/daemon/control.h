@@ -10,6 +10,7 @@
 #include <span>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "emu/base/log_limit.h"
@@ -57,6 +58,9 @@ class Control : public HostEvents {
   void port_event(AsyncEvent event);
 
   std::size_t client_count() const { return clients_.size(); }
+
+  // Whether a program that slept was woken since the last call.
+  bool woke() { return std::exchange(woke_, false); }
 
   // HostEvents
   void completion(ClientId client, std::uint32_t cq) override;
@@ -141,6 +145,8 @@ class Control : public HostEvents {
   emu::LogLimit troubles_{100, 1'000'000'000};
   Trouble last_trouble_;
   std::span<const emu::NodeConfig> nodes_;
+  bool rung_ = false;  // doorbell_fd_ is to be drained
+  bool woke_ = false;
 };
 
 }  // namespace hca

@@ -36,7 +36,9 @@ emu::Turn Node::turn(std::uint64_t host_ns) {
   if (!left_over_) attachment_->served(began);
   if (work != 0) active_ns_ = host_ns;
   service(host_ns, work != 0 || looking_);  // last: a packet waits for no program that comes
-  return rest(work, host_ns);
+  emu::Turn turn = rest(work, host_ns);
+  turn.woke = control_->woke();
+  return turn;
 }
 
 void Node::tell_time() {

@@ -3,6 +3,8 @@
 
 #include <cstdint>
 
+#include "emu/ring/patience.h"
+
 namespace hca {
 
 // A thread that polls may have got the core of the one process that works for it, and nothing parts
@@ -79,6 +81,25 @@ class Exchange {
   std::uint64_t since_ns_ = 0;
   std::uint64_t given_ns_ = 0;
   std::uint64_t typical_ns_ = 0;
+};
+
+// Who sleeps on a channel looks once more before. Between two looks of a thread that is busy it
+// gives its core away, and has it again. Where a message finds everybody asleep that only stands in
+// the way: the process that works for it was woken to this core, and whom that one wakes comes here
+// as long as nobody else stands in line; to wake another core takes longer than the message. Pure
+// state, one a thread.
+class Awakening {
+ public:
+  // The thread looks in vain, and armed before.
+  bool goes_on_sleeping(std::uint64_t host_ns) {
+    if (host_ns - looked_ns_ > emu::Patience::kMostNs) since_ns_ = host_ns;
+    looked_ns_ = host_ns;
+    return host_ns - since_ns_ < emu::Patience::kMostNs;
+  }
+
+ private:
+  std::uint64_t looked_ns_ = 0;  // last
+  std::uint64_t since_ns_ = 0;   // its first look after a long time
 };
 
 // The calling thread's.

@@ -131,6 +131,7 @@ struct Cq : ibv_cq_ex {
   std::byte* ring = nullptr;  // == region->data()
   std::uint32_t depth = 0;
   std::uint32_t consumed = 0;           // == the page's head
+  std::atomic<bool> armed_anew{false};  // nobody has looked since
   std::uint32_t told = 0;               // the tail when we fired the channel ourselves; under lock
   std::uint32_t completion_events = 0;  // got; under Context::table_lock
   std::uint32_t async_events = 0;

@@ -30,6 +30,7 @@ thread_local unsigned sleeps = 0;       // the same
 thread_local emu::Patience patience;
 
 thread_local Beside beside;
+thread_local Awakening awakening;
 
 void pause_cpu() {
 #if defined(__x86_64__) || defined(__i386__)
@@ -143,8 +144,12 @@ void free_slots(Context& context, const Cqe& cqe) {
 bool after_empty_poll(Cq& cq) {
   const bool tired = ++empty_polls >= kEmptyPollsMax;
   if (tired && to_context(cq.context)->dead()) return true;  // what is flushed is there at once
-  // At once: where cores are few, who makes the completion stands in line for this one.
   const std::uint64_t host_ns = emu::host_now_ns();
+  if (cq.armed_anew.load(std::memory_order_relaxed)) {  // usually it sleeps now, on the channel
+    cq.armed_anew.store(false, std::memory_order_relaxed);
+    if (awakening.goes_on_sleeping(host_ns)) return false;
+  }
+  // At once: where cores are few, who makes the completion stands in line for this one.
   if (patience.look_again(host_ns)) {
     const NodePage& node = to_context(cq.context)->node();
     leave_its_core(node, host_ns);
@@ -196,6 +201,7 @@ int req_notify_cq(ibv_cq* base_cq, int solicited_only) {
   if (to_context(cq.context)->link().abandoned()) return EIO;
   const auto lock = lock_unless_polled_here(cq);
   CqPage& page = cq.page();
+  cq.armed_anew.store(true, std::memory_order_relaxed);
   // IBA 11.4.2.2: who waits for any completion goes on to, whatever is asked for beside it.
   if (solicited_only == 0) {
     page.armed.store(kCqArmedNext, std::memory_order_seq_cst);

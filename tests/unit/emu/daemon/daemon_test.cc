@@ -152,6 +152,23 @@ TEST_F(DaemonTest, ANapLastsUntilTheFirstThatWantsToGoOn) {
   EXPECT_EQ(story_, "atbtctatbtct");
 }
 
+// Seen by what comes next: having given the core away the loop looks before it sleeps. Only where
+// the turn comes soon after the bell: on a loaded machine not each time.
+TEST_F(DaemonTest, WhoWasWokenWakesOthersAndGivesThemTheCore) {
+  constexpr int kTries = 1000;
+  constexpr auto kGaveWay = "atasawa!atatasawa!at";
+  Turn woke = kSleep;
+  woke.woke = true;
+  for (int i = 0; i < kTries && story_ != kGaveWay; ++i) {
+    story_.clear();
+    Scripted a(story_, 'a', {woke, woke, kSleep, kNone});
+    a.on_turn = [&] { a.ring(); };
+    run_all({&a});
+    ASSERT_EQ(story_.substr(0, 10), "atasawa!at") << "nobody had rung before the first turn";
+  }
+  EXPECT_EQ(story_, kGaveWay);
+}
+
 TEST_F(DaemonTest, OneEndsAll) {
   Scripted a(story_, 'a', {kNone});
   Scripted b(story_, 'b', {kNone, kNone, kNone});

@@ -4,6 +4,7 @@
 
 namespace {
 
+using emu::Crowd;
 using emu::Patience;
 
 TEST(Patience, SleepsUntilAShortWaitWasSeen) {
@@ -68,11 +69,11 @@ TEST(Patience, AStrangerOnTheCoreEndsItForAWhileLongerEachTime) {
       patience.found(now += 1'000);
     }
   };
-  std::uint64_t avoided_ns = Patience::kAvoidNsMin;
+  std::uint64_t avoided_ns = Crowd::kAvoidNsMin;
   for (int i = 0; i < 3; ++i, avoided_ns *= 2) {
     short_waits();
     ASSERT_TRUE(patience.look_again(now += 1'000)) << i;
-    patience.found(now += Patience::kCrowdedNs);
+    patience.found(now += Crowd::kCrowdedNs);
     const std::uint64_t until = now + avoided_ns;
     while (now + 8'000 < until) {
       short_waits();
@@ -87,8 +88,8 @@ TEST(Patience, OwnLongTurnsAreNoStrangers) {
   Patience patience;
   (void)patience.look_again(0);
   patience.found(10);
-  patience.found(10 + 2 * Patience::kCrowdedNs);  // a turn with much work; nothing was given away
-  EXPECT_TRUE(patience.look_again(20 + 2 * Patience::kCrowdedNs));
+  patience.found(10 + 2 * Crowd::kCrowdedNs);  // a turn with much work; nothing was given away
+  EXPECT_TRUE(patience.look_again(20 + 2 * Crowd::kCrowdedNs));
 }
 
 TEST(Patience, WorkWithoutAWaitChangesNothing) {

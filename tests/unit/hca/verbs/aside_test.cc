@@ -71,6 +71,29 @@ std::uint64_t exchanged(hca::Exchange& exchange, std::uint64_t at_ns, std::uint6
   return at_ns + took_ns;
 }
 
+constexpr std::uint64_t kLongNs = emu::Patience::kMostNs + 1;
+
+TEST(Awakening, WhoSleptSleepsAgainUntilAMessageIsThroughWithIt) {
+  hca::Awakening awakening;
+  std::uint64_t now = 10 * kLongNs;
+  for (int round = 0; round < 3; ++round) {
+    EXPECT_TRUE(awakening.goes_on_sleeping(now));
+    EXPECT_TRUE(awakening.goes_on_sleeping(now + emu::Patience::kMostNs / 2)) << "an answer";
+    EXPECT_FALSE(awakening.goes_on_sleeping(now + emu::Patience::kMostNs)) << "it is busy";
+    now += 3 * kLongNs;
+  }
+}
+
+TEST(Awakening, WhoIsBusyGivesItsCoreAwayAndLooks) {
+  hca::Awakening awakening;
+  std::uint64_t now = 10 * kLongNs;
+  (void)awakening.goes_on_sleeping(now);
+  (void)awakening.goes_on_sleeping(now += emu::Patience::kMostNs);
+  for (int i = 0; i < 100; ++i) {
+    EXPECT_FALSE(awakening.goes_on_sleeping(now += emu::Patience::kMostNs / (1 + i % 7))) << i;
+  }
+}
+
 TEST(Exchange, KeepsTheCoreWhileItsAnswerIsDue) {
   constexpr std::uint64_t kTookNs = 12'000;
   hca::Exchange exchange;
