@@ -51,6 +51,8 @@ enum class WcOpcode : std::uint8_t {
 inline constexpr std::uint32_t kWcGrh = 1u << 0;
 inline constexpr std::uint32_t kWcWithImm = 1u << 1;
 inline constexpr std::uint32_t kWcWithInv = 1u << 3;  // imm: the key that ended, host order
+// For the program's library: the message still lies in DoorbellPage::inline_recv.
+inline constexpr std::uint32_t kWcInline = 1u << 31;
 
 struct Cqe {
   std::uint64_t wr_id;

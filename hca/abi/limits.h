@@ -6,7 +6,7 @@
 
 namespace hca {
 
-inline constexpr std::uint32_t kAbiVersion = 9;  // raised with any change of a layout in this room
+inline constexpr std::uint32_t kAbiVersion = 10;  // raised with any change of a layout in this room
 
 inline constexpr std::uint32_t kMaxSge = 32;           // what UCX and libfabric ask for at most
 inline constexpr std::uint32_t kMaxInline = 1024;      // perftest's largest inline default is 912

@@ -185,6 +185,34 @@ constexpr std::uint32_t cq_bytes(std::uint32_t depth) {
   return static_cast<std::uint32_t>(sizeof(CqPage) + sizeof(Cqe) * depth);
 }
 
+// ---- Inline receive: one per process ------------------------------------------------------------
+
+// To write a few bytes into a program's memory costs hcad as much as all else of a short message
+// that came. So one that came alone may lie here until its completion is polled: the program's
+// library then copies it (hca/verbs/inline_recv.h), as those of some HCAs take it out of the CQE.
+// Only where nobody but the program may look meanwhile: in regions without rights for peers. And
+// one at a time: whose program has not polled it yet has more to do than hcad.
+inline constexpr std::uint32_t kInlineRecvBytes = 64;
+
+enum class InlineRecvState : std::uint32_t {
+  free = 0,
+  full = 1,   // hcad, release: the rest is written
+  taken = 2,  // by whoever copies, out of full
+  home = 3,   // copied before its completion was polled, which will find it so
+};
+
+struct InlineRecv {
+  std::atomic<InlineRecvState> state;
+  std::uint32_t length;
+  std::uint32_t lkey;
+  std::uint32_t cq;
+  std::uint64_t address;
+  std::uint32_t reserved[10];
+  alignas(64) std::byte bytes[kInlineRecvBytes];
+};
+static_assert(sizeof(InlineRecv) == 128 && offsetof(InlineRecv, address) == 16 &&
+              offsetof(InlineRecv, bytes) == 64);
+
 // ---- Doorbells: one ring per process ------------------------------------------------------------
 
 struct DoorbellPage {
@@ -194,19 +222,22 @@ struct DoorbellPage {
   std::uint32_t reserved0[13];
   // The application writes, under one lock of its own.
   alignas(64) Shared32 tail;
-  Shared32 overflow;  // 1: an entry found no room; hcad then looks at every QP of the process
-  std::uint32_t reserved1[14];
+  Shared32 overflow;      // 1: an entry found no room; hcad then looks at every QP of the process
+  Shared32 takes_inline;  // 1: hcad may leave a message in inline_recv
+  std::uint32_t reserved1[13];
   // hcad writes with each doorbell; the application looks when the ring seems full.
   alignas(64) Shared32 head;
   std::uint32_t reserved2[15];
   // hcad writes, and each doorbell reads.
   alignas(64) Shared32 sleeping;  // 1: hcad waits in the kernel; write the eventfd after pushing
   std::uint32_t reserved3[15];
+  InlineRecv inline_recv;
   std::uint32_t qp_num[kDoorbellEntries];  // the application writes
 };
 static_assert(offsetof(DoorbellPage, tail) == 64 && offsetof(DoorbellPage, overflow) == 68 &&
-              offsetof(DoorbellPage, head) == 128 && offsetof(DoorbellPage, sleeping) == 192 &&
-              offsetof(DoorbellPage, qp_num) == 256 &&
-              sizeof(DoorbellPage) == 256 + 4 * kDoorbellEntries);
+              offsetof(DoorbellPage, takes_inline) == 72 && offsetof(DoorbellPage, head) == 128 &&
+              offsetof(DoorbellPage, sleeping) == 192 &&
+              offsetof(DoorbellPage, inline_recv) == 256 && offsetof(DoorbellPage, qp_num) == 384 &&
+              sizeof(DoorbellPage) == 384 + 4 * kDoorbellEntries);
 
 }  // namespace hca

@@ -9,6 +9,7 @@
 
 #include "emu/base/check.h"
 #include "emu/base/prefetch.h"
+#include "hca/host/inline_recv.h"
 #include "hca/host/state.h"
 
 namespace hca {
@@ -75,6 +76,7 @@ WcStatus status_after_faults(const Settlement& settlement, std::uint32_t index) 
 
 void write_pieces(HostState& s) {
   Settlement& settlement = s.settlement_;
+  for (std::uint32_t i = 0; i < settlement.pieces_count; ++i) bring_home(s, settlement.pieces[i]);
   for (std::uint32_t i = 0; i < settlement.pieces_count;) {
     i += static_cast<std::uint32_t>(
         s.memory_.write({&settlement.pieces[i], &settlement.pieces[settlement.pieces_count]}));
@@ -183,7 +185,11 @@ void announce(HostState& s, std::uint32_t index) {
 // Everything but the consequences for QPs: safe in the middle of anything.
 void write_out(HostState& s) {
   Settlement& settlement = s.settlement_;
-  write_pieces(s);
+  if (receives_inline(s)) {
+    settlement.pieces_count = 0;
+  } else {
+    write_pieces(s);
+  }
   for (std::uint32_t i = 0; i < settlement.cqes_count; ++i) publish(s, i);
   settlement.cqes_count = 0;
   // CQEs that come before settle() deals with the faults come after these.
@@ -353,6 +359,7 @@ void write_piece(HostState& s, Qp& qp, const Range& range, const std::uint8_t* b
   settlement.piece_qp[i] = qp.slot;
   settlement.piece_psn[i] = psn;
   settlement.piece_cqes[i] = settlement.cqes_count;
+  settlement.piece_key[i] = range.private_key;
 }
 
 }  // namespace hca

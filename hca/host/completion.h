@@ -68,6 +68,7 @@ struct Settlement {
   std::array<std::uint32_t, kPendingPieces> piece_qp;
   std::array<std::uint32_t, kPendingPieces> piece_psn;
   std::array<std::uint32_t, kPendingPieces> piece_cqes;  // how many waited before it
+  std::array<std::uint32_t, kPendingPieces> piece_key;   // Range::private_key
   std::array<std::uint32_t, kPendingCqes> touched;       // CQs to announce
   std::array<PendingEvent, kPendingEvents> events;       // that speak of these CQEs
   // Trouble met while writing, dealt with at the end of settle(): nothing changes in between.

@@ -38,6 +38,7 @@ struct Range {
   std::uint8_t* mapped = nullptr;  // use this if not null
   std::uint64_t address = 0;       // else this address of `client`
   ClientId client = 0;
+  std::uint32_t private_key = 0;  // of a region that no peer has rights to; 0: one may have
 };
 
 // slot << 8 | generation; slot 0 is never given out, so key 0 is never valid.
@@ -74,6 +75,9 @@ inline bool resolve(const std::vector<Mr>& mrs, std::uint32_t key, std::uint32_t
   range.mapped = mr.mapped == nullptr ? nullptr : mr.mapped + offset;
   range.address = mr.address + offset;
   range.client = mr.client;
+  constexpr std::uint32_t kForPeers =
+      kAccessRemoteWrite | kAccessRemoteRead | kAccessRemoteAtomic | kAccessMwBind;
+  range.private_key = (mr.access & kForPeers) == 0 ? mr.key : 0;
   return true;
 }
 

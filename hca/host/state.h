@@ -34,6 +34,8 @@ struct Caller {  // what of a client rings here; hcad has a Client with all that
   DoorbellPage* doorbells = nullptr;
   std::uint32_t head = 0;      // of its doorbell ring; ours, not the page's
   std::uint32_t rang = kNone;  // slot of the QP that rang last, most often the next one, too
+  // What may still lie in its page; where it belongs is not for the page to say.
+  MemoryPiece inline_piece{};
 };
 
 struct Pd {

@@ -4,6 +4,7 @@
 #include <new>
 #include <utility>
 
+#include "hca/verbs/inline_recv.h"
 #include "hca/verbs/objects.h"
 #include "hca/verbs/polling.h"
 
@@ -108,7 +109,11 @@ std::uint32_t forget_completions(Cq& cq, std::uint32_t qp_num) {
   std::uint32_t to = tail;
   for (std::uint32_t from = tail; from != cq.consumed;) {
     const Cqe& cqe = cq.slot(--from);
-    if (cqe.qp_num == qp_num) continue;
+    if (cqe.qp_num == qp_num) {
+      Cqe forgotten = cqe;
+      if (is_inline(cqe)) bring_home(*to_context(cq.context), forgotten);
+      continue;
+    }
     if (--to == from) continue;
     cq.slot(to) = cqe;
     cq.slot(to).sequence = to + 1;
@@ -167,6 +172,7 @@ int ibv_destroy_cq(ibv_cq* base_cq) {
   request.number = cq->number;
   const int error = context->link().ask(request);
   if (error != 0 && !context->dead()) return error;
+  bring_cq_home(*context, cq->number);
   std::uint32_t completions = 0;
   std::uint32_t asyncs = 0;
   {

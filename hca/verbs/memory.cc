@@ -14,6 +14,7 @@
 #include <new>
 #include <optional>
 
+#include "hca/verbs/inline_recv.h"
 #include "hca/verbs/not_cancelled.h"
 #include "hca/verbs/objects.h"
 
@@ -328,6 +329,7 @@ int ibv_rereg_mr(ibv_mr* mr, int flags, ibv_pd* pd, void* address, std::size_t l
     errno = error;
     return IBV_REREG_MR_ERR_INPUT;
   }
+  bring_region_home(*to_context(mr->context), mr->lkey);
   if (moves) {
     mr->addr = address;
     mr->length = length;
@@ -346,6 +348,7 @@ int ibv_dereg_mr(ibv_mr* mr) {
   request.number = mr->lkey;
   const int error = context->link().ask(request);
   if (error != 0 && !context->dead()) return error;
+  bring_region_home(*context, mr->lkey);
   auto* mine = static_cast<Mr*>(mr);
   if (mine->device_memory != nullptr) {
     mine->device_memory->regions.fetch_sub(1, std::memory_order_relaxed);

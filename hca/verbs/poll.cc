@@ -13,6 +13,7 @@
 #include "emu/ring/fd.h"
 #include "emu/ring/patience.h"
 #include "hca/verbs/aside.h"
+#include "hca/verbs/inline_recv.h"
 #include "hca/verbs/not_cancelled.h"
 #include "hca/verbs/objects.h"
 #include "hca/verbs/polling.h"
@@ -98,7 +99,8 @@ int take(Cq& cq, int count, ibv_wc* completions) {
   const std::uint32_t tail = page.tail.load(std::memory_order_acquire);
   int taken = 0;
   while (taken < count && cq.consumed != tail) {
-    const Cqe cqe = cq.slot(cq.consumed++);
+    Cqe cqe = cq.slot(cq.consumed++);
+    if (is_inline(cqe)) bring_home(*to_context(cq.context), cqe);
     // The CQ's room comes first: what is posted into the queue's room completes into it.
     page.head.store(cq.consumed, std::memory_order_release);
     free_slots(*to_context(cq.context), cqe);

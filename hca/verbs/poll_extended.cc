@@ -1,4 +1,5 @@
 // The extended CQ: start, next, end, and a function for each field of a completion.
+#include "hca/verbs/inline_recv.h"
 #include "hca/verbs/objects.h"
 #include "hca/verbs/polling.h"
 
@@ -13,6 +14,7 @@ bool advance(Cq& cq) {
   if (dead) note_death(*to_context(cq.context));  // then the tail is the last one
   if (page.tail.load(std::memory_order_acquire) != cq.consumed) {
     cq.current = cq.slot(cq.consumed++);
+    if (is_inline(cq.current)) bring_home(*to_context(cq.context), cq.current);
     page.head.store(cq.consumed, std::memory_order_release);
     free_slots(*to_context(cq.context), cq.current);
   } else if (!dead || !next_flushed(cq, cq.current)) {

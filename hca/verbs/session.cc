@@ -26,7 +26,8 @@ bool make_events(Session& session, emu::UniqueFd& write_end) {
   return session.async && ::epoll_ctl(session.async.get(), EPOLL_CTL_ADD, fds[0], &event) == 0;
 }
 
-// 0 or an errno. The pages' descriptors close: they have no further use, and programs count theirs.
+// 0 or an errno. The node page's descriptor closes: it has no further use, and programs count
+// theirs.
 int take_pages(Session& session, Answered& answered) {
   if (!answered.fds[2]) return answered.without_fds();
   auto node =
@@ -35,16 +36,18 @@ int take_pages(Session& session, Answered& answered) {
       emu::Region::map(std::move(answered.fds[1]), sizeof(DoorbellPage), emu::Access::read_write);
   if (!node || !doorbells) return EPROTO;
   (void)node->take_fd();
-  (void)doorbells->take_fd();
+  session.doorbell_memory = doorbells->take_fd();
   session.node_page = std::make_shared<const emu::Region>(std::move(*node));
   session.doorbells = std::move(*doorbells);
   session.doorbell_fd = std::move(answered.fds[2]);
   const auto* page = &node_in(*session.node_page);
-  const auto* rings = reinterpret_cast<const DoorbellPage*>(session.doorbells.data());
+  auto* rings = reinterpret_cast<DoorbellPage*>(session.doorbells.data());
   const bool known = page->magic == kNodeMagic && page->version == kAbiVersion &&
                      rings->magic == kDoorbellMagic && rings->version == kAbiVersion &&
                      rings->entries == kDoorbellEntries;
-  return known ? 0 : EPROTO;
+  if (!known) return EPROTO;
+  rings->takes_inline.store(1, std::memory_order_relaxed);
+  return 0;
 }
 
 }  // namespace

@@ -1,0 +1,66 @@
+#include "hca/host/inline_recv.h"
+
+#include <cstring>
+
+namespace hca {
+
+namespace {
+
+// The completion of a message of one piece, where no other piece waits; else null. It is the first
+// that came behind the piece.
+PendingCqe* alone(Settlement& settlement) {
+  if (settlement.pieces_count != 1 || settlement.faults_count != 0 ||
+      settlement.piece_cqes[0] >= settlement.cqes_count) {
+    return nullptr;
+  }
+  PendingCqe& pending = settlement.cqes[settlement.piece_cqes[0]];
+  const bool whole = pending.is_recv && pending.cqe.opcode == WcOpcode::recv &&
+                     pending.cqe.status == WcStatus::success &&
+                     pending.qp_slot == settlement.piece_qp[0] &&
+                     pending.cqe.byte_len == settlement.pieces[0].length;
+  return whole ? &pending : nullptr;
+}
+
+}  // namespace
+
+bool receives_inline(HostState& s) {
+  Settlement& settlement = s.settlement_;
+  PendingCqe* const pending = alone(settlement);
+  if (pending == nullptr || settlement.piece_key[0] == 0) return false;
+  const MemoryPiece& piece = settlement.pieces[0];
+  const Cq& cq = s.cqs_[pending->cq];
+  Caller& caller = s.clients_[piece.client];
+  if (piece.length > kInlineRecvBytes || !cq.used || cq.broken || cq.client != piece.client ||
+      caller.doorbells->takes_inline.load(std::memory_order_relaxed) == 0) {
+    return false;
+  }
+  InlineRecv& message = caller.doorbells->inline_recv;
+  if (message.state.load(std::memory_order_acquire) != InlineRecvState::free) return false;
+  message.length = piece.length;
+  message.lkey = settlement.piece_key[0];
+  message.cq = cq.number;
+  message.address = piece.remote;
+  std::memcpy(message.bytes, piece.local, piece.length);
+  message.state.store(InlineRecvState::full, std::memory_order_release);
+  caller.inline_piece = {reinterpret_cast<std::uint8_t*>(message.bytes), piece.remote, piece.length,
+                         piece.client};
+  pending->cqe.wc_flags |= kWcInline;
+  return true;
+}
+
+void bring_home(HostState& s, const MemoryPiece& before) {
+  Caller& caller = s.clients_[before.client];
+  const MemoryPiece& piece = caller.inline_piece;
+  if (before.remote >= piece.remote + piece.length || piece.remote >= before.remote + before.length)
+    return;
+  std::atomic<InlineRecvState>& state = caller.doorbells->inline_recv.state;
+  InlineRecvState full = InlineRecvState::full;
+  if (state.compare_exchange_strong(full, InlineRecvState::taken, std::memory_order_acquire)) {
+    const bool written = s.memory_.write({&piece, 1}) == 1;
+    // Where the memory has gone its completion says so, when it is polled.
+    state.store(written ? InlineRecvState::home : InlineRecvState::full, std::memory_order_release);
+  }
+  caller.inline_piece = {};
+}
+
+}  // namespace hca

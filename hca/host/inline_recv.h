@@ -1,0 +1,15 @@
+// The inline receive (hca/abi/rings.h): the payload of a message that came alone, as one piece,
+// waits in the shared page until the program's library copies it, which costs it less than us.
+// Called by completion.cc, in front of all that is written into a program's memory.
+#pragma once
+
+#include "hca/host/state.h"
+
+namespace hca {
+
+// Whether all that waits is one short message, and it has found its place in its program's page.
+bool receives_inline(HostState& s);
+// What lies there and belongs where this is about to be written.
+void bring_home(HostState& s, const MemoryPiece& before);
+
+}  // namespace hca

@@ -1,0 +1,82 @@
+#include "hca/verbs/inline_recv.h"
+
+#include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+namespace hca {
+
+namespace {
+
+// The bytes once more, out of the file behind the page: a read faults without a signal. No
+// cancellation point, unlike pread().
+bool copied(const Context& context, const InlineRecv& message) {
+  const auto offset = reinterpret_cast<const std::byte*>(message.bytes) -
+                      reinterpret_cast<const std::byte*>(&context.doorbells());
+  const std::size_t length = std::min(message.length, kInlineRecvBytes);
+  return ::syscall(SYS_pread64, context.session->doorbell_memory.get(), message.address, length,
+                   offset) == static_cast<long>(length);
+}
+
+// False: it was copied already.
+bool taken(Context& context, InlineRecv& message) {
+  InlineRecvState full = InlineRecvState::full;
+  while (!message.state.compare_exchange_strong(full, InlineRecvState::taken,
+                                                std::memory_order_acquire)) {
+    if (full != InlineRecvState::taken) return false;
+    full = InlineRecvState::full;  // another thread is at it, or hcad, which may die there
+    context.link().look_dead();
+    if (context.dead()) return true;
+    (void)::sched_yield();
+  }
+  return true;
+}
+
+void fail_queue_pair(const Context& context, std::uint32_t qp_num) {
+  ControlRequest request{};
+  request.op = ControlOp::modify_qp;
+  request.number = qp_num;
+  request.modify.attributes.state = QpState::err;
+  request.modify.mask = IBV_QP_STATE;
+  (void)context.link().ask(request);
+}
+
+// If it is `whose`; then in `state`.
+template <class Whose>
+void bring_home_before(Context& context, InlineRecvState state, Whose whose) {
+  if (context.link().abandoned()) return;  // to a child of fork it is its parent's
+  InlineRecv& message = context.doorbells().inline_recv;
+  if (message.state.load(std::memory_order_acquire) == InlineRecvState::free || !whose(message) ||
+      !taken(context, message)) {
+    return;
+  }
+  // Where the memory has gone its completion says so, when it is polled.
+  const bool home = copied(context, message);
+  message.state.store(home ? state : InlineRecvState::full, std::memory_order_release);
+}
+
+}  // namespace
+
+void bring_home(Context& context, Cqe& cqe) {
+  cqe.wc_flags &= ~kWcInline;
+  InlineRecv& message = context.doorbells().inline_recv;
+  const bool gone = taken(context, message) && !copied(context, message);
+  message.state.store(InlineRecvState::free, std::memory_order_release);
+  if (!gone) return;
+  cqe.status = WcStatus::loc_prot_err;
+  fail_queue_pair(context, cqe.qp_num);
+}
+
+void bring_region_home(Context& context, std::uint32_t lkey) {
+  bring_home_before(context, InlineRecvState::home,
+                    [lkey](const InlineRecv& message) { return message.lkey == lkey; });
+}
+
+void bring_cq_home(Context& context, std::uint32_t cq) {
+  bring_home_before(context, InlineRecvState::free,
+                    [cq](const InlineRecv& message) { return message.cq == cq; });
+}
+
+}  // namespace hca
