@@ -197,7 +197,7 @@ inline constexpr std::uint32_t kInlineRecvBytes = 64;
 enum class InlineRecvState : std::uint32_t {
   free = 0,
   full = 1,   // hcad, release: the rest is written
-  taken = 2,  // by whoever copies, out of full
+  taken = 2,  // by a thread of the program that copies it
   home = 3,   // copied before its completion was polled, which will find it so
 };
 
@@ -207,11 +207,14 @@ struct InlineRecv {
   std::uint32_t lkey;
   std::uint32_t cq;
   std::uint64_t address;
-  std::uint32_t reserved[10];
+  // hcad: how often it laid over these bytes what it wrote into the same memory since. Who copies
+  // looks at it before and after, and copies again where it has changed.
+  Shared32 version;
+  std::uint32_t reserved[9];
   alignas(64) std::byte bytes[kInlineRecvBytes];
 };
 static_assert(sizeof(InlineRecv) == 128 && offsetof(InlineRecv, address) == 16 &&
-              offsetof(InlineRecv, bytes) == 64);
+              offsetof(InlineRecv, version) == 24 && offsetof(InlineRecv, bytes) == 64);
 
 // ---- Doorbells: one ring per process ------------------------------------------------------------
 

@@ -76,7 +76,7 @@ WcStatus status_after_faults(const Settlement& settlement, std::uint32_t index) 
 
 void write_pieces(HostState& s) {
   Settlement& settlement = s.settlement_;
-  for (std::uint32_t i = 0; i < settlement.pieces_count; ++i) bring_home(s, settlement.pieces[i]);
+  for (std::uint32_t i = 0; i < settlement.pieces_count; ++i) lay_over(s, settlement.pieces[i]);
   for (std::uint32_t i = 0; i < settlement.pieces_count;) {
     i += static_cast<std::uint32_t>(
         s.memory_.write({&settlement.pieces[i], &settlement.pieces[settlement.pieces_count]}));

@@ -1,5 +1,6 @@
 #include "hca/host/inline_recv.h"
 
+#include <algorithm>
 #include <cstring>
 
 namespace hca {
@@ -10,7 +11,8 @@ namespace {
 // that came behind the piece.
 PendingCqe* alone(Settlement& settlement) {
   if (settlement.pieces_count != 1 || settlement.faults_count != 0 ||
-      settlement.piece_cqes[0] >= settlement.cqes_count) {
+      settlement.piece_cqes[0] >= settlement.cqes_count ||
+      (settlement.piece_psn[0] & kReadPiece) != 0) {
     return nullptr;
   }
   PendingCqe& pending = settlement.cqes[settlement.piece_cqes[0]];
@@ -48,19 +50,14 @@ bool receives_inline(HostState& s) {
   return true;
 }
 
-void bring_home(HostState& s, const MemoryPiece& before) {
-  Caller& caller = s.clients_[before.client];
+void lay_over(HostState& s, const MemoryPiece& later) {
+  Caller& caller = s.clients_[later.client];
   const MemoryPiece& piece = caller.inline_piece;
-  if (before.remote >= piece.remote + piece.length || piece.remote >= before.remote + before.length)
-    return;
-  std::atomic<InlineRecvState>& state = caller.doorbells->inline_recv.state;
-  InlineRecvState full = InlineRecvState::full;
-  if (state.compare_exchange_strong(full, InlineRecvState::taken, std::memory_order_acquire)) {
-    const bool written = s.memory_.write({&piece, 1}) == 1;
-    // Where the memory has gone its completion says so, when it is polled.
-    state.store(written ? InlineRecvState::home : InlineRecvState::full, std::memory_order_release);
-  }
-  caller.inline_piece = {};
+  const std::uint64_t from = std::max(piece.remote, later.remote);
+  const std::uint64_t to = std::min(piece.remote + piece.length, later.remote + later.length);
+  if (from >= to) return;
+  std::memcpy(piece.local + (from - piece.remote), later.local + (from - later.remote), to - from);
+  caller.doorbells->inline_recv.version.fetch_add(1, std::memory_order_seq_cst);
 }
 
 }  // namespace hca

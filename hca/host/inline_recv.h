@@ -9,7 +9,8 @@ namespace hca {
 
 // Whether all that waits is one short message, and it has found its place in its program's page.
 bool receives_inline(HostState& s);
-// What lies there and belongs where this is about to be written.
-void bring_home(HostState& s, const MemoryPiece& before);
+// What lies there may be copied behind what is about to be written to the same memory, which then
+// is over it there, too.
+void lay_over(HostState& s, const MemoryPiece& later);
 
 }  // namespace hca

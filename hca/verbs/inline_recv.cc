@@ -16,20 +16,24 @@ bool copied(const Context& context, const InlineRecv& message) {
   const auto offset = reinterpret_cast<const std::byte*>(message.bytes) -
                       reinterpret_cast<const std::byte*>(&context.doorbells());
   const std::size_t length = std::min(message.length, kInlineRecvBytes);
-  return ::syscall(SYS_pread64, context.session->doorbell_memory.get(), message.address, length,
-                   offset) == static_cast<long>(length);
+  std::uint32_t version = 0;
+  do {
+    version = message.version.load(std::memory_order_seq_cst);
+    const long read = ::syscall(SYS_pread64, context.session->doorbell_memory.get(),
+                                message.address, length, offset);
+    if (read != static_cast<long>(length)) return false;
+  } while (message.version.load(std::memory_order_seq_cst) != version);
+  return true;
 }
 
 // False: it was copied already.
-bool taken(Context& context, InlineRecv& message) {
+bool taken(InlineRecv& message) {
   InlineRecvState full = InlineRecvState::full;
   while (!message.state.compare_exchange_strong(full, InlineRecvState::taken,
                                                 std::memory_order_acquire)) {
     if (full != InlineRecvState::taken) return false;
-    full = InlineRecvState::full;  // another thread is at it, or hcad, which may die there
-    context.link().look_dead();
-    if (context.dead()) return true;
-    (void)::sched_yield();
+    full = InlineRecvState::full;
+    (void)::sched_yield();  // another thread is at it
   }
   return true;
 }
@@ -49,7 +53,7 @@ void bring_home_before(Context& context, InlineRecvState state, Whose whose) {
   if (context.link().abandoned()) return;  // to a child of fork it is its parent's
   InlineRecv& message = context.doorbells().inline_recv;
   if (message.state.load(std::memory_order_acquire) == InlineRecvState::free || !whose(message) ||
-      !taken(context, message)) {
+      !taken(message)) {
     return;
   }
   // Where the memory has gone its completion says so, when it is polled.
@@ -62,7 +66,7 @@ void bring_home_before(Context& context, InlineRecvState state, Whose whose) {
 void bring_home(Context& context, Cqe& cqe) {
   cqe.wc_flags &= ~kWcInline;
   InlineRecv& message = context.doorbells().inline_recv;
-  const bool gone = taken(context, message) && !copied(context, message);
+  const bool gone = taken(message) && !copied(context, message);
   message.state.store(InlineRecvState::free, std::memory_order_release);
   if (!gone) return;
   cqe.status = WcStatus::loc_prot_err;
