@@ -1,6 +1,6 @@
 // Completions and writes into client memory wait here until the end of a batch: first all bytes are
-// written in one call, then the CQEs that speak of them appear, then each CQ wakes its readers
-// once.
+// written in one call (or left for the poll, inline_recv.h), then the CQEs that speak of them
+// appear, then each CQ wakes its readers once.
 #pragma once
 
 #include <array>

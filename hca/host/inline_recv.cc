@@ -38,6 +38,8 @@ bool receives_inline(HostState& s) {
   }
   InlineRecv& message = caller.doorbells->inline_recv;
   if (message.state.load(std::memory_order_acquire) != InlineRecvState::free) return false;
+  // Where its CQ may be full nobody might ever poll it.
+  if (cq.tail + settlement.cqes_count - cq.head > cq.depth) return false;
   message.length = piece.length;
   message.lkey = settlement.piece_key[0];
   message.cq = cq.number;
@@ -56,8 +58,10 @@ void lay_over(HostState& s, const MemoryPiece& later) {
   const std::uint64_t from = std::max(piece.remote, later.remote);
   const std::uint64_t to = std::min(piece.remote + piece.length, later.remote + later.length);
   if (from >= to) return;
+  InlineRecv& message = caller.doorbells->inline_recv;
+  if (message.state.load(std::memory_order_acquire) == InlineRecvState::free) return;
   std::memcpy(piece.local + (from - piece.remote), later.local + (from - later.remote), to - from);
-  caller.doorbells->inline_recv.version.fetch_add(1, std::memory_order_seq_cst);
+  message.version.fetch_add(1, std::memory_order_seq_cst);
 }
 
 }  // namespace hca

@@ -1,6 +1,7 @@
 // The inline receive (hca/abi/rings.h): the payload of a message that came alone, as one piece,
 // waits in the shared page until the program's library copies it, which costs it less than us.
-// Called by completion.cc, in front of all that is written into a program's memory.
+// Called by completion.cc, in front of all that a batch writes into a program's memory; what peers
+// do by a second region over the same bytes is not ordered with it.
 #pragma once
 
 #include "hca/host/state.h"

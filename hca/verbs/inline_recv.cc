@@ -47,20 +47,6 @@ void fail_queue_pair(const Context& context, std::uint32_t qp_num) {
   (void)context.link().ask(request);
 }
 
-// If it is `whose`; then in `state`.
-template <class Whose>
-void bring_home_before(Context& context, InlineRecvState state, Whose whose) {
-  if (context.link().abandoned()) return;  // to a child of fork it is its parent's
-  InlineRecv& message = context.doorbells().inline_recv;
-  if (message.state.load(std::memory_order_acquire) == InlineRecvState::free || !whose(message) ||
-      !taken(message)) {
-    return;
-  }
-  // Where the memory has gone its completion says so, when it is polled.
-  const bool home = copied(context, message);
-  message.state.store(home ? state : InlineRecvState::full, std::memory_order_release);
-}
-
 }  // namespace
 
 void bring_home(Context& context, Cqe& cqe) {
@@ -74,13 +60,25 @@ void bring_home(Context& context, Cqe& cqe) {
 }
 
 void bring_region_home(Context& context, std::uint32_t lkey) {
-  bring_home_before(context, InlineRecvState::home,
-                    [lkey](const InlineRecv& message) { return message.lkey == lkey; });
+  if (context.link().abandoned()) return;  // to a child of fork it is its parent's
+  InlineRecv& message = context.doorbells().inline_recv;
+  if (message.state.load(std::memory_order_acquire) == InlineRecvState::free ||
+      message.lkey != lkey || !taken(message)) {
+    return;
+  }
+  // Where the memory has gone its completion says so, when it is polled.
+  const bool home = copied(context, message);
+  message.state.store(home ? InlineRecvState::home : InlineRecvState::full,
+                      std::memory_order_release);
 }
 
 void bring_cq_home(Context& context, std::uint32_t cq) {
-  bring_home_before(context, InlineRecvState::free,
-                    [cq](const InlineRecv& message) { return message.cq == cq; });
+  if (context.link().abandoned()) return;
+  InlineRecv& message = context.doorbells().inline_recv;
+  if (message.state.load(std::memory_order_acquire) == InlineRecvState::free || message.cq != cq)
+    return;
+  if (taken(message)) (void)copied(context, message);
+  message.state.store(InlineRecvState::free, std::memory_order_release);
 }
 
 }  // namespace hca

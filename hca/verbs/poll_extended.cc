@@ -60,7 +60,12 @@ int start_poll(ibv_cq_ex* base_cq, ibv_poll_cq_attr* attributes) {
   return 0;
 }
 
-int next_poll(ibv_cq_ex* base_cq) { return advance(*to_cq(base_cq)) ? 0 : ENOENT; }
+int next_poll(ibv_cq_ex* base_cq) {
+  Cq& cq = *to_cq(base_cq);
+  // Forked since start_poll: what the ring holds is the parent's.
+  if (to_context(cq.context)->link().abandoned()) return EIO;
+  return advance(cq) ? 0 : ENOENT;
+}
 
 const Cqe& current(ibv_cq_ex* cq) { return to_cq(cq)->current; }
 

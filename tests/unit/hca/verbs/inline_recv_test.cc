@@ -212,10 +212,19 @@ TEST_F(InlineRecv, OfADestroyedQueueIsInMemory) {
   EXPECT_EQ(state(), InlineRecvState::free);
 }
 
+// Of its region there is none any more either: nobody is left who could poll it.
+TEST_F(InlineRecv, OfADestroyedQueueLeavesItsPlaceWhateverWasBefore) {
+  ibv_cq* const cq = ibv_create_cq(program.context, 16, nullptr, nullptr, 0);
+  place().cq = hca::to_cq(cq)->number;
+  place().state.store(InlineRecvState::home);
+  ASSERT_EQ(ibv_destroy_cq(cq), 0);
+  EXPECT_EQ(state(), InlineRecvState::free);
+}
+
 TEST_F(InlineRecv, IntoMemoryThatHasGoneIsAnError) {
   receive(0);
   send();
-  ::munmap(memory, kPage);
+  ASSERT_EQ(::mprotect(memory, kPage, PROT_NONE), 0);  // and nobody else maps something there
   EXPECT_EQ(program.poll(1)[0].status, IBV_WC_LOC_PROT_ERR);
   ibv_qp_attr attributes{};
   ibv_qp_init_attr init{};
