@@ -125,7 +125,7 @@ class Loop {
   std::vector<std::vector<int>> rung_;  // of each daemon
   UniqueFd wait_;
   Crowd crowd_;
-  std::uint64_t rung_ns_ = 0;  // we were asleep
+  std::uint64_t rung_ns_ = 0;  // when somebody woke us last
   // Linux 5.11 has it, old seccomp profiles do not let it pass. epoll_wait() alone counts in ms.
   bool have_pwait2_ = true;
 };

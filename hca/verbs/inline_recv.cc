@@ -19,8 +19,8 @@ bool copied(const Context& context, const InlineRecv& message) {
   std::uint32_t version = 0;
   do {
     version = message.version.load(std::memory_order_seq_cst);
-    const long read = ::syscall(SYS_pread64, context.session->doorbell_memory.get(),
-                                message.address, length, offset);
+    const long read =
+        ::syscall(SYS_pread64, context.session->doorbells.fd(), message.address, length, offset);
     if (read != static_cast<long>(length)) return false;
   } while (message.version.load(std::memory_order_seq_cst) != version);
   return true;
@@ -49,12 +49,16 @@ void fail_queue_pair(const Context& context, std::uint32_t qp_num) {
 
 }  // namespace
 
-void bring_home(Context& context, Cqe& cqe) {
-  cqe.wc_flags &= ~kWcInline;
+bool bring_home(Context& context) {
   InlineRecv& message = context.doorbells().inline_recv;
   const bool gone = taken(message) && !copied(context, message);
   message.state.store(InlineRecvState::free, std::memory_order_release);
-  if (!gone) return;
+  return !gone;
+}
+
+void bring_home(Context& context, Cqe& cqe) {
+  cqe.wc_flags &= ~kWcInline;
+  if (bring_home(context)) return;
   cqe.status = WcStatus::loc_prot_err;
   fail_queue_pair(context, cqe.qp_num);
 }
@@ -77,8 +81,7 @@ void bring_cq_home(Context& context, std::uint32_t cq) {
   InlineRecv& message = context.doorbells().inline_recv;
   if (message.state.load(std::memory_order_acquire) == InlineRecvState::free || message.cq != cq)
     return;
-  if (taken(message)) (void)copied(context, message);
-  message.state.store(InlineRecvState::free, std::memory_order_release);
+  (void)bring_home(context);
 }
 
 }  // namespace hca

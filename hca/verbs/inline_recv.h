@@ -12,6 +12,10 @@ namespace hca {
 
 inline bool is_inline(const Cqe& cqe) { return (cqe.wc_flags & kWcInline) != 0; }
 
+// Nobody will poll its completion any more, or has just done so. Then its place is free. False: the
+// memory has gone.
+bool bring_home(Context& context);
+
 // Of a completion that was taken out of its ring, which is one like others afterwards; in error
 // where the memory has gone, and so is its QP then.
 void bring_home(Context& context, Cqe& cqe);

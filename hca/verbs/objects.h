@@ -30,8 +30,7 @@ namespace hca::verbs {
 struct Session {
   std::unique_ptr<Link> link;
   std::shared_ptr<const emu::Region> node_page;
-  emu::Region doorbells;
-  emu::UniqueFd doorbell_memory;  // the same, to read from
+  emu::Region doorbells;  // with its descriptor, to read from (inline_recv.h)
   emu::UniqueFd doorbell_fd;
   emu::UniqueFd events;  // read end of the pipe of asynchronous events; it waits
   // What programs watch: an epoll of that pipe. The end of a pipe alone is no POLLIN, and who asks

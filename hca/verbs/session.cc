@@ -36,7 +36,6 @@ int take_pages(Session& session, Answered& answered) {
       emu::Region::map(std::move(answered.fds[1]), sizeof(DoorbellPage), emu::Access::read_write);
   if (!node || !doorbells) return EPROTO;
   (void)node->take_fd();
-  session.doorbell_memory = doorbells->take_fd();
   session.node_page = std::make_shared<const emu::Region>(std::move(*node));
   session.doorbells = std::move(*doorbells);
   session.doorbell_fd = std::move(answered.fds[2]);

@@ -212,7 +212,20 @@ TEST_F(InlineRecv, OfADestroyedQueueIsInMemory) {
   EXPECT_EQ(state(), InlineRecvState::free);
 }
 
-// Of its region there is none any more either: nobody is left who could poll it.
+// It is not polled, so there is nothing to fail.
+TEST_F(InlineRecv, OfAResetQueuePairWhoseMemoryHasGoneIsForgotten) {
+  receive(0);
+  send();
+  ASSERT_EQ(::mprotect(memory, kPage, PROT_NONE), 0);
+  ibv_qp_attr attributes{};
+  ASSERT_EQ(ibv_modify_qp(to, &attributes, IBV_QP_STATE), 0);  // RESET
+  ibv_qp_init_attr init{};
+  ASSERT_EQ(ibv_query_qp(to, &attributes, IBV_QP_STATE, &init), 0);
+  EXPECT_EQ(attributes.qp_state, IBV_QPS_RESET);
+  EXPECT_EQ(state(), InlineRecvState::free);
+}
+
+// As where its region was given up before.
 TEST_F(InlineRecv, OfADestroyedQueueLeavesItsPlaceWhateverWasBefore) {
   ibv_cq* const cq = ibv_create_cq(program.context, 16, nullptr, nullptr, 0);
   place().cq = hca::to_cq(cq)->number;
