@@ -119,7 +119,7 @@ def _apps(folders: Sequence[str], build_beside: Callable[[], None]) -> Counts:
 def _meson(folders: Sequence[str]) -> Counts:
     """Tests of the ordinary build: all, or these folders' and what no sanitizer's build has."""
     directory = _built(folders)
-    return _meson_test(directory, sorted(_ordinary(_tests(directory), folders)), "")
+    return _meson_test(directory, list(_ordinary(_tests(directory), folders)), "")
 
 
 def _sanitizer(name: str, chosen: Sequence[str]) -> Counts:
@@ -138,7 +138,7 @@ def _instrumented(name: str, nice: bool) -> list[str]:
     build.configure(directory, [*options, "-Doptimization=1", "-Dwerror=false"])
     chosen = {n: path for n, path in _tests(directory).items() if path.startswith(folders)}
     build.build(directory, _run_by(directory, chosen), nice=nice)
-    return sorted(chosen)
+    return list(chosen)
 
 
 def _run_by(directory: Path, names: Container[str]) -> list[str]:
@@ -160,11 +160,10 @@ def _introspect(directory: Path, what: str) -> Any:
 
 
 def _tests(directory: Path) -> dict[str, str]:
-    """Every test's name and the program that it is."""
-    return {
-        test["name"]: _below(test["cmd"][0], directory)
-        for test in _introspect(directory, "--tests")
-    }
+    """Every test's name and the program that it is, in the order in which they are to start: meson
+    goes by priority, but not where tests are named."""
+    tests = sorted(_introspect(directory, "--tests"), key=lambda t: (-t["priority"], t["name"]))
+    return {test["name"]: _below(test["cmd"][0], directory) for test in tests}
 
 
 def _below(file: str, directory: Path) -> str:
