@@ -12,8 +12,8 @@ namespace hca {
 
 inline bool is_inline(const Cqe& cqe) { return (cqe.wc_flags & kWcInline) != 0; }
 
-// Nobody will poll its completion any more, or has just done so. Then its place is free. False: the
-// memory has gone.
+// Its completion was just polled, or nobody will poll it any more. Its place is free afterwards.
+// False: the memory has gone.
 bool bring_home(Context& context);
 
 // Of a completion that was taken out of its ring, which is one like others afterwards; in error

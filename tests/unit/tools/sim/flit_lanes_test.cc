@@ -12,8 +12,8 @@ namespace tools {
 namespace {
 
 // Best effort in twelve lanes, all to one node of 512, with control messages beside it: these are
-// few and go first. Without a limit for each lane and a part of the table for each, control gets
-// through in the first batch and no more.
+// few and go first. With neither a limit for each lane nor a part of the table for each, the table
+// is full in the second batch, and in the third hardly a message of control gets through.
 TEST(FlitLanes, OverloadLeavesTheTableToOtherClasses) {
   const auto run = play_point(R"([network]
 topology = "torus:8x8x8"
