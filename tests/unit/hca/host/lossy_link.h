@@ -158,7 +158,7 @@ class Cluster {
   struct Port : hca::PacketPort {
     Port(Cluster& owner, int number) : cluster(owner), node(number) {
       const std::uint32_t trains = owner.link_.trains * emu::kTrainSlots;
-      memory.resize(std::size_t{owner.link_.slots + trains} * emu::kPacketBytesMax);
+      memory.resize(owner.link_.slots + trains);
       for (std::uint16_t i = 0; i < owner.link_.slots; ++i) free.push_back(i);
       for (std::uint32_t i = 0; i < trains; i += emu::kTrainSlots) {
         free_trains.push_back(static_cast<std::uint16_t>(owner.link_.slots + i));
@@ -173,7 +173,11 @@ class Cluster {
     bool take(std::vector<std::uint16_t>& from, hca::PacketSlot& slot) {
       if (from.empty()) return false;
       slot.buffer = from.back();
-      slot.bytes = &memory[std::size_t{slot.buffer} * emu::kPacketBytesMax];
+      // Most of thousands are never used, and each by itself shows who writes beyond it.
+      auto& bytes = memory[slot.buffer];
+      const std::size_t slots_of_one = &from == &free_trains ? emu::kTrainSlots : 1;
+      if (!bytes) bytes = std::make_unique<std::uint8_t[]>(slots_of_one * emu::kPacketBytesMax);
+      slot.bytes = bytes.get();
       from.pop_back();
       return true;
     }
@@ -193,7 +197,7 @@ class Cluster {
     }
     void send(std::span<const emu::TxDesc> packets) override {
       for (const emu::TxDesc& desc : packets) {
-        const std::uint8_t* bytes = &memory[std::size_t{desc.buffer} * emu::kPacketBytesMax];
+        const std::uint8_t* bytes = memory[desc.buffer].get();
         const auto found = lent.find(desc.buffer);
         cluster.take(node, desc, {bytes, bytes + emu::buffer_bytes(desc)},
                      found == lent.end() ? std::span<const std::uint8_t>{} : found->second.first);
@@ -202,7 +206,7 @@ class Cluster {
     }
     Cluster& cluster;
     int node;
-    std::vector<std::uint8_t> memory;
+    std::vector<std::unique_ptr<std::uint8_t[]>> memory;  // [buffer] of those once reserved
     std::vector<std::uint16_t> free;
     std::vector<std::uint16_t> free_trains;
     std::map<std::uint16_t, std::pair<std::span<const std::uint8_t>, std::uint8_t*>> lent;
