@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import math
@@ -328,6 +329,42 @@ def test_who_ignores_sigterm_is_killed() -> None:
     begin = time.monotonic()
     assert stop_all([identity], grace_s=0.2) == [identity]
     assert stubborn.wait(5) == -signal.SIGKILL and time.monotonic() - begin < 5
+
+
+@pytest.mark.parametrize("written", [True, False])
+def test_who_waits_for_a_disk_is_given_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, written: bool
+) -> None:
+    """Instead of one, for a child that it makes: the kernel has the parent wait in the same way."""
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    script = (
+        "import os, sys; opened = (os.POSIX_SPAWN_OPEN, 0, sys.argv[1], os.O_RDONLY, 0)\n"
+        "os.posix_spawn('/bin/true', ['true'], {}, file_actions=[opened])"
+    )
+    real, looks = ProcessId.at_disk, []
+
+    def at_disk(process: ProcessId) -> bool:
+        looks.append(real(process))
+        if written:
+            fifo.write_text("")  # only now the child goes on, and then its parent
+        return looks[-1]
+
+    monkeypatch.setattr(ProcessId, "at_disk", at_disk)
+    with subprocess.Popen([sys.executable, "-c", script, str(fifo)]) as waiting:
+        process = ProcessId.of(waiting.pid)
+        assert process is not None
+        children = Path(f"/proc/{waiting.pid}/task/{waiting.pid}/children")
+        while not (children.read_text() and real(process)):
+            time.sleep(0.01)
+        killed = stop_all([process], grace_s=2, at_disk_s=10) if written else stop_all(
+            [process], grace_s=0.1, at_disk_s=0.3
+        )
+        assert killed == ([] if written else [process])
+        assert waiting.wait(5) == -(signal.SIGTERM if written else signal.SIGKILL)
+        assert all(looks) and (len(looks) == 1) == written
+        with contextlib.suppress(OSError):  # the child may still wait there
+            os.close(os.open(fifo, os.O_WRONLY | os.O_NONBLOCK))
 
 
 def test_a_zombie_is_gone_with_the_last_of_its_threads() -> None:

@@ -64,6 +64,11 @@ class ProcessId:
         finally:
             os.close(fd)
 
+    def at_disk(self) -> bool:
+        """In a call that no signal interrupts, which are those that wait for a disk."""
+        fields = _stat(self.pid)
+        return bool(fields) and fields[0] == "D" and int(fields[19]) == self.start_ticks
+
     def wait(self, timeout_s: float) -> bool:
         """True when the process is gone within the time; works for other people's children.
 
@@ -84,12 +89,24 @@ class ProcessId:
             os.close(fd)
 
 
-def stop_all(processes: list[ProcessId], grace_s: float = 3.0) -> list[ProcessId]:
-    """SIGTERM to all, one common grace period, SIGKILL to the rest; returns who needed SIGKILL."""
+def stop_all(
+    processes: list[ProcessId], grace_s: float = 3.0, at_disk_s: float = 20.0
+) -> list[ProcessId]:
+    """SIGTERM to all, one common grace period, SIGKILL to the rest; returns who needed SIGKILL.
+
+    Before its files are gone a daemon may have to wait until they are written, on a busy disk for
+    seconds. It ends by itself then, and SIGKILL would not end it sooner: another period, within a
+    limit.
+    """
     for process in processes:
         process.signal(signal.SIGTERM)
-    deadline = time.monotonic() + grace_s
-    stubborn = [p for p in processes if not p.wait(deadline - time.monotonic())]
+    limit = time.monotonic() + at_disk_s
+    stubborn = processes
+    while True:
+        deadline = time.monotonic() + grace_s
+        stubborn = [p for p in stubborn if not p.wait(deadline - time.monotonic())]
+        if deadline > limit or not any(p.at_disk() for p in stubborn):
+            break
     for process in stubborn:
         process.signal(signal.SIGKILL)
     for process in stubborn:
