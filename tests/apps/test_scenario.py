@@ -347,7 +347,8 @@ def test_who_waits_for_a_disk_is_given_time(
     def at_disk(process: ProcessId) -> bool:
         looks.append(real(process))
         if written:
-            fifo.write_text("")  # only now the child goes on, and then its parent
+            fifo.write_text("")  # only now the child goes on, and then its parent, which ends
+            assert process.wait(10)
         return looks[-1]
 
     monkeypatch.setattr(ProcessId, "at_disk", at_disk)
@@ -357,12 +358,10 @@ def test_who_waits_for_a_disk_is_given_time(
         children = Path(f"/proc/{waiting.pid}/task/{waiting.pid}/children")
         while not (children.read_text() and real(process)):
             time.sleep(0.01)
-        killed = stop_all([process], grace_s=2, at_disk_s=10) if written else stop_all(
-            [process], grace_s=0.1, at_disk_s=0.3
-        )
+        killed = stop_all([process], grace_s=0.1, at_disk_s=2)
         assert killed == ([] if written else [process])
         assert waiting.wait(5) == -(signal.SIGTERM if written else signal.SIGKILL)
-        assert all(looks) and (len(looks) == 1) == written
+        assert all(looks) and (len(looks) == 1 if written else len(looks) > 1)
         with contextlib.suppress(OSError):  # the child may still wait there
             os.close(os.open(fifo, os.O_WRONLY | os.O_NONBLOCK))
 

@@ -64,10 +64,14 @@ class ProcessId:
         finally:
             os.close(fd)
 
-    def at_disk(self) -> bool:
-        """In a call that no signal interrupts, which are those that wait for a disk."""
+    def _state(self) -> str:
+        """As /proc has it, "Z" for a zombie; "": it is gone."""
         fields = _stat(self.pid)
-        return bool(fields) and fields[0] == "D" and int(fields[19]) == self.start_ticks
+        return fields[0] if fields and int(fields[19]) == self.start_ticks else ""
+
+    def at_disk(self) -> bool:
+        """In a call that SIGTERM does not interrupt, as those are that wait for a disk."""
+        return self._state() == "D"
 
     def wait(self, timeout_s: float) -> bool:
         """True when the process is gone within the time; works for other people's children.
@@ -79,8 +83,7 @@ class ProcessId:
         except ProcessLookupError:
             return True
         try:
-            fields = _stat(self.pid)
-            if not fields or int(fields[19]) != self.start_ticks:
+            if not self._state():
                 return True
             poll = select.poll()
             poll.register(fd, select.POLLIN)

@@ -164,18 +164,19 @@ class Cluster {
         free_trains.push_back(static_cast<std::uint16_t>(owner.link_.slots + i));
       }
     }
-    bool reserve(hca::PacketSlot& slot) override { return take(free, slot); }
-    bool reserve_train(hca::PacketSlot& slot) override { return take(free_trains, slot); }
+    bool reserve(hca::PacketSlot& slot) override { return take(free, 1, slot); }
+    bool reserve_train(hca::PacketSlot& slot) override {
+      return take(free_trains, emu::kTrainSlots, slot);
+    }
     std::uint32_t slots() const override {
       return cluster.link_.slots +
              static_cast<std::uint32_t>(cluster.link_.trains * emu::kTrainSlots);
     }
-    bool take(std::vector<std::uint16_t>& from, hca::PacketSlot& slot) {
+    bool take(std::vector<std::uint16_t>& from, std::size_t slots_of_one, hca::PacketSlot& slot) {
       if (from.empty()) return false;
       slot.buffer = from.back();
       // Most of thousands are never used, and each by itself shows who writes beyond it.
       auto& bytes = memory[slot.buffer];
-      const std::size_t slots_of_one = &from == &free_trains ? emu::kTrainSlots : 1;
       if (!bytes) bytes = std::make_unique<std::uint8_t[]>(slots_of_one * emu::kPacketBytesMax);
       slot.bytes = bytes.get();
       from.pop_back();
