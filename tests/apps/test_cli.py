@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -36,16 +38,17 @@ def test_every_command_has_help(command: str, run: Path) -> None:
     assert f"flitnet {command}" in done.stdout and done.stderr == ""
 
 
-def test_rich_is_imported_for_help_and_tables_alone(run: Path) -> None:
-    """It takes as long as all else that most commands do."""
+def test_what_takes_long_is_imported_for_those_alone_who_need_it(run: Path) -> None:
+    """rich takes as long as all else that most commands do, plans and workloads as long as exec."""
     argv = ["/usr/bin/python3", "-I", "-X", "importtime", ROOT / "tools/flitnet/__main__.py"]
     env = dict(os.environ) | {"FLITNET_RUN": str(run)}
     imported = {
         word: subprocess.run(
             [*argv, *word.split()], capture_output=True, text=True, timeout=60, env=env
         )
-        for word in ("down", "down --help")
+        for word in ("down", "down --help", "exec n0 -- true")
     }
+    assert "| tools.flitnet.workload" not in re.sub(" +", " ", imported["exec n0 -- true"].stderr)
     assert "| typer" in imported["down"].stderr and " rich." not in imported["down"].stderr
     assert " rich." in imported["down --help"].stderr and "╭" in imported["down --help"].stdout
 
@@ -111,7 +114,8 @@ def test_help_lists_every_command_and_the_exit_codes(run: Path) -> None:
     ],
 )
 def test_usage_errors_are_one_line_and_exit_2(argv: list[str], says: str, run: Path) -> None:
-    done = flitnet(*argv, run=run, FLITNET_BUILD=str(ROOT / "build"))
+    built = os.environ.get("FLITNET_BUILD", str(ROOT / "build"))
+    done = flitnet(*argv, run=run, FLITNET_BUILD=built)
     assert done.returncode == 2, done.stderr
     assert done.stderr.count("\n") == 1 and done.stderr.startswith("flitnet: ")
     assert says in done.stderr
@@ -304,6 +308,39 @@ def test_interrupted_while_it_starts_is_no_traceback() -> None:
         text=True, timeout=60,
     )  # fmt: skip
     assert (done.returncode, done.stderr) == (130, "flitnet: interrupted\n")
+
+
+def test_dpkg_is_asked_again_only_when_something_changed(tmp_path: Path) -> None:
+    tree, log = tmp_path / "tree", tmp_path / "log"
+    for folder in ("tools/flitnet", "build"):
+        (tree / folder).mkdir(parents=True)
+    shutil.copy(ROOT / "flitnet", tree)
+    packages = tree / "tools/packages.txt"
+    packages.write_text("bash\n")
+    (tree / "tools/flitnet/__main__.py").write_text("print('as ever')")
+    dpkg = tmp_path / "bin/dpkg-query"
+    dpkg.parent.mkdir()
+    dpkg.write_text(f'#!/bin/sh\necho asked >>{log}\nexec /usr/bin/dpkg-query "$@"\n')
+    dpkg.chmod(0o755)
+
+    def times_asked(*argv: str) -> int:
+        log.write_text("")
+        path = f"{dpkg.parent}:{os.environ['PATH']}"
+        done = subprocess.run(
+            [tree / "flitnet", *argv], env=os.environ | {"PATH": path}, capture_output=True,
+            text=True, timeout=60,
+        )  # fmt: skip
+        assert (done.returncode, done.stdout, done.stderr) == (0, "as ever\n", "")
+        return log.read_text().count("asked")
+
+    assert [times_asked("status") for _ in range(3)] == [1, 0, 0]
+    assert [times_asked("lab", "list") for _ in range(2)] == [1, 0], "it wants more"
+    packages.write_text("bash\ncoreutils\n")
+    assert [times_asked("status") for _ in range(2)] == [1, 0], "another list"
+    (tree / "build/.packages.run").write_text("of another host\n")
+    assert [times_asked("status") for _ in range(2)] == [1, 0]
+    shutil.rmtree(tree / "build")
+    assert [times_asked("status") for _ in range(2)] == [1, 1], "nowhere to remember it"
 
 
 INTERRUPTED_AT_ITS_START = """

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tools.flitnet import ctl, logs, operate, page, paths
+from tools.flitnet import ctl, logs, operate, page, paths, traffic
 from tools.flitnet.cluster import Cluster
 from tools.flitnet.errors import EXIT_ERROR, EXIT_OK, FlitnetError
 
@@ -119,17 +119,17 @@ def test_what_needs_a_dead_node_says_how_it_is_started(cluster3: Cluster, tmp_pa
     words = "^n2 is dead; start it with: flitnet node n2 start$"
     rest = {"seconds": 1.0, "as_json": False}
     with pytest.raises(FlitnetError, match=words):
-        operate.load(cluster3.run, "control", "1M", seed=1, **rest)
+        traffic.load(cluster3.run, "control", "1M", seed=1, **rest)
     clip = paths.ROOT / "traces/t2_city.ts"
     for pair in (("n0", "n2"), ("n2", "n0")):
         with pytest.raises(FlitnetError, match=words):
-            operate.replay(cluster3.run, clip, *pair, copies=1, trace={}, **rest)
+            traffic.replay(cluster3.run, clip, *pair, copies=1, trace={}, **rest)
     file = tmp_path / "load.toml"
     file.write_text("[workload]\nload = 0.1\n")
     with pytest.raises(FlitnetError, match=words):
-        operate.load_workload(cluster3.run, file, seed=1, **rest)
+        traffic.load_workload(cluster3.run, file, seed=1, **rest)
     assert not list((cluster3.run / "plans").iterdir())
-    assert operate.replay(cluster3.run, clip, "n0", "n1", copies=1, trace={}, **rest) == EXIT_OK
+    assert traffic.replay(cluster3.run, clip, "n0", "n1", copies=1, trace={}, **rest) == EXIT_OK
 
 
 def test_a_node_may_have_the_name_of_the_fabrics_daemon(

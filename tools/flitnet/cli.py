@@ -350,9 +350,9 @@ def replay(
     as_json: bool = typer.Option(False, "--json", help="Print JSON."),
 ) -> None:
     """Replay an MPEG-2 clip or a frame-size trace between two nodes of the running cluster."""
-    from tools.flitnet import operate
+    from tools.flitnet import traffic
 
-    code = operate.replay(
+    code = traffic.replay(
         paths.default_run_dir(), file, source, target, seconds=seconds, copies=copies,
         trace={"--layout": layout and layout.value, "--unit": unit and unit.value}, as_json=as_json,
     )  # fmt: skip
@@ -373,13 +373,13 @@ def load(
     as_json: bool = typer.Option(False, "--json", help="Print JSON."),
 ) -> None:
     """Poisson (on-off: bursty) traffic from every node of the running cluster to all others."""
-    from tools.flitnet import operate
+    from tools.flitnet import traffic
 
     run = paths.default_run_dir()
     if workload and not kind and not rate:
-        code = operate.load_workload(run, workload, seconds=seconds, seed=seed, as_json=as_json)
+        code = traffic.load_workload(run, workload, seconds=seconds, seed=seed, as_json=as_json)
     elif kind and rate and not workload:
-        code = operate.load(run, kind, rate, seconds=seconds, seed=seed, as_json=as_json)
+        code = traffic.load(run, kind, rate, seconds=seconds, seed=seed, as_json=as_json)
     else:
         raise UsageError("load: a kind with --rate, or --workload FILE")
     raise typer.Exit(code)

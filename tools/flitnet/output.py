@@ -6,9 +6,11 @@ from __future__ import annotations
 import contextlib
 import errno
 import io
+import json
 import os
 import resource
 import sys
+from typing import Any
 
 
 def keep() -> None:
@@ -32,6 +34,10 @@ def let_go() -> None:
             file.flush()
         except OSError:
             os.dup2(os.open(os.devnull, os.O_WRONLY), file.fileno())
+
+
+def print_json(value: Any) -> None:
+    print(json.dumps(value, indent=1, allow_nan=False))
 
 
 def say(message: str, code: int) -> int:

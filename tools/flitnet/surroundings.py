@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 import tomllib
+import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -69,7 +69,7 @@ def _library(cluster: Cluster, name: str) -> Path:
         return path
     check(cluster.run)
     # By a name for each: programs of another build may run in the cluster.
-    link = cluster.run / "sys" / "lib" / hashlib.sha256(os.fsencode(build)).hexdigest()[:8]
+    link = cluster.run / "sys" / "lib" / f"{zlib.crc32(os.fsencode(build)):08x}"
     _make_links(cluster, {link: str(build)})
     return link / paths.PROGRAMS[name]
 
