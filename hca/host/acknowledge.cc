@@ -14,8 +14,7 @@ void progress(HostState& s, Qp& qp) {
   qp.retries_left = qp.attributes.retry_cnt;
   qp.rnr_retries_left = qp.attributes.rnr_retry;
   qp.read_repeated = false;
-  qp.retry_at = emu::kNever;
-  rearm_retry(s, qp);
+  time_question(s, qp);
 }
 
 // After `sq_done` and `psn_una` moved: a repetition under way need not repeat what has arrived.
@@ -69,8 +68,6 @@ void repeat_from(HostState& s, Qp& qp, std::uint32_t psn) {
   }
   --qp.retries_left;
   rewind(s, qp, psn);
-  qp.retry_at = emu::kNever;
-  rearm_retry(s, qp);
 }
 
 WcStatus status_of(NakCode code) {
@@ -112,7 +109,6 @@ void receiver_not_ready(HostState& s, Qp& qp, std::uint32_t psn, std::uint8_t ti
   qp.rnr_waiting = true;
   qp.rnr_until = s.now_ + s.options_.cycle_time.cycle_at(emu::rnr_timer_ns(timer));
   rewind(s, qp, qp.psn_una);
-  qp.retry_at = emu::kNever;
   wake_again(s, qp);
 }
 

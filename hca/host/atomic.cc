@@ -94,8 +94,12 @@ void repeat(HostState& s, Qp& qp, std::uint32_t psn) {
     const Response& waiting = qp.response(i);
     if (waiting.kind == ResponseKind::atomic && waiting.psn == psn) return;  // will come anyway
   }
-  for (const AtomicResult& result : qp.atomics) {
-    if (result.psn == psn) respond_with(s, qp, psn, result.original);
+  // The newest: of one a whole circle of PSNs ago the peer has long had its answer.
+  for (std::uint32_t i = 1; i <= qp.atomics.size(); ++i) {
+    const AtomicResult& result = qp.atomics[(qp.atomics_done - i) % qp.atomics.size()];
+    if (result.psn != psn) continue;
+    respond_with(s, qp, psn, result.original);
+    return;
   }
 }
 

@@ -11,10 +11,12 @@ namespace hca {
 
 namespace {
 
-// Cookie: QP number, "returns a credit", the congestion control's (credit.cc), epoch of the QP,
-// packets of a train behind the first, its lane's (lanes.cc).
+// Cookie: QP number, "returns a credit", the congestion control's (credit.cc), epoch of the QP (15
+// bits), "asks for an answer", packets of a train behind the first, its lane's (lanes.cc).
 constexpr std::uint64_t kCookieFirst = 1ull << 24;
 constexpr int kCookieEpochShift = 32;
+constexpr std::uint64_t kCookieEpoch = 0x7fff;
+constexpr std::uint64_t kCookieQuestion = 1ull << 47;
 
 std::span<std::byte> slot_span(const BurstPacket& packet) {
   return {reinterpret_cast<std::byte*>(packet.slot.bytes), emu::kPacketBytesMax};
@@ -101,6 +103,7 @@ void give_up(HostState& s, const BurstPacket& packet) {
   if (qp == nullptr) return;
   CHECK(qp->in_wire >= packet.packets);
   qp->in_wire -= packet.packets;
+  if ((packet.desc.cookie & kCookieQuestion) != 0) question_left(s, *qp);
   if ((packet.desc.cookie & kCookieFirst) != 0) {
     qp->first_in_wire -= packet.packets;
     return_credit(*qp, packet.packets);
@@ -189,11 +192,13 @@ std::uint8_t* close_packet(HostState& s, BurstPacket& packet, Qp* qp,
   desc.traffic_class = leaving.traffic_class;
   desc.kind = emu::PacketKind::data;
   if (qp != nullptr) {
-    desc.cookie = qp->number | std::uint64_t{qp->epoch} << kCookieEpochShift |
+    desc.cookie = qp->number | (qp->epoch & kCookieEpoch) << kCookieEpochShift |
                   (leaving.first_time ? kCookieFirst : 0) |
+                  (leaving.question ? kCookieQuestion : 0) |
                   std::uint64_t{desc.more_packets} << kCookieMoreShift;
     qp->in_wire += packet.packets;
     if (leaving.first_time) qp->first_in_wire += packet.packets;
+    if (leaving.question) ++qp->questions_in_wire;
   }
   if (!packet.loop && qp != nullptr) desc.cookie |= lane_cookie(s, desc, leaving.in_lane);
   if (!packet.loop && desc.traffic_class == emu::TrafficClass::best_effort) {
@@ -354,16 +359,15 @@ void packet_injected(HostState& s, const emu::Injected& event) {
 void qp_injected(HostState& s, std::uint64_t cookie) {
   Qp* qp = s.find_qp(static_cast<std::uint32_t>(cookie & emu::kMask24));
   const std::uint32_t packets = packets_of_cookie(cookie);
-  const auto epoch = static_cast<std::uint16_t>(cookie >> kCookieEpochShift);
-  if (qp == nullptr || qp->epoch != epoch || qp->in_wire < packets) return;
+  const std::uint64_t epoch = cookie >> kCookieEpochShift & kCookieEpoch;
+  if (qp == nullptr || (qp->epoch & kCookieEpoch) != epoch || qp->in_wire < packets) return;
   qp->in_wire -= packets;
   if ((cookie & kCookieFirst) != 0 && qp->first_in_wire >= packets) {
     qp->first_in_wire -= packets;
     return_credit(*qp, packets);
     if (qp->is_unreliable()) packets_left(s, *qp, packets);
   }
-  // The answer cannot come before the question has left.
-  if (qp->retry_at != emu::kNever) rearm_retry(s, *qp);
+  if ((cookie & kCookieQuestion) != 0) question_left(s, *qp);
   if (!qp->request_link.queued && qp->sq_current != qp->sq_posted) want_request(s, *qp);
 }
 

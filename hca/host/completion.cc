@@ -42,29 +42,24 @@ bool is_read_piece(std::uint32_t psn) { return (psn & kReadPiece) != 0; }
 
 // The first fault of this half of the QP; null: there is none.
 const WriteFault* fault_of(const Settlement& settlement, std::uint32_t qp_slot, bool of_read) {
-  const auto* end = settlement.faults.begin() + settlement.faults_count;
-  const auto* found =
-      std::find_if(settlement.faults.begin(), end, [qp_slot, of_read](const WriteFault& fault) {
-        return fault.qp_slot == qp_slot && is_read_piece(fault.psn) == of_read;
-      });
-  return found == end ? nullptr : found;
+  const auto found = std::ranges::find_if(settlement.faults, [&](const WriteFault& fault) {
+    return fault.qp_slot == qp_slot && is_read_piece(fault.psn) == of_read;
+  });
+  return found == settlement.faults.end() ? nullptr : &*found;
 }
 
 void note_fault(Settlement& settlement, std::uint32_t piece) {
   const std::uint32_t qp_slot = settlement.piece_qp[piece];
   const std::uint32_t psn = settlement.piece_psn[piece];
-  if (settlement.faults_count == kFaultsMax ||
-      fault_of(settlement, qp_slot, is_read_piece(psn)) != nullptr) {
-    return;
-  }
-  settlement.faults[settlement.faults_count++] = {qp_slot, psn, settlement.piece_cqes[piece]};
+  if (fault_of(settlement, qp_slot, is_read_piece(psn)) != nullptr) return;
+  settlement.faults.push_back({qp_slot, psn, settlement.piece_cqes[piece]});
 }
 
 // CQE number `index` of those that wait: a success whose bytes, or bytes before them, are missing
 // is none.
 WcStatus status_after_faults(const Settlement& settlement, std::uint32_t index) {
   const PendingCqe& pending = settlement.cqes[index];
-  if (pending.cqe.status != WcStatus::success || settlement.faults_count == 0) {
+  if (pending.cqe.status != WcStatus::success || settlement.faults.empty()) {
     return pending.cqe.status;
   }
   const WriteFault* fault = fault_of(settlement, pending.qp_slot, !pending.is_recv);
@@ -92,7 +87,7 @@ namespace {
 
 void overrun(HostState& s, std::uint32_t index) {
   Cq& cq = s.cqs_[index];
-  if (cq.broken || s.settlement_.overruns_count == kFaultsMax) return;
+  if (cq.broken || s.settlement_.overruns_count == kOverrunsMax) return;
   cq.broken = true;
   cq.page->overrun.store(1, std::memory_order_release);
   ++s.counters_.cq_overruns;
@@ -193,7 +188,7 @@ void write_out(HostState& s) {
   for (std::uint32_t i = 0; i < settlement.cqes_count; ++i) publish(s, i);
   settlement.cqes_count = 0;
   // CQEs that come before settle() deals with the faults come after these.
-  for (std::uint32_t i = 0; i < settlement.faults_count; ++i) settlement.faults[i].cqes_before = 0;
+  for (WriteFault& fault : settlement.faults) fault.cqes_before = 0;
   for (std::uint32_t i = 0; i < settlement.touched_count; ++i) announce(s, settlement.touched[i]);
   settlement.touched_count = 0;
   for (std::uint32_t i = 0; i < settlement.events_count; ++i) {
@@ -272,23 +267,22 @@ void fail_losers(HostState& s) {
 
 bool unsettled(const HostState& s) {
   const Settlement& settlement = s.settlement_;
-  return settlement.cqes_count + settlement.pieces_count + settlement.faults_count +
-             settlement.overruns_count + settlement.events_count !=
-         0;
+  return settlement.cqes_count + settlement.pieces_count + settlement.overruns_count +
+                 settlement.events_count !=
+             0 ||
+         !settlement.faults.empty();
 }
 
 void settle(HostState& s) {
   Settlement& settlement = s.settlement_;
   while (unsettled(s)) {
     write_out(s);
-    const std::uint32_t faults = settlement.faults_count;
-    const std::uint32_t overruns = settlement.overruns_count;
-    if (faults + overruns == 0 && !settlement.completions_lost) continue;
-    const auto met = settlement.faults;
+    const std::uint32_t overruns = std::exchange(settlement.overruns_count, 0);
+    if (settlement.faults.empty() && overruns == 0 && !settlement.completions_lost) continue;
+    const auto met = std::exchange(settlement.faults, {});
     const auto overrun_cqs = settlement.overruns;
-    settlement.faults_count = settlement.overruns_count = 0;
-    for (std::uint32_t i = 0; i < faults; ++i) {
-      if (Qp* qp = s.qp_or_null(met[i].qp_slot)) write_fault(s, *qp, met[i].psn);
+    for (const WriteFault& fault : met) {
+      if (Qp* qp = s.qp_or_null(fault.qp_slot)) write_fault(s, *qp, fault.psn);
     }
     for (std::uint32_t i = 0; i < overruns; ++i) fail_users(s, overrun_cqs[i]);
     if (settlement.completions_lost) fail_losers(s);

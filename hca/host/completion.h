@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstdint>
+#include <vector>
 
 #include "hca/abi/rings.h"
 #include "hca/host/memory.h"
@@ -51,8 +52,7 @@ struct PendingEvent {
 
 inline constexpr std::uint32_t kPendingCqes = 256;
 inline constexpr std::uint32_t kPendingPieces = 512;
-inline constexpr std::uint32_t kFaultsMax =
-    64;  // QPs (CQs) that fail in one batch; others next time
+inline constexpr std::uint32_t kOverrunsMax = 64;  // CQs in one batch; others next time
 inline constexpr std::uint32_t kPendingEvents = 64;
 
 // Set in piece_psn where the bytes are a READ's at its requester.
@@ -72,13 +72,14 @@ struct Settlement {
   std::array<std::uint32_t, kPendingCqes> touched;       // CQs to announce
   std::array<PendingEvent, kPendingEvents> events;       // that speak of these CQEs
   // Trouble met while writing, dealt with at the end of settle(): nothing changes in between.
-  std::uint32_t faults_count = 0;
   std::uint32_t overruns_count = 0;
   // Qp::lost_completion says whose. What else waits is enough for settle() to look: a loss outside
   // of it makes room for something.
   bool completions_lost = false;
-  std::array<WriteFault, kFaultsMax> faults;
-  std::array<std::uint32_t, kFaultsMax> overruns;
+  // As many as there are: who is left out would complete what never came. It allocates when memory
+  // goes away under its QPs alone.
+  std::vector<WriteFault> faults;
+  std::array<std::uint32_t, kOverrunsMax> overruns;
 };
 
 }  // namespace hca

@@ -57,7 +57,7 @@ void fail_send(HostState& s, Qp& qp, WcStatus status) {
   flush_sends(s, qp);
   // What is still in the wire speaks of flushed requests: its injected events mean nothing now.
   ++qp.epoch;
-  qp.in_wire = qp.first_in_wire = qp.packets_left_hca = 0;
+  qp.in_wire = qp.first_in_wire = qp.questions_in_wire = qp.packets_left_hca = 0;
 }
 
 void flush_sends(HostState& s, Qp& qp) {
@@ -110,8 +110,11 @@ void qp_fault(HostState& s, Qp& qp) {
 
 void retire(HostState& s, Qp& qp) {
   if (qp.sq_done != qp.sq_fetched && qp.sq_done == qp.sq_current) {
-    const WcStatus status = qp.entry(qp.sq_done).status;
-    if (status != WcStatus::success && qp.current_packet == 0) {
+    const SendEntry& entry = qp.entry(qp.sq_done);
+    const WcStatus status = entry.status;
+    // IBA 10.3.1.5: what has not begun waits in SQD, for its failure, too.
+    const bool begins_later = qp.state == QpState::sqd && entry.first_psn == qp.psn_sent;
+    if (status != WcStatus::success && qp.current_packet == 0 && !begins_later) {
       fail_send(s, qp, status);
       return;
     }
@@ -136,7 +139,8 @@ void reset_transport(Qp& qp) {
   qp.rnr_waiting = qp.drained = qp.read_repeated = false;
   qp.retry_at = qp.pace_at = qp.power_at = emu::kNever;
   qp.last_launch = qp.timed_until = qp.repeat_launch = qp.last_response_launch = 0;
-  qp.in_wire = qp.first_in_wire = qp.packets_left_hca = 0;
+  qp.in_wire = qp.first_in_wire = qp.questions_in_wire = qp.packets_left_hca = 0;
+  qp.questions_ahead = kNone;
   qp.epsn = qp.msn = 0;
   qp.rq_next = qp.rq_done = 0;
   qp.receiving = Receiving::nothing;

@@ -178,6 +178,7 @@ void Host::link_lost(emu::Cycle now) {
     const std::uint64_t cookie = qp->number | std::uint64_t{qp->epoch} << 32 | 1ull << 24;
     while (qp->first_in_wire > 0) qp_injected(s, cookie);
     qp->in_wire = 0;
+    while (qp->questions_in_wire > 0) question_left(s, *qp);
   }
   settle(s);
 }

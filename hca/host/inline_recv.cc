@@ -10,7 +10,7 @@ namespace {
 // The completion of a message of one piece, where no other piece waits; else null. It is the first
 // that came behind the piece.
 PendingCqe* alone(Settlement& settlement) {
-  if (settlement.pieces_count != 1 || settlement.faults_count != 0 ||
+  if (settlement.pieces_count != 1 || !settlement.faults.empty() ||
       settlement.piece_cqes[0] >= settlement.cqes_count ||
       (settlement.piece_psn[0] & kReadPiece) != 0) {
     return nullptr;

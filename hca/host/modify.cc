@@ -230,8 +230,6 @@ void enter_rtr(HostState& s, Qp& qp) {
 void enter_rts(HostState& s, Qp& qp, QpState from) {
   if (from == rtr) {
     qp.psn_fetch = qp.psn_sent = qp.psn_una = qp.psn_asked = qp.attributes.sq_psn;
-    qp.retries_left = qp.attributes.retry_cnt;
-    qp.rnr_retries_left = qp.attributes.rnr_retry;
   }
   qp.drained = false;
   ring_doorbell(s, qp);  // what was posted meanwhile
@@ -270,6 +268,8 @@ int modify(HostState& s, Qp& qp, const QpAttributes& wanted, std::uint32_t mask)
     return 0;
   }
   take_values(s, qp, wanted, mask);
+  if ((mask & kQpRetryCnt) != 0) qp.retries_left = qp.attributes.retry_cnt;
+  if ((mask & kQpRnrRetry) != 0) qp.rnr_retries_left = qp.attributes.rnr_retry;
   if (to == reset) enter_reset(s, qp);
   qp.state = qp.attributes.state = to;
   qp.page->state.store(static_cast<std::uint32_t>(to), std::memory_order_seq_cst);

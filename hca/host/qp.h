@@ -149,6 +149,10 @@ struct Qp {
   emu::Cycle repeat_launch = 0;         // the same since it began to repeat
   std::uint32_t packets_left_hca = 0;   // UC: of the request at sq_done, injected
   std::uint32_t in_wire = 0;            // handed to the attachment, not yet injected
+  std::uint32_t questions_in_wire = 0;  // the same of packets that ask for an answer, trains as one
+  // Of those the ones up to that which the retry timer waits for; kNone: nothing is asked. It runs
+  // from 0 on.
+  std::uint32_t questions_ahead = kNone;
   LazyArray<SendEntry> sends;           // sq_depth; written as a whole when one is fetched
   LazyArray<std::uint8_t> send_copies;  // sq_depth * sq_stride: what was fetched and checked
 

@@ -168,15 +168,34 @@ std::uint32_t lane_of_request(HostState& s, Qp& qp) {
   return timed || stays_here(s, qp.dest) ? kNoLane : qp.vl_in;
 }
 
-void rearm_retry(HostState& s, Qp& qp) {
-  if (qp.attributes.timeout == 0 || !qp.unacknowledged()) {
-    qp.retry_at = emu::kNever;
-    return;
-  }
-  // IBA 9.7.6.1.3: 4.096 us * 2^timeout.
+namespace {
+
+void start_retry_timer(HostState& s, Qp& qp) {
+  if (qp.attributes.timeout == 0 || !qp.unacknowledged()) return;
   const emu::EmuNs wait_ns = emu::EmuNs{4096} << qp.attributes.timeout;
-  qp.retry_at = std::max(s.now_, qp.last_launch) + s.options_.cycle_time.cycle_at(wait_ns);
+  qp.retry_at = s.now_ + s.options_.cycle_time.cycle_at(wait_ns);
   wake_again(s, qp);
+}
+
+}  // namespace
+
+// IBA 9.7.6.1.3. The timer runs from when a question has left until an answer comes, whatever else
+// the QP sends meanwhile: to whom nobody answers, each further packet would else give more time,
+// and a QP that serves its peer's READs would never repeat its own request. Of the questions that
+// are still in the wire when an answer comes it waits for the newest, which costs no more than
+// their way out; before that the silence is ours. Nobody owes an answer to what did not ask for
+// one.
+void time_question(HostState& s, Qp& qp) {
+  const bool asked = qp.unacknowledged() && emu::psn_diff(qp.psn_una, qp.psn_asked) < 0;
+  qp.questions_ahead = asked ? qp.questions_in_wire : kNone;
+  qp.retry_at = emu::kNever;
+  if (qp.questions_ahead == 0) start_retry_timer(s, qp);
+}
+
+void question_left(HostState& s, Qp& qp) {
+  if (qp.questions_in_wire > 0) --qp.questions_in_wire;
+  if (qp.questions_ahead == kNone || qp.questions_ahead == 0) return;
+  if (--qp.questions_ahead == 0) start_retry_timer(s, qp);
 }
 
 bool request_ready(HostState& s, Qp& qp) {
@@ -360,8 +379,9 @@ std::uint32_t build_request(HostState& s, Qp& qp, bool in_lane) {
   packet->psn = psn;
   packet->sq_index = index;
   packet->request = true;
-  std::uint8_t* payload = close_packet(s, *packet, &qp, headers, length,
-                                       request_leaving(qp, launch, first_time, in_lane));
+  Leaving leaving = request_leaving(qp, launch, first_time, in_lane);
+  leaving.question = headers.bth.ack_request;
+  std::uint8_t* payload = close_packet(s, *packet, &qp, headers, length, leaving);
   if (is_atomic_write) {
     std::memcpy(payload, &extension_of(qp.wqe(index)).swap, kAtomicBytes);
   } else if (!lend_payload(s, qp, index, offset, payload, length)) {
@@ -380,13 +400,17 @@ std::uint32_t build_request(HostState& s, Qp& qp, bool in_lane) {
     qp.repeat_launch = launch;
     s.counters_.packets_retransmitted += packets;
   }
-  if (qp.retry_at == emu::kNever) rearm_retry(s, qp);
+  if (headers.bth.ack_request && qp.questions_ahead == kNone) {
+    qp.questions_ahead = qp.questions_in_wire;
+  }
   step_current(qp, entry, packets);
   return packets;
 }
 
 void rewind(HostState& s, Qp& qp, std::uint32_t psn) {
   qp.repeat_launch = 0;
+  qp.retry_at = emu::kNever;
+  qp.questions_ahead = kNone;  // until it asks again
   std::uint32_t reads = 0;
   for (std::uint32_t i = qp.sq_done; i != qp.sq_fetched; ++i) {
     const SendEntry& entry = qp.entry(i);
@@ -408,12 +432,6 @@ void rewind(HostState& s, Qp& qp, std::uint32_t psn) {
 void retry_timer_fired(HostState& s, Qp& qp) {
   qp.retry_at = emu::kNever;
   if (!qp.unacknowledged() || (qp.state != QpState::rts && qp.state != QpState::sqd)) return;
-  // Nobody owes an answer to what did not ask for one (IBA 9.7.6.1.3), and what will is held here.
-  const bool asked = emu::psn_diff(qp.psn_una, qp.psn_asked) < 0;
-  if (qp.rnr_waiting || qp.in_wire > 0 || !asked) {
-    rearm_retry(s, qp);  // the question is still on its way: the silence is ours
-    return;
-  }
   ++s.counters_.timeouts;
   if (qp.retries_left == 0) {
     fail_send(s, qp, WcStatus::retry_exc_err);
@@ -422,7 +440,6 @@ void retry_timer_fired(HostState& s, Qp& qp) {
   --qp.retries_left;
   qp.read_repeated = false;
   rewind(s, qp, qp.psn_una);
-  rearm_retry(s, qp);
 }
 
 void fill_path(const HostState& s, const Qp& qp, emu::PacketHeaders& headers) {

@@ -65,6 +65,7 @@ struct Leaving {
   emu::TrafficClass traffic_class = emu::TrafficClass::best_effort;
   bool first_time = false;  // not a repetition: its injection returns a credit
   bool in_lane = false;     // it had to find room in its lane, and has it until it is injected
+  bool question = false;    // it asks for an answer: the retry timer waits until it is injected
 };
 
 // The last words of a QP that has ended: a program that has what it waited for goes at once, and
@@ -194,7 +195,9 @@ std::uint32_t lane_of_request(HostState& s, Qp& qp);  // and the lane in which i
 // Packets into the burst; 0: not now. `in_lane`: they found room in lane_of_request().
 std::uint32_t build_request(HostState& s, Qp& qp, bool in_lane);
 void rewind(HostState& s, Qp& qp, std::uint32_t psn);
-void rearm_retry(HostState& s, Qp& qp);
+// The peer answered, or a repetition begins: what the retry timer waits for from now on.
+void time_question(HostState& s, Qp& qp);
+void question_left(HostState& s, Qp& qp);
 void retry_timer_fired(HostState& s, Qp& qp);
 void fill_path(const HostState& s, const Qp& qp, emu::PacketHeaders& headers);
 void fill_grh(const HostState& s, const AddressVector& av, emu::Grh& grh);

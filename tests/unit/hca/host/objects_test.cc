@@ -298,6 +298,29 @@ TEST(Modify, DrainAndGoOn) {
   EXPECT_EQ(pair.run().first.size(), 1u);
 }
 
+// IBA 10.3.1.5: what has not begun waits, also to fail.
+TEST(Modify, AWrongRequestBehindTheDrainFailsAfterIt) {
+  Pair pair;
+  const hca::Sge good = pair.a.sge(0, 64);
+  hca::Sge wrong = good;
+  wrong.lkey += 1;
+  pair.expect_recv(1, pair.b.sge(0, 64));
+  ASSERT_EQ(pair.a.app->post(pair.a.qp, {.wr_id = 1, .sges = {&good, 1}}), 0);
+  ASSERT_EQ(pair.post({.wr_id = 2, .sges = {&wrong, 1}}), 0);
+  pair.cluster.host(0).advance(pair.cluster.now());
+  hca::QpAttributes a{};
+  a.state = QpState::sqd;
+  a.en_sqd_async_notify = 1;
+  ASSERT_EQ(pair.a.app->modify(pair.a.qp, a, hca::kQpState | hca::kQpEnSqdAsyncNotify,
+                               pair.cluster.now()),
+            0);
+  EXPECT_EQ(test::statuses(pair.run().first), std::vector{hca::WcStatus::success});
+  EXPECT_TRUE(pair.cluster.told(0).heard(hca::AsyncEvent::sq_drained));
+  a.state = QpState::rts;
+  ASSERT_EQ(pair.a.app->modify(pair.a.qp, a, hca::kQpState, pair.cluster.now()), 0);
+  EXPECT_EQ(test::statuses(pair.run().first), std::vector{hca::WcStatus::loc_prot_err});
+}
+
 // The next PSN is asked for where the queue stands still, and whether SQD's drain goes on; the
 // event is for who asked for it in this transition.
 TEST(Modify, WhatSqdSays) {

@@ -190,4 +190,35 @@ TEST(Settle, ANewQpOnABrokenCq) {
   }
 }
 
+// A page goes under a hundred QPs at once; each is told, however many a batch has.
+TEST(Settle, EveryQpIsToldOfMemoryThatIsGone) {
+  for (const WrOpcode opcode : {WrOpcode::send, WrOpcode::rdma_write}) {
+    Pair pair(one_batch());
+    pair.cluster.memory().unmap(&pair.b.bytes[kHole], 4096);
+    const hca::Sge from = pair.a.sge(0, 64);
+    const hca::Sge gone = pair.b.sge(kHole, 64);
+    for (int i = 0; i < 100; ++i) {
+      sim::Queue to = pair.b.app->make_qp(hca::QpType::rc, pair.b.cq, pair.b.cq, {4, 4, 1, 1, 0});
+      sim::Queue by = pair.a.app->make_qp(hca::QpType::rc, pair.a.cq, pair.a.cq, {4, 4, 1, 1, 0});
+      sim::Path path;
+      path.dest_qpn = by.number;
+      ASSERT_EQ(pair.b.app->connect(to, path, pair.cluster.now()), 0);
+      path.dest_qpn = to.number;
+      ASSERT_EQ(pair.a.app->connect(by, path, pair.cluster.now()), 0);
+      ASSERT_EQ(pair.b.app->post_recv(to, 1, {&gone, 1}), 0);
+      ASSERT_EQ(pair.a.app->post(by, {.opcode = opcode,
+                                      .sges = {&from, 1},
+                                      .remote_addr = pair.b.address(kHole),
+                                      .rkey = pair.b.keys.rkey}),
+                0);
+    }
+    pair.a.app->ring(pair.cluster.now());
+    const auto [a, b] = pair.run();
+    EXPECT_EQ(test::statuses(a), std::vector(100, WcStatus::rem_op_err));
+    const bool is_send = opcode == WrOpcode::send;
+    EXPECT_EQ(test::statuses(b),
+              std::vector(100, is_send ? WcStatus::loc_prot_err : WcStatus::wr_flush_err));
+  }
+}
+
 }  // namespace
