@@ -55,6 +55,9 @@ class Admission {
 
   bool enabled() const { return enabled_; }
   void set_enabled(bool enabled) { enabled_ = enabled; }  // off: every probe is granted, unbooked
+  void set_power_control(bool on) {
+    for (Book& book : books_) book.set_power_control(on);
+  }
   int router_count() const { return static_cast<int>(books_.size()); }
   const Book& book(emu::RouterId router) const { return books_[router]; }
   const AdmissionCounts& counts(emu::RouterId router) const { return counts_[router]; }

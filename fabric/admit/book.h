@@ -70,6 +70,8 @@ class Book {
   // Ports whose links lead to other routers, a bit each: what leaves there books the link's power
   // too; HCAs are at all others, and theirs is booked. Before the first booking.
   void set_router_ports(std::uint64_t ports) { router_ports_ = ports; }
+  // Whether what comes is refused for want of power. Bookings stay: they are of rates.
+  void set_power_control(bool on) { limits_.power_control = on; }
   std::uint64_t used_out_bps(emu::PortId port) const { return links_[port].out_bps; }
   std::uint64_t used_in_bps(emu::PortId port) const { return links_[port].in_bps; }
   std::uint64_t peak_out_bps(emu::PortId port) const { return links_[port].peak_out_bps; }

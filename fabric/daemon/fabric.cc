@@ -137,9 +137,13 @@ emu::Result<void> Fabric::set_congestion(emu::Congestion scheme) {
     if (notices_ != nullptr) notices_->listen();  // as before
     return std::unexpected(made.error());
   }
+  if (notices_ != nullptr) noticed_ = notices_->counts();
   notices_.reset();
   notices_ = std::move(*made);
-  if (notices_ != nullptr) notices_->listen();
+  if (notices_ != nullptr) {
+    notices_->count_on_from(noticed_);
+    notices_->listen();
+  }
   state_wanted_ = needs_state(emu::name_of(scheme));
   config_.controls.congestion = scheme;
   return {};

@@ -102,6 +102,7 @@ class Fabric : public emu::Daemon {
   std::unique_ptr<emu::StateWriter> side_band_;
   bool state_wanted_ = false;         // by the congestion scheme in force
   std::unique_ptr<Notices> notices_;  // the same; ends before the network
+  Notices::Counts noticed_;           // by those that ended
   std::uint64_t delivered_flits_ = 0;
   std::unique_ptr<emu::Pace> pace_;
   Inbox inbox_;

@@ -87,7 +87,7 @@ void Notices::look() {
     return detector_->clear();
   }
   for (const std::uint32_t handle : marker_->marked()) {
-    if (marked_.insert(handle).second) ++marked_count_;
+    if (marked_.insert(handle).second) ++counts_.marked;
   }
   marker_->clear();
 }
@@ -107,7 +107,7 @@ void Notices::arrived(std::uint32_t handle, emu::NodeId source, emu::NodeId dest
 
 void Notices::heard() {
   for (const emu::Notice& notice : news_)
-    ++(notice.kind == emu::NoticeKind::congestion ? congestion_ : relief_);
+    ++(notice.kind == emu::NoticeKind::congestion ? counts_.congestion : counts_.relief);
   news_.clear();
 }
 

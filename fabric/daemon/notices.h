@@ -33,7 +33,8 @@ class Notices {
   }
 
   // Fails where the routers of this network see nothing of the kind. The network tells it of heads
-  // from now on, until it is destroyed; messages that are in routers already are not counted.
+  // from now on, until it is destroyed; messages that are in routers already are not counted,
+  // neither now nor when they leave.
   static emu::Result<std::unique_ptr<Notices>> make(const emu::Config& config,
                                                     emu::Congestion scheme, Network& network);
   // The same, for a scheme that may want none (null), and as the configuration has notices go:
@@ -62,9 +63,17 @@ class Notices {
   }
   bool all_have_senders() const;  // none is ever without
 
-  std::uint64_t congestion() const { return congestion_; }
-  std::uint64_t relief() const { return relief_; }
-  std::uint64_t marked() const { return marked_count_; }
+  struct Counts {
+    std::uint64_t congestion = 0;
+    std::uint64_t relief = 0;
+    std::uint64_t marked = 0;
+  };
+  const Counts& counts() const { return counts_; }
+  // From those of who watched before: the counters of a process do not fall.
+  void count_on_from(const Counts& before) { counts_ = before; }
+  std::uint64_t congestion() const { return counts_.congestion; }
+  std::uint64_t relief() const { return counts_.relief; }
+  std::uint64_t marked() const { return counts_.marked; }
 
  private:
   explicit Notices(Network& network) : network_(network) {}
@@ -79,9 +88,7 @@ class Notices {
   std::vector<emu::RouterId> router_of_;      // by node
   emu::Cycle rest_cycles_ = 0;                // between two notices about one flow
   std::vector<emu::Cycle> told_at_;  // by source and destination: the next may be told then
-  std::uint64_t congestion_ = 0;
-  std::uint64_t relief_ = 0;
-  std::uint64_t marked_count_ = 0;
+  Counts counts_;
 };
 
 }  // namespace fabric

@@ -61,15 +61,21 @@ std::string Fabric::set(const std::map<std::string, std::string>& fields) {
     if (auto done = set_congestion(*known); !done) return error_line(done.error().message);
     return ok_line();
   }
-  const auto admission = fields.find("admission");
-  if (admission == fields.end())
-    return error_line("set: only 'admission', 'congestion' and 'link' can be set");
-  if (admission->second != "true" && admission->second != "false") {
-    return error_line("admission: true or false");
+  for (const std::string key : {"admission", "power_control"}) {
+    const auto found = fields.find(key);
+    if (found == fields.end()) continue;
+    const bool on = found->second == "true";
+    if (!on && found->second != "false") return error_line(key + ": true or false");
+    if (key == "admission") {
+      admission_->set_enabled(on);
+    } else {
+      config_.controls.power_control = on;
+      admission_->set_power_control(config_.power_scheme());
+    }
+    emu::log_info(fmt::format("{}: {}", key, found->second));
+    return ok_line();
   }
-  admission_->set_enabled(admission->second == "true");
-  emu::log_info(fmt::format("admission: {}", admission->second));
-  return ok_line();
+  return error_line("set: only 'admission', 'congestion', 'link' and 'power_control' can be set");
 }
 
 // Makes the ring for a reader, who comes soon or not at all.
@@ -159,6 +165,7 @@ std::string Fabric::status() const {
   j.field("stuck", network_->stuck());
   j.field("links_down", static_cast<std::uint64_t>(links_->down_count()));
   j.field("congestion", emu::name_of(config_.controls.congestion));
+  j.field("power_control", config_.controls.power_control);
   j.field("admission", admission_->enabled()).close();
   return j.text();
 }

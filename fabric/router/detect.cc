@@ -36,7 +36,7 @@ void Detector::tell(emu::RouterId router, emu::NodeId source, emu::NoticeKind ki
 }
 
 void Detector::gather(const Lane& lane) {
-  suspects_.insert(suspects_.end(), lane.buffered.begin(), lane.buffered.end());
+  for (const Buffered& one : lane.buffered) suspects_.push_back(one.source);
 }
 
 // Of equally frequent ones the first: the one that has been buffered longest.
@@ -58,7 +58,7 @@ void Detector::came(const HeadAt& head) {
   // Control traffic has lanes of its own, and nobody slows it down.
   if (head.traffic_class == emu::TrafficClass::control) return;
   Lane& lane = lane_at(head.router, head.in_port, head.lane);
-  lane.buffered.push_back(head.src);
+  lane.buffered.push_back({head.handle, head.src});
   if (options_.approach != 2 || !congested(lane)) return;
   suspects_.clear();
   gather(lane);
@@ -71,6 +71,8 @@ void Detector::came(const HeadAt& head) {
 
 void Detector::routed(const HeadAt& head, emu::PortId) {
   if (head.traffic_class == emu::TrafficClass::control) return;
+  Lane& lane = lane_at(head.router, head.in_port, head.lane);
+  lane.oldest_routed = !lane.buffered.empty() && lane.buffered.front().handle == head.handle;
   Router& router = routers_[head.router];
   ++router.routings;
   if (!router.history.empty()) router.history[router.routings % router.history.size()] = head.src;
@@ -78,7 +80,6 @@ void Detector::routed(const HeadAt& head, emu::PortId) {
     if (router.routings % options_.period_routings == 0) look_at_all(head.router, head.cycle);
     return;
   }
-  Lane& lane = lane_at(head.router, head.in_port, head.lane);
   // The head that is routed is still buffered, so a lane is never below one.
   const std::size_t relieved_below = std::max<std::size_t>(2, options_.threshold);
   if (lane.blamed == kNobody || lane.buffered.size() >= relieved_below) return;
@@ -98,9 +99,12 @@ void Detector::look_at_all(emu::RouterId id, emu::Cycle cycle) {
   tell(id, most_frequent(router), emu::NoticeKind::congestion, cycle);
 }
 
-void Detector::left(emu::RouterId router, emu::PortId in_port, emu::Vl lane, emu::PortId) {
-  std::vector<emu::NodeId>& buffered = lane_at(router, in_port, lane).buffered;
-  if (!buffered.empty()) buffered.erase(buffered.begin());  // empty: a lane of control
+// Not routed: one of control, or one that came before we began to watch.
+void Detector::left(emu::RouterId router, emu::PortId in_port, emu::Vl vl, emu::PortId) {
+  Lane& lane = lane_at(router, in_port, vl);
+  if (!lane.oldest_routed) return;
+  lane.oldest_routed = false;
+  lane.buffered.erase(lane.buffered.begin());
 }
 
 }  // namespace fabric

@@ -41,9 +41,14 @@ class Detector final : public HeadWatcher {
   std::size_t occupied(emu::RouterId router, emu::PortId in_port, emu::Vl lane) const;
 
  private:
+  struct Buffered {
+    std::uint32_t handle;
+    emu::NodeId source;
+  };
   struct Lane {
-    std::vector<emu::NodeId> buffered;  // sources, the oldest first
-    emu::NodeId blamed = kNobody;       // approach 2
+    std::vector<Buffered> buffered;  // the oldest first
+    bool oldest_routed = false;      // and so it is the next that leaves
+    emu::NodeId blamed = kNobody;    // approach 2
   };
   struct Router {
     std::size_t first_lane = 0;  // of its ports' lanes, in lanes_

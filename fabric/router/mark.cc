@@ -1,5 +1,7 @@
 #include "fabric/router/mark.h"
 
+#include <algorithm>
+
 #include "emu/base/check.h"
 
 namespace fabric {
@@ -13,9 +15,19 @@ Marker::Marker(std::span<const int> ports_of_router, const MarkOptions& options)
     ports += static_cast<std::size_t>(count);
   }
   queued_.resize(ports);
+  open_.assign(ports * emu::kVlCount * emu::kClassCount, kNoPort);
+}
+
+std::span<emu::PortId> Marker::open_in(emu::RouterId router, emu::PortId in_port, emu::Vl lane) {
+  const std::size_t lanes = (first_[router] + in_port) * emu::kVlCount + lane;
+  return {&open_[lanes * emu::kClassCount], emu::kClassCount};
 }
 
 void Marker::routed(const HeadAt& head, emu::PortId out_port) {
+  const auto open = open_in(head.router, head.in_port, head.lane);
+  const auto free = std::ranges::find(open, kNoPort);
+  CHECK(free != open.end());
+  *free = out_port;
   const std::uint32_t queued = ++queued_[first_[head.router] + out_port];
   if (head.traffic_class != emu::TrafficClass::best_effort || queued <= options_.from) return;
   const bool some = queued <= options_.all;
@@ -23,9 +35,12 @@ void Marker::routed(const HeadAt& head, emu::PortId out_port) {
   marked_.push_back(head.handle);
 }
 
-void Marker::left(emu::RouterId router, emu::PortId, emu::Vl, emu::PortId out_port) {
-  std::uint32_t& queued = queued_[first_[router] + out_port];
-  if (queued > 0) --queued;  // 0: it was there before we began to watch
+void Marker::left(emu::RouterId router, emu::PortId in_port, emu::Vl lane, emu::PortId out_port) {
+  const auto open = open_in(router, in_port, lane);
+  const auto found = std::ranges::find(open, out_port);
+  if (found == open.end()) return;  // it was routed before we began to watch
+  *found = kNoPort;
+  --queued_[first_[router] + out_port];
 }
 
 }  // namespace fabric

@@ -37,10 +37,17 @@ class Marker final : public HeadWatcher {
   }
 
  private:
+  // Outputs of the messages of a lane that were routed and have not left: one for each class, as
+  // many as a lane of router P has under way at once, kNoPort where there is none.
+  std::span<emu::PortId> open_in(emu::RouterId router, emu::PortId in_port, emu::Vl lane);
+
+  static constexpr emu::PortId kNoPort = 0xff;
+
   MarkOptions options_;
   emu::Prng prng_;
   std::vector<std::size_t> first_;     // of a router's ports, in queued_
   std::vector<std::uint32_t> queued_;  // packets with a way to this output
+  std::vector<emu::PortId> open_;
   std::vector<std::uint32_t> marked_;
 };
 

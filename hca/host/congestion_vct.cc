@@ -100,6 +100,7 @@ class Approach2 final : public VctSource {
   void restart() override {
     VctSource::restart();
     before_ = 0;
+    limited_ = false;  // nobody is left who would say so
   }
 
  private:

@@ -1,4 +1,4 @@
-// The requester of RC and UC: which packet of which request goes next, and what if no answer comes.
+// The requester of RC and UC: which packet of which request goes next.
 #include <algorithm>
 #include <cstring>
 
@@ -168,36 +168,6 @@ std::uint32_t lane_of_request(HostState& s, Qp& qp) {
   return timed || stays_here(s, qp.dest) ? kNoLane : qp.vl_in;
 }
 
-namespace {
-
-void start_retry_timer(HostState& s, Qp& qp) {
-  if (qp.attributes.timeout == 0 || !qp.unacknowledged()) return;
-  const emu::EmuNs wait_ns = emu::EmuNs{4096} << qp.attributes.timeout;
-  qp.retry_at = s.now_ + s.options_.cycle_time.cycle_at(wait_ns);
-  wake_again(s, qp);
-}
-
-}  // namespace
-
-// IBA 9.7.6.1.3. The timer runs from when a question has left until an answer comes, whatever else
-// the QP sends meanwhile: to whom nobody answers, each further packet would else give more time,
-// and a QP that serves its peer's READs would never repeat its own request. Of the questions that
-// are still in the wire when an answer comes it waits for the newest, which costs no more than
-// their way out; before that the silence is ours. Nobody owes an answer to what did not ask for
-// one.
-void time_question(HostState& s, Qp& qp) {
-  const bool asked = qp.unacknowledged() && emu::psn_diff(qp.psn_una, qp.psn_asked) < 0;
-  qp.questions_ahead = asked ? qp.questions_in_wire : kNone;
-  qp.retry_at = emu::kNever;
-  if (qp.questions_ahead == 0) start_retry_timer(s, qp);
-}
-
-void question_left(HostState& s, Qp& qp) {
-  if (qp.questions_in_wire > 0) --qp.questions_in_wire;
-  if (qp.questions_ahead == kNone || qp.questions_ahead == 0) return;
-  if (--qp.questions_ahead == 0) start_retry_timer(s, qp);
-}
-
 bool request_ready(HostState& s, Qp& qp) {
   if (qp.state != QpState::rts && qp.state != QpState::sqd) return false;
   if (qp.rnr_waiting || qp.power_at != emu::kNever) return false;
@@ -300,14 +270,16 @@ emu::Cycle find_launch(HostState& s, Qp& qp, const SendEntry& entry, bool first_
   return launch_with_power(s, qp.traffic_class, asked, launch, *need);
 }
 
-Leaving request_leaving(const Qp& qp, emu::Cycle launch, bool first_time, bool in_lane) {
+Leaving request_leaving(const Qp& qp, emu::Cycle launch, bool first_time, bool in_lane,
+                        bool question) {
   return {.launch = launch,
           .vl_in = qp.vl_in,
           .vl_out = qp.vl_out,
           .vtick = qp.vtick,
           .traffic_class = qp.traffic_class,
           .first_time = first_time,
-          .in_lane = in_lane};
+          .in_lane = in_lane,
+          .question = question};
 }
 
 void fill_atomic(const SendWqe& wqe, emu::AtomicEth& atomic) {
@@ -379,8 +351,8 @@ std::uint32_t build_request(HostState& s, Qp& qp, bool in_lane) {
   packet->psn = psn;
   packet->sq_index = index;
   packet->request = true;
-  Leaving leaving = request_leaving(qp, launch, first_time, in_lane);
-  leaving.question = headers.bth.ack_request;
+  const bool asks = headers.bth.ack_request;
+  const Leaving leaving = request_leaving(qp, launch, first_time, in_lane, asks);
   std::uint8_t* payload = close_packet(s, *packet, &qp, headers, length, leaving);
   if (is_atomic_write) {
     std::memcpy(payload, &extension_of(qp.wqe(index)).swap, kAtomicBytes);
@@ -390,7 +362,7 @@ std::uint32_t build_request(HostState& s, Qp& qp, bool in_lane) {
 
   if (is_answered) ++qp.reads_out;
   const std::uint32_t after = add24(psn, is_answered ? entry.packets - packet_index : packets);
-  if (headers.bth.ack_request) qp.psn_asked = after;
+  if (asks) question_asked(qp, after);
   if (first_time) {
     qp.credit_used += packets;
     qp.psn_sent = after;
@@ -400,46 +372,8 @@ std::uint32_t build_request(HostState& s, Qp& qp, bool in_lane) {
     qp.repeat_launch = launch;
     s.counters_.packets_retransmitted += packets;
   }
-  if (headers.bth.ack_request && qp.questions_ahead == kNone) {
-    qp.questions_ahead = qp.questions_in_wire;
-  }
   step_current(qp, entry, packets);
   return packets;
-}
-
-void rewind(HostState& s, Qp& qp, std::uint32_t psn) {
-  qp.repeat_launch = 0;
-  qp.retry_at = emu::kNever;
-  qp.questions_ahead = kNone;  // until it asks again
-  std::uint32_t reads = 0;
-  for (std::uint32_t i = qp.sq_done; i != qp.sq_fetched; ++i) {
-    const SendEntry& entry = qp.entry(i);
-    if (entry.status != WcStatus::success) break;
-    const auto into = static_cast<std::uint32_t>(emu::psn_diff(psn, entry.first_psn));
-    if (into < entry.packets) {
-      qp.sq_current = i;
-      qp.current_packet = into;
-      qp.psn_asked = psn;
-      qp.gather = {};
-      qp.reads_out = reads;
-      want_request(s, qp);
-      return;
-    }
-    if (entry.is_answered()) ++reads;
-  }
-}
-
-void retry_timer_fired(HostState& s, Qp& qp) {
-  qp.retry_at = emu::kNever;
-  if (!qp.unacknowledged() || (qp.state != QpState::rts && qp.state != QpState::sqd)) return;
-  ++s.counters_.timeouts;
-  if (qp.retries_left == 0) {
-    fail_send(s, qp, WcStatus::retry_exc_err);
-    return;
-  }
-  --qp.retries_left;
-  qp.read_repeated = false;
-  rewind(s, qp, qp.psn_una);
 }
 
 void fill_path(const HostState& s, const Qp& qp, emu::PacketHeaders& headers) {

@@ -188,16 +188,16 @@ inline const std::uint8_t* list_of(const SendWqe& wqe) {
   return reinterpret_cast<const std::uint8_t*>(&wqe) + list_offset(wqe);
 }
 
-// ---- request.cc: the requester of RC ----
+// ---- request.cc, retry.cc: the requester of RC ----
 bool request_ready(HostState& s, Qp& qp);             // may its next packet go now? else notes when
 emu::NodeId request_dest(Qp& qp);                     // where that goes, of a QP that is ready
 std::uint32_t lane_of_request(HostState& s, Qp& qp);  // and the lane in which it needs room
 // Packets into the burst; 0: not now. `in_lane`: they found room in lane_of_request().
 std::uint32_t build_request(HostState& s, Qp& qp, bool in_lane);
 void rewind(HostState& s, Qp& qp, std::uint32_t psn);
-// The peer answered, or a repetition begins: what the retry timer waits for from now on.
-void time_question(HostState& s, Qp& qp);
-void question_left(HostState& s, Qp& qp);
+void time_question(HostState& s, Qp& qp);              // the peer answered: what is still asked?
+void question_asked(Qp& qp, std::uint32_t psn_after);  // handed on; with PSNs before `psn_after`
+void question_left(HostState& s, Qp& qp);              // injected
 void retry_timer_fired(HostState& s, Qp& qp);
 void fill_path(const HostState& s, const Qp& qp, emu::PacketHeaders& headers);
 void fill_grh(const HostState& s, const AddressVector& av, emu::Grh& grh);

@@ -13,9 +13,9 @@ import pytest
 
 from tests.apps.test_udp import free_port
 from tests.apps.test_verbs import assert_done, pingpong
-from tools.flitnet import controls, ctl, operate, pages, paths
+from tools.flitnet import controls, ctl, operate, pages, paths, traffic
 from tools.flitnet.cluster import Cluster
-from tools.flitnet.errors import FlitnetError, UsageError
+from tools.flitnet.errors import EXIT_OK, FlitnetError, UsageError
 
 
 def schemes(cluster: Cluster, node: str) -> dict[str, float]:
@@ -89,6 +89,25 @@ def wait_for(cluster: Cluster, scheme: str) -> dict[str, float]:
 def test_admission_is_told_to_the_fabric_too(cluster2: Cluster) -> None:
     operate.set_control(cluster2.run, "admission", "false")
     operate.set_control(cluster2.run, "admission", "true")
+
+
+def test_routers_book_power_while_somebody_keeps_it(make_cluster) -> None:
+    """A stream that is refused for want of power passes where power control is off."""
+    cluster = make_cluster({"network": {"nodes": 2}, "controls": {"power_rt_share": 0}})
+    clip = paths.ROOT / "traces/t2_city.ts"
+
+    def played() -> int:
+        return traffic.replay(
+            cluster.run, clip, "n0", "n1", seconds=1, copies=1, trace={}, as_json=True
+        )
+
+    with pytest.raises(FlitnetError, match="1 of 1 streams refused by"):
+        played()
+    operate.set_control(cluster.run, "power_control", "false")
+    assert played() == EXIT_OK
+    operate.set_control(cluster.run, "power_control", "true")
+    with pytest.raises(FlitnetError, match="1 of 1 streams refused by"):
+        played()
 
 
 def test_what_the_nodes_refuse_is_not_left_with_the_fabric(make_cluster) -> None:

@@ -12,7 +12,8 @@ from tools.flitnet import ctl
 from tools.flitnet.errors import FlitnetError
 
 NAME = "controls.json"
-OF_THE_FABRIC = ("admission", "congestion")  # what fabricd has to know; nodes are told everything
+# What fabricd has to know; nodes are told everything.
+OF_THE_FABRIC = ("admission", "congestion", "power_control")
 
 
 def read(run: Path) -> dict[str, str]:

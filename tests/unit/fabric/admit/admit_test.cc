@@ -87,6 +87,10 @@ TEST(Book, PowerBudgetMayBeFilledExactly) {
   EXPECT_EQ(book.book({0, 2}, 0, 4, {100 * kMbps}), BookResult::booked);
   EXPECT_EQ(book.book({0, 3}, 0, 4, {100 * kMbps}), BookResult::booked);
   EXPECT_EQ(book.book({0, 4}, 0, 4, {kMbps}), BookResult::power);
+  book.set_power_control(false);
+  EXPECT_EQ(book.book({0, 4}, 0, 4, {kMbps}), BookResult::booked);
+  book.set_power_control(true);
+  EXPECT_EQ(book.book({0, 5}, 0, 4, {kMbps}), BookResult::power) << "the one before still counts";
 }
 
 // With a link behind, E_link is booked too; towards an HCA there is none. 128 bits at 10.21 pJ.

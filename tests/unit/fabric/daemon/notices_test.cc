@@ -123,5 +123,36 @@ TEST(Notices, TheSchemeMayChangeUnderLoad) {
   EXPECT_GT(notices->marked(), before) << "and counts as if it had been there from the start";
 }
 
+// Nor does it take their leaving for that of others: a queue that never drains would be none.
+TEST(Notices, ASchemeThatBeginsInCongestionSeesIt) {
+  for (const auto scheme : {emu::Congestion::ibcc, emu::Congestion::dcqcn, emu::Congestion::vct1,
+                            emu::Congestion::vct2}) {
+    Scene scene(kMesh + (Notices::marks(scheme)
+                             ? "engine = \"general\"\n"
+                             : "router = \"vct\"\nvc_buf_size = 64\npacket_size = 16\n"));
+    scene.send(60);
+    scene.network->step(1000);
+    auto notices = std::move(*Notices::make(scene.config, scheme, *scene.network));
+    std::size_t told = 0;
+    for (int round = 0; round < 10; ++round) {
+      scene.send(20);
+      told += scene.run(*notices, 10).size();
+    }
+    EXPECT_FALSE(scene.network->idle()) << "it must not drain";
+    EXPECT_GT(told, 0U) << emu::name_of(scheme);
+  }
+}
+
+TEST(Notices, CountsGoOnFromThoseOfTheOneBefore) {
+  Scene scene(kMesh + "engine = \"general\"\n");
+  auto first = std::move(*Notices::make(scene.config, emu::Congestion::ibcc, *scene.network));
+  scene.send(60);
+  (void)scene.run(*first, 100);
+  auto second = std::move(*Notices::make(scene.config, emu::Congestion::dcqcn, *scene.network));
+  second->count_on_from(first->counts());
+  EXPECT_GT(second->marked(), 0U);
+  EXPECT_EQ(second->congestion(), first->congestion());
+}
+
 }  // namespace
 }  // namespace fabric

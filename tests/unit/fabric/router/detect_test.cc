@@ -82,10 +82,11 @@ TEST(Detector, Approach2TellsBeginningChangeAndEnd) {
   EXPECT_EQ(detector.notices()[2].kind, NoticeKind::congestion);
   detector.clear();
   for (int left = 6; left >= 2; --left) {
+    detector.routed(head(2), 0);
     detector.left(0, 1, 0, 0);
     ASSERT_EQ(detector.occupied(0, 1, 0), static_cast<std::size_t>(left));
-    if (left < 3) detector.routed(head(2), 0);
   }
+  detector.routed(head(2), 0);
   EXPECT_TRUE(detector.notices().empty()) << "two occupied buffers are not below two";
   detector.left(0, 1, 0, 0);
   detector.routed(head(2), 0);
@@ -123,25 +124,53 @@ TEST(Detector, ControlIsNobodysFault) {
 TEST(Marker, MarksWhatComesToALongQueue) {
   fabric::Marker marker(kPorts, {.from = 2, .all = 2});
   for (int i = 0; i < 4; ++i) {
-    HeadAt one = head(1);
+    const auto lane = static_cast<emu::Vl>(i);
+    HeadAt one = head(1, lane);
     one.handle = static_cast<std::uint32_t>(i);
     marker.routed(one, 3);
-    marker.routed(head(2, 0, 1), static_cast<emu::PortId>(i));  // another router, other outputs
+    marker.routed(head(2, lane, 1), static_cast<emu::PortId>(i));  // another router, other outputs
   }
   EXPECT_EQ(std::vector(marker.marked().begin(), marker.marked().end()),
             (std::vector<std::uint32_t>{2, 3}));
   marker.clear();
-  for (int i = 0; i < 3; ++i) marker.left(0, 1, 0, 3);
+  for (int i = 0; i < 3; ++i) marker.left(0, 1, static_cast<emu::Vl>(i), 3);
   EXPECT_EQ(marker.queued(0, 3), 1U);
   marker.routed(head(1), 3);
   EXPECT_TRUE(marker.marked().empty());
+}
+
+// What was routed before anybody watched is not counted when it leaves either.
+TEST(Marker, WhatItHasNotSeenComeDoesNotLeave) {
+  fabric::Marker marker(kPorts, {.from = 2, .all = 2});
+  marker.routed(head(1), 3);
+  marker.left(0, 1, 1, 3);  // of another lane
+  marker.left(0, 1, 0, 2);  // of router P: another class of the lane, by another output
+  EXPECT_EQ(marker.queued(0, 3), 1U);
+  marker.left(0, 1, 0, 3);
+  EXPECT_EQ(marker.queued(0, 3), 0U);
+}
+
+TEST(Detector, WhatItHasNotSeenComeDoesNotLeave) {
+  Detector detector(kPorts, {.approach = 1});
+  HeadAt one = head(1);
+  one.handle = 5;
+  detector.came(one);
+  detector.left(0, 1, 0, 0);  // routed before
+  HeadAt old = head(2);
+  old.handle = 4;
+  detector.routed(old, 0);  // it came before
+  detector.left(0, 1, 0, 0);
+  EXPECT_EQ(detector.occupied(0, 1, 0), 1U);
+  detector.routed(one, 0);
+  detector.left(0, 1, 0, 0);
+  EXPECT_EQ(detector.occupied(0, 1, 0), 0U);
 }
 
 // Between the two thresholds a part is marked, and more of it the longer the queue is.
 TEST(Marker, MarksAPartBetweenItsThresholds) {
   const auto part = [](std::uint32_t queued) {
     fabric::Marker marker(kPorts, {.from = 2, .all = 10, .seed = 7});
-    for (std::uint32_t i = 1; i < queued; ++i) marker.routed(head(1), 0);
+    for (std::uint32_t i = 1; i < queued; ++i) marker.routed(head(1, static_cast<emu::Vl>(i)), 0);
     marker.clear();
     for (int i = 0; i < 1000; ++i) {
       marker.routed(head(1), 0);

@@ -243,7 +243,7 @@ TEST(Congestion, VctApproach2CountsWhatItDelays) {
   vct->restart();  // none of the ten comes back
   vct->handed_on(1, 4, now);
   vct->came_back(0, now + 4);
-  EXPECT_EQ(vct->delay_cycles(), 160U) << "it counts from here";
+  EXPECT_EQ(vct->delay_cycles(), 96U) << "it counts from here, and nobody says that it lasts";
 
   CongestionOptions options;
   options.reaction.vct_counts_held = false;
