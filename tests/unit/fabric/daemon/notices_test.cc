@@ -127,9 +127,10 @@ TEST(Notices, TheSchemeMayChangeUnderLoad) {
 TEST(Notices, ASchemeThatBeginsInCongestionSeesIt) {
   for (const auto scheme : {emu::Congestion::ibcc, emu::Congestion::dcqcn, emu::Congestion::vct1,
                             emu::Congestion::vct2}) {
-    Scene scene(kMesh + (Notices::marks(scheme)
-                             ? "engine = \"general\"\n"
-                             : "router = \"vct\"\nvc_buf_size = 64\npacket_size = 16\n"));
+    Scene scene("[network]\ntopology = \"single:8\"\n" +
+                std::string(Notices::marks(scheme)
+                                ? "engine = \"general\"\n"
+                                : "router = \"vct\"\nvc_buf_size = 64\npacket_size = 16\n"));
     scene.send(60);
     scene.network->step(1000);
     auto notices = std::move(*Notices::make(scene.config, scheme, *scene.network));
