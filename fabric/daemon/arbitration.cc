@@ -45,9 +45,17 @@ void Arbitration::follow(const Admission& admission, Network& network) {
   }
 }
 
+// A link on which nobody has booked, or no more, is as one of a router that never heard of
+// bookings.
+bool Arbitration::books_nothing(const LaneRates& rates) const {
+  for (unsigned v = 0; v < emu::kVlCount; ++v)
+    if (((real_time_ >> v) & 1U) != 0 && rates.rate_bps[v] != 0) return false;
+  return true;
+}
+
 emu::VlWeights Arbitration::weights(const LaneRates& rates) const {
   emu::VlWeights weights = initial_;
-  if (tables_given_) return weights;
+  if (tables_given_ || books_nothing(rates)) return weights;
   const FrameWeights booked = large_frame_ ? large_frame_weights(rates, real_time_)
                                            : small_frame_weights(rates, real_time_);
   weights.high = booked.weight;

@@ -31,6 +31,7 @@ class Arbitration {
   emu::Vtick vtick(const LaneRates& rates, emu::Vl vl) const;
 
  private:
+  bool books_nothing(const LaneRates& rates) const;
   void apply(const Book& book, emu::RouterId router, emu::PortId port, Network& network) const;
 
   emu::VlWeights initial_;

@@ -189,6 +189,23 @@ TEST_F(ArbitrationTest, AReleaseTakesTheShareBack) {
   EXPECT_NEAR(arrived[kFirst] / arrived[kSecond], 1.0, 0.02);
 }
 
+// Nor does it matter what was booked once, or what another node has booked in the same router.
+TEST_F(ArbitrationTest, ALinkOnWhichNothingIsBookedKeepsItsLimit) {
+  for (const std::string limit : {"2", "255"}) {
+    const std::string toml = "[qos]\nscheduler = \"two_level\"\nqos_high_limit = " + limit + "\n";
+    set_up(toml);
+    const auto never = flits(30'000);
+    set_up(toml);
+    book(kFirst, 90'000'000);
+    admission_->release(0, {.connection = kFirst, .source = 0, .dest = 1});
+    arbitration_->follow(*admission_, *network_);
+    EXPECT_EQ(flits(30'000), never) << limit;
+    set_up(toml);
+    book(kFirst, 1'000'000, 2);
+    EXPECT_EQ(flits(30'000), never) << limit;
+  }
+}
+
 TEST_F(ArbitrationTest, TablesOfTheConfigurationStay) {
   set_up(
       "[qos]\nscheduler = \"two_level\"\nqos_vlarb_high = \"4:1,5:2\"\nqos_vlarb_low = \"0:1\"\n");
