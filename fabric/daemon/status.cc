@@ -68,6 +68,11 @@ std::string Fabric::set(const std::map<std::string, std::string>& fields) {
     if (!on && found->second != "false") return error_line(key + ": true or false");
     if (key == "admission") {
       admission_->set_enabled(on);
+    } else if ((config_.network.pass_through && on) ||
+               config_.controls.peak_power != emu::PeakPower::scheme) {
+      return error_line(
+          "power_control: not in a running network that keeps to its cap otherwise, or to none "
+          "(controls.peak_power, network.pass_through)");
     } else {
       config_.controls.power_control = on;
       admission_->set_power_control(config_.power_scheme());

@@ -72,7 +72,8 @@ void Detector::came(const HeadAt& head) {
 void Detector::routed(const HeadAt& head, emu::PortId) {
   if (head.traffic_class == emu::TrafficClass::control) return;
   Lane& lane = lane_at(head.router, head.in_port, head.lane);
-  lane.oldest_routed = !lane.buffered.empty() && lane.buffered.front().handle == head.handle;
+  lane.oldest_routed = !lane.buffered.empty() && lane.buffered.front().handle == head.handle &&
+                       lane.buffered.front().source == head.src;
   Router& router = routers_[head.router];
   ++router.routings;
   if (!router.history.empty()) router.history[router.routings % router.history.size()] = head.src;

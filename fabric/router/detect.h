@@ -42,7 +42,7 @@ class Detector final : public HeadWatcher {
 
  private:
   struct Buffered {
-    std::uint32_t handle;
+    std::uint32_t handle;  // the source's name for it
     emu::NodeId source;
   };
   struct Lane {

@@ -110,6 +110,16 @@ def test_routers_book_power_while_somebody_keeps_it(make_cluster) -> None:
         played()
 
 
+@pytest.mark.parametrize(
+    "tables", [{"controls": {"peak_power": "powerherd"}}, {"network": {"pass_through": True}}],
+    ids=["powerherd", "pass_through"],
+)  # fmt: skip
+def test_hcas_keep_to_no_cap_that_is_not_theirs(make_cluster, tables) -> None:
+    cluster = make_cluster(tables | {"network": {"nodes": 2} | tables.get("network", {})})
+    with pytest.raises(UsageError, match="controls.peak_power"):
+        operate.set_control(cluster.run, "power_control", "true")
+
+
 def test_what_the_nodes_refuse_is_not_left_with_the_fabric(make_cluster) -> None:
     udp = {"kind": "udp", "listen": f"127.0.0.1:{free_port()}"}
     cluster = make_cluster({"network": {"nodes": 2}, "attach": udp})

@@ -81,10 +81,11 @@ TEST(Detector, Approach2TellsBeginningChangeAndEnd) {
   EXPECT_EQ(detector.notices()[2].source, 2);
   EXPECT_EQ(detector.notices()[2].kind, NoticeKind::congestion);
   detector.clear();
-  for (int left = 6; left >= 2; --left) {
-    detector.routed(head(2), 0);
+  std::size_t buffered = 7;
+  for (const emu::NodeId oldest : std::initializer_list<emu::NodeId>{1, 1, 2, 1, 2}) {
+    detector.routed(head(oldest), 0);
     detector.left(0, 1, 0, 0);
-    ASSERT_EQ(detector.occupied(0, 1, 0), static_cast<std::size_t>(left));
+    ASSERT_EQ(detector.occupied(0, 1, 0), --buffered);
   }
   detector.routed(head(2), 0);
   EXPECT_TRUE(detector.notices().empty()) << "two occupied buffers are not below two";
@@ -157,7 +158,7 @@ TEST(Detector, WhatItHasNotSeenComeDoesNotLeave) {
   detector.came(one);
   detector.left(0, 1, 0, 0);  // routed before
   HeadAt old = head(2);
-  old.handle = 4;
+  old.handle = 5;           // its own name for it
   detector.routed(old, 0);  // it came before
   detector.left(0, 1, 0, 0);
   EXPECT_EQ(detector.occupied(0, 1, 0), 1U);
