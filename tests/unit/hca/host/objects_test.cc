@@ -277,12 +277,8 @@ TEST(Modify, Values) {
   }
 }
 
-// SQD: the send under way ends, the event is told, posts wait until RTS.
-TEST(Modify, DrainAndGoOn) {
-  Pair pair;
-  for (int i = 0; i < 2; ++i) pair.expect_recv(1, pair.b.sge(0, 50000));
-  const hca::Sge from = pair.a.sge(0, 50000);
-  ASSERT_EQ(pair.post({.wr_id = 1, .sges = {&from, 1}}), 0);
+// a's requests that have begun end, and it is told when they have.
+void drain(Pair& pair) {
   pair.cluster.host(0).advance(pair.cluster.now());
   hca::QpAttributes a{};
   a.state = QpState::sqd;
@@ -290,11 +286,24 @@ TEST(Modify, DrainAndGoOn) {
   ASSERT_EQ(pair.a.app->modify(pair.a.qp, a, hca::kQpState | hca::kQpEnSqdAsyncNotify,
                                pair.cluster.now()),
             0);
+}
+void go_on(Pair& pair) {
+  hca::QpAttributes a{};
+  a.state = QpState::rts;
+  ASSERT_EQ(pair.a.app->modify(pair.a.qp, a, hca::kQpState, pair.cluster.now()), 0);
+}
+
+// SQD: the send under way ends, the event is told, posts wait until RTS.
+TEST(Modify, DrainAndGoOn) {
+  Pair pair;
+  for (int i = 0; i < 2; ++i) pair.expect_recv(1, pair.b.sge(0, 50000));
+  const hca::Sge from = pair.a.sge(0, 50000);
+  ASSERT_EQ(pair.post({.wr_id = 1, .sges = {&from, 1}}), 0);
+  drain(pair);
   ASSERT_EQ(pair.post({.wr_id = 2, .sges = {&from, 1}}), 0);
   EXPECT_EQ(pair.run().first.size(), 1u);
   EXPECT_TRUE(pair.cluster.told(0).heard(hca::AsyncEvent::sq_drained));
-  a.state = QpState::rts;
-  ASSERT_EQ(pair.a.app->modify(pair.a.qp, a, hca::kQpState, pair.cluster.now()), 0);
+  go_on(pair);
   EXPECT_EQ(pair.run().first.size(), 1u);
 }
 
@@ -307,17 +316,10 @@ TEST(Modify, AWrongRequestBehindTheDrainFailsAfterIt) {
   pair.expect_recv(1, pair.b.sge(0, 64));
   ASSERT_EQ(pair.a.app->post(pair.a.qp, {.wr_id = 1, .sges = {&good, 1}}), 0);
   ASSERT_EQ(pair.post({.wr_id = 2, .sges = {&wrong, 1}}), 0);
-  pair.cluster.host(0).advance(pair.cluster.now());
-  hca::QpAttributes a{};
-  a.state = QpState::sqd;
-  a.en_sqd_async_notify = 1;
-  ASSERT_EQ(pair.a.app->modify(pair.a.qp, a, hca::kQpState | hca::kQpEnSqdAsyncNotify,
-                               pair.cluster.now()),
-            0);
+  drain(pair);
   EXPECT_EQ(test::statuses(pair.run().first), std::vector{hca::WcStatus::success});
   EXPECT_TRUE(pair.cluster.told(0).heard(hca::AsyncEvent::sq_drained));
-  a.state = QpState::rts;
-  ASSERT_EQ(pair.a.app->modify(pair.a.qp, a, hca::kQpState, pair.cluster.now()), 0);
+  go_on(pair);
   EXPECT_EQ(test::statuses(pair.run().first), std::vector{hca::WcStatus::loc_prot_err});
 }
 
