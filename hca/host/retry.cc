@@ -1,6 +1,4 @@
 // The requester of RC: what if no answer comes. When the retry timer runs, and what is sent again.
-#include <algorithm>
-
 #include "hca/host/state.h"
 
 namespace hca {
