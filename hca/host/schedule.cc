@@ -19,7 +19,7 @@ namespace {
 constexpr std::uint32_t kTurnPackets = 16;
 // So much of each class goes out at once, and no QP's turn begins behind it: the rest comes with
 // the next advance(), behind what has arrived meanwhile. More would have left the caches before the
-// receiver reads it.
+// receiver reads it; of what is lent a fourth counts (kLentShare).
 constexpr std::size_t kAdvanceBytes = 128 << 10;
 // When the port is full, look again after so many cycles if nothing else happens.
 constexpr emu::Cycle kSlotRetryCycles = 64;

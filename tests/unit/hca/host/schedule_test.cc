@@ -55,6 +55,24 @@ TEST(Schedule, AnAdvanceHandsOnAPart) {
       std::equal(pair.a.bytes.begin(), pair.a.bytes.begin() + kBlock, pair.b.bytes.begin()));
 }
 
+// What is lent is not copied before its receiver does: an advance hands on four times as much.
+TEST(Schedule, AnAdvanceHandsOnMoreOfWhatIsLent) {
+  PairOptions options = of_real_time();
+  options.host.seals = false;
+  options.link.trains = 16;
+  options.link.lends = true;
+  Pair pair(options);
+  for (int block = 0; block < 2; ++block) write_block(pair);
+  pair.cluster.host(0).advance(pair.cluster.now());
+  std::size_t bytes = 0;
+  for (const emu::TxDesc& packet : pair.cluster.sent()) bytes += emu::buffer_bytes(packet);
+  EXPECT_GE(bytes, 4 * kAdvanceBytes);
+  EXPECT_LT(bytes, 5 * kAdvanceBytes);
+  EXPECT_EQ(pair.cluster.lent(), pair.cluster.sent().size());
+  EXPECT_EQ(test::statuses(pair.run().first),
+            (std::vector{WcStatus::success, WcStatus::success}));
+}
+
 // However much real time waits: the acknowledgements and requests of best effort have their turn.
 TEST(Schedule, EachClassHasItsPart) {
   const PairOptions options = of_real_time();
