@@ -252,17 +252,15 @@ class Countdown {
   unsigned left(unsigned slot) const {
     return near_.get(port_of_slot(slot), vl_of_slot(slot)) + rest_[slot];
   }
-  // A flit of each of `lanes` has gone by; returns those whose message has ended with it.
+  // A flit of each of `lanes` has gone by; returns those whose message may have ended with it, to
+  // be asked by ended() before the next.
   Lanes8 take(Lanes8 lanes) {
     near_.take_one(lanes);
-    const Lanes8 ended = lanes & ~near_.nonzero();
-    return any(ended) ? reload(ended) : ended;
+    return lanes & ~near_.nonzero();
   }
-
- private:
-  static constexpr int kNearPlanes = 6;
-  Lanes8 reload(Lanes8 ended) {
-    const Lanes8 candidates = ended;
+  // Those of the lanes that take() returned, some at least, whose message has ended.
+  Lanes8 ended(Lanes8 candidates) {
+    Lanes8 ended = candidates;
     for (unsigned ports = ports_of(candidates); ports != 0; ports &= ports - 1) {
       const unsigned port = first_bit(ports);
       const unsigned slot = lane_slot(port, first_bit(candidates[port]));
@@ -272,6 +270,9 @@ class Countdown {
     }
     return ended;
   }
+
+ private:
+  static constexpr int kNearPlanes = 6;
   Counts<kNearPlanes> near_;
   std::array<std::uint16_t, kLaneSlots> rest_{};
 };

@@ -165,21 +165,13 @@ class SourceStamps : public StampClocks {
       eligible = urgent | (eligible & zero_words(urgent));
     return smallest_lanes<kIsa>(bids_, eligible);
   }
-  // The flits that leave are the last of their messages; before sent().
-  void tails(Lanes8 lanes) {
-    for (unsigned ports = ports_of(lanes); ports != 0; ports &= ports - 1) {
-      const unsigned port = first_bit(ports);
-      const unsigned slot = lane_slot(port, first_bit(lanes[port]));
-      aux_.of[slot] = bids_.stamp(slot);
-    }
-  }
-  // `ended`: those of `lanes` whose flit was a tail.
+  // Flits of `lanes` leave; tails() follows if any are `ending`, of which some at least are tails.
   template <Isa kIsa>
-  void sent(Lanes8 lanes, Lanes8 ended, Cycle now) {
+  void sent(Lanes8 lanes, Lanes8 ending, Cycle now) {
+    lanes &= ~ending;
     if (head_of_line_) {
-      FlitSlots(lanes & ~ended).visit([&](unsigned slot) {
-        bids_.set_stamp(slot, tick(slot, stamp_now(now)));
-      });
+      FlitSlots(lanes).visit(
+          [&](unsigned slot) { bids_.set_stamp(slot, tick(slot, stamp_now(now))); });
       return;
     }
 #if defined(__x86_64__)
@@ -191,6 +183,16 @@ class SourceStamps : public StampClocks {
       const unsigned next = bids_.stamp(slot) + unsigned{vtick_.of[slot]};
       bids_.set_stamp(slot, static_cast<std::uint16_t>(std::min<unsigned>(next, limit_.of[slot])));
     });
+  }
+  // Those of the `ending` that were tails, and those whose message goes on.
+  template <Isa kIsa>
+  void tails(Lanes8 lanes, Lanes8 go_on, Cycle now) {
+    for (unsigned ports = ports_of(lanes); ports != 0; ports &= ports - 1) {
+      const unsigned port = first_bit(ports);
+      const unsigned slot = lane_slot(port, first_bit(lanes[port]));
+      aux_.of[slot] = bids_.stamp(slot);
+    }
+    if (any(go_on)) sent<kIsa>(go_on, kNoLanes8, now);
   }
   void age(std::uint64_t moved) {
     age_clocks(bids_, moved);

@@ -43,7 +43,8 @@ struct Unstamped {
   template <Isa>
   void leave(BidRows&, Lanes8) {}
   void front(unsigned, unsigned, Cycle, Cycle, Vtick) {}
-  void tails(Lanes8) {}
+  template <Isa>
+  void tails(Lanes8, Lanes8, Cycle) {}
   void age(std::uint64_t) {}
   void age(BidRows&, std::uint64_t) {}
 };
@@ -71,7 +72,7 @@ class RoundRobin : public Unstamped {
     above_ = (above_ & stay) | (lanes_above(moves) & ~stay);
   }
   template <Isa kIsa>
-  void sent(Lanes8 lanes, Lanes8 /*ended*/, Cycle /*now*/) {
+  void sent(Lanes8 lanes, Lanes8 /*ending*/, Cycle /*now*/) {
     granted<kIsa>(lanes);
   }
 
@@ -235,9 +236,12 @@ class TwoLevel : public Unstamped {
     due_ = (due_ & ~turns_over) | (~zero_words(tails & from_high_) & whole_ & streak_is_long());
   }
   template <Isa kIsa>
-  void sent(Lanes8 lanes, Lanes8 tails, Cycle /*now*/) {
+  void sent(Lanes8 lanes, Lanes8 /*ending*/, Cycle /*now*/) {
     granted<kIsa>(lanes);
-    if (any(tails)) ended(tails);
+  }
+  template <Isa>
+  void tails(Lanes8 lanes, Lanes8 /*go_on*/, Cycle /*now*/) {
+    ended(lanes);
   }
 
  private:

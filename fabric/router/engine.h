@@ -228,9 +228,37 @@ class Engine final : public Network::Impl {
     do {
       emu::Box* here = wheel_.row(cycle);
       emu::Box* there = wheel_.row(cycle + delay);
+      if (units.router_count == 1 && units.end_group - units.first_group == 1) {
+        step_both<kIsa>(units, here, there, control, world, cycle);
+      } else {
+        step_groups<kIsa>(units, here, there, cycle);
+        step_routers<kIsa>(units, here, there, control, world, cycle);
+      }
+    } while (++cycle != end);
+  }
+
+  // One router and its HCAs: what leaves the HCAs is decided while the router's allocator works.
+  template <emu::Isa kIsa>
+  void step_both(const Units& units, emu::Box* here, emu::Box* there, emu::Lanes8 control,
+                 const Surroundings& world, emu::Cycle cycle) {
+    const emu::RouterId r = units.order[0];
+    const std::size_t unit = units.group_units + units.first_group;
+    Group& group = units.groups[units.first_group];
+    const bool group_acts = !emu::quiet(here[unit]) || !group.quiet();
+    const bool router_acts = units.busy[r] != 0 || !emu::quiet(here[r]);
+    if (!group_acts || !router_acts) {
       step_groups<kIsa>(units, here, there, cycle);
       step_routers<kIsa>(units, here, there, control, world, cycle);
-    } while (++cycle != end);
+      return;
+    }
+    const emu::Outlet& outlet = units.outlets[r];
+    typename Group::Leaving leaving;
+    const Moves moves =
+        move_flits<kIsa>(units.routers[r], here[r].credits, outlet, control, world, cycle,
+                         [&] { leaving = group.template choose<kIsa>(here[unit].credits, cycle); });
+    group.template finish<kIsa>(leaving, here[unit], there, units.outlets[unit], cycle);
+    units.busy[r] =
+        finish_cycle<kIsa>(units.routers[r], moves, here[r], there, outlet, world, cycle);
   }
 
   // Nothing arrives and nothing is inside: nothing can change. Most of a mesh at low load is so.

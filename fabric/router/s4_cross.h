@@ -75,18 +75,27 @@ void set_ready(State& r, emu::Lanes8 out_lanes, bool ready) {
   }
 }
 
-// Returns the input lanes that gave a flit: the credits for their senders. Stage 1 takes them out
-// of in_count together with what it adds.
-template <emu::Isa kIsa, class State, class Scheduler, class Multiplexer>
-emu::Lanes8 stage4_cross(State& r, Scheduler& scheduler, Multiplexer& multiplexer, emu::Lanes8 sent,
-                         const Surroundings& world, emu::Cycle now) {
+// The input lanes that gave a flit: the credits for their senders. Stage 1 takes them out of
+// in_count together with what it adds.
+struct Crossed {
+  emu::Lanes8 flits{};
+  emu::Lanes8 ending{};  // perhaps tails
+};
+
+// `beside` is called once and must not touch this router: what it does is worked on while the
+// allocator, a long chain of steps that wait for each other, is.
+template <emu::Isa kIsa, class State, class Scheduler, class Multiplexer, class Beside>
+Crossed stage4_cross(State& r, Scheduler& scheduler, Multiplexer& multiplexer, emu::Lanes8 sent,
+                     const Surroundings& world, emu::Cycle now, const Beside& beside) {
   const emu::Lanes8 wishes = r.in_occupied & r.active & r.ready;
   if (!emu::any(wishes)) {
+    beside();
     r.out_count.take_one(sent);
     r.out_occupied = r.out_count.nonzero();
-    return emu::kNoLanes8;
+    return {};
   }
   const Crossing crossing = allocate<kIsa>(r, scheduler, wishes, world, now);
+  beside();
   const emu::Lanes8 in = crossing.in;
   const emu::Lanes8 out = crossing.out;
   scheduler.template leave<kIsa>(r.bids, in);
@@ -96,15 +105,17 @@ emu::Lanes8 stage4_cross(State& r, Scheduler& scheduler, Multiplexer& multiplexe
   multiplexer.template came<kIsa>(out, out & r.out_count.is_one(), now);
   const emu::Lanes8 filled = r.out_full & out;
   if (emu::any(filled)) set_ready(r, filled, false);
-  const emu::Lanes8 tails = r.left.take(in);
-  if (emu::any(tails)) {
-    if constexpr (requires { scheduler.ended(tails); }) scheduler.ended(tails);
-    for (unsigned ports = emu::ports_of(tails); ports != 0; ports &= ports - 1) {
-      const unsigned port = emu::first_bit(ports);
-      release_output_lane(r, lane_slot(port, emu::first_bit(tails[port])), world);
-    }
+  return {in, r.left.take(in)};
+}
+
+template <class State, class Scheduler>
+void tails_cross(State& r, Scheduler& scheduler, emu::Lanes8 ending, const Surroundings& world) {
+  const emu::Lanes8 tails = r.left.ended(ending);
+  if constexpr (requires { scheduler.ended(tails); }) scheduler.ended(tails);
+  for (unsigned ports = emu::ports_of(tails); ports != 0; ports &= ports - 1) {
+    const unsigned port = emu::first_bit(ports);
+    release_output_lane(r, lane_slot(port, emu::first_bit(tails[port])), world);
   }
-  return in;
 }
 
 }  // namespace fabric

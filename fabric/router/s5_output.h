@@ -81,16 +81,22 @@ void tails_leave(State& r, emu::Lanes8 tails, const hca::MessageTable& messages,
   }
 }
 
+// What leaves, and what is to be told of it.
+struct Output {
+  emu::Lanes8 flits{};
+  emu::Lanes8 heads{};
+  emu::Lanes8 ending{};  // perhaps tails
+};
+
 template <emu::Isa kIsa, class State, class Multiplexer>
-emu::Lanes8 stage5_output(State& r, Multiplexer& multiplexer, emu::Lanes8 returned,
-                          emu::Lanes8 control, const hca::MessageTable& messages,
-                          emu::Box* next_row, const emu::Outlet& outlet) {
+Output stage5_output(State& r, Multiplexer& multiplexer, emu::Lanes8 returned, emu::Lanes8 control,
+                     const emu::Outlet& outlet) {
   const emu::Lanes8 occupied = r.out_occupied;
   const emu::Lanes8 able = occupied & (r.credits.nonzero() | returned);
   r.recent_wait -= emu::zero_words(able) & ~emu::zero_words(occupied);
   const emu::Lanes8 sent = multiplexer.template pick<kIsa>(able, control);
   r.credits.change(returned, sent);
-  if (!emu::any(sent)) return sent;
+  if (!emu::any(sent)) return {};
   const emu::Lanes8 unfilled = sent & r.out_full;
   if (emu::any(unfilled)) {
     r.out_full ^= unfilled;
@@ -98,10 +104,15 @@ emu::Lanes8 stage5_output(State& r, Multiplexer& multiplexer, emu::Lanes8 return
   }
   const emu::Lanes8 heads = sent & r.at_head & ~outlet.to_hca;
   r.at_head &= ~sent;
-  if (emu::any(heads)) heads_leave(r, heads, next_row, outlet);
-  const emu::Lanes8 tails = r.leaving.take(sent);
-  if (emu::any(tails)) tails_leave(r, tails, messages, next_row, outlet);
-  return sent;
+  return {sent, heads, r.leaving.take(sent)};
+}
+
+template <class State>
+void tell_output(State& r, const Output& output, const hca::MessageTable& messages,
+                 emu::Box* next_row, const emu::Outlet& outlet) {
+  if (emu::any(output.heads)) heads_leave(r, output.heads, next_row, outlet);
+  if (emu::any(output.ending))
+    tails_leave(r, r.leaving.ended(output.ending), messages, next_row, outlet);
 }
 
 }  // namespace fabric

@@ -47,7 +47,36 @@ class WireGroup {
 
   template <emu::Isa kIsa>
   void step(emu::Box& box, emu::Box* next_row, const emu::Outlet& outlet, emu::Cycle now) {
-    const emu::Lanes8 sent = send<kIsa>(box.credits, next_row, outlet, now);
+    finish<kIsa>(choose<kIsa>(box.credits, now), box, next_row, outlet, now);
+  }
+  // The first half of a cycle decides what leaves, without a branch that is hard to predict; the
+  // second tells of heads and tails, and takes what came in.
+  struct Leaving {
+    emu::Lanes8 flits{};
+    emu::Lanes8 heads{};
+    emu::Lanes8 ending{};  // perhaps tails
+  };
+  template <emu::Isa kIsa>
+  Leaving choose(emu::Lanes8 returned, emu::Cycle now) {
+    const emu::Lanes8 able = waiting_ & (credits_.nonzero() | returned);
+    recent_wait_ -= emu::zero_words(able) & ~emu::zero_words(waiting_);
+    if (!emu::any(able)) {
+      credits_.add_one(returned);
+      return {};
+    }
+    const emu::Lanes8 sent =
+        scheduler_.template pick_lanes<kIsa>(emu::before_yielding(able, yields_));
+    credits_.change(returned, sent);
+    const emu::Lanes8 ending = left_.take(sent);
+    scheduler_.template sent<kIsa>(sent, ending, now);
+    return {sent, sent & fresh_, ending};
+  }
+  template <emu::Isa kIsa>
+  void finish(const Leaving& leaving, emu::Box& box, emu::Box* next_row, const emu::Outlet& outlet,
+              emu::Cycle now) {
+    if (emu::any(leaving.heads)) heads_leave(leaving.heads, next_row, outlet, now);
+    if (emu::any(leaving.ending)) messages_end<kIsa>(leaving.ending, now);
+    const emu::Lanes8 sent = leaving.flits;
     const emu::Lanes8 arrived = box.flits;
     receive(box, now);
     box.flits = emu::kNoLanes8;
@@ -88,29 +117,13 @@ class WireGroup {
   }
 
   template <emu::Isa kIsa>
-  emu::Lanes8 send(emu::Lanes8 returned, emu::Box* next_row, const emu::Outlet& outlet,
-                   emu::Cycle now) {
-    const emu::Lanes8 able = waiting_ & (credits_.nonzero() | returned);
-    recent_wait_ -= emu::zero_words(able) & ~emu::zero_words(waiting_);
-    if (!emu::any(able)) {
-      credits_.add_one(returned);
-      return emu::kNoLanes8;
+  void messages_end(emu::Lanes8 ending, emu::Cycle now) {
+    const emu::Lanes8 tails = left_.ended(ending);
+    scheduler_.template tails<kIsa>(tails, ending & ~tails, now);
+    for (unsigned bits = emu::ports_of(tails); bits != 0; bits &= bits - 1) {
+      const unsigned node = emu::first_bit(bits);
+      tail_left(node, emu::first_bit(tails[node]), now);
     }
-    const emu::Lanes8 sent =
-        scheduler_.template pick_lanes<kIsa>(emu::before_yielding(able, yields_));
-    credits_.change(returned, sent);
-    const emu::Lanes8 tails = left_.take(sent);
-    if (emu::any(tails)) scheduler_.tails(tails);
-    scheduler_.template sent<kIsa>(sent, tails, now);
-    const emu::Lanes8 heads = sent & fresh_;
-    if (emu::any(heads)) heads_leave(heads, next_row, outlet, now);
-    if (emu::any(tails)) {
-      for (unsigned bits = emu::ports_of(tails); bits != 0; bits &= bits - 1) {
-        const unsigned node = emu::first_bit(bits);
-        tail_left(node, emu::first_bit(tails[node]), now);
-      }
-    }
-    return sent;
   }
 
   void heads_leave(emu::Lanes8 heads, emu::Box* next_row, const emu::Outlet& outlet,

@@ -92,7 +92,7 @@ TEST(Planes, CountdownTellsTails) {
       flits[p] = static_cast<std::uint16_t>(1U << lane);
       if (--left[slot] == 0) tails[p] = flits[p];
     }
-    const Lanes8 ended = countdown.take(flits);
+    const Lanes8 ended = countdown.ended(countdown.take(flits));
     for (unsigned p = 0; p < kPortsMax; ++p) ASSERT_EQ(ended[p], tails[p]) << i;
   }
 }
