@@ -258,7 +258,7 @@ class Countdown {
     near_.take_one(lanes);
     return lanes & ~near_.nonzero();
   }
-  // Those of the lanes that take() returned, some at least, whose message has ended.
+  // Of the lanes that take() returned those whose message has ended.
   Lanes8 ended(Lanes8 candidates) {
     Lanes8 ended = candidates;
     for (unsigned ports = ports_of(candidates); ports != 0; ports &= ports - 1) {

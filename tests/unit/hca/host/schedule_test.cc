@@ -69,8 +69,7 @@ TEST(Schedule, AnAdvanceHandsOnMoreOfWhatIsLent) {
   EXPECT_GE(bytes, 4 * kAdvanceBytes);
   EXPECT_LT(bytes, 5 * kAdvanceBytes);
   EXPECT_EQ(pair.cluster.lent(), pair.cluster.sent().size());
-  EXPECT_EQ(test::statuses(pair.run().first),
-            (std::vector{WcStatus::success, WcStatus::success}));
+  EXPECT_EQ(test::statuses(pair.run().first), (std::vector{WcStatus::success, WcStatus::success}));
 }
 
 // However much real time waits: the acknowledgements and requests of best effort have their turn.
