@@ -23,6 +23,15 @@ emu::PageLimits limits_for(const Network& network) {
   }
   return {.series_max = series, .words_max = series + emu::PageLimits{}.words_max};
 }
+
+bool leads_somewhere(const Network& network, emu::RouterId router, emu::PortId port) {
+  if (network.peer(router, port).router != kNobody) return true;
+  for (int n = 0; n < network.nodes(); ++n) {
+    const auto node = static_cast<emu::NodeId>(n);
+    if (network.router_of(node) == router && network.port_of(node) == port) return true;
+  }
+  return false;
+}
 }  // namespace
 
 emu::Result<void> page_fits(const Network& network) {
@@ -81,8 +90,11 @@ void Publisher::make_switches(const Network& network) {
     SwitchSeries& s = switches_.emplace_back();
     const int ports = network.ports(static_cast<emu::RouterId>(r));
     for (int q = 0; q < ports; ++q) {
+      if (!leads_somewhere(network, static_cast<emu::RouterId>(r), static_cast<emu::PortId>(q)))
+        continue;
       const std::string port = std::to_string(q);
       PortSeries& series = s.ports.emplace_back();
+      series.port = static_cast<emu::PortId>(q);
       for (std::size_t vl = 0; vl < emu::kVlCount; ++vl) {
         const std::string lane = std::to_string(vl);
         series.lanes[vl].flits = page_.counter(emu::Metric::switch_flits, {router, port, lane});
@@ -151,17 +163,16 @@ void Publisher::publish_switches(const PublishSources& from) {
     SwitchSeries& s = switches_[r];
     unsigned buffered = 0;
     const Book& book = from.admission.book(router);
-    for (std::size_t q = 0; q < s.ports.size(); ++q) {
-      const auto port = static_cast<emu::PortId>(q);
-      const PortCounters counters = from.network.router_counters(router, port);
-      const Network::Occupancy now = from.network.occupancy(router, port);
+    for (PortSeries& series : s.ports) {
+      const PortCounters counters = from.network.router_counters(router, series.port);
+      const Network::Occupancy now = from.network.occupancy(router, series.port);
       for (std::size_t vl = 0; vl < emu::kVlCount; ++vl) {
-        s.ports[q].lanes[vl].flits.set(counters.sent[vl].flits);
-        s.ports[q].lanes[vl].packets.set(counters.sent[vl].packets);
+        series.lanes[vl].flits.set(counters.sent[vl].flits);
+        series.lanes[vl].packets.set(counters.sent[vl].packets);
         buffered += now.input[vl] + 0U + now.output[vl];
       }
-      s.ports[q].wait.set(counters.wait_cycles);
-      s.ports[q].booked.set(static_cast<double>(book.used_out_bps(port)));
+      series.wait.set(counters.wait_cycles);
+      series.booked.set(static_cast<double>(book.used_out_bps(series.port)));
     }
     s.buffered.set(buffered);
     const double pj = from.power.router_pj(router);

@@ -48,7 +48,8 @@ class Publisher {
   struct LaneSeries {
     emu::Counter flits, packets;
   };
-  struct PortSeries {
+  struct PortSeries {  // of a port with a link
+    emu::PortId port = 0;
     std::array<LaneSeries, emu::kVlCount> lanes;
     emu::Counter wait;
     emu::Gauge booked;

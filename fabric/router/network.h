@@ -97,7 +97,7 @@ class Network {
   emu::PortId route(emu::RouterId router, emu::NodeId dest) const;
   // That port first, and what else the routing may choose.
   std::span<const Choice> choices(emu::RouterId router, emu::NodeId dest) const;
-  // A neighbour over a link, or {kNoRouter, 0} where an HCA or nothing is attached.
+  // A neighbour over a link, or {kNobody, 0} where an HCA or nothing is attached.
   struct Peer {
     emu::RouterId router;
     emu::PortId port;

@@ -79,7 +79,14 @@ def test_a_configuration_that_is_not_ours_is_refused(tmp_path: Path) -> None:
         booksim.translate("fly8", {**words, "num_vcs": "4"})
     with pytest.raises(booksim.UsageError, match="topology dragonfly"):
         booksim.translate("fly8", {**words, "topology": "dragonfly"})
+    with pytest.raises(booksim.UsageError, match="k = None: a number"):
+        booksim.translate("fly8", {name: word for name, word in words.items() if name != "k"})
     with pytest.raises(booksim.UsageError, match="no curves.csv"):
+        booksim.read_reference(tmp_path)
+    (tmp_path / "configs").mkdir()
+    (tmp_path / "configs" / "fly8.cfg").write_text("k = 8;\n")
+    (tmp_path / "curves.csv").write_text("head\nfly8,b\n")
+    with pytest.raises(booksim.UsageError, match="fly8,b: a name and nine numbers"):
         booksim.read_reference(tmp_path)
 
 

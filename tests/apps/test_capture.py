@@ -122,6 +122,19 @@ def test_through_a_pipe_until_its_reader_goes(
     assert "cannot be written" in capture.process.stderr.read()
 
 
+def test_through_a_pipe_that_has_a_name(
+    make_cluster: Callable[..., Cluster], tmp_path: Path
+) -> None:
+    cluster, pipe, file = make_cluster(), tmp_path / "pipe", tmp_path / "read"
+    os.mkfifo(pipe)
+    with file.open("wb") as into, subprocess.Popen(["cat", pipe], stdout=into) as reader:
+        capture = Capture(cluster, "-w", str(pipe)).ready(file)
+        assert_done(pingpong(cluster, ["ibv_rc_pingpong", "-n", "50"], 19307))
+        capture.end()
+        assert reader.wait(30) == 0
+    assert len(dissected(file)) >= 100
+
+
 def test_a_reader_that_sleeps_holds_nobody_up(
     make_cluster: Callable[..., Cluster], tmp_path: Path
 ) -> None:

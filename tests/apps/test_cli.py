@@ -106,6 +106,7 @@ def test_help_lists_every_command_and_the_exit_codes(run: Path) -> None:
         (["soak", "verbs", "--minutes", "nan"], "'--minutes': nan is no number"),
         (["demo", "--json", "/nonexistent/x"], "--json /nonexistent/x: No such file or directory"),
         (["demo", "--json", "/"], "--json /: Is a directory"),
+        (["demo", "--json", "-"], "--json -: name a file"),
         (["lab", "run", "mw", "--json", "/nonexistent/x"], "--json /nonexistent/x: No such file"),
         (["bench", "verbs", "--json", "/nonexistent/x"], "--json /nonexistent/x: No such file"),
         (["bench", "engine", "--plot", "/nonexistent/x.svg"], "--plot /nonexistent/x.svg: No such"),
@@ -228,6 +229,11 @@ def test_missing_packages_without_root_are_one_line(tmp_path: Path) -> None:
     )
     assert done.returncode == 1 and done.stderr.count("\n") == 1
     assert "apt-get install --no-install-recommends no-such-package-1" in done.stderr
+    (tmp_path / "tools" / "flitnet").mkdir()
+    (tmp_path / "tools" / "flitnet" / "__main__.py").write_text("print('doctor came')\n")
+    for words in (["doctor"], ["--run", "x", "doctor"], ["--run=x", "doctor"]):
+        done = subprocess.run([script, *words], capture_output=True, text=True, timeout=60)
+        assert done.stdout == "doctor came\n", "which needs no package"
 
 
 def test_two_commands_do_not_build_at_once(tmp_path: Path) -> None:

@@ -131,6 +131,8 @@ def test_a_host_may_run_the_fabric_alone(hosts: tuple[Host, Host, Path]) -> None
     assert up.returncode == 0 and up.stdout.startswith("the fabric started in "), up
     assert "the nodes: flitnet join" in up.stdout and "exec" not in up.stdout
     a.refuses(2, "n0 runs on another host; this one has none", "exec", "n0", "--", "true")
+    a.refuses(2, "run on other hosts: ask there", "load", "best-effort", "--rate", "1M")
+    a.refuses(2, "run on other hosts: set it there", "set", "completion_queues", "global")
     assert list((a.run / "sys").rglob("*-flitnet0")) == []
     Cluster.open(a.run).kill("exporter")
     again = a("exporter", "start")
@@ -140,6 +142,11 @@ def test_a_host_may_run_the_fabric_alone(hosts: tuple[Host, Host, Path]) -> None
     assert b("join", file, "--here", "n0,n1", "--key", key).returncode == 0
     assert a("status").returncode == 0
     assert all(node["up"] for node in page.look(a.run)["nodes"].values())
+    clip = paths.ROOT / "traces" / "t2_city.ts"
+    played = b("replay", clip, "--from", "n0", "--to", "n1", "--seconds", "0.5")
+    assert played.returncode == 0, played.stdout + played.stderr
+    loaded = b("load", "control", "--rate", "1M", "--seconds", "0.5")
+    assert loaded.returncode == 0, loaded.stdout + loaded.stderr
 
 
 def test_both_hosts_know_what_is_wrong(hosts: tuple[Host, Host, Path]) -> None:

@@ -51,6 +51,20 @@ def test_phases_bursts_and_a_hot_spot(cluster2: Cluster, tmp_path: Path) -> None
     assert (done.returncode == 1) == any(one["lost"] for one in loads.values()), done.stderr
 
 
+def test_a_rate_is_the_nodes_whatever_sends_it(make_cluster) -> None:
+    """On-off: of its connections together. What is drawn is chance, and a busy host sends less."""
+    cluster = make_cluster({"network": {"nodes": 8}})
+    argv = [str(paths.ROOT / "flitnet"), "load", "on-off", "--rate", "4M", "--seconds", "2"]
+    done = subprocess.run(
+        [*argv, "--json"], env=cluster.env("n0") | {"LD_PRELOAD": ""}, capture_output=True,
+        text=True, timeout=90,
+    )  # fmt: skip
+    assert done.stdout, done.stderr
+    (one,) = json.loads(done.stdout)
+    rate = one["sent"] * 640 * 8 / 2 / 8
+    assert 0 < rate < 1.5 * 4e6, one
+
+
 def test_streams_with_deadlines_beside_control(cluster2: Cluster, tmp_path: Path) -> None:
     """Frames by replayers, the rest by generators; every byte is compared."""
     file = tmp_path / "mix.toml"

@@ -56,6 +56,12 @@ def test_what_was_measured(simulator, tmp_path: Path, monkeypatch: pytest.Monkey
     again = run(file, "--seeds", "3")
     assert again.stdout == done.stdout and "runs" not in again.stderr
     assert list((tmp_path / "lab" / "runs").iterdir()) == runs and len(runs) == 3
+    for stuck in runs:  # whichever seed it was
+        output = stuck.read_text()
+        stuck.write_text(json.dumps(json.loads(output) | {"stuck": "0:1 waits for 0:1"}))
+        done = run(file, "--seeds", "3")
+        assert re.search(r"stood still with seed [123]: 0:1 waits for 0:1", done.stderr), done
+        stuck.write_text(output)
 
 
 def test_another_file_of_the_topology_is_another_run(

@@ -24,6 +24,7 @@ ZERO_LOAD = 0.0002
 STEADY_DRIFT_MAX = 1.3  # beyond it a latency of BookSim2's has no steady value
 NODE_CYCLES = 1_600_000  # of a measurement: fewer cycles in a larger network
 CYCLES = range(10_000, 200_001)
+POINT_S = 600  # more is no measurement any more
 # Our lane allocation, allocator and pipeline are said by the program, not by the file; these words
 # must have these values for the two to be the same machine.
 SAME = {
@@ -107,7 +108,10 @@ def read_points(path: Path) -> dict[str, list[Point]]:
     found: dict[str, list[Point]] = {}
     with path.open(newline="") as file:
         for row in list(csv.reader(file))[1:]:
-            offered, _, packet, network, _, hops, _, accepted, drift = map(float, row[1:])
+            try:
+                offered, _, packet, network, _, hops, _, accepted, drift = map(float, row[1:])
+            except ValueError:
+                raise UsageError(f"{path}: {','.join(row)}: a name and nine numbers") from None
             steady = drift <= STEADY_DRIFT_MAX
             point = Point(offered, accepted, packet, network, hops, steady)
             found.setdefault(row[0], []).append(point)
@@ -130,6 +134,12 @@ def read_reference(directory: Path) -> list[Reference]:
 
 def translate(name: str, words: Mapping[str, str]) -> list[str]:
     """Options of engine_curve for a configuration of BookSim2; an error names what we do not do."""
+    for word in ("k", "n"):
+        if not words.get(word, "").isdecimal():
+            raise UsageError(f"{name}.cfg: {word} = {words.get(word)}: a number")
+    for word in ("topology", "routing_function", "vc_buf_size", "packet_size", "alloc_iters"):
+        if word not in words:
+            raise UsageError(f"{name}.cfg: has no {word}")
     for word, value in SAME.items():
         if words.get(word) != value:
             raise UsageError(f"{name}.cfg: {word} = {words.get(word)}: only {value} is compared")
@@ -156,7 +166,10 @@ def nodes_of(words: Mapping[str, str]) -> int:
 def run_point(options: list[str], load: float, cycles: int) -> Point:
     argv = [str(paths.program("engine_curve")), *options, "--injection-rate", str(load),
             "--cycles", str(cycles), "--warm-up", str(cycles // 3)]  # fmt: skip
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=600)
+    try:
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=POINT_S)
+    except subprocess.TimeoutExpired:
+        raise FlitnetError(f"engine_curve at load {load}: not done in {POINT_S} s") from None
     if done.returncode != 0:
         raise FlitnetError(done.stderr.strip() or f"engine_curve: exit code {done.returncode}")
     got = json.loads(done.stdout)

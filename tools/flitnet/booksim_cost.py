@@ -72,7 +72,12 @@ def processor_seconds(program: Path, work: Work, cycles: int, seed: int) -> floa
             f"sample_period={cycles // PERIODS}", f"max_samples={PERIODS}",
             "warmup_periods=0"]  # fmt: skip
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    done = subprocess.run(argv, capture_output=True, text=True, errors="replace", timeout=TIMEOUT_S)
+    try:
+        done = subprocess.run(
+            argv, capture_output=True, text=True, errors="replace", timeout=TIMEOUT_S
+        )
+    except subprocess.TimeoutExpired:
+        raise FlitnetError(f"{program}: {config.name} is not done in {TIMEOUT_S} s") from None
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     # It ends with an error when what is offered is not all accepted, which is none here.
     if "Total run time" not in done.stdout:

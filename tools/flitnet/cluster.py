@@ -224,6 +224,9 @@ class Cluster:
     def alive(self, role: str) -> bool:
         return self.process(role).alive()
 
+    def fabric_lives(self) -> bool:
+        return not self.part.fabric or self.alive("fabricd")  # elsewhere nothing is known of it
+
     def exit_code(self, role: str) -> int | None:
         """Exit code of a program this process started; None while it runs."""
         popen = _children.get(self.process(role))

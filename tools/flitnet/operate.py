@@ -182,6 +182,8 @@ def _set_control(cluster: Cluster, key: str, value: str) -> None:
     # By role: a node may have the name of the fabric's daemon.
     asked = {"fabricd": run / "fabricd.ctl"} if to_fabric else {}
     asked |= {f"hcad:{node}": cluster.node_dir(node) / "hcad.ctl" for node in cluster.here}
+    if not asked:
+        raise UsageError(f"set {key}: the nodes run on other hosts: set it there")
     before: Any = None
     for role, path in asked.items():
         try:
@@ -258,6 +260,10 @@ def _writable(file: Path) -> bool:
         with contextlib.suppress(FileExistsError):
             file.open("xb").close()
             return True
+        if not file.is_file() and not file.is_dir():
+            if not os.access(file, os.W_OK):  # opened, a pipe's reader would see its end
+                raise PermissionError(0, "not writable")
+            return False
         file.open("ab").close()
         return False
     except OSError as error:

@@ -66,6 +66,9 @@ def _number(value: float) -> float:
 
 
 def _json_file(value: Union[Path, str, None]) -> Union[Path, str, None]:
+    """Of who takes a word, not a path, "-" means that it is printed."""
+    if isinstance(value, Path) and str(value) == "-":
+        raise UsageError("--json -: name a file; what is printed is for people")
     if value and str(value) != "-":
         check_writable("--json", Path(value))
     return value

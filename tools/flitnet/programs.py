@@ -180,13 +180,21 @@ def _begin_together(cluster: Cluster, started: list[str], folder: Path) -> None:
     late = time.monotonic() + WAIT_SECONDS
     while len(list(folder.glob("ready-*"))) < len(started) and time.monotonic() < late:
         ended = any(cluster.exit_code(role) is not None for role in started)
-        if ended or not cluster.alive("fabricd"):
+        if ended or not cluster.fabric_lives():
             return  # wait() says it
         time.sleep(0.01)
-    now_s = pages.read(cluster.run).one("flitnet_clock_emulated_seconds_total")
     part = folder / "part"
-    part.write_text(f"{round((now_s + LEAD_S) * 1e9)}\n")
+    part.write_text(f"{round((_emulated_s(cluster) + LEAD_S) * 1e9)}\n")
     part.rename(folder / "begin")
+
+
+def _emulated_s(cluster: Cluster) -> float:
+    """Now, as the fabric says, or where that is on another host, a node that lives here."""
+    if cluster.part.fabric:
+        return pages.read(cluster.run).one("flitnet_clock_emulated_seconds_total")
+    dead = cluster.dead()
+    lives = [node for node in cluster.here if f"hcad:{node}" not in dead]
+    return max((cluster.node_status(node)["emulated_ns"] / 1e9 for node in lives), default=0.0)
 
 
 def _start_streams(
@@ -225,7 +233,7 @@ def wait(cluster: Cluster, started: list[str]) -> tuple[str, int] | None:
 
 def _died(cluster: Cluster, programs: list[str]) -> str:
     """Without whom nothing goes on: the fabric, or a node of these programs."""
-    if not cluster.alive("fabricd"):
+    if not cluster.fabric_lives():
         return "fabricd"
     dead = cluster.dead() if programs else []
     nodes = (role.partition(":")[2] for role in programs)
@@ -284,6 +292,8 @@ def generator_argv(
 
 def link_of(cluster: Cluster) -> Link:
     """What a workload has to know of the nodes' links, by a node of this host that lives."""
+    if not cluster.here:
+        raise UsageError("the nodes run on other hosts: ask there")
     dead = cluster.dead()
     node = next((one for one in cluster.here if f"hcad:{one}" not in dead), cluster.here[0])
     refuse_dead(cluster, [node])

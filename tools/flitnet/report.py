@@ -71,7 +71,7 @@ class Report:
     lost: int
     duplicated: int
     lanes: list[int] = field(default_factory=list)  # flits that left the switches, by lane
-    links: int = 0  # on which they left; 0: one for each node
+    links: int = 0  # that routers feed; 0: the fabric is on another host
     links_down: int = 0
     congestion: list[str] = field(default_factory=list)  # schemes in force; one, if all agree
 
@@ -173,8 +173,7 @@ def report(snapshot: Snapshot, tables: dict[str, Any]) -> Report:
     ]
     links = {
         (labels.get("switch"), labels.get("port"))
-        for labels, flits in snapshot.series("flitnet_switch_transmitted_flits_total")
-        if flits
+        for labels, _ in snapshot.series("flitnet_switch_transmitted_flits_total")
     }
     loads_lost = snapshot.total("flitnet_load_lost_messages_total")
     return Report(

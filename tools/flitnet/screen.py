@@ -145,7 +145,7 @@ def lane_use(view: View) -> list[float]:
     """Fraction of all links that each lane used since the report before."""
     before = view.before
     seconds = view.now.seconds - (before.seconds if before else 0.0)
-    links = max(view.now.nodes, view.now.links, 1)
+    links = max(view.now.links, 1)
     flits_max = seconds * view.now.link_mbps * 1e6 / view.now.flit_bits * links
     if flits_max <= 0:
         return [0.0] * len(view.now.lanes)

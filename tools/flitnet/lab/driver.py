@@ -66,7 +66,8 @@ def run_point(
     Console().print(_measured(point.shown(found), seeds))
     means = {measure: value for (_, _, measure), value in found.items()}
     if means["stuck"].mean:
-        print(f"{file.name}: the network stood still: {outputs[0][1]['stuck']}", file=sys.stderr)
+        seed, said = next((run.seed, one["stuck"]) for run, one in outputs if one["stuck"])
+        print(f"{file.name}: the network stood still with seed {seed}: {said}", file=sys.stderr)
     elif unsettled(one, found):
         print(f"{file.name}: not steady yet; a longer run: --batches", file=sys.stderr)
     return {name: value.to_dict() for name, value in means.items()}
