@@ -209,7 +209,7 @@ function updateClasses(state) {
 function updateLanes(state) {
   const svg = find("lanes");
   svg.replaceChildren();
-  const links = Math.max(state.fed_links, 1);
+  const links = Math.max(Object.keys(state.port_flits).length, 1);
   const full = (state.link_mbps * 1e6 / state.flit_bits) * links;
   const uses = state.lane_flits.map((_, vl) => rate((s) => s.lane_flits[vl]) / full);
   const most = Math.max(...uses, 0.01);

@@ -9,8 +9,7 @@ Arbitration::Arbitration(const emu::Config& config, const Network& network)
     : large_frame_(config.qos.frame == emu::Frame::large),
       tables_given_(!config.qos.qos_vlarb_high.empty()),
       link_bps_(config.network.link_bps()),
-      seen_(static_cast<std::size_t>(network.routers())),
-      nodes_at_(static_cast<std::size_t>(network.routers())) {
+      seen_(static_cast<std::size_t>(network.routers())) {
   const NetworkSpec spec = network_spec(config, 0);
   initial_ = spec.weights;
   vticks_ = spec.lane_vtick;
@@ -22,14 +21,6 @@ Arbitration::Arbitration(const emu::Config& config, const Network& network)
   routers_ = follows(spec.router_scheduler());
   hcas_ = follows(spec.wire_scheduler());
   at_outputs_ = spec.crossbar == CrossbarKind::full;
-  for (std::size_t r = 0; r < nodes_at_.size(); ++r) {
-    const int ports = network.ports(static_cast<emu::RouterId>(r));
-    nodes_at_[r].assign(static_cast<std::size_t>(ports), kNoNode);
-  }
-  for (int n = 0; n < network.nodes(); ++n) {
-    const auto node = static_cast<emu::NodeId>(n);
-    nodes_at_[network.router_of(node)][network.port_of(node)] = node;
-  }
 }
 
 void Arbitration::follow(const Admission& admission, Network& network) {
@@ -38,7 +29,7 @@ void Arbitration::follow(const Admission& admission, Network& network) {
     const auto router = static_cast<emu::RouterId>(r);
     if (seen_[r] == admission.changes(router)) continue;
     seen_[r] = admission.changes(router);
-    for (std::size_t p = 0; p < nodes_at_[r].size(); ++p) {
+    for (int p = 0; p < network.ports(router); ++p) {
       const auto port = static_cast<emu::PortId>(p);
       apply(admission.book(router), router, port, network);
     }
@@ -74,7 +65,7 @@ void Arbitration::apply(const Book& book, emu::RouterId router, emu::PortId port
   LaneRates in = book.in_rates(port);
   LaneRates here = at_outputs_ ? book.out_rates(port) : in;
   in.link_bps = here.link_bps = link_bps_;  // the limit goes by the link, not by what may be booked
-  const emu::NodeId node = nodes_at_[router][port];
+  const emu::NodeId node = network.node_at(router, port);
   const bool hca = node != kNoNode;
   if (routers_.weighted) network.set_weights(router, port, weights(here));
   if (hca && hcas_.weighted) network.set_wire_weights(node, weights(in));

@@ -47,8 +47,7 @@ class Arbitration {
   Follows hcas_;
   bool at_outputs_;
   std::uint64_t link_bps_;
-  std::vector<std::uint64_t> seen_;                 // changes of each router that are applied
-  std::vector<std::vector<emu::NodeId>> nodes_at_;  // by router and port; kNoNode: none
+  std::vector<std::uint64_t> seen_;  // changes of each router that are applied
 };
 
 }  // namespace fabric

@@ -46,10 +46,8 @@ emu::Result<LinkName> Links::parse(std::string_view text) const {
   if (port == ports)
     return emu::fail("link {}: router {} has ports 0 to {}", text, router, ports - 1);
   link.end.port = static_cast<emu::PortId>(port);
-  for (int n = 0; n < network_.nodes(); ++n) {
-    const auto node = static_cast<emu::NodeId>(n);
-    if (end_of(node) == link.end) link.node = node;
-  }
+  const emu::NodeId node = network_.node_at(link.end.router, link.end.port);
+  if (node != kNoNode) link.node = node;
   if (!link.is_node() && network_.peer(link.end.router, link.end.port).router == emu::kNoRouter)
     return emu::fail("link {}: nothing is plugged in there", text);
   return link;

@@ -25,12 +25,8 @@ emu::PageLimits limits_for(const Network& network) {
 }
 
 bool leads_somewhere(const Network& network, emu::RouterId router, emu::PortId port) {
-  if (network.peer(router, port).router != kNobody) return true;
-  for (int n = 0; n < network.nodes(); ++n) {
-    const auto node = static_cast<emu::NodeId>(n);
-    if (network.router_of(node) == router && network.port_of(node) == port) return true;
-  }
-  return false;
+  return network.node_at(router, port) != kNoNode ||
+         network.peer(router, port).router != emu::kNoRouter;
 }
 }  // namespace
 

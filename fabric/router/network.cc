@@ -212,6 +212,9 @@ int Network::ports(emu::RouterId router) const {
 }
 emu::RouterId Network::router_of(emu::NodeId node) const { return impl_->graph.nodes[node].router; }
 emu::PortId Network::port_of(emu::NodeId node) const { return impl_->graph.nodes[node].port; }
+emu::NodeId Network::node_at(emu::RouterId router, emu::PortId port) const {
+  return impl_->graph.routers[router][port].node;
+}
 int Network::hops(emu::NodeId src, emu::NodeId dest) const {
   return static_cast<int>(path(src, dest).size());
 }

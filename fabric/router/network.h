@@ -89,6 +89,8 @@ class Network {
   // Where node n is attached.
   emu::RouterId router_of(emu::NodeId node) const;
   emu::PortId port_of(emu::NodeId node) const;
+  // Who is attached there, or kNoNode.
+  emu::NodeId node_at(emu::RouterId router, emu::PortId port) const;
   // Routers that a packet crosses from src to dest.
   int hops(emu::NodeId src, emu::NodeId dest) const;
   // These routers: the fixed way of packets that leave from now on.
@@ -97,7 +99,7 @@ class Network {
   emu::PortId route(emu::RouterId router, emu::NodeId dest) const;
   // That port first, and what else the routing may choose.
   std::span<const Choice> choices(emu::RouterId router, emu::NodeId dest) const;
-  // A neighbour over a link, or {kNobody, 0} where an HCA or nothing is attached.
+  // A neighbour over a link, or {kNoRouter, 0} where an HCA or nothing is attached.
   struct Peer {
     emu::RouterId router;
     emu::PortId port;

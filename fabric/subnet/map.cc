@@ -13,14 +13,6 @@ SubnetMap::SubnetMap(const Network& network, NodeUp node_up)
   const auto count = static_cast<std::size_t>(network.routers());
   down_ports_.resize(count);
   ways_.resize(count);
-  for (int r = 0; r < network.routers(); ++r) {
-    const int ports = network.ports(static_cast<emu::RouterId>(r));
-    node_at_.emplace_back(static_cast<std::size_t>(ports), kNoNode);
-  }
-  for (int n = 0; n < network.nodes(); ++n) {
-    const auto node = static_cast<emu::NodeId>(n);
-    node_at_[network.router_of(node)][network.port_of(node)] = node;
-  }
   find_parts();
 }
 
@@ -74,7 +66,7 @@ std::optional<DeviceEnd> SubnetMap::far_end(DeviceEnd end) const {
                      network_.port_of(device.index) + 1};
   }
   const auto port = static_cast<emu::PortId>(end.port - 1);
-  const emu::NodeId node = node_at_[device.index][port];
+  const emu::NodeId node = network_.node_at(device.index, port);
   if (node != kNoNode) {
     if (!node_up_(node)) return std::nullopt;
     return DeviceEnd{hca_device(node), 1};

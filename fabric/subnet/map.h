@@ -76,9 +76,8 @@ class SubnetMap {
 
   const Network& network_;
   NodeUp node_up_;
-  std::vector<std::vector<emu::NodeId>> node_at_;  // [router][its port]
-  std::vector<LinkEnd> down_;                      // as the network had it at the last look ...
-  std::vector<std::uint64_t> down_ports_;          // ... as a mask for each router, both ends
+  std::vector<LinkEnd> down_;              // as the network had it at the last look ...
+  std::vector<std::uint64_t> down_ports_;  // ... as a mask for each router, both ends
   // [router][other router]: the first port of a shortest way. Each row is made when it is first
   // asked for, at a cost of one look at every link, and forgotten when links change.
   std::vector<std::vector<std::uint8_t>> ways_;

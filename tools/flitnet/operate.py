@@ -19,6 +19,7 @@ from tools.flitnet.cluster import Cluster
 from tools.flitnet.errors import (
     EXIT_ERROR, EXIT_NOT_FOUND, EXIT_NOT_RUN, EXIT_OK, FlitnetError, ProgramError, UsageError,
 )  # fmt: skip
+from tools.flitnet.options import try_writing
 
 if TYPE_CHECKING:
     from tools.flitnet.pages import Snapshot
@@ -260,11 +261,7 @@ def _writable(file: Path) -> bool:
         with contextlib.suppress(FileExistsError):
             file.open("xb").close()
             return True
-        if not file.is_file() and not file.is_dir():
-            if not os.access(file, os.W_OK):  # opened, a pipe's reader would see its end
-                raise PermissionError(0, "not writable")
-            return False
-        file.open("ab").close()
+        try_writing(file)
         return False
     except OSError as error:
         raise FlitnetError(f"capture --write {file}: {error.strerror}") from None

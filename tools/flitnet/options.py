@@ -74,16 +74,21 @@ def _json_file(value: Union[Path, str, None]) -> Union[Path, str, None]:
     return value
 
 
+def try_writing(path: Path) -> None:
+    """Raises OSError where nothing can be written; what is there stays."""
+    if path.exists() and not path.is_dir() and not path.is_file():
+        if not os.access(path, os.W_OK):  # opened, a pipe waits for its reader, who sees its end
+            raise PermissionError(0, "not writable")
+    else:
+        path.open("ab").close()
+
+
 def check_writable(option: str, path: Path) -> None:
     """Before the run whose result it is to hold; what is there stays."""
     try:
         real = Path(os.path.realpath(path))  # of a link to nothing the file is made, not the link
         there = real.exists()
-        if there and not real.is_dir() and not real.is_file():
-            if not os.access(real, os.W_OK):  # a pipe would wait for its reader
-                raise PermissionError(0, "not writable")
-            return
-        real.open("ab").close()
+        try_writing(real)
         if not there:
             real.unlink()
     except OSError as error:

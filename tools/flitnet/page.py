@@ -161,7 +161,6 @@ def _state(
         "routers": {router: {"x": at.x, "y": at.y} for router, at in drawn.routers.items()},
         "topology": topology,
         "links": links,
-        "fed_links": value["links"],
         "power_now_w": power_now,
         "started": snapshot.total("flitnet_process_start_time_seconds", process="fabricd"),
         "counting": _hcads(snapshot),

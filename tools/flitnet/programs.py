@@ -192,9 +192,13 @@ def _emulated_s(cluster: Cluster) -> float:
     """Now, as the fabric says, or where that is on another host, a node that lives here."""
     if cluster.part.fabric:
         return pages.read(cluster.run).one("flitnet_clock_emulated_seconds_total")
+    return float(cluster.node_status(_living(cluster))["emulated_ns"]) / 1e9
+
+
+def _living(cluster: Cluster) -> str:
+    """A node of this host, if one lives; there are some."""
     dead = cluster.dead()
-    lives = [node for node in cluster.here if f"hcad:{node}" not in dead]
-    return max((cluster.node_status(node)["emulated_ns"] / 1e9 for node in lives), default=0.0)
+    return next((one for one in cluster.here if f"hcad:{one}" not in dead), cluster.here[0])
 
 
 def _start_streams(
@@ -294,8 +298,7 @@ def link_of(cluster: Cluster) -> Link:
     """What a workload has to know of the nodes' links, by a node of this host that lives."""
     if not cluster.here:
         raise UsageError("the nodes run on other hosts: ask there")
-    dead = cluster.dead()
-    node = next((one for one in cluster.here if f"hcad:{one}" not in dead), cluster.here[0])
+    node = _living(cluster)
     refuse_dead(cluster, [node])
     network, hca = _network(cluster), cluster.node_status(node)
     return Link(

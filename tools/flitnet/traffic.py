@@ -68,7 +68,7 @@ def load(run: Path, kind: str, rate: str, *, seconds: float, seed: int, as_json:
     nodes.refuse_dead(cluster, cluster.here)
     packets = programs.packet_options(cluster)
     if kind == "on-off":  # a connection to each other node, and each is ON half of the time
-        bps = max(1, round(2 * bps / max(1, len(cluster.nodes) - 1)))
+        bps = round(2 * bps / max(1, len(cluster.nodes) - 1))
     wanted = [
         Generator.of_kind(f"{kind}={bps}", node, others, packets)
         for node in cluster.nodes
