@@ -92,6 +92,15 @@ void release_device(Device* device) {
   delete device;
 }
 
+// hcad sees the connection end and takes back all that is left. That wakes who waits for an event.
+void end_session(Session& session) {
+  std::unique_lock lock(session.closing, std::defer_lock);
+  // In a forked child, a thread that it does not have may hold it; and nobody waits.
+  if (!session.link->abandoned()) lock.lock();
+  session.closed = true;
+  session.link->hang_up();
+}
+
 }  // namespace
 
 }  // namespace hca
@@ -166,8 +175,9 @@ int ibv_close_device(ibv_context* base_context) {
   if (base_context == nullptr) return EINVAL;
   Context* context = to_context(base_context);
   Device* device = context->home;
+  end_session(*context->session);
   pthread_mutex_destroy(&base_context->mutex);
-  delete context;  // hcad sees the connection close and takes back all that is left
+  delete context;
   release_device(device);
   return 0;
 }

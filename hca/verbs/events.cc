@@ -7,6 +7,8 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include <memory>
+#include <mutex>
 #include <new>
 #include <utility>
 
@@ -60,10 +62,23 @@ int look_for_record(int pipe, Record& record) {
 
 // The same of the pipe behind async_fd, waiting as that one's flags say: in a read, which goes on
 // after a signal whose handler restarts calls (SA_RESTART). A poll would not.
-int await_async(const Context& context, AsyncRecord& record) {
-  const int pipe = context.session->events.get();
-  return is_nonblocking(context.context.async_fd) ? look_for_record(pipe, record)
-                                                  : read_record(pipe, record);
+int await_async(const Session& session, AsyncRecord& record) {
+  const int pipe = session.events.get();
+  return is_nonblocking(session.async.get()) ? look_for_record(pipe, record)
+                                             : read_record(pipe, record);
+}
+
+// After a wait: while this owns its lock, nobody closes the device. Otherwise it is closed and its
+// context has gone, or all is a forked child's parent's; errno says EIO.
+std::unique_lock<std::mutex> keep_open(Session& session) {
+  std::unique_lock lock(session.closing, std::defer_lock);
+  if (!session.link->abandoned()) {
+    lock.lock();
+    if (!session.closed) return lock;
+    lock.unlock();
+  }
+  errno = EIO;
+  return lock;
 }
 
 AsyncSource source_of(const ibv_async_event& event) {
@@ -181,10 +196,14 @@ int ibv_get_cq_event(ibv_comp_channel* channel, ibv_cq** cq, void** cq_context) 
     return -1;
   }
   Context* context = to_context(channel->context);
+  const std::shared_ptr<Session> session = context->session;
+  const bool looks = context->node().waiters_look != 0;
   while (true) {
     ChannelRecord record;
-    const int got = await_record(channel->fd, record, context->node().waiters_look != 0);
+    const int got = await_record(channel->fd, record, looks);
     if (got < 0) return -1;
+    const auto open = keep_open(*session);
+    if (!open) return -1;
     if (got == 0) {
       Cq* fired = fire_after_death(*context, channel);
       if (fired == nullptr) {
@@ -216,14 +235,17 @@ int ibv_get_async_event(ibv_context* base_context, ibv_async_event* event) {
     return -1;
   }
   Context* context = to_context(base_context);
-  if (context->link().abandoned()) {  // in a forked child the events are its parent's
+  const std::shared_ptr<Session> session = context->session;
+  if (session->link->abandoned()) {  // in a forked child the events are its parent's
     errno = EIO;
     return -1;
   }
   while (true) {
     AsyncRecord record;
-    const int got = await_async(*context, record);
+    const int got = await_async(*session, record);
     if (got < 0) return -1;
+    const auto open = keep_open(*session);
+    if (!open) return -1;
     if (got == 0) {
       context->link().look_dead();
       note_death(*context);
@@ -234,7 +256,7 @@ int ibv_get_async_event(ibv_context* base_context, ibv_async_event* event) {
       }
       context->fatal_told = true;
       // The last event: from now on there is nothing to wake up for.
-      ::epoll_ctl(base_context->async_fd, EPOLL_CTL_DEL, context->session->events.get(), nullptr);
+      ::epoll_ctl(session->async.get(), EPOLL_CTL_DEL, session->events.get(), nullptr);
       event->event_type = IBV_EVENT_DEVICE_FATAL;
       event->element.port_num = 1;
       return 0;

@@ -77,9 +77,13 @@ void Link::abandon() noexcept {
 
 // An hcad that lives but answers nonsense must stop writing our rings as well.
 int Link::fail() {
+  hang_up();
+  return EIO;
+}
+
+void Link::hang_up() {
   ::shutdown(socket_.get(), SHUT_RDWR);
   dead_.store(true, std::memory_order_relaxed);
-  return EIO;
 }
 
 // In a forked child the lock may be held for ever, by a thread that it does not have: the test

@@ -54,6 +54,7 @@ class Link {
   bool dead() const { return dead_.load(std::memory_order_relaxed); }
   // Asks the kernel whether hcad still holds its end; for those who wait for something else.
   bool look_dead();
+  void hang_up();  // hcad sees the end, whoever may still hold the link
   // The connection alone, for who has another use for it; the link is done.
   emu::UniqueFd take_socket() { return std::move(socket_); }
   pid_t hcad() const { return hcad_; }

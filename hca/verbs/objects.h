@@ -26,7 +26,8 @@
 // tests link both: one's destructor would destroy the other's objects.
 namespace hca::verbs {
 
-// What an hcad answers to hello, and the connection itself.
+// What an hcad answers to hello, and the connection itself. Who waits for an event keeps it: the
+// device may be closed meanwhile.
 struct Session {
   std::unique_ptr<Link> link;
   std::shared_ptr<const emu::Region> node_page;
@@ -36,6 +37,9 @@ struct Session {
   // What programs watch: an epoll of that pipe. The end of a pipe alone is no POLLIN, and who asks
   // for nothing else would not hear of the last event, that hcad has gone.
   emu::UniqueFd async;
+  // Who was waiting holds this to look at the context, and looks at it only if it is not closed.
+  std::mutex closing;
+  bool closed = false;
 };
 
 // One per node that the program is on: its HCA. Providers of rdma-core look behind an ibv_device
@@ -66,7 +70,7 @@ struct QpEntry {
 
 struct Context : verbs_context {
   Device* home = nullptr;
-  std::unique_ptr<Session> session;
+  std::shared_ptr<Session> session;
 
   std::mutex doorbell_lock;
   std::uint32_t doorbell_tail = 0;
