@@ -37,6 +37,10 @@ struct Client {
     std::uint32_t channel = kNoChannel;
     emu::Region prepared;  // of a resize that the program has not confirmed yet
   };
+  struct CompletionChannel {
+    emu::UniqueFd events;              // write end of its pipe
+    std::deque<ChannelRecord> unread;  // those that the pipe has no room for
+  };
   // Pages that the program shares with us so that its memory needs no system call.
   struct SharedMemory {
     void* data = nullptr;
@@ -46,7 +50,7 @@ struct Client {
   // By handle; several may have one QP open (XRC).
   std::unordered_map<std::uint32_t, std::shared_ptr<emu::Region>> qps;
   std::unordered_map<std::uint32_t, emu::Region> srqs;
-  std::unordered_map<std::uint32_t, emu::UniqueFd> channels;
+  std::unordered_map<std::uint32_t, CompletionChannel> channels;
   // By handle: the file of the domain, held open so that its inode stays the domain's name.
   std::unordered_map<std::uint32_t, emu::UniqueFd> xrcds;
   std::unordered_map<std::uint32_t, SharedMemory> mrs;  // by lkey; only those that are mapped

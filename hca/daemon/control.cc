@@ -34,7 +34,7 @@ constexpr std::size_t kFilesMax = 8192;
 constexpr std::uint32_t kFilesOfProgramMax = kFilesMax / 4;
 constexpr int kRequestsPerTurn = 64;  // of one program, so that it cannot starve the datapath
 
-// Of one program that reads no asynchronous events, beside the thousands that its pipe holds.
+// Of one program that reads no events, in each pipe beside the thousands that it holds.
 constexpr std::size_t kUnreadMax = 65536;
 
 bool watch(int epoll, int fd, std::uint32_t events = EPOLLIN) {
@@ -45,7 +45,8 @@ bool watch(int epoll, int fd, std::uint32_t events = EPOLLIN) {
 }
 
 // false: the pipe is full. Who has closed it wants no events.
-bool wrote(int pipe, const AsyncRecord& record) {
+template <class Record>
+bool wrote(int pipe, const Record& record) {
   return ::write(pipe, &record, sizeof record) >= 0 || errno != EAGAIN;
 }
 }  // namespace
@@ -88,9 +89,7 @@ void Control::service(emu::Cycle now) {
     }
     const auto it = clients_.find(fd);
     if (it == clients_.end()) {
-      const auto has_room = std::find_if(devices_.begin(), devices_.end(),
-                                         [fd](const Client* d) { return d->events.get() == fd; });
-      if (has_room != devices_.end()) write_unread(**has_room);
+      has_room(fd);
     } else if (!served(*it->second, now)) {
       close(*it->second);
       clients_.erase(it);
@@ -305,9 +304,20 @@ void Control::completion(ClientId id, std::uint32_t cq) {
   const auto channel = client->channels.find(queue->second.channel);
   if (channel == client->channels.end()) return;
   const ChannelRecord record{cq, 0};
+  auto& [events, unread] = channel->second;
   woke_ = true;
-  // A full pipe holds thousands of events that the program has not looked at.
-  (void)!::write(channel->second.get(), &record, sizeof record);
+  write_unread(events.get(), unread);
+  if (unread.empty() && wrote(events.get(), record)) return;
+  keep_event(channel->second, record);
+}
+
+// The CQ is disarmed: without this record, who waits for it would wait for ever.
+void Control::keep_event(Client::CompletionChannel& channel, const ChannelRecord& record) try {
+  if (channel.unread.size() >= kUnreadMax) return;
+  channel.unread.push_back(record);
+  if (channel.unread.size() == 1) (void)watch(epoll_.get(), channel.events.get(), EPOLLOUT);
+} catch (const std::bad_alloc&) {
+  // As beyond the most that are kept.
 }
 
 void Control::wake_cq(ClientId id, std::uint32_t cq) {
@@ -324,7 +334,7 @@ void Control::async(ClientId id, AsyncEvent event, std::uint32_t number) {
   Client* client = find(id);
   if (client == nullptr || !client->events) return;
   const AsyncRecord record{static_cast<std::uint32_t>(event), number};
-  write_unread(*client);
+  write_unread(client->events.get(), client->unread);
   if (client->unread.empty() && wrote(client->events.get(), record)) return;
   keep_event(*client, record);
 }
@@ -344,17 +354,23 @@ void Control::keep_event(Client& client, const AsyncRecord& record) try {
   ++client.events_lost;
 }
 
-void Control::write_unread(Client& client) {
-  if (client.unread.empty()) return;
-  while (!client.unread.empty() && wrote(client.events.get(), client.unread.front())) {
-    client.unread.pop_front();
-  }
-  if (client.unread.empty()) unwatch_events(client);
+template <class Record>
+void Control::write_unread(int pipe, std::deque<Record>& unread) {
+  if (unread.empty()) return;
+  while (!unread.empty() && wrote(pipe, unread.front())) unread.pop_front();
+  if (unread.empty()) unwatch_events(pipe);
 }
 
-void Control::unwatch_events(Client& client) {
-  ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, client.events.get(), nullptr);
+void Control::has_room(int pipe) {
+  for (Client* client : devices_) {
+    if (client->events.get() == pipe) return write_unread(pipe, client->unread);
+    for (auto& [number, channel] : client->channels) {
+      if (channel.events.get() == pipe) return write_unread(pipe, channel.unread);
+    }
+  }
 }
+
+void Control::unwatch_events(int pipe) { ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, pipe, nullptr); }
 
 // Where there is no other descriptor, the one that service() makes again will do.
 void Control::recall(int pipe, const std::function<bool(const EventRecord&)>& gone) {
@@ -371,7 +387,7 @@ void Control::recall_async(Client& client, AsyncSource source, std::uint32_t num
          [&](const EventRecord& record) { return is_its(record[0], record[1]); });
   if (client.unread.empty()) return;
   std::erase_if(client.unread, [&](const AsyncRecord& r) { return is_its(r.event, r.number); });
-  if (client.unread.empty()) unwatch_events(client);
+  if (client.unread.empty()) unwatch_events(client.events.get());
 }
 
 void Control::port_event(AsyncEvent event) {

@@ -5,6 +5,7 @@
 
 #include <cerrno>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <span>
@@ -107,8 +108,12 @@ class Control : public HostEvents {
   void recall(int pipe, const std::function<bool(const EventRecord&)>& gone);
   void recall_async(Client& client, AsyncSource source, std::uint32_t number);
   void keep_event(Client& client, const AsyncRecord& record);
-  void write_unread(Client& client);  // what its pipe has room for
-  void unwatch_events(Client& client);
+  void keep_event(Client::CompletionChannel& channel, const ChannelRecord& record);
+  // What the pipe has room for.
+  template <class Record>
+  void write_unread(int pipe, std::deque<Record>& unread);
+  void has_room(int pipe);
+  void unwatch_events(int pipe);
   int open_xrcd(Client& client, Incoming& in, ControlReply& reply);
   int close_xrcd(Client& client, std::uint32_t xrcd);
   int set_rate(Client& client, const ControlRequest& request, emu::Cycle now);

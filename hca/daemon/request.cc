@@ -269,7 +269,7 @@ int Control::create_channel(Client& client, Incoming& in, ControlReply& reply) {
   emu::UniqueFd events = own_end(in.fd);
   if (!events) return EBADF;
   reply.number = client.next_channel++;
-  client.channels[reply.number] = std::move(events);
+  client.channels[reply.number].events = std::move(events);
   return 0;
 }
 

@@ -113,20 +113,17 @@ int take(Cq& cq, int count, ibv_wc* completions) {
 
 // Fires the completion channel ourselves. The pipe's write end is hcad's alone, so that its death
 // is seen at ours; a pipe can be opened again from its other end. Where there is no descriptor left
-// for that, hcad does it.
+// for that, hcad does it, and where the pipe is full, once it has room.
 void fire(const Cq& cq) {
   const NotCancelled to_its_end;
   const auto& channel = *static_cast<const Channel*>(cq.channel);
   const emu::UniqueFd write_end = emu::reopen(channel.read_end.get(), O_WRONLY | O_NONBLOCK);
-  if (!write_end) {
-    ControlRequest request{};
-    request.op = ControlOp::fire_cq;
-    request.number = cq.number;
-    (void)to_context(cq.context)->link().ask(request);
-    return;
-  }
   const ChannelRecord record{cq.number, 0};
-  (void)!::write(write_end.get(), &record, sizeof record);
+  if (write_end && ::write(write_end.get(), &record, sizeof record) == sizeof record) return;
+  ControlRequest request{};
+  request.op = ControlOp::fire_cq;
+  request.number = cq.number;
+  (void)to_context(cq.context)->link().ask(request);
 }
 
 }  // namespace

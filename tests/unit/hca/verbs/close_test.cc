@@ -6,10 +6,8 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
-#include <fstream>
 #include <functional>
 #include <memory>
-#include <string>
 #include <thread>
 #include <utility>
 
@@ -31,7 +29,7 @@ class Waiting {
           error_ = errno;
           done_ = true;
         }) {
-    while (!done_ && state() != 'S') ::sched_yield();
+    while (!done_ && test::state_of(id_) != 'S') ::sched_yield();
   }
   void expect_closed() {
     thread_.join();
@@ -40,13 +38,6 @@ class Waiting {
   }
 
  private:
-  char state() const {
-    std::ifstream file("/proc/self/task/" + std::to_string(id_) + "/stat");
-    std::string text;
-    std::getline(file, text);
-    const auto name_end = text.rfind(')');
-    return name_end == text.npos ? '?' : text[name_end + 2];
-  }
   std::atomic<pid_t> id_{0};
   std::atomic<bool> done_{false};
   int result_ = 0;

@@ -11,6 +11,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <memory>
 #include <string>
 #include <thread>
@@ -25,6 +26,15 @@
 #include "hca/host/host.h"
 
 namespace test {
+
+// Of a thread of this process, as the kernel says it: S sleeps.
+inline char state_of(pid_t thread) {
+  std::ifstream file("/proc/self/task/" + std::to_string(thread) + "/stat");
+  std::string text;
+  std::getline(file, text);
+  const auto name_end = text.rfind(')');
+  return name_end == text.npos ? '?' : text[name_end + 2];
+}
 
 class Node {
  public:
