@@ -51,6 +51,24 @@ def test_phases_bursts_and_a_hot_spot(cluster2: Cluster, tmp_path: Path) -> None
     assert (done.returncode == 1) == any(one["lost"] for one in loads.values()), done.stderr
 
 
+def test_small_packets_at_half_the_rate(cluster2: Cluster, tmp_path: Path) -> None:
+    """312500 packets a second from each node: three times what the queue of a kind holds in a tick.
+
+    All that is drawn is sent, and what does not arrive is told. How long packets wait is up to the
+    host too: what keeps it short is judged by the unit tests of Nap.
+    """
+    file = tmp_path / "mix.toml"
+    file.write_text('[workload]\nload = 0.5\nstreams = "none"\nmessage_flits = 5\n')
+    done = load(cluster2.run, file, "--seconds", "1", "--json")
+    assert done.returncode in (0, 1) and done.stdout, done.stderr
+    (one,) = json.loads(done.stdout)["loads"]
+    drawn = 2 * 0.5 * 400e6 / 8 / 80
+    assert 0.9 * drawn < one["sent"] < 1.1 * drawn, one
+    assert one["received"] + one["lost"] == one["sent"], one
+    assert one["duplicated"] == one["bytes_corrupt"] == 0, one
+    assert (done.returncode == 1) == bool(one["lost"]), done.stderr
+
+
 def test_a_rate_is_the_nodes_whatever_sends_it(make_cluster) -> None:
     """On-off: of its connections together. What is drawn is chance, and a busy host sends less."""
     cluster = make_cluster({"network": {"nodes": 8}})

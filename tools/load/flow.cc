@@ -144,6 +144,10 @@ void Flow::start(emu::EmuNs now_ns, emu::EmuNs until_ns) {
 }
 
 emu::Result<void> Flow::tick(const Device& device, emu::EmuNs now_ns) {
+  used_ = std::max(static_cast<double>(completed_ - completed_before_) / kSends,
+                   taken_ / (kReceives / 2.0));
+  completed_before_ = completed_;
+  taken_ = 0;
   const emu::EmuNs ahead_ns =
       device.has_launch() ? std::uint64_t{options_.ahead_ms} * 1'000'000 : 0;
   while (started_ && !finished_) {
@@ -261,6 +265,7 @@ void Flow::complete(const Completion& done, bool is_receive) {
   if (is_receive) {
     const auto buffer = static_cast<std::uint32_t>(done.wr_id & kCountMask);
     if (buffer >= kReceives) return;
+    ++taken_;
     if (done.status == IBV_WC_SUCCESS) receive(done);
     if (!post_receive(buffer)) ++counts_.errors;
     return;

@@ -82,14 +82,18 @@ class Flow {
     return started_ && finished_ && posted_ - completed_ < (last_signalled_ ? 1 : kSignalEvery);
   }
   bool started() const { return started_; }
+  // The part of its queues that was used between the last two turns, for `next_nap`. Of receives
+  // the whole is half of the buffers: senders do not wait for them.
+  double used() const { return used_; }
 
   const FlowOptions& options() const { return options_; }
   const FlowCounts& counts() const { return counts_; }
   const emu::PlainHistogram& latency() const { return latency_; }
 
- private:
   static constexpr std::uint32_t kSends = 1024;     // 100 ms of best effort at 48 Mb/s
   static constexpr std::uint32_t kReceives = 4096;  // 400 ms of it
+
+ private:
   static constexpr std::uint32_t kSignalEvery = 16;
   static constexpr std::size_t kGrhBytes = 40;  // IBA: in front of every UD receive
 
@@ -142,6 +146,9 @@ class Flow {
   std::optional<std::size_t> next_to_;
   std::uint64_t posted_ = 0;
   std::uint64_t completed_ = 0;
+  std::uint64_t completed_before_ = 0;  // at the last turn
+  std::uint32_t taken_ = 0;             // receives since then
+  double used_ = 0;
   emu::EmuNs until_ns_ = 0;
   bool started_ = false;
   bool finished_ = false;

@@ -8,6 +8,7 @@
 #include <fmt/core.h>
 
 #include "emu/base/complain.h"
+#include "tools/load/nap.h"
 
 namespace tools {
 namespace {
@@ -15,6 +16,9 @@ namespace {
 constexpr int kFlowShift = 40;  // of a work request's number: the flow, then receive bit and count
 constexpr std::uint64_t kReceiveBit = std::uint64_t{1} << 32;
 constexpr int kPollMax = 16384;
+constexpr int kCqEntries = 32768;
+// All there can be of the three kinds: every receive, and every send if they fail.
+static_assert(3 * (Flow::kSends + Flow::kReceives) <= kPollMax && kPollMax <= kCqEntries);
 
 // Tells the messages of this run from late ones of another run that had the same queue pair number.
 std::uint64_t fresh_token() {
@@ -30,7 +34,6 @@ emu::Result<void> Generator::open() {
   auto device = Device::open(options_.device);
   if (!device) return std::unexpected(device.error());
   device_.emplace(*std::move(device));
-  constexpr int kCqEntries = 32768;  // sends and receives of four flows, and room
   auto cq = CompletionQueue::create(*device_, kCqEntries);
   if (!cq) return std::unexpected(cq.error());
   cq_.emplace(*std::move(cq));
@@ -208,8 +211,7 @@ emu::Result<void> Generator::poll() {
 
 emu::Result<void> Generator::tick() {
   // Without launch times the post is the launch, so the naps have to be short.
-  const auto nap = device_->has_launch() ? std::chrono::microseconds(options_.tick_ms * 1000)
-                                         : std::chrono::microseconds(500);
+  const auto nap = device_->has_launch() ? nap_ : std::chrono::microseconds(500);
   rendezvous_->wait(nap, {.line = [this](auto index, const Words& words) { on_line(index, words); },
                           .gone = [this](auto index) { on_gone(index); }});
   start_when_ready();
@@ -217,6 +219,9 @@ emu::Result<void> Generator::tick() {
   for (Flow& flow : flows_) {
     if (auto ticked = flow.tick(*device_, device_->now()); !ticked) return ticked;
   }
+  double used = 0;
+  for (const Flow& flow : flows_) used = std::max(used, flow.used());
+  nap_ = next_nap(nap_, std::chrono::microseconds(options_.tick_ms * 1000), used);
   say_ends();
   give_up_waiting();
   const bool ended = std::ranges::none_of(peers_, [](const Peer& peer) {

@@ -2,6 +2,7 @@
 // comes in, ends when every peer has said how much it sent. One thread, few wake-ups.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -36,7 +37,9 @@ struct LoadOptions {
 class Generator {
  public:
   explicit Generator(LoadOptions options)
-      : options_(std::move(options)), begin_(options_.begin, "load-" + options_.node) {}
+      : options_(std::move(options)),
+        begin_(options_.begin, "load-" + options_.node),
+        nap_(options_.tick_ms * 1000) {}
   emu::Result<void> open();
   bool bad_usage() const { return bad_usage_; }  // open() failed because of what was asked for
   emu::Result<void> run(const volatile int* stop);
@@ -91,6 +94,7 @@ class Generator {
   bool ends_seen_ = false;
   bool started_ = false;
   bool ends_said_ = false;
+  std::chrono::microseconds nap_;
   bool waiting_over_ = false;
   bool well_ = true;
   bool bad_usage_ = false;

@@ -189,6 +189,35 @@ TEST_F(GeneratorTest, ConnectionsOfOneFlow) {
   EXPECT_EQ(sent_by({}, {}), (std::vector<std::uint64_t>{0, 0}));
 }
 
+// What the naps go by: messages that left, however many of them say so, and buffers that were
+// taken.
+TEST_F(GeneratorTest, AFlowSaysHowMuchOfItsQueuesATurnUses) {
+  const auto device = Device::open();
+  ASSERT_TRUE(device);
+  const auto cq = CompletionQueue::create(*device, 4096);
+  ASSERT_TRUE(cq);
+  Flow flow(parse_kind("best-effort=2G", {.seed = 9}).value(), {"n1"}, 1);
+  ASSERT_TRUE(flow.open(*device, *cq, 0));
+  ASSERT_TRUE(flow.add_destination(*device, "n1", {.lid = 999, .qpn = 5}, 0, 1));
+  flow.start(1, 1'000'000'000);
+  ASSERT_TRUE(flow.tick(*device, 0));
+  EXPECT_EQ(flow.counts().sent, Flow::kSends);
+  EXPECT_EQ(flow.used(), 0);
+  flow.complete({.wr_id = Flow::kSends}, false);
+  ASSERT_TRUE(flow.tick(*device, 1'000));
+  EXPECT_EQ(flow.used(), 1);
+  flow.complete({.wr_id = Flow::kSends + Flow::kSends / 4}, false);
+  ASSERT_TRUE(flow.tick(*device, 2'000));
+  EXPECT_EQ(flow.used(), 0.25);
+  for (std::uint32_t buffer = 0; buffer < Flow::kReceives / 4; ++buffer) {
+    flow.complete({.wr_id = buffer}, true);
+  }
+  ASSERT_TRUE(flow.tick(*device, 3'000));
+  EXPECT_EQ(flow.used(), 0.5);
+  ASSERT_TRUE(flow.tick(*device, 4'000));
+  EXPECT_EQ(flow.used(), 0);
+}
+
 // Kinds that go to different peers: each is asked about and told of what goes to it, and no more.
 TEST_F(GeneratorTest, KindsGoWhereTheyAreSent) {
   const std::vector<std::string> names = {"n0", "n1", "n2"};

@@ -2,6 +2,7 @@
 // line.
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cmath>
 #include <map>
 #include <vector>
@@ -9,6 +10,7 @@
 #include "tools/load/arrivals.h"
 #include "tools/load/kinds.h"
 #include "tools/load/message.h"
+#include "tools/load/nap.h"
 #include "tools/load/sequence.h"
 
 namespace tools {
@@ -25,6 +27,38 @@ std::vector<double> gaps_of(const ArrivalOptions& options, std::uint64_t seed, i
     last = static_cast<double>(arrivals.next_ns());
   }
   return gaps;
+}
+
+// A queue of 1024, messages that leave at a steady rate and turns that come when they should.
+TEST(Nap, NoRateUsesUpAQueueForLong) {
+  constexpr std::chrono::microseconds kTick(10'000);
+  for (double per_second = 1000; per_second < 1.9e6; per_second *= 1.1) {
+    SCOPED_TRACE(testing::Message() << per_second << " a second");
+    const auto used = [&](std::chrono::microseconds nap) {
+      return std::min(per_second * static_cast<double>(nap.count()) / 1e6 / 1024, 1.0);
+    };
+    std::chrono::microseconds nap = kTick;
+    for (int turn = 0; turn < 3; ++turn) nap = next_nap(nap, kTick, used(nap));
+    for (int turn = 0; turn < 20; ++turn) {
+      nap = next_nap(nap, kTick, used(nap));
+      EXPECT_LT(used(nap), 0.95);
+    }
+    // Who uses less than half in a tick is not woken more often.
+    if (used(kTick) < 0.5) {
+      EXPECT_EQ(nap, kTick);
+    }
+  }
+}
+
+TEST(Nap, IsShortWhileItHasToBe) {
+  constexpr std::chrono::microseconds kTick(10'000);
+  EXPECT_EQ(next_nap(kTick, kTick, 1), kTick / 8);
+  EXPECT_EQ(next_nap(kTick / 8, kTick, 0.4), kTick / 8);
+  EXPECT_EQ(next_nap(kTick / 8, kTick, 1).count(), 500);
+  EXPECT_EQ(next_nap(kTick / 8, kTick, 0), kTick / 4);
+  EXPECT_EQ(next_nap(kTick, kTick, 0), kTick);
+  const std::chrono::microseconds shorter(200);
+  EXPECT_EQ(next_nap(shorter, shorter, 1), shorter);
 }
 
 TEST(Arrivals, PoissonGapsHaveTheirMeanAndDeviation) {
