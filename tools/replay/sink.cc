@@ -92,12 +92,15 @@ void Sink::begin(const Device& device, const FrameHeader& header) {
                          one_clock ? std::optional(header.frame_ns + rate.ns_of(1)) : std::nullopt);
 }
 
-// RC delivers in order and once; what does not fit was doubled or follows something lost.
+// RC delivers in order and once; what does not fit was doubled, if it is here already, or follows
+// something lost. A frame that is finished has all its bytes, one whose beginning is missing none.
 bool Sink::continues(const FrameHeader& header) {
   if (assembly_.open && header.number == assembly_.number && header.offset == assembly_.have) {
     return true;
   }
-  if (header.number <= assembly_.number) ++counts_.duplicated;
+  const bool is_here =
+      header.number == assembly_.number && header.offset + header.bytes <= assembly_.have;
+  if (header.number < assembly_.number || is_here) ++counts_.duplicated;
   return false;  // the rest of a frame whose beginning is missing: the frame will count as lost
 }
 
