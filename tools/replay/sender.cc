@@ -149,17 +149,19 @@ emu::Result<Sender::Posted> Sender::post(const Device& device, emu::EmuNs now_ns
     return emu::fail("cannot post frame {}: {}", counts_.frames, std::strerror(error));
   }
   unsignalled_ = signalled ? 0 : unsignalled_ + 1;
-  piece_posted(now_ns, bytes, last);
+  late_ = late_ || launch.launch_ns < now_ns;
+  piece_posted(bytes, last);
   return Posted::yes;
 }
 
-void Sender::piece_posted(emu::EmuNs now_ns, std::uint32_t bytes, bool last) {
+void Sender::piece_posted(std::uint32_t bytes, bool last) {
   ++pieces_posted_;
   counts_.bytes += bytes;
   packet_ += options_.cut.packets_of_piece(bytes);
   offset_ += bytes;
   if (!last) return;
-  if (frame_ns(counts_.frames) < now_ns) ++counts_.posted_late;
+  if (late_) ++counts_.posted_late;
+  late_ = false;
   ++counts_.frames;
   offset_ = 0;
   packet_ = 0;

@@ -36,7 +36,9 @@ struct SendCounts {
   std::uint64_t bytes = 0;            // of video
   std::uint64_t completed = 0;        // frames acknowledged by the far HCA
   std::uint64_t credit_refusals = 0;  // posts refused with ENOMEM: the piece was tried again later
-  std::uint64_t posted_late = 0;      // after the frame's time: the host or the credits were late
+  // Frames with a piece that was posted after its own launch time: the host or the credits were
+  // late.
+  std::uint64_t posted_late = 0;
 };
 
 class Sender {
@@ -84,7 +86,7 @@ class Sender {
   enum class Posted : std::uint8_t { yes, no_credit };
   emu::Result<Posted> post(const Device& device, emu::EmuNs now_ns);
   emu::Result<void> wait_for_credit(emu::EmuNs now_ns);
-  void piece_posted(emu::EmuNs now_ns, std::uint32_t bytes, bool last);
+  void piece_posted(std::uint32_t bytes, bool last);
   std::size_t frame_index() const {
     return (plan_.frame + counts_.frames) % clip_->clip.frames.size();
   }
@@ -101,6 +103,7 @@ class Sender {
   std::uint64_t wr_base_ = 0;
   std::uint32_t offset_ = 0;  // of the next piece in its frame
   std::uint32_t packet_ = 0;  // its first packet's place in the frame
+  bool late_ = false;         // a piece of the frame was
   std::uint32_t unsignalled_ = 0;
   std::uint64_t pieces_posted_ = 0;
   std::uint64_t pieces_completed_ = 0;
