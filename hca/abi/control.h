@@ -43,6 +43,7 @@
 //                                                                       connection of its own
 //   open_umad        hello                                              first on a connection of
 //                                                                       its own
+//   goodbye          -                           behind it hcad touches no memory of the program's
 //
 // A descriptor that finds no room in its receiver is lost, and that request fails with EMFILE: sent
 // ones by the reply; of an object whose region was lost the library gives the number back.
@@ -64,7 +65,7 @@
 
 namespace hca {
 
-inline constexpr std::uint32_t kControlVersion = 8;
+inline constexpr std::uint32_t kControlVersion = 9;
 inline constexpr std::uint32_t kControlMagic = 0x54434c46;  // "FLCT"
 // Environment of a program on a node: the socket of its hcad.
 inline constexpr char kNodeSocketVariable[] = "FLITNET_NODE_SOCKET";
@@ -103,6 +104,7 @@ enum class ControlOp : std::uint32_t {
   adopt_cq,
   fire_cq,
   open_umad,
+  goodbye,
 };
 
 struct ControlHello {

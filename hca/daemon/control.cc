@@ -226,7 +226,7 @@ bool Control::serve(Client& client, emu::Cycle now) {
     const int error = message->fds_lost ? EMFILE : handle(client, in, now, reply);
     if (error == kAnsweredLater) continue;
     reply.error = error;
-    if (!send_reply(client, reply)) return false;
+    if (!send_reply(client, reply) || in.request.op == ControlOp::goodbye) return false;
   }
   return true;
 }
@@ -259,7 +259,11 @@ void Control::close(Client& client) {
     if (--files->second == 0) files_of_.erase(files);
     --file_count_;
   }
-  if (!client.said_hello) return;
+  leave(client);
+}
+
+void Control::leave(Client& client) {
+  if (!std::exchange(client.said_hello, false)) return;
   std::erase(devices_, &client);
   host_->close_client(client.id);
   memory_.detach(client.id);

@@ -86,6 +86,7 @@ class Control : public HostEvents {
   bool served(Client& client, emu::Cycle now);
   bool serve(Client& client, emu::Cycle now);  // false: it has gone or must go
   void close(Client& client);
+  void leave(Client& client);  // its objects go, and our way to its memory
   Client* find(ClientId id);
 
   // Each fills in the reply and returns an errno; fds to send along go into `reply_fds_`.

@@ -76,6 +76,9 @@ int Control::handle_usual(Client& client, Incoming& in, emu::Cycle now, ControlR
   switch (request.op) {
     case ControlOp::hello:
       return hello(client, in, reply);
+    case ControlOp::goodbye:
+      leave(client);
+      return 0;
     case ControlOp::create_pd: {
       const auto pd = host_->create_pd(client.id);
       if (!pd) return pd.error();

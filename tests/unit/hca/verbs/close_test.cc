@@ -1,5 +1,5 @@
-// Who waits for an event while another thread closes the device hears of that, and touches nothing
-// of what has gone.
+// Once a device is closed its program's memory is its own again. Who waits for an event while
+// another thread closes the device hears of that, and touches nothing of what has gone.
 #include <sched.h>
 #include <unistd.h>
 
@@ -31,10 +31,15 @@ class Waiting {
         }) {
     while (!done_ && test::state_of(id_) != 'S') ::sched_yield();
   }
-  void expect_closed() {
+  bool waits() const { return !done_; }
+  int result() {
     thread_.join();
-    EXPECT_EQ(result_, -1);
-    EXPECT_EQ(error_, EIO);
+    errno = error_;
+    return result_;
+  }
+  void expect_closed() {
+    EXPECT_EQ(result(), -1);
+    EXPECT_EQ(errno, EIO);
   }
 
  private:
@@ -85,6 +90,38 @@ TEST(Closing, EndsAWaitForACompletion) {
     waiting.expect_closed();
     delete static_cast<hca::Channel*>(channel);  // its device would be asked to destroy it
   }
+}
+
+TEST(Closing, EndsWhatOthersWrite) {
+  Node node;
+  Program writer;
+  // Its device is closed under its objects, which then nobody can destroy.
+  static Program* const target = new Program;
+  ibv_qp* const from = writer.make_qp();
+  ibv_qp* const to = target->make_qp();
+  Program::connect(from, to);
+  Program::connect(to, from);
+  std::ranges::fill(writer.bytes, 0xee);
+  constexpr int kWrites = 16;
+  auto busy = node.busy();
+  for (int i = 0; i < kWrites; ++i) {
+    ibv_sge all = writer.sge(0, static_cast<std::uint32_t>(writer.bytes.size()));
+    ibv_send_wr wr{};
+    wr.sg_list = &all;
+    wr.num_sge = 1;
+    wr.opcode = IBV_WR_RDMA_WRITE;
+    wr.send_flags = IBV_SEND_SIGNALED;
+    wr.wr.rdma = {reinterpret_cast<std::uint64_t>(target->bytes.data()), target->mr->rkey};
+    ibv_send_wr* bad = nullptr;
+    ASSERT_EQ(ibv_post_send(from, &wr, &bad), 0);
+  }
+  Waiting closing([] { return ibv_close_device(target->context); });
+  EXPECT_TRUE(closing.waits());  // hcad does not know yet
+  busy.unlock();
+  EXPECT_EQ(closing.result(), 0);
+  std::ranges::fill(target->bytes, 0);
+  EXPECT_EQ(writer.poll(kWrites).back().status, IBV_WC_WR_FLUSH_ERR);
+  EXPECT_EQ(std::ranges::count(target->bytes, 0), std::ssize(target->bytes));
 }
 
 }  // namespace

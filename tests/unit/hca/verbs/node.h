@@ -13,6 +13,7 @@
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <thread>
 #include <tuple>
@@ -64,6 +65,8 @@ class Node {
     host_.reset();
     control_.reset();
   }
+  // While the caller owns it hcad does nothing.
+  std::unique_lock<std::mutex> busy() { return std::unique_lock(turn_); }
   // Killed and started anew, with a page of its own and in it another LID.
   void restart(std::uint16_t lid) {
     kill();
@@ -109,6 +112,7 @@ class Node {
   void loop() {
     emu::Cycle now = 1000;
     while (!stop_) {
+      const std::lock_guard lock(turn_);
       now += 100;
       reinterpret_cast<hca::NodePage*>(page_.data())->now_ns.store(now * 80);
       control_->service(now);
@@ -124,6 +128,7 @@ class Node {
   std::unique_ptr<hca::Control> control_;
   std::unique_ptr<hca::Host> host_;
   std::atomic<bool> stop_{false};
+  std::mutex turn_;
   std::thread thread_;
 };
 
