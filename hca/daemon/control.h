@@ -114,6 +114,7 @@ class Control : public HostEvents {
   template <class Record>
   void write_unread(int pipe, std::deque<Record>& unread);
   void has_room(int pipe);
+  void watch_events(int pipe);
   void unwatch_events(int pipe);
   int open_xrcd(Client& client, Incoming& in, ControlReply& reply);
   int close_xrcd(Client& client, std::uint32_t xrcd);

@@ -92,8 +92,8 @@ void release_device(Device* device) {
   delete device;
 }
 
-// hcad takes back all that is left, and says when: from then on the program's memory is its own. The
-// end of the connection wakes who waits for an event.
+// hcad takes back all that is left, and says when: from then on the program's memory is its own.
+// The end of the connection wakes who waits for an event.
 void end_session(Session& session) {
   std::unique_lock lock(session.closing, std::defer_lock);
   // In a forked child, a thread that it does not have may hold it; and nobody waits.
