@@ -3,11 +3,9 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdio>
 #include <cstring>
 #include <string>
 #include <utility>
@@ -30,19 +28,6 @@ Result<std::byte*> map_bytes(int fd, std::size_t bytes, Access access) {
 }
 
 }  // namespace
-
-// Not by close(), which is a cancellation point: a thread of a verbs program that is cancelled must
-// not unwind through a destructor.
-void UniqueFd::reset() {
-  if (fd_ >= 0) (void)syscall(SYS_close, fd_);
-  fd_ = -1;
-}
-
-UniqueFd reopen(int fd, int flags) {
-  char path[40];  // verbs programs come here from their polls: nothing is allocated
-  std::snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
-  return UniqueFd(open(path, flags | O_CLOEXEC));
-}
 
 Region::Region(Region&& other) noexcept
     : data_(std::exchange(other.data_, nullptr)),

@@ -80,11 +80,7 @@ void take_fds(msghdr& header, ReceivedMessage& message, bool& too_many) {
     for (std::size_t i = 0; i < count; ++i) {
       int fd = -1;
       std::memcpy(&fd, CMSG_DATA(c) + i * sizeof(int), sizeof fd);
-      UniqueFd owned(fd);
-      // None of ours is a socket, and a stranger's may hold up whoever closes it last for as long
-      // as its sender said (SO_LINGER).
-      constexpr linger kAtOnce{};
-      (void)::setsockopt(fd, SOL_SOCKET, SO_LINGER, &kAtOnce, sizeof kAtOnce);
+      ForeignFd owned{UniqueFd(fd)};
       if (message.fd_count == kMessageFdsMax) {
         too_many = true;
       } else {

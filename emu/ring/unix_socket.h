@@ -46,7 +46,7 @@ struct ReceivedMessage {
   bool fds_lost = false;
   std::size_t bytes = 0;
   std::size_t fd_count = 0;
-  std::array<UniqueFd, kMessageFdsMax> fds;
+  std::array<ForeignFd, kMessageFdsMax> fds;
 };
 // Receives one message into `buffer`. One that is longer than the buffer, or that carries more
 // than kMessageFdsMax descriptors, is an error; its descriptors are closed.

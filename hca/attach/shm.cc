@@ -193,12 +193,12 @@ emu::Result<void> ShmAttachment::open_session(const emu::ShmWelcome& welcome,
   }
   ShmSession& s = *coming_;
   const emu::ShmRings rings = emu::shm_rings(welcome.pool_slots);
-  auto region = emu::Region::map(std::move(message.fds[0]), rings.bytes, emu::Access::read_write);
+  auto region = emu::Region::map(message.fds[0].take(), rings.bytes, emu::Access::read_write);
   if (!region) return std::unexpected(region.error());
   s.region = std::move(*region);
-  s.wake_fabric = std::move(message.fds[1]);
-  s.wake_node = std::move(message.fds[2]);
-  auto pool = emu::Region::map(std::move(message.fds[3]), emu::pool_bytes(welcome.pool_slots),
+  s.wake_fabric = message.fds[1].take();
+  s.wake_node = message.fds[2].take();
+  auto pool = emu::Region::map(message.fds[3].take(), emu::pool_bytes(welcome.pool_slots),
                                emu::Access::read_write);
   if (!pool) return std::unexpected(pool.error());
   auto clock = emu::ClockReader::open(options_.run_dir + "/clock.page");
@@ -281,8 +281,8 @@ emu::Result<void> ShmAttachment::handle_pool(std::span<const std::byte> bytes,
       about.slots > emu::kPoolSlotsMax || own) {
     return emu::fail("unknown control message {}", static_cast<unsigned>(about.type));
   }
-  auto region = emu::Region::map(std::move(message.fds[0]), emu::pool_bytes(about.slots),
-                                 emu::Access::read_only);
+  auto region =
+      emu::Region::map(message.fds[0].take(), emu::pool_bytes(about.slots), emu::Access::read_only);
   if (!region) return std::unexpected(region.error());
   current_->pools.insert_or_assign(about.pool_id, ShmPool{about.slots, std::move(*region)});
   return {};

@@ -52,7 +52,7 @@ struct Client {
   std::unordered_map<std::uint32_t, emu::Region> srqs;
   std::unordered_map<std::uint32_t, CompletionChannel> channels;
   // By handle: the file of the domain, held open so that its inode stays the domain's name.
-  std::unordered_map<std::uint32_t, emu::UniqueFd> xrcds;
+  std::unordered_map<std::uint32_t, emu::ForeignFd> xrcds;
   std::unordered_map<std::uint32_t, SharedMemory> mrs;  // by lkey; only those that are mapped
   std::uint32_t next_channel = 1;
   std::uint32_t rate_pending_qpn = 0;  // 0: none; its set_rate is answered by the fabric

@@ -41,10 +41,10 @@ CmService::CmService(const emu::Config& config, const HostOptions& options)
     : cycle_time_(options.cycle_time),
       cm_(cm_options(options), AddressBook(options.node, node_addresses(config)), *this) {}
 
-CmFileId CmService::open(const emu::UniqueFd& events, std::uint32_t owner) {
+CmFileId CmService::open(int events, std::uint32_t owner) {
   // Both ends of the pipe, to put a byte in and to take it back, by a description of our own: flags
   // of the program's, which it may change, are not ours.
-  emu::UniqueFd both = emu::reopen(events.get(), O_RDWR | O_NONBLOCK);
+  emu::UniqueFd both = emu::reopen(events, O_RDWR | O_NONBLOCK);
   if (!both) return 0;
   const CmFileId file = cm_.open(owner);
   files_[file] = std::move(both);

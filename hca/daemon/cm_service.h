@@ -25,7 +25,7 @@ class CmService : public CmOut {
   void set_host(Host& host) { host_ = &host; }
 
   // `events`: an end of a pipe; a byte is in it while events wait. 0: it cannot be had.
-  CmFileId open(const emu::UniqueFd& events, std::uint32_t owner);
+  CmFileId open(int events, std::uint32_t owner);
   void close(CmFileId file);
   Cm::Answer command(CmFileId file, std::span<const std::uint8_t> command,
                      std::span<std::uint8_t> to, emu::Cycle now) {

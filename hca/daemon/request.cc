@@ -37,7 +37,7 @@ bool is_pipe(int fd) {
 
 // Our end of the pipe whose end a program handed over: opened anew, so that it never waits,
 // whatever the program sets on its own. None: it is no pipe, or nobody reads it.
-emu::UniqueFd own_end(const emu::UniqueFd& given) {
+emu::UniqueFd own_end(const emu::ForeignFd& given) {
   if (!given || !is_pipe(given.get())) return {};
   return emu::reopen(given.get(), O_WRONLY | O_NONBLOCK);
 }
@@ -196,7 +196,7 @@ int Control::open_cm(Client& client, Incoming& in, ControlReply& reply) {
   if (!speaks_our_version(client, in.request.hello)) return EPROTO;
   if (!in.fd || !is_pipe(in.fd.get())) return EBADF;
   if (const int error = take_file(client)) return error;
-  client.cm_file = cm_->open(in.fd, static_cast<std::uint32_t>(client.pid));
+  client.cm_file = cm_->open(in.fd.get(), static_cast<std::uint32_t>(client.pid));
   if (client.cm_file == 0) return EBADF;
   reply.number = client.cm_file;
   return 0;

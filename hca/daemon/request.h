@@ -16,7 +16,7 @@ inline constexpr int kAnsweredLater = -1;  // by Control::admission
 
 struct Control::Incoming {
   ControlRequest request;
-  emu::UniqueFd fd;  // that came along, if any
+  emu::ForeignFd fd;  // that came along, if any
 };
 
 // What hcad holds of an object that hca/host has made. Without room for it the object goes, too,

@@ -104,7 +104,7 @@ int Link::ask(const ControlRequest& request, Answered& answered, int fd) {
   }
   answered.fds_lost = message->fds_lost;
   for (std::size_t i = 0; i < std::min(message->fd_count, kReplyFdsMax); ++i) {
-    answered.fds[i] = std::move(message->fds[i]);
+    answered.fds[i] = message->fds[i].take();
   }
   // As behind a call of the kernel: programs print errno, whatever the call returns.
   if (answered.reply.error != 0) errno = answered.reply.error;

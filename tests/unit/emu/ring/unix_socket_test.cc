@@ -49,7 +49,7 @@ TEST_F(UnixSocket, CarriesMessagesAndDescriptors) {
   ASSERT_EQ(message.state, ReceivedMessage::State::message);
   EXPECT_EQ(message.bytes, 5u);
   ASSERT_EQ(message.fd_count, 1u);
-  auto mapped = emu::Region::map(std::move(message.fds[0]), 4096, emu::Access::read_only);
+  auto mapped = emu::Region::map(message.fds[0].take(), 4096, emu::Access::read_only);
   EXPECT_EQ(mapped->data()[0], std::byte{77});
 
   EXPECT_EQ(emu::receive_message(server.get(), buffer)->state, ReceivedMessage::State::nothing_yet);

@@ -30,8 +30,8 @@ class RawNode {
     ASSERT_TRUE(message);
     ASSERT_EQ(message->fd_count, emu::kWelcomeFds);
     rings_ = emu::shm_rings(kSlots);
-    region_ = std::move(
-        *emu::Region::map(std::move(message->fds[0]), rings_.bytes, emu::Access::read_write));
+    region_ =
+        std::move(*emu::Region::map(message->fds[0].take(), rings_.bytes, emu::Access::read_write));
     tx_ = emu::RingProducer(emu::RingView<emu::TxDesc>(at(rings_.tx), rings_.tx_capacity));
     rx_free_ =
         emu::RingProducer(emu::RingView<emu::Free>(at(rings_.rx_free), emu::kRxFreeCapacity));

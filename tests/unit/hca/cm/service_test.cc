@@ -154,7 +154,7 @@ TEST_F(CmServiceTest, EveryConnectionOfAFileThatClosesIsEnded) {
   ASSERT_EQ(::pipe(ends.data()), 0);
   const emu::UniqueFd reads(ends[0]);
   const emu::UniqueFd writes(ends[1]);
-  const hca::CmFileId file = service.open(writes, 1);
+  const hca::CmFileId file = service.open(writes.get(), 1);
   ASSERT_NE(file, 0u);
   for (std::uint32_t i = 0; i < kMany; ++i) {
     ask(file);
@@ -201,7 +201,7 @@ TEST_F(CmServiceTest, RepetitionsDoNotPileUp) {
   ASSERT_EQ(::pipe(ends.data()), 0);
   const emu::UniqueFd reads(ends[0]);
   const emu::UniqueFd writes(ends[1]);
-  const hca::CmFileId file = service.open(writes, 1);
+  const hca::CmFileId file = service.open(writes.get(), 1);
   port.closed = true;
   for (std::uint32_t i = 0; i < kMany; ++i) ask(file);
   for (int i = 0; i < 3; ++i) {
