@@ -1,13 +1,9 @@
 // ibv_poll_cq: completions out of the shared ring. A thread that finds nothing again and again
-// sleeps a little on the ring's tail: programs poll in a loop, and on a loaded machine the loop
-// would take the time that hcad needs (VERBS.md section 4, pitfall 2).
+// sleeps a little on the ring's tail (sleep.h): programs poll in a loop, and on a loaded machine
+// the loop would take the time that hcad needs (VERBS.md section 4, pitfall 2).
 #include <fcntl.h>
-#include <linux/futex.h>
 #include <sched.h>
-#include <sys/syscall.h>
 #include <unistd.h>
-
-#include <ctime>
 
 #include "emu/clock/host.h"
 #include "emu/ring/fd.h"
@@ -17,13 +13,13 @@
 #include "hca/verbs/not_cancelled.h"
 #include "hca/verbs/objects.h"
 #include "hca/verbs/polling.h"
+#include "hca/verbs/sleep.h"
 
 namespace hca {
 
 namespace {
 
 constexpr unsigned kEmptyPollsMax = 16;  // then look whether hcad lives, and sleep
-constexpr long kSleepNs = 100'000;       // at most; hcad wakes us sooner
 constexpr unsigned kSleepsPerLook = 64;  // at hcad, whether it lives: every 6 ms or so
 
 thread_local unsigned empty_polls = 0;  // of this thread, over all its CQs, since it last got one
@@ -55,23 +51,6 @@ void leave_its_core(const NodePage& node, std::uint64_t host_ns) {
 bool works_elsewhere(const NodePage& node) {
   const int theirs = cpu_of_worker(node);
   return theirs >= 0 && theirs != ::sched_getcpu();
-}
-
-// Returns when the tail has moved, hcad has woken us, or a little later.
-void sleep_on(Cq& cq) {
-  std::shared_ptr<emu::Region> ring;  // a resize does not take it from under us
-  std::uint32_t seen = 0;
-  {
-    const std::lock_guard lock(cq.lock);
-    ring = cq.region;
-    seen = cq.consumed;
-  }
-  CqPage& page = *reinterpret_cast<CqPage*>(ring->data());
-  page.sleepers.fetch_add(1, std::memory_order_seq_cst);
-  const timespec timeout{0, kSleepNs};
-  // Compares with `seen` before it sleeps; pairs with the tail store in hca/host.
-  ::syscall(SYS_futex, &page.tail, FUTEX_WAIT, seen, &timeout, nullptr, 0);
-  page.sleepers.fetch_sub(1, std::memory_order_seq_cst);
 }
 
 void copy_out(const Cqe& from, ibv_wc& to) {
