@@ -96,7 +96,7 @@ class CongestionControl {
   // About this HCA's packets to `dest`; blame: whatever their destination.
   virtual void notice(emu::NoticeKind, emu::NodeId /* dest */, emu::Cycle) {}
   // By how much it holds each message back now, where it does it so.
-  virtual emu::Cycle delay_cycles() const { return 0; }
+  virtual emu::Cycle delay_cycles(emu::Cycle) { return 0; }
   // All that was handed on is gone.
   virtual void restart() {}
 };

@@ -52,7 +52,8 @@ class Dcqcn final : public PacedByDestination<DcqcnFlow> {
     flow.timer = std::max<emu::Cycle>(1, now);
     flow.steps = 0;
   }
-  emu::Cycle delay_cycles() const override {
+  emu::Cycle delay_cycles(emu::Cycle now) override {
+    for (DcqcnFlow& flow : flows_) settle(flow, now);
     const double slowest = std::ranges::min(flows_, {}, &DcqcnFlow::rate).rate;
     return static_cast<emu::Cycle>(40 / slowest) - 40;
   }

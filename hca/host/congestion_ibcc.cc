@@ -40,7 +40,8 @@ class InfinibandControl final : public PacedByDestination<IbccFlow> {
     flow.ccti = std::min(flow.ccti + increase_, limit_);
   }
   // The longest of all destinations, for a packet of 40 flits.
-  emu::Cycle delay_cycles() const override {
+  emu::Cycle delay_cycles(emu::Cycle now) override {
+    for (IbccFlow& flow : flows_) settle(flow, now);
     return 40 * emu::Cycle{std::ranges::max(flows_, {}, &IbccFlow::ccti).ccti};
   }
 

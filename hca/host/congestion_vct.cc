@@ -31,7 +31,10 @@ class VctSource : public CongestionControl {
   }
   void restart() override { out_ = 0; }
   Signal needs() const override { return Signal::blame; }
-  emu::Cycle delay_cycles() const override { return delay_; }
+  emu::Cycle delay_cycles(emu::Cycle now) override {
+    settle(now);
+    return delay_;
+  }
 
  protected:
   virtual void settle(emu::Cycle) {}  // what time alone does to the delay

@@ -77,7 +77,10 @@ void Host::notice(const emu::Notice& notice, emu::Cycle now) {
   hear_notice(*state_, notice);
 }
 
-emu::Cycle Host::congestion_delay() const { return state_->congestion_->delay_cycles(); }
+// As of the last advance(): nobody asks the scheme of a source that sends nothing.
+emu::Cycle Host::congestion_delay() const {
+  return state_->congestion_->delay_cycles(state_->now_);
+}
 
 void Host::set_ways(std::vector<PortMask> ports, std::span<const std::uint8_t> hops) {
   HostState& s = *state_;

@@ -153,7 +153,7 @@ TEST(Congestion, VctApproach1StepsByNoticesAndTimeouts) {
   vct->restart();
   vct->notice(kCongestion, emu::kAnyDest, 1000);
   vct->notice(kCongestion, emu::kAnyDest, 1010);
-  EXPECT_EQ(vct->delay_cycles(), 64U);
+  EXPECT_EQ(vct->delay_cycles(1010), 64U);
   EXPECT_TRUE(vct->may_send(1, 1011)) << "the last message left long ago";
   vct->handed_on(1, 4, 1011);
   EXPECT_FALSE(vct->may_send(1, 1030)) << "one at a time";
@@ -162,9 +162,9 @@ TEST(Congestion, VctApproach1StepsByNoticesAndTimeouts) {
   EXPECT_EQ(vct->ready_at(), 1074U) << "64 cycles after 1020, or 32 once the timeout has come";
   EXPECT_FALSE(vct->may_send(1, 1073)) << "64 cycles from the last tail, and no timeout yet";
   EXPECT_TRUE(vct->may_send(1, 1074)) << "64 without a notice: 32 are left";
-  EXPECT_EQ(vct->delay_cycles(), 32U);
+  EXPECT_EQ(vct->delay_cycles(1074), 32U);
   EXPECT_TRUE(vct->may_send(1, 1138));
-  EXPECT_EQ(vct->delay_cycles(), 0U);
+  EXPECT_EQ(vct->delay_cycles(1138), 0U);
 }
 
 // Whoever waits for what it is told is neither late nor early.
@@ -201,19 +201,19 @@ TEST(Congestion, VctApproach2StepsByMessages) {
     }
   };
   inject(10);
-  EXPECT_EQ(vct->delay_cycles(), 0U);
+  EXPECT_EQ(vct->delay_cycles(now), 0U);
   vct->notice(kCongestion, emu::kAnyDest, now);
-  EXPECT_EQ(vct->delay_cycles(), 32U);
+  EXPECT_EQ(vct->delay_cycles(now), 32U);
   vct->notice(kCongestion, emu::kAnyDest, now);
-  EXPECT_EQ(vct->delay_cycles(), 32U) << "another router says the same";
+  EXPECT_EQ(vct->delay_cycles(now), 32U) << "another router says the same";
   inject(4);
-  EXPECT_EQ(vct->delay_cycles(), 96U) << "a step every two messages";
+  EXPECT_EQ(vct->delay_cycles(now), 96U) << "a step every two messages";
   vct->notice(kRelief, emu::kAnyDest, now);
-  EXPECT_EQ(vct->delay_cycles(), 96U) << "not at once";
+  EXPECT_EQ(vct->delay_cycles(now), 96U) << "not at once";
   inject(2);
-  EXPECT_EQ(vct->delay_cycles(), 64U);
+  EXPECT_EQ(vct->delay_cycles(now), 64U);
   inject(6);
-  EXPECT_EQ(vct->delay_cycles(), 0U);
+  EXPECT_EQ(vct->delay_cycles(now), 0U);
 }
 
 // A burst that is under way when the notice comes was once counted message by message: a connection
@@ -223,19 +223,19 @@ TEST(Congestion, VctApproach2CountsWhatItDelays) {
   for (int i = 0; i < 100; ++i) vct->handed_on(1, 4, 0);
   vct->came_back(0, 4);
   vct->notice(kCongestion, emu::kAnyDest, 5);
-  EXPECT_EQ(vct->delay_cycles(), 32U);
+  EXPECT_EQ(vct->delay_cycles(5), 32U);
   emu::Cycle now = 4;
   for (int i = 0; i < 99; ++i) {
     EXPECT_FALSE(vct->may_send(1, now)) << "they leave first";
     vct->came_back(0, now += 4);
   }
-  EXPECT_EQ(vct->delay_cycles(), 32U);
+  EXPECT_EQ(vct->delay_cycles(now), 32U);
   for (int i = 1; i <= 3; ++i) {
     now = vct->ready_at();
     ASSERT_TRUE(vct->may_send(1, now));
     vct->handed_on(1, 4, now);
     vct->came_back(0, now += 4);
-    EXPECT_EQ(vct->delay_cycles(), 32U * static_cast<unsigned>(1 + i));
+    EXPECT_EQ(vct->delay_cycles(now), 32U * static_cast<unsigned>(1 + i));
   }
   for (int i = 0; i < 10; ++i) vct->handed_on(1, 4, now);
   vct->notice(kRelief, emu::kAnyDest, now);
@@ -243,7 +243,7 @@ TEST(Congestion, VctApproach2CountsWhatItDelays) {
   vct->restart();  // none of the ten comes back
   vct->handed_on(1, 4, now);
   vct->came_back(0, now + 4);
-  EXPECT_EQ(vct->delay_cycles(), 96U) << "it counts from here, and nobody says that it lasts";
+  EXPECT_EQ(vct->delay_cycles(now), 96U) << "it counts from here, and nobody says that it lasts";
 
   CongestionOptions options;
   options.reaction.vct_counts_held = false;
@@ -251,7 +251,7 @@ TEST(Congestion, VctApproach2CountsWhatItDelays) {
   for (int i = 0; i < 10; ++i) all->handed_on(1, 4, 0);
   all->notice(kCongestion, emu::kAnyDest, 5);
   for (int i = 0; i < 10; ++i) all->came_back(0, 10);
-  EXPECT_EQ(all->delay_cycles(), 32U * 11) << "every one injected since";
+  EXPECT_EQ(all->delay_cycles(10), 32U * 11) << "every one injected since";
 }
 
 // IBA A10.2: each BECN one entry further into the table of that destination, the timer back.
@@ -277,7 +277,7 @@ TEST(Congestion, InfinibandTableByDestination) {
   control->handed_on(2, 40, later + timer);
   EXPECT_TRUE(control->may_send(2, later + timer));
   for (int i = 0; i < 1000; ++i) control->notice(kCongestion, 2, later);
-  EXPECT_LE(control->delay_cycles(), 127U * 40) << "the table has an end";
+  EXPECT_LE(control->delay_cycles(later), 127U * 40) << "the table has an end";
 }
 
 TEST(Congestion, InfinibandTableAsConfigured) {
@@ -289,11 +289,11 @@ TEST(Congestion, InfinibandTableAsConfigured) {
   options.reaction.ccti_timer_ns = 8'000;  // 100 cycles
   const auto control = made("ibcc", options);
   control->notice(kCongestion, 1, 100);
-  EXPECT_EQ(control->delay_cycles(), 2U * 40);
+  EXPECT_EQ(control->delay_cycles(100), 2U * 40);
   for (int i = 0; i < 9; ++i) control->notice(kCongestion, 1, 100);
-  EXPECT_EQ(control->delay_cycles(), 5U * 40);
+  EXPECT_EQ(control->delay_cycles(100), 5U * 40);
   control->handed_on(1, 40, 300);
-  EXPECT_EQ(control->delay_cycles(), 3U * 40);
+  EXPECT_EQ(control->delay_cycles(300), 3U * 40);
 }
 
 TEST(Congestion, HostHasItsCreditsPerDestination) {
@@ -361,6 +361,24 @@ TEST(Congestion, NoticesReachTheSourceThemselvesOrByDatagram) {
     EXPECT_EQ(dest.congestion_delay(), 0U) << scheme;
     source.notice(notice, pair.cluster.now());
     EXPECT_GT(source.congestion_delay(), once) << scheme;
+  }
+}
+
+// A source that sends nothing asks its scheme nothing; what is told of it follows time all the
+// same.
+TEST(Congestion, TheDelayThatIsToldEndsWithTimeAlone) {
+  for (const char* scheme : {"vct1", "ibcc", "dcqcn"}) {
+    Pair pair;
+    hca::Host& source = pair.cluster.host(0);
+    ASSERT_TRUE(source.set_congestion(scheme, CqLayout::global));
+    emu::Notice notice{};
+    notice.source = 0;
+    notice.dest = std::string_view(scheme) == "vct1" ? emu::kAnyDest : 1;
+    notice.kind = emu::NoticeKind::congestion;
+    source.notice(notice, pair.cluster.now());
+    EXPECT_GT(source.congestion_delay(), 0U) << scheme;
+    source.advance(pair.cluster.now() + 1'000'000);
+    EXPECT_EQ(source.congestion_delay(), 0U) << scheme;
   }
 }
 

@@ -14,13 +14,13 @@ TEST(Dcqcn, AsConfigured) {
   options.reaction.dcqcn_rate_ai = 0.25;
   const auto control = hca::make_dcqcn(options);
   control->notice(emu::NoticeKind::congestion, 1, 100);
-  EXPECT_EQ(control->delay_cycles(), 40U) << "half of the link";
+  EXPECT_EQ(control->delay_cycles(100), 40U) << "half of the link";
   control->handed_on(1, 40, 199);
-  EXPECT_EQ(control->delay_cycles(), 40U);
+  EXPECT_EQ(control->delay_cycles(199), 40U);
   control->handed_on(1, 40, 200);
-  EXPECT_EQ(control->delay_cycles(), 13U) << "half of the way back to the whole";
+  EXPECT_EQ(control->delay_cycles(200), 13U) << "half of the way back to the whole";
   control->notice(emu::NoticeKind::congestion, 1, 200);  // alpha was 1, is 0.5, and becomes 0.75
-  EXPECT_EQ(control->delay_cycles(), 31U) << "0.75 * (1 - 0.5 / 2): it cuts by alpha as it was";
+  EXPECT_EQ(control->delay_cycles(200), 31U) << "0.75 * (1 - 0.5 / 2): it cuts by alpha as it was";
 }
 
 // DCQCN: the first notice halves the rate, later ones cut by what alpha was by then, and it climbs
@@ -59,12 +59,13 @@ TEST(Dcqcn, ForgetsCongestionAtTheLinksRateToo) {
   const auto rate_after = [&](emu::Cycle idle_us) {
     const auto control = hca::make_dcqcn(options);
     const auto cut_at = [&](emu::Cycle us) {
-      control->notice(emu::NoticeKind::congestion, 1, options.time.cycle_at(us * 1000));
-      return 40.0 / static_cast<double>(40 + control->delay_cycles());
+      const emu::Cycle now = options.time.cycle_at(us * 1000);
+      control->notice(emu::NoticeKind::congestion, 1, now);
+      return 40.0 / static_cast<double>(40 + control->delay_cycles(now));
     };
     EXPECT_NEAR(cut_at(100'000), 0.5, 0.01) << "the first cuts by half, whenever it comes";
-    control->handed_on(1, 40, options.time.cycle_at(102'000'000));
-    EXPECT_EQ(control->delay_cycles(), 0U) << "2 ms later it is back";
+    EXPECT_EQ(control->delay_cycles(options.time.cycle_at(102'000'000)), 0U)
+        << "2 ms later it is back";
     return cut_at(102'000 + idle_us);
   };
   // 55 us a period, gain 1/256: alpha is 0.87 after 2 ms, 0.43 after 10 more, and no more.
