@@ -11,7 +11,9 @@ namespace hca {
 
 namespace {
 
-// Three frame times at the peak rate: one frame leaves, one is waiting, one is being posted.
+// Three of the papers' frame times (30 a second) at the peak rate: one frame leaves, one is
+// waiting, one is being posted. At other frame rates it is the same time, and so as many bursts as
+// a rate limit's max_burst_sz says: a sender makes its messages no longer.
 constexpr emu::EmuNs kCreditFloorNs = 100'000'000;
 // One leaves, one is being posted: with a single credit each packet of a slow stream was posted
 // when its own time had come, for that is when the one before it left.

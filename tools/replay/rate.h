@@ -71,6 +71,10 @@ struct ClipRate {
   std::uint64_t peak_bps = 0;         // of the largest frame, spread over its frame time
   std::uint64_t frame_bytes_max = 0;  // on the link
   std::uint32_t packets_max = 0;      // of a frame
+
+  // The peak as ibv_modify_qp_rate_limit is told it: bytes in a thirtieth of a second, the papers'
+  // frame time, whatever the clip's own is.
+  constexpr std::uint64_t burst_bytes() const { return (peak_bps + 8 * 30 - 1) / (8 * 30); }
 };
 
 inline ClipRate rate_of(const Clip& clip, FrameRate rate, const FrameCut& cut) {

@@ -32,12 +32,21 @@ void Sender::ask(const Device& device) {
   admitted_ = true;
   state_ = SendState::connected;
   if (!options_.admission) return;
-  const ClipRate need = rate_of(clip_->clip, plan_.rate, options_.cut);
+  ClipRate need = rate_of(clip_->clip, plan_.rate, options_.cut);
+  // A connection has credits for three bursts (hca/host/credit.cc), and a piece needs all of its
+  // own at once. Only frames that take more than a tenth of a second are cut smaller by this.
+  FrameCut& cut = options_.cut;
+  const std::uint64_t fit =
+      3 * need.burst_bytes() / cut.shape.link_bytes_of(cut.shape.payload_bytes);
+  if (fit < cut.packets) {
+    cut.packets = std::max<std::uint32_t>(1, static_cast<std::uint32_t>(fit));
+    need = rate_of(clip_->clip, plan_.rate, cut);
+  }
   ibv_qp_rate_limit_attr limit{};
   limit.rate_limit = static_cast<std::uint32_t>((need.mean_bps + 999) / 1000);  // kb/s
-  limit.max_burst_sz = static_cast<std::uint32_t>(need.frame_bytes_max);        // per frame time
-  limit.typical_pkt_sz = static_cast<std::uint16_t>(options_.cut.shape.payload_bytes +
-                                                    options_.cut.shape.header_bytes);
+  limit.max_burst_sz = static_cast<std::uint32_t>(need.burst_bytes());
+  limit.typical_pkt_sz =
+      static_cast<std::uint16_t>(cut.shape.payload_bytes + cut.shape.header_bytes);
   const int error = ibv_modify_qp_rate_limit(qp_.get(), &limit);
   if (error == 0 || error == EOPNOTSUPP) return;  // hardware without pacing admits everybody
   admitted_ = false;

@@ -212,6 +212,7 @@ int limit_rate(ibv_qp* qp, ibv_qp_rate_limit_attr* wanted) {
   const std::lock_guard guard(lock);
   auto& self = *reinterpret_cast<FakeQp*>(qp);
   emulated_ns += the_faults.admit_ns;
+  the_faults.burst = wanted->max_burst_sz;
   const std::uint64_t limit = the_faults.admit_kbps;
   if (limit != 0 && booked_kbps + wanted->rate_limit > limit) {
     self.rejected_by = 5;

@@ -23,6 +23,7 @@ struct Faults {
   std::atomic<std::uint32_t> late_every{0};       // message: it takes 50 ms more
   std::atomic<bool> dead{false};                  // the device fails at the next poll
   std::atomic<std::uint32_t> cqe{0};              // said, not asked: entries of the newest queue
+  std::atomic<std::uint32_t> burst{0};            // said: max_burst_sz of the newest request
   // Called once, on the sender's thread, when that many messages have been posted in all.
   std::pair<std::uint64_t, void (*)()> at_message{0, nullptr};
   void clear();

@@ -44,5 +44,47 @@ TEST(Sender, AFrameWithPiecesBehindTheirTimesIsLateOnce) {
   EXPECT_EQ(late_of_two(-10'000'000), 1U);
 }
 
+// What a sender of frames of `packets` full packets each asks for, and how it cuts them then.
+struct Asked {
+  std::uint64_t peak_bps;  // as the HCA reads it
+  std::uint64_t piece_packets_max;
+};
+Asked asked_at(FrameRate rate, std::uint32_t packets) {
+  fake::faults().clear();
+  const auto device = Device::open();
+  EXPECT_TRUE(device);
+  auto cq = CompletionQueue::create(*device, 256);
+  EXPECT_TRUE(cq);
+  const FrameCut cut{.shape = {}, .packets = packets};
+  ClipStore clips(*device);
+  const auto clip = clips.get("cbr:" + std::to_string(cut.piece_bytes_max()), {});
+  EXPECT_TRUE(clip);
+  Sender sender({.name = "s", .clip = {}, .from = "n0", .to = "n1", .rate = rate}, *clip, {});
+  EXPECT_TRUE(sender.open(*device, *cq, 0));
+  EXPECT_TRUE(sender.connect(*device, {.lid = 999, .qpn = 5}));
+  sender.ask(*device);
+  EXPECT_TRUE(sender.admitted());
+  return {std::uint64_t{fake::faults().burst} * 8 * 30,
+          cut.shape.packets_of(sender.message_bytes_max())};
+}
+
+// max_burst_sz is of a thirtieth of a second, whatever the stream's own frame time.
+TEST(Sender, AsksForThePeakOfItsOwnFrameRate) {
+  constexpr std::uint64_t kFrameBits = 32 * 640 * 8;
+  EXPECT_EQ(asked_at({}, 32).peak_bps, kFrameBits * 30);
+  EXPECT_NEAR(static_cast<double>(asked_at({24, 1}, 32).peak_bps), kFrameBits * 24, 240);
+  EXPECT_NEAR(static_cast<double>(asked_at({25, 1}, 32).peak_bps), kFrameBits * 25, 240);
+  EXPECT_NEAR(static_cast<double>(asked_at({60, 1}, 32).peak_bps), kFrameBits * 60, 240);
+  EXPECT_NEAR(static_cast<double>(asked_at({30'000, 1001}, 32).peak_bps),
+              kFrameBits * 30'000.0 / 1001, 240);
+}
+
+// A connection has the credits of three bursts; a piece that needs more could never be posted.
+TEST(Sender, APieceFitsIntoItsCredits) {
+  EXPECT_EQ(asked_at({24, 1}, 64).piece_packets_max, 32U);
+  EXPECT_EQ(asked_at({5, 1}, 32).piece_packets_max, 16U);
+  EXPECT_EQ(asked_at({1, 1}, 5).piece_packets_max, 1U);
+}
+
 }  // namespace
 }  // namespace tools
