@@ -138,8 +138,9 @@ emu::Result<void> FlitRun::build() {
   if (point_.run.hca) {
     if (auto hcas = build_hcas(); !hcas) return hcas;
   }
-  if (point_.run.nic != NicKind::none) build_nics();
   if (point_.run.look_cycles != 0) quantum_ = point_.run.look_cycles;
+  // Cards look as often as they must all the same.
+  if (point_.run.nic != NicKind::none) build_nics();
   router_pj_.resize(static_cast<std::size_t>(network_->routers()));
   passed_.resize(nodes);
   if (circuits) open_circuits();

@@ -88,7 +88,7 @@ struct RunSpec {
   bool lanes_given = false;
   bool hca = false;  // best effort passes HCAs with the cluster file's [controls]
   // Cycles between two looks at sources, HCAs and events; 0: 500 without HCAs, 16 with, 1 where
-  // routers tell HCAs of congestion.
+  // routers tell HCAs of congestion. With a card no more than its DMA's set-up.
   std::uint32_t look_cycles = 0;
   // The card; its DMA engines: time to set one up, rate (64 bits at 66 MHz); local memory.
   NicKind nic = NicKind::none;

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/unit/tools/sim/runs.h"
 #include "tools/sim/flit_run.h"
 
 namespace tools {
@@ -175,6 +176,33 @@ lanes = [0x8000, 0, 0x7fff]
   EXPECT_GT(accepted("qos"), 0.95);
   EXPECT_LT(accepted("qos_message"), 0.93) << "a set-up of 12.5 cycles for 40";
   EXPECT_LT(accepted("traditional"), 0.93);
+}
+
+// Whoever has sources looked at more seldom does not slow the cards down by that.
+TEST(Nic, LooksAsOftenAsItMustWhateverLookCycles) {
+  const auto delivered = [](const char* nic, int look_cycles) {
+    const auto run = play_point(fmt::format(R"([network]
+link_mbps = 1600
+vc_buf_size = 40
+[workload]
+streams = "none"
+load = 0.6
+[run]
+nic = "{}"
+look_cycles = {}
+batch_cycles = 10000
+batches = 1
+lanes = [0x8000, 0, 0x7fff]
+)",
+                                            nic, look_cycles));
+    return sum(*run, &ClassBatch::flits);
+  };
+  for (const char* nic : {"qos_message", "traditional"}) {
+    const double as_it_must = delivered(nic, 0);
+    EXPECT_GT(as_it_must, 0) << nic;
+    EXPECT_EQ(delivered(nic, 500), as_it_must) << nic;
+    EXPECT_EQ(delivered(nic, 3), as_it_must) << nic << ": more often does not matter";
+  }
 }
 
 }  // namespace
