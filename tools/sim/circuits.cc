@@ -47,16 +47,20 @@ bool Circuits::ask(fabric::Network& network, const StreamDemand& demand, std::ui
 }
 
 void Circuits::open(fabric::Network& network, const std::vector<StreamDemand>& demands,
-                    std::uint32_t wanted) {
+                    double wanted_bps) {
   std::vector<std::uint16_t> of_node(static_cast<std::size_t>(network.nodes()));
   of_stream_.assign(demands.size(), 0);
-  for (std::size_t stream = 0; stream < demands.size() && granted_ < wanted; ++stream) {
+  double standing_bps = 0;
+  for (std::size_t stream = 0; stream < demands.size(); ++stream) {
+    const auto rate_bps = static_cast<double>(demands[stream].rate_bps);
+    if (standing_bps + rate_bps / 2 > wanted_bps) break;
     std::uint16_t& circuits = of_node[demands[stream].source];
     if (circuits >= lanes_) continue;
     const auto number = static_cast<std::uint16_t>(circuits + 1);
     if (!ask(network, demands[stream], number)) continue;
     of_stream_[stream] = number;
     circuits = number;
+    standing_bps += rate_bps;
   }
 }
 

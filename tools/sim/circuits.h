@@ -18,10 +18,9 @@ class Circuits : public fabric::ControlHook {
  public:
   Circuits(std::uint32_t lanes, std::uint64_t seed) : lanes_(lanes), prng_(seed) {}
 
-  // Opens circuits until `wanted` stand or all streams have asked. A node that has no lane left
-  // for another circuit does not ask.
-  void open(fabric::Network& network, const std::vector<StreamDemand>& demands,
-            std::uint32_t wanted);
+  // Opens circuits until one more would bring their sum no nearer to `wanted_bps`, or all streams
+  // have asked. A node that has no lane left for another circuit does not ask.
+  void open(fabric::Network& network, const std::vector<StreamDemand>& demands, double wanted_bps);
   const std::vector<std::uint16_t>& of_stream() const { return of_stream_; }
   std::uint64_t asked() const { return asked_; }
   std::uint64_t granted() const { return granted_; }

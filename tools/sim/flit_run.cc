@@ -59,6 +59,10 @@ emu::Result<void> check_together(const Point& point) {
   }
   if (workload.circuit_attempts > 0 && network.router != emu::Router::pcs)
     return emu::fail("workload.circuit_attempts: with network.router = \"pcs\" alone");
+  if (workload.circuit_attempts > 0 && !workload.phases.empty()) {
+    return emu::fail(
+        "workload.phases: not with circuit_attempts: circuits stand for the whole run");
+  }
   const bool books = point.run.hca && point.cluster.controls.admission;
   if (books && has_streams(workload) && !std::ranges::is_sorted(workload.phases)) {
     return emu::fail(

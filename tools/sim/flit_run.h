@@ -74,6 +74,7 @@ class FlitRun {
   void end_window();
   void admit();
   void open_circuits();
+  void begin_workload();
   void change_links();
   void hold_back(std::size_t source, std::size_t first);
   void let_go();

@@ -1,5 +1,7 @@
 // The streams of a FlitRun before its HCAs: admitted before traffic begins, and asked for again
 // when links fail.
+#include <limits>
+
 #include "emu/energy/meter.h"
 #include "tools/sim/flit_run.h"
 
@@ -8,19 +10,22 @@ namespace tools {
 // Connections are set up before traffic begins; those that were dropped stay away.
 void FlitRun::open_circuits() {
   const WorkloadSpec& spec = point_.workload;
-  std::uint32_t wanted = workload_.streams;
+  double wanted_bps = std::numeric_limits<double>::infinity();
   if (spec.circuit_attempts > 0) {
-    wanted =
-        static_cast<std::uint32_t>(spec.load * spec.real_time_share * setting_.nodes *
-                                       setting_.flits_per_cycle_mbps * 1000 / spec.stream_kbps +
-                                   0.5);
+    wanted_bps =
+        spec.load * spec.real_time_share * setting_.nodes * setting_.flits_per_cycle_mbps * 1e6;
+    // The rates that streams ask for have headers.
+    if (!spec.load_counts_headers) {
+      wanted_bps *= static_cast<double>(spec.message_flits) /
+                    static_cast<double>(spec.message_flits - spec.header_flits);
+    }
   }
-  circuits_->open(*network_, workload_.demands, wanted);
+  circuits_->open(*network_, workload_.demands, wanted_bps);
   for (std::uint32_t i = 0; i < workload_.streams; ++i) {
     if (circuits_->of_stream()[i] == 0) workload_.sources[workload_.source_of_stream[i]] = nullptr;
   }
   std::erase(workload_.sources, nullptr);
-  base_ = network_->now();
+  begin_workload();
 }
 
 // Streams ask one after another, before traffic begins; those that are refused stay away.
@@ -41,7 +46,11 @@ void FlitRun::admit() {
     }
     std::erase(workload_.sources, nullptr);
   }
-  // The workload begins with one of the engine's power windows.
+  begin_workload();
+}
+
+// With one of the engine's power windows.
+void FlitRun::begin_workload() {
   const auto window = emu::kPowerWindowCycles;
   network_->run_until((network_->now() + window - 1) / window * window);
   network_->clear_events();

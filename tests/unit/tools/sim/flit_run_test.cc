@@ -161,6 +161,38 @@ lanes = [0, 0xffff, 0]
   EXPECT_NEAR(last.classes[real_time].flits / 8 / 104167, 0.6, 0.03);
 }
 
+// MPEG-2 sequences are two to five times as fast as `stream_kbps` and differ: what stands is
+// counted by its rate. Windows of power are the engine's, whenever the last circuit stood.
+TEST(FlitRun, CircuitsOfUnequalStreamsMakeTheLoad) {
+  const auto run = play_point(R"([network]
+router = "pcs"
+circuits = 24
+link_mbps = 100
+flit_bits = 32
+vc_buf_size = 20
+[controls]
+admission = false
+[workload]
+load = 0.4
+real_time_share = 1.0
+streams = "mpeg2"
+placement = "uniform"
+message_flits = 20
+circuit_attempts = 2000
+[run]
+batch_cycles = 104167
+batches = 13
+lanes = [0, 0xffff, 0]
+)");
+  // A batch is a frame time; in the first the streams begin, the others are twelve, a whole GOP.
+  constexpr auto kRealTime = emu::TrafficClass::real_time;
+  const double begun =
+      run->measure().batches().front().classes[static_cast<std::size_t>(kRealTime)].flits;
+  const double flits = sum(*run, &ClassBatch::flits, kRealTime) - begun;
+  EXPECT_NEAR(flits / 8 / 12 / 104167, 0.4 * 20 / 19, 0.02) << "and headers";
+  EXPECT_EQ(run->network().now() % emu::kPowerWindowCycles, 0U);
+}
+
 // A message leaves at the end of its part of the frame time: frames of any size end alike.
 TEST(FlitRun, TheRegulatorLeavesNoJitterOfItsOwn) {
   const auto deviation = [](const char* regulator) {
@@ -332,6 +364,10 @@ TEST(FlitRun, RefusesWhatDoesNotGoTogether) {
   EXPECT_EQ(refusal(vct + "[workload]\nmessage_flits = 10\n"), "");
   EXPECT_NE(refusal("[network]\npass_through = true\n").find("live cluster"), std::string::npos);
   EXPECT_NE(refusal("[workload]\ncircuit_attempts = 5\n").find("pcs"), std::string::npos);
+  EXPECT_NE(refusal("[network]\nrouter = \"pcs\"\n[controls]\nadmission = false\n"
+                    "[workload]\ncircuit_attempts = 5\nphases = [0.2, 0.8]\n")
+                .find("workload.phases: not with"),
+            std::string::npos);
   EXPECT_NE(refusal("[workload]\nstreams = \"mpeg2\"\nphases = [0.8, 0.2]\n[run]\nhca = true\n")
                 .find("shares cannot fall"),
             std::string::npos);
