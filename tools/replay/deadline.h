@@ -39,8 +39,9 @@ struct FrameVerdict {
 // itself.
 //
 // Frames are numbered in the order in which they are sent. A gap (a frame that its sender dropped)
-// moves the deadline by one frame time for each number; an arrival with a number that is not larger
-// than the last one is a duplicate or overtaken frame: counted, and measured by nothing else.
+// moves the deadline by one frame time for each number and has no interval; an arrival with a
+// number that is not larger than the last one is a duplicate or overtaken frame: counted, and
+// measured by nothing else.
 class DeadlineMeter {
  public:
   explicit DeadlineMeter(FrameRate rate = {},
@@ -61,7 +62,8 @@ class DeadlineMeter {
       skipped_ += frame - last_frame_ - 1;
       // Unsigned wrap is meant: completion times of one CQ never run backwards, but if a clock did,
       // the interval is negative and must not become 2^64.
-      add_interval(static_cast<double>(static_cast<std::int64_t>(arrival_ns - last_arrival_ns_)));
+      if (frame == last_frame_ + 1)
+        add_interval(static_cast<double>(static_cast<std::int64_t>(arrival_ns - last_arrival_ns_)));
     }
     const FrameVerdict verdict = judge(frame, arrival_ns);
     ++delivered_;

@@ -77,6 +77,7 @@ class FlitRun {
   void begin_workload();
   void change_links();
   void hold_back(std::size_t source, std::size_t first);
+  void give_up(const FlitMessage& message);
   void let_go();
   // Cycles since the workload began.
   emu::Cycle now() const { return network_->now() - base_; }

@@ -1,5 +1,6 @@
 // The streams of a FlitRun before its HCAs: admitted before traffic begins, and asked for again
 // when links fail.
+#include <algorithm>
 #include <limits>
 
 #include "emu/energy/meter.h"
@@ -77,9 +78,14 @@ void FlitRun::hold_back(std::size_t source, std::size_t first) {
   if (standing == Bookings::Standing::asking) {
     held_[stream].insert(held_[stream].end(), begin, created_.end());
   } else {
-    given_up_ += static_cast<std::uint64_t>(created_.end() - begin);
+    std::for_each(begin, created_.end(), [this](const FlitMessage& m) { give_up(m); });
   }
   created_.erase(begin, created_.end());
+}
+
+void FlitRun::give_up(const FlitMessage& message) {
+  ++given_up_;
+  measure_->given_up(message);
 }
 
 void FlitRun::let_go() {
@@ -89,7 +95,7 @@ void FlitRun::let_go() {
     if (bookings_->standing(stream) == Bookings::Standing::granted) {
       for (FlitMessage& message : held) offer(message);
     } else {
-      given_up_ += held.size();
+      std::ranges::for_each(held, [this](const FlitMessage& m) { give_up(m); });
     }
     held.clear();
   }

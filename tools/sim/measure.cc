@@ -50,7 +50,7 @@ void Measure::offered(const FlitMessage& message) {
 }
 
 void Measure::delivered(const FlitMessage& message, emu::Cycle head, emu::Cycle tail) {
-  if (message.stream != kNoStream) frame_message(message.stream, message.frame, tail);
+  if (message.stream != kNoStream) frame_message(message, tail);
   Batch* batch = batch_at(tail);
   if (batch == nullptr) return;
   ClassBatch& one = batch->classes[static_cast<std::size_t>(message.traffic_class)];
@@ -69,28 +69,40 @@ void Measure::delivered(const FlitMessage& message, emu::Cycle head, emu::Cycle 
 void Measure::frame_begins(std::uint32_t stream, std::uint32_t frame, std::uint32_t messages) {
   while (stream >= streams_.size()) streams_.push_back({.deadlines = DeadlineMeter(frame_rate_)});
   Stream& one = streams_[stream];
-  if (one.missing.empty()) one.oldest = frame;
-  CHECK(frame == one.oldest + one.missing.size());
-  one.missing.push_back(messages);
+  if (one.frames.empty()) one.oldest = frame;
+  CHECK(frame == one.oldest + one.frames.size());
+  one.frames.push_back({.missing = messages});
 }
 
-void Measure::frame_message(std::uint32_t stream, std::uint32_t frame, emu::Cycle tail) {
-  Stream& one = streams_[stream];
-  CHECK(frame >= one.oldest && frame - one.oldest < one.missing.size());
-  std::uint32_t& missing = one.missing[frame - one.oldest];
-  CHECK(missing > 0);
-  if (--missing == 0) frame_complete(one, frame, tail);
-  while (!one.missing.empty() && one.missing.front() == 0) {
-    one.missing.pop_front();
-    ++one.oldest;
+bool Measure::end_message(Stream& stream, const FlitMessage& message, bool came) {
+  CHECK(message.frame >= stream.oldest && message.frame - stream.oldest < stream.frames.size());
+  FrameUnderWay& frame = stream.frames[message.frame - stream.oldest];
+  CHECK(frame.missing > 0);
+  frame.whole = frame.whole && came;
+  const bool complete = --frame.missing == 0 && frame.whole;
+  while (!stream.frames.empty() && stream.frames.front().missing == 0) {
+    stream.frames.pop_front();
+    ++stream.oldest;
   }
+  return complete;
+}
+
+void Measure::frame_message(const FlitMessage& message, emu::Cycle tail) {
+  Stream& stream = streams_[message.stream];
+  if (end_message(stream, message, true)) frame_complete(stream, message.frame, tail);
+}
+
+void Measure::given_up(const FlitMessage& message) {
+  if (message.stream != kNoStream) (void)end_message(streams_[message.stream], message, false);
 }
 
 void Measure::frame_complete(Stream& stream, std::uint32_t frame, emu::Cycle tail) {
   const bool any = stream.any;
+  const bool follows = any && frame == stream.last_frame + 1;
   const emu::Cycle before = stream.last_tail;
   const FrameVerdict verdict = stream.deadlines.arrive(frame, time_.ns(tail));
   stream.any = true;
+  stream.last_frame = std::max(frame, stream.last_frame);
   stream.last_tail = std::max(tail, before);
   Batch* batch = batch_at(tail);
   if (batch == nullptr || !any || tail < before) return;
@@ -98,6 +110,7 @@ void Measure::frame_complete(Stream& stream, std::uint32_t frame, emu::Cycle tai
   ++batch->frames;
   if (verdict.missed) ++batch->missed;
   batch->late_ms += static_cast<double>(verdict.late_ns) / 1e6;
+  if (!follows) return;  // the frames between were given up, and no interval ends here
   const double deviation = static_cast<double>(time_.ns(tail - before)) / 1e6 - frame_ms_;
   ++batch->intervals;
   batch->deviation_ms += deviation;
@@ -134,7 +147,7 @@ void Measure::hca_window(emu::Cycle end, double picojoules, double largest_hca_p
 
 std::uint64_t Measure::frames_under_way() const {
   std::uint64_t count = 0;
-  for (const Stream& stream : streams_) count += stream.missing.size();
+  for (const Stream& stream : streams_) count += stream.frames.size();
   return count;
 }
 

@@ -57,20 +57,28 @@ class Measure : public FrameBook {
   void offered(const FlitMessage& message);
   void delivered(const FlitMessage& message, emu::Cycle head, emu::Cycle tail);
   void frame_begins(std::uint32_t stream, std::uint32_t frame, std::uint32_t messages) override;
+  // A message that was created and is never sent: its frame will not be complete.
+  void given_up(const FlitMessage& message);
   // A power window that ended: each batch has as much of its energy as of its cycles, and is asked
   // for its largest window.
   void window(emu::Cycle end, double picojoules, double largest_router_pj);
   void hca_window(emu::Cycle end, double picojoules, double largest_hca_pj);
 
   const std::vector<Batch>& batches() const { return batches_; }
-  // Frames begun and not complete at the end.
+  // Frames begun and neither complete at the end nor given up.
   std::uint64_t frames_under_way() const;
   void write(emu::JsonWriter& json) const;
 
  private:
+  struct FrameUnderWay {
+    std::uint32_t missing = 0;  // messages
+    bool whole = true;          // none was given up
+  };
   struct Stream {
-    std::deque<std::uint32_t> missing;  // messages of the frames under way, oldest first
-    std::uint32_t oldest = 0;           // its number
+    std::deque<FrameUnderWay> frames;  // oldest first
+    std::uint32_t oldest = 0;          // its number
+    // Of the frames that were complete, the last.
+    std::uint32_t last_frame = 0;
     emu::Cycle last_tail = 0;
     bool any = false;
     DeadlineMeter deadlines{};
@@ -79,7 +87,9 @@ class Measure : public FrameBook {
   template <class Visit>
   void batches_of_window(emu::Cycle end, Visit&& visit);
   void write_tails(emu::JsonWriter& json) const;
-  void frame_message(std::uint32_t stream, std::uint32_t frame, emu::Cycle tail);
+  // One of its messages has come, or never will; true: its frame is complete with that.
+  static bool end_message(Stream& stream, const FlitMessage& message, bool came);
+  void frame_message(const FlitMessage& message, emu::Cycle tail);
   void frame_complete(Stream& stream, std::uint32_t frame, emu::Cycle tail);
 
   emu::CycleTime time_;

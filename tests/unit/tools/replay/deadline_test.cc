@@ -74,6 +74,10 @@ TEST(DeadlineMeter, DroppedFramesMoveTheDeadlineOn) {
   EXPECT_EQ(meter.arrive(4, 399 * kMs).deadline_ns, 400 * kMs);
   EXPECT_EQ(meter.skipped(), 3U);
   EXPECT_EQ(meter.missed(), 0U);
+  EXPECT_EQ(meter.intervals(), 0U) << "of frames that follow one another";
+  meter.arrive(5, 499 * kMs);
+  EXPECT_EQ(meter.intervals(), 1U);
+  EXPECT_NEAR(meter.interval_mean_ms(), 100, 1e-9);
 }
 
 TEST(DeadlineMeter, RepeatedFramesAreCountedAndMeasuredByNothingElse) {

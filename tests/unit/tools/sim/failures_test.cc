@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "tests/unit/tools/sim/runs.h"
 
 namespace tools {
@@ -114,6 +116,25 @@ TEST(Failures, WithLinksBackEveryoneIsWhereHeWas) {
   expect_books_follow_ways(*run);
   // Who asks first is another matter than before the run.
   EXPECT_GE(granted(*run), before * 9 / 10);
+}
+
+// Frames of 0.2 ms, and links that are away for 32 of them.
+TEST(Failures, SilenceIsNoInterval) {
+  std::string text = tree(R"("0:4 0.25 0.5", "0:5 0.25 0.5", "0:6 0.25 0.5")");
+  const std::string of_bursts = "streams = \"on_off\"\nstream_kbps = 200000\n";
+  text.replace(text.find(of_bursts), of_bursts.size(),
+               "streams = \"vbr\"\nstream_kbps = 50000\nframe_ms = 0.2\n");
+  const auto run = play_point(text);
+  EXPECT_EQ(run->json().find("\"given_up\":0,"), std::string::npos);
+  double intervals = 0;
+  double deviation_sq = 0;
+  for (const Batch& batch : run->measure().batches()) {
+    intervals += batch.intervals;
+    deviation_sq += batch.deviation_sq;
+  }
+  EXPECT_GT(intervals, 1000);
+  EXPECT_LT(std::sqrt(deviation_sq / intervals), 0.1) << "ms";
+  EXPECT_LT(run->measure().frames_under_way(), 2 * run->bookings()->streams());
 }
 
 TEST(Failures, ThePointIsTheRun) {

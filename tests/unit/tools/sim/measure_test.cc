@@ -136,6 +136,31 @@ TEST(Measure, FramesMayOvertakeEachOther) {
   EXPECT_EQ(measure.frames_under_way(), 0U);
 }
 
+// The interval is one of frames that follow one another: what lies between a stream's silence and
+// its return says nothing of how the network delivers.
+TEST(Measure, NoIntervalIsMeasuredOverFramesThatNeverCame) {
+  Measure measure = meter();
+  for (std::uint32_t frame = 0; frame < 5; ++frame) measure.frame_begins(0, frame, 2);
+  const auto come = [&](std::uint32_t frame, emu::Cycle tail) {
+    arrive(measure, frame, tail - 100);
+    arrive(measure, frame, tail);
+  };
+  come(0, 10'000);
+  arrive(measure, 1, 35'000);
+  measure.given_up({.stream = 0, .frame = 1});  // the other half of it
+  measure.given_up({.stream = 0, .frame = 2});
+  measure.given_up({.stream = 0, .frame = 2});
+  come(3, 101'000);
+  come(4, 131'000);
+  EXPECT_EQ(measure.frames_under_way(), 0U);
+  EXPECT_EQ(measure.batches()[0].frames, 0);
+  const Batch& batch = measure.batches()[1];
+  EXPECT_EQ(batch.frames, 2);
+  EXPECT_EQ(batch.missed, 1) << "frame 3 is due at 100 ms, frame 4 30 ms after it came";
+  EXPECT_EQ(batch.intervals, 1);
+  EXPECT_NEAR(batch.deviation_ms, 0, 1e-9);
+}
+
 // Power windows have 500 cycles. A batch of 200 has a part of one or of two, a batch of 700 has a
 // whole one and a part.
 TEST(Measure, AWindowsEnergyGoesToBatchesByCycles) {
