@@ -134,7 +134,7 @@ emu::Result<void> read_workload(toml::table& document, WorkloadSpec& w) {
   section.name("streams", w.streams, kStreamNames);
   section.name("placement", w.placement, kPlacementNames);
   section.number("stream_kbps", w.stream_kbps, 1, 1e6);
-  section.number("frame_sd", w.frame_sd, 0, 1);
+  section.number("frame_sd", w.frame_sd, 0, kFrameSdMost);
   section.number("frame_ms", w.frame_ms, 0.01, 1000);
   section.name("regulator", w.regulator, kRegulatorNames);
   section.whole("message_flits", w.message_flits, 1, 2048);

@@ -41,6 +41,10 @@ enum class NicKind : std::uint8_t { none, iba, qos, qos_message, traditional };
 inline constexpr std::string_view kNicNames[] = {"none", "iba", "qos", "qos_message",
                                                  "traditional"};
 
+// Normal frame sizes with more deviation would be below nothing so often that their mean grew: at a
+// half of the mean it grows by 0.4 %, at 0.58 by 1 %, at 1 by 8 %.
+inline constexpr double kFrameSdMost = 0.5;
+
 struct WorkloadSpec {
   double load = 0.6;             // of a link, flits a cycle; of streams as load_counts_headers says
   double real_time_share = 0.8;  // x / (x + y)
@@ -50,7 +54,7 @@ struct WorkloadSpec {
   StreamKind streams = StreamKind::vbr;
   Placement placement = Placement::balanced;
   double stream_kbps = 4000;  // mean of a synthetic stream, without headers
-  double frame_sd = 0.2;      // of a synthetic frame's size: 3333 of 16666 bytes
+  double frame_sd = 0.2;      // of a frame's size but cbr's, of its mean: 3333 of 16666 bytes
   double frame_ms = 1000.0 / 30;
   Regulator regulator = Regulator::end;
   std::uint32_t message_flits = 40;

@@ -33,6 +33,7 @@ TEST(Point, SaysWhatIsWrongInOneLine) {
   const std::pair<const char*, const char*> wrong[] = {
       {"[workload]\nlaod = 0.5", "workload.laod: unknown key"},
       {"[workload]\nload = 3.0", "workload.load: must be a number from 0 to 2"},
+      {"[workload]\nframe_sd = 0.51", "workload.frame_sd: must be a number from 0 to 0.5"},
       {"[workload]\nload = \"much\"", "workload.load: must be a number"},
       {"[workload]\nmessage_flits = 2.5", "workload.message_flits: must be a whole number"},
       {"[workload]\nstreams = \"film\"", "workload.streams: must be one of none vbr cbr"},

@@ -108,6 +108,26 @@ TEST(Workload, LoadAndMixAreMet) {
   EXPECT_NEAR(load_of(messages, emu::TrafficClass::best_effort, 0, 2'500'000), 0.2, 0.01);
 }
 
+// A frame has at least a byte. What that takes from a normal distribution of frame sizes that is
+// wide must not be felt in the load.
+TEST(Workload, FramesOfTheWidestSpreadKeepTheirMean) {
+  const auto part_of_mean = [](double frame_sd) {
+    WorkloadSpec spec;
+    spec.load = 1;
+    spec.real_time_share = 1;
+    spec.stream_kbps = 100'000;
+    spec.frame_ms = 0.1;
+    spec.frame_sd = frame_sd;
+    const Setting setting = setting_of(spec, 1'250'000);  // a thousand frames of each of 32 streams
+    Frames frames;
+    double flits = 0;
+    for (const auto& m : all_of(setting, frames, 5)) flits += m.flits - 1;
+    return flits * 32 / 10'000 / static_cast<double>(frames.messages.size());
+  };
+  EXPECT_NEAR(part_of_mean(kFrameSdMost), 1, 0.01);
+  EXPECT_GT(part_of_mean(1), 1.07) << "why there is a limit";
+}
+
 TEST(Workload, FramesLeaveEvenlyAndCompletely) {
   WorkloadSpec spec;
   spec.load = 0.02;
