@@ -1,6 +1,7 @@
 #include "tools/load/flow.h"
 
 #include <algorithm>
+#include <bit>
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -23,6 +24,15 @@ Flow::Flow(FlowOptions options, const std::vector<std::string>& to, std::uint64_
       token_(token),
       prng_(options_.seed) {
   make_clocks();
+  send_slots_ = sends_for_rate();
+}
+
+std::uint32_t Flow::sends_for_rate() const {
+  const ArrivalOptions& all = options_.arrivals;
+  const double most = all.factors.empty() ? 1 : std::ranges::max(all.factors);
+  const double due = kSendsNs / all.gap_ns * most * static_cast<double>(clocks_.size());
+  return std::bit_ceil(
+      static_cast<std::uint32_t>(std::clamp<double>(due, kSendsLeast, kSendsMost)));
 }
 
 void Flow::make_clocks() {
@@ -61,15 +71,16 @@ emu::Result<void> Flow::open(const Device& device, const CompletionQueue& cq,
                              std::uint64_t wr_base) {
   wr_base_ = wr_base;
   receive_stride_ = (kGrhBytes + options_.payload_bytes + 63) / 64 * 64;
-  auto sends =
-      Region::create(device, "flitnet-load-out", std::size_t{kSends} * options_.payload_bytes, 0);
+  auto sends = Region::create(device, "flitnet-load-out",
+                              std::size_t{send_slots_} * options_.payload_bytes, 0);
   if (!sends) return std::unexpected(sends.error());
   sends_ = *std::move(sends);
   auto receives = Region::create(device, "flitnet-load-in", kReceives * receive_stride_,
                                  IBV_ACCESS_LOCAL_WRITE);
   if (!receives) return std::unexpected(receives.error());
   receives_ = *std::move(receives);
-  auto qp = create_qp(device, IBV_QPT_UD, cq, cq, {.sends = kSends, .receives = kReceives}, kQkey);
+  auto qp =
+      create_qp(device, IBV_QPT_UD, cq, cq, {.sends = send_slots_, .receives = kReceives}, kQkey);
   if (!qp) return std::unexpected(qp.error());
   qp_ = *std::move(qp);
   endpoint_ = device.endpoint(*qp_, 0, kQkey);
@@ -144,7 +155,7 @@ void Flow::start(emu::EmuNs now_ns, emu::EmuNs until_ns) {
 }
 
 emu::Result<void> Flow::tick(const Device& device, emu::EmuNs now_ns) {
-  used_ = std::max(static_cast<double>(completed_ - completed_before_) / kSends,
+  used_ = std::max(static_cast<double>(completed_ - completed_before_) / send_slots_,
                    taken_ / (kReceives / 2.0));
   completed_before_ = completed_;
   taken_ = 0;
@@ -170,7 +181,7 @@ emu::Result<void> Flow::tick(const Device& device, emu::EmuNs now_ns) {
       queue_was_full_ = false;
       break;
     }
-    const bool room = posted_ - completed_ < kSends;
+    const bool room = posted_ - completed_ < send_slots_;
     const int error =
         room ? post(device, destinations_[*next_to_], launch_ns, is_last(*next_)) : ENOMEM;
     if (error == ENOMEM) {
@@ -219,7 +230,7 @@ std::optional<std::size_t> Flow::pick(const Clock& clock) {
 }
 
 int Flow::post(const Device& device, Destination& to, emu::EmuNs launch_ns, bool last) {
-  const std::size_t slot = posted_ % kSends * options_.payload_bytes;
+  const std::size_t slot = posted_ % send_slots_ * options_.payload_bytes;
   write_load_message({.source = to.source,
                       .kind = options_.number,
                       .number = to.sent,
@@ -232,8 +243,9 @@ int Flow::post(const Device& device, Destination& to, emu::EmuNs launch_ns, bool
   wr.sg_list = &sge;
   wr.num_sge = 1;
   wr.opcode = IBV_WR_SEND;
-  // The last before a full queue is always signalled: kSends is a multiple of kSignalEvery.
-  static_assert(kSends % kSignalEvery == 0);
+  // The last before a full queue is always signalled: send_slots_ is a multiple of kSignalEvery.
+  static_assert(kSendsLeast % kSignalEvery == 0 && std::has_single_bit(kSendsLeast) &&
+                std::has_single_bit(kSendsMost));
   wr.send_flags = last || (posted_ + 1) % kSignalEvery == 0 ? unsigned{IBV_SEND_SIGNALED} : 0U;
   wr.wr.ud.ah = to.ah.get();
   wr.wr.ud.remote_qpn = to.remote.qpn;

@@ -90,10 +90,15 @@ class Flow {
   const FlowCounts& counts() const { return counts_; }
   const emu::PlainHistogram& latency() const { return latency_; }
 
-  static constexpr std::uint32_t kSends = 1024;     // 100 ms of best effort at 48 Mb/s
-  static constexpr std::uint32_t kReceives = 4096;  // 400 ms of it
+  // Of the send queue: what is due in 13 ms, that is 1024 full packets of a link of 400 Mb/s. The
+  // HCA and the generator nap, so a few ms pass until a message that has left makes room.
+  std::uint32_t sends() const { return send_slots_; }
+  static constexpr std::uint32_t kSendsMost = 4096;
+  static constexpr std::uint32_t kReceives = 4096;  // 400 ms of best effort at 48 Mb/s
 
  private:
+  static constexpr std::uint32_t kSendsLeast = 1024;  // 100 ms of best effort at 48 Mb/s
+  static constexpr double kSendsNs = 13e6;
   static constexpr std::uint32_t kSignalEvery = 16;
   static constexpr std::size_t kGrhBytes = 40;  // IBA: in front of every UD receive
 
@@ -121,6 +126,7 @@ class Flow {
   };
 
   void make_clocks();
+  std::uint32_t sends_for_rate() const;
   Clock* next_clock();
   int post(const Device& device, Destination& to, emu::EmuNs launch_ns, bool last);
   bool is_last(const Clock& clock) const;
@@ -133,6 +139,7 @@ class Flow {
   std::uint64_t token_;
   emu::Prng prng_;
   std::vector<Clock> clocks_;
+  std::uint32_t send_slots_ = kSendsLeast;
   Region sends_;
   Region receives_;
   Qp qp_;

@@ -15,10 +15,10 @@ namespace {
 
 constexpr int kFlowShift = 40;  // of a work request's number: the flow, then receive bit and count
 constexpr std::uint64_t kReceiveBit = std::uint64_t{1} << 32;
-constexpr int kPollMax = 16384;
+constexpr int kPollMax = 32768;
 constexpr int kCqEntries = 32768;
 // All there can be of the three kinds: every receive, and every send if they fail.
-static_assert(3 * (Flow::kSends + Flow::kReceives) <= kPollMax && kPollMax <= kCqEntries);
+static_assert(3 * (Flow::kSendsMost + Flow::kReceives) <= kPollMax && kPollMax <= kCqEntries);
 
 // Tells the messages of this run from late ones of another run that had the same queue pair number.
 std::uint64_t fresh_token() {
