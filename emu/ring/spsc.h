@@ -117,6 +117,11 @@ class RingProducer {
     refresh_room();
     return static_cast<std::size_t>(tail_ - head_seen_);
   }
+  // Entries ever popped, as far as the peer says. Grows only.
+  std::uint64_t popped() {
+    refresh_room();
+    return head_seen_;
+  }
   // The peer published an index that cannot be: its memory is scribbled over. The ring stays safe
   // to use; the owner should detach the peer.
   bool broken() const { return broken_; }

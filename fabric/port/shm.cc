@@ -178,7 +178,7 @@ std::uint64_t ShmPort::next_service_ns() const {
   // Packets that a node does not take, and connections that say nothing, are timed by service().
   const bool timed = !greetings_.empty() || !draining_.empty() ||
                      std::any_of(live_.begin(), live_.end(), [](ShmSession* session) {
-                       return session->in_ring_before != 0 || session->rx.waiting() != 0;
+                       return session->had_packets || session->rx.waiting() != 0;
                      });
   return timed ? serviced_ns_ + 10 * kSocketsEveryNs : ~std::uint64_t{0};
 }
@@ -211,10 +211,12 @@ void ShmPort::lose_broken(Inbox& inbox) {
 }
 
 bool ShmPort::progress(ShmSession& session, std::uint64_t elapsed_ns) {
-  const std::size_t in_ring = session.rx.in_ring();
-  const bool stuck = in_ring != 0 && in_ring >= session.in_ring_before;
-  session.stalled_ns = stuck && session.in_ring_before != 0 ? session.stalled_ns + elapsed_ns : 0;
-  session.in_ring_before = in_ring;
+  // What it took, not how full its ring is: new packets fill the ring of who takes all the time.
+  const std::uint64_t taken = session.rx.taken();
+  const bool stuck = session.had_packets && taken == session.taken_before;
+  session.stalled_ns = stuck ? session.stalled_ns + elapsed_ns : 0;
+  session.taken_before = taken;
+  session.had_packets = session.rx.in_ring() != 0;
   return session.stalled_ns < kStalledNs;
 }
 

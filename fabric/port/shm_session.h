@@ -35,6 +35,7 @@ class Outbound {
   }
   std::size_t waiting() const { return staged_.size(); }
   std::size_t in_ring() { return ring_.pending(); }
+  std::uint64_t taken() { return ring_.popped(); }
   bool broken() const { return ring_.broken(); }
 
  private:
@@ -78,9 +79,10 @@ class ShmSession final : public PoolOwner {
   std::uint16_t pool = 0;
   bool alive = true;
   // cold
-  std::string reason;            // why it is to be detached
-  std::uint64_t stalled_ns = 0;  // how long packets have waited for it without being taken
-  std::size_t in_ring_before = 0;
+  std::string reason;              // why it is to be detached
+  std::uint64_t stalled_ns = 0;    // how long packets have waited for it without being taken
+  bool had_packets = false;        // in its ring, at the last look
+  std::uint64_t taken_before = 0;  // of its ring, at the last look
   pid_t pid = 0;
   emu::UniqueFd socket;
   emu::UniqueFd wake_fabric;

@@ -61,6 +61,7 @@ TEST(Spsc, FillsToItsCapacityAndNoFurther) {
   ASSERT_TRUE(ring.consumer.pop(e));
   EXPECT_EQ(e.number, 0u);
   EXPECT_TRUE(ring.producer.push(entry_of(999)));
+  EXPECT_EQ(ring.producer.popped(), 1u);
 }
 
 // Random pushes and pops of random batches, compared with a std::deque.

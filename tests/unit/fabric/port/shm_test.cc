@@ -390,5 +390,29 @@ TEST_F(ShmPortTest, ANodeThatTakesNothingIsDetachedAndTheSenderGetsItsSlotsBack)
   EXPECT_TRUE(port_->attached(2));
 }
 
+// Its ring is as full at each look as it was at the last: what it took is judged, not what is left.
+TEST_F(ShmPortTest, ANodeThatTakesAsMuchAsComesIsNotCut) {
+  auto n0 = attach("n0");
+  auto n1 = attach("n1");
+  std::uint64_t sent = 0;
+  for (; sent < 64; ++sent) ASSERT_EQ(send(*n1, 0, sent), 1U);
+  n1->flush();
+  turn();
+  std::array<hca::Received, 8> got;
+  std::array<emu::Injected, 64> said;
+  const std::uint64_t begin_ns = host_ns_;
+  while (host_ns_ - begin_ns < 2 * kStalledNs) {
+    ASSERT_EQ(n0->receive(got), got.size()) << last_loss();
+    for (const hca::Received& one : got) n0->release(one.desc.buffer);
+    n0->flush();
+    n1->injected(said);
+    for (std::size_t i = 0; i < got.size(); ++i) ASSERT_EQ(send(*n1, 0, ++sent), 1U);
+    n1->flush();
+    host_ns_ += 10'000'000;
+    turn();
+    ASSERT_TRUE(port_->attached(0)) << last_loss();
+  }
+}
+
 }  // namespace
 }  // namespace fabric
