@@ -238,7 +238,7 @@ void Acceptor::service(std::uint64_t now_ns) {
     const Seat& seat = seats_[n];
     if (!seat.open) continue;
     const auto node = static_cast<NodeId>(n);
-    if (away_ns > kPauseNs) seat.channel->pardon(away_ns);
+    if (away_ns > kPauseNs) seat.channel->pardon(away_ns, now_ns);
     if (seat.channel->said_bye()) {
       close(node, "left");
     } else if (seat.channel->broken()) {

@@ -188,6 +188,13 @@ Train Channel::transmit(std::uint64_t now_ns, Cycle now_cycle) {
   return {};
 }
 
+// What lay in the socket meanwhile has been heard just now: nothing was heard in the future.
+void Channel::pardon(std::uint64_t away_ns, std::uint64_t now_ns) {
+  last_heard_ns_ = std::min(last_heard_ns_ + away_ns, now_ns);
+  if (peer_deaf_since_ns_ != 0)
+    peer_deaf_since_ns_ = std::min(peer_deaf_since_ns_ + away_ns, now_ns);
+}
+
 std::string Channel::stuck() const {
   if (out_.stuck_bytes() == 0) return "";
   return fmt::format(

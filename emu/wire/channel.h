@@ -91,10 +91,7 @@ class Channel {
   std::uint64_t peer_deaf_since_ns() const { return peer_deaf_since_ns_; }
   void acknowledge_now() { acknowledge_now_ = true; }
   // This process was away for so long: the silence meanwhile, ours and the peer's, does not count.
-  void pardon(std::uint64_t away_ns) {
-    last_heard_ns_ += away_ns;
-    if (peer_deaf_since_ns_ != 0) peer_deaf_since_ns_ += away_ns;
-  }
+  void pardon(std::uint64_t away_ns, std::uint64_t now_ns);
   bool said_bye() const { return said_bye_; }
   // The peer is authentic, but what it sends has no meaning. Whoever reads the records may say so.
   void break_off() { broken_ = true; }

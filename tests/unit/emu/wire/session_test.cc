@@ -155,6 +155,42 @@ TEST(Session, APauseOfTheFabricIsNobodysFault) {
   for (std::size_t n = 0; n < kNodes; ++n) EXPECT_EQ(world.node(n).epoch().number, 1u);
 }
 
+// What lay in the socket meanwhile is heard when the fabric goes on, and from then silence counts.
+TEST(Session, ANodeThatDiesDuringAPauseOfTheFabricIsMissedSoonAfter) {
+  World world(1, {});
+  world.run(500);
+  world.sleep(600'000'000'000);
+  world.partition(1, true);
+  world.run(1);
+  EXPECT_EQ(world.fabric().channel(1).last_heard_ns(), world.now());
+  world.run(4000);  // 800 ms
+  EXPECT_FALSE(world.fabric().attached(1));
+  EXPECT_TRUE(world.fabric().attached(0));
+}
+
+TEST(Session, ANodeThatHearsNothingAfterAPauseOfTheFabricIsClosed) {
+  World world(1, {});
+  world.run(500);
+  world.partition_down(1, true);
+  const Channel& channel = world.node(1).channel();
+  const auto silent = [&] {
+    return world.now() >= channel.last_heard_ns() + SessionTiming{}.silent_ns;
+  };
+  // Until the first frame that says so.
+  std::uint64_t frames_out = 0;
+  do {
+    frames_out = channel.counters().frames_out;
+    world.step();
+  } while (!silent() || channel.counters().frames_out == frames_out);
+  EXPECT_EQ(world.fabric().channel(1).peer_deaf_since_ns(), 0U) << "on its way";
+  world.sleep(600'000'000'000);
+  world.run(1);
+  EXPECT_EQ(world.fabric().channel(1).peer_deaf_since_ns(), world.now());
+  world.run(4000);  // 800 ms
+  EXPECT_FALSE(world.fabric().attached(1));
+  EXPECT_NE(world.fabric().reason(1).find("hears nothing"), std::string::npos);
+}
+
 TEST(Session, ANodeMovesToAnotherAddress) {
   World world(1, {});
   world.run(500);
