@@ -31,6 +31,7 @@ emu::Turn Fabric::turn(std::uint64_t host_ns) {
   emu::log_to(log_);
   if (!started_) pace_->start(network_->now(), host_ns);
   started_ = true;
+  for (const auto& port : ports_) port->begin_turn(host_ns);
   follow(host_ns);
   skip_idle(host_ns);
   receive(host_ns);                  // packets in

@@ -2,10 +2,11 @@
 // events out, nodes that come and go. A port serves any number of nodes. One thread calls it; it
 // never blocks and keeps no time.
 //
-//   loop:  port.service(host_ns, inbox)   accept, handshake, heartbeat, loss: rare work
+//   loop:  port.begin_turn(host_ns)       what time it is
 //          port.receive(now, inbox)       bursts: inbox.packets enter the wire halves
 //          port.deliver / injected / answer ...
 //          port.flush(now)                publish rings, send frames, wake who sleeps
+//          port.service(host_ns, inbox)   accept, handshake, heartbeat, loss: rare work
 #pragma once
 
 #include <cstddef>
@@ -73,6 +74,9 @@ class Port {
  public:
   virtual ~Port() = default;
 
+  // Host time of all that follows until it is told again: frames are stamped with it when they
+  // come and go. Ports without frames ignore it.
+  virtual void begin_turn(std::uint64_t /*host_ns*/) {}
   virtual void service(std::uint64_t host_ns, Inbox& inbox) = 0;
   virtual void receive(emu::Cycle now, Inbox& inbox) = 0;
 

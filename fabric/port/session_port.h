@@ -35,6 +35,7 @@ class SessionPort : public Port {
  public:
   ~SessionPort() override;
 
+  void begin_turn(std::uint64_t host_ns) override { host_ns_ = host_ns; }
   void service(std::uint64_t host_ns, Inbox& inbox) override;
   void receive(emu::Cycle now, Inbox& inbox) override;
   void deliver(emu::NodeId node, PacketHandle packet, const emu::RxDesc& desc) override;

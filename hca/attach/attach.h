@@ -2,10 +2,11 @@
 // deliveries, injected events and answers come in, emulated time is read. Called by hcad's single
 // thread; nothing here blocks, sleeps or keeps time: host time is handed in.
 //
-//   loop:  attach.service(host_ns)                   connect, reconnect, heartbeat
+//   loop:  attach.begin_turn(host_ns)                what time it is
 //          attach.receive(...), injected, answers    what the fabric has for us
 //          acquire + fill + send                     what we have for the fabric
 //          attach.flush()                            publish; wakes fabricd only if it sleeps
+//          attach.service(host_ns)                   connect, reconnect, heartbeat
 //          nothing to do?  if (attach.prepare_sleep()) { epoll on attach.fd(); }
 //                          attach.end_sleep(readable);
 #pragma once
@@ -52,8 +53,12 @@ class Attachment {
  public:
   virtual ~Attachment() = default;
 
+  // Host time (a monotonic clock) of all that follows until it is told again: frames are stamped
+  // with it when they come and go. Attachments without frames ignore it.
+  virtual void begin_turn(std::uint64_t /*host_ns*/) {}
+
   // Connects, notices a lost fabric, reconnects. Call it every loop while down (it limits its own
-  // attempts by `host_ns`, a monotonic host clock) and at least every 10 ms while attached.
+  // attempts by `host_ns`, the same clock) and at least every 10 ms while attached.
   virtual AttachState service(std::uint64_t host_ns) = 0;
   virtual AttachState state() const = 0;
   // Why the last attempt failed or the session ended; empty when attached.

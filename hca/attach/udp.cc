@@ -85,6 +85,10 @@ class UdpAttachment final : public Attachment {
   UdpAttachment(const UdpAttachOptions& options, emu::UdpAddress fabric, emu::UniqueFd socket);
   ~UdpAttachment() override;
 
+  void begin_turn(std::uint64_t host_ns) override {
+    host_ns_ = host_ns;
+    follow_clock();
+  }
   AttachState service(std::uint64_t host_ns) override;
   AttachState state() const override { return state_; }
   const std::string& reason() const override { return reason_; }
@@ -286,7 +290,7 @@ bool UdpAttachment::aligned() {
 
 void UdpAttachment::follow_clock() {
   const emu::Channel& channel = session_state_.channel();
-  if (!aligned()) return;
+  if (!current() || !aligned()) return;
   const std::uint64_t since =
       std::min(host_ns_ - std::min(host_ns_, channel.peer_cycle_ns()), kExtrapolateNs);
   const emu::Cycle guess = channel.peer_cycle() + since * 1000 / info_.cycle_time.cycle_ps;
@@ -311,6 +315,7 @@ void UdpAttachment::poll_socket() {
     }
   }
   read_stream();
+  follow_clock();  // nothing that came is ahead of it
 }
 
 void UdpAttachment::transmit() {

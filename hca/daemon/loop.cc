@@ -25,6 +25,7 @@ constexpr std::uint64_t kLongestSleepNs = 20'000'000;  // without programs
 
 emu::Turn Node::turn(std::uint64_t host_ns) {
   emu::log_to(log_);
+  attachment_->begin_turn(host_ns);
   tell_time();
   const emu::Cycle began = now_;
   std::size_t work = receive();                     // deliveries, injected events, answers

@@ -421,6 +421,31 @@ TEST_P(UdpPortTest, TimeOfANodeGoesOnWithAFabricWhoseTimeBeganAnew) {
   EXPECT_GT(events[0].tail_cycle, then);
 }
 
+// The last service() was long ago, and so would be what is sent if it had its time.
+TEST_P(UdpPortTest, WhatIsSentAfterIdlingIsSentOnce) {
+  hca::Attachment& n0 = attach(0);
+  std::array<emu::Answer, 4> answers;
+  for (int i = 0; i < 50; ++i) {  // the round trip becomes known
+    port_->answer(0, {7, 5, emu::kNoRouter, emu::Verdict::ack, {}});
+    turn();
+  }
+  turns(50);
+  while (n0.answers(answers) != 0) {
+  }
+  ASSERT_EQ(port_->counters(0).frames.frames_repeated, 0U);
+  host_ns_ += 15'000'000;
+  port_->begin_turn(host_ns_);
+  port_->receive(now_, inbox_);
+  port_->answer(0, {8, 5, emu::kNoRouter, emu::Verdict::ack, {}});
+  port_->flush(now_);
+  port_->service(host_ns_, inbox_);
+  port_->flush(now_);
+  turns(4);
+  EXPECT_EQ(n0.answers(answers), 1U);
+  EXPECT_EQ(port_->counters(0).frames.frames_repeated, 0U);
+  EXPECT_EQ(n0.frames().frames_duplicate, 0U);
+}
+
 TEST_P(UdpPortTest, ALiarIsDetachedByName) {
   hca::Attachment& n0 = attach(0);
   attach(1);

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 
+#include <algorithm>
 #include <array>
 #include <memory>
 #include <optional>
@@ -48,6 +49,10 @@ class UdpAttachmentTest : public testing::TestWithParam<bool> {
   void turn() {
     host_ns_ += kTurnNs;
     node_->service(host_ns_);
+    fabric_turn();
+  }
+  emu::Cycle fabric_cycle() const { return host_ns_ * 1000 / kCyclePs; }
+  void fabric_turn() {
     while (
         socket_.receive([this](const emu::UdpAddress& from, std::span<const std::byte> datagram) {
           at_ = from;
@@ -57,9 +62,19 @@ class UdpAttachmentTest : public testing::TestWithParam<bool> {
     }
     fabric_->service(host_ns_);
     for (emu::NodeId node = 0; node < 2; ++node) {
-      const emu::Train train = fabric_->transmit(node, host_ns_, 1000);
+      const emu::Train train = fabric_->transmit(node, host_ns_, fabric_cycle());
       if (!train.empty()) send(train);
     }
+  }
+  // As a node that has slept: it sends first, and service() comes last.
+  void send_packet() {
+    const auto slot = node_->acquire();
+    ASSERT_TRUE(slot);
+    std::fill_n(slot->bytes, 638, std::uint8_t{0});
+    const emu::TxDesc desc{1,  0, slot->buffer, 0, 638, 40, 0, 2, 2, emu::TrafficClass::best_effort,
+                           {}, 0};
+    ASSERT_EQ(node_->send({&desc, 1}), 1U);
+    node_->flush();
   }
   void send(const emu::Train& train) {
     const emu::UdpSocket::Outgoing out{at_, train};
@@ -93,6 +108,43 @@ TEST_P(UdpAttachmentTest, ANodeOfOtherTermsStaysDownAndSaysWhy) {
     EXPECT_FALSE(fabric_->attached(1)) << "the fabric hears nothing of it";
     EXPECT_EQ(node_->reason(), other + why);
   }
+}
+
+// The last service() was long ago, and so would be what is sent if it had its time.
+TEST_P(UdpAttachmentTest, WhatIsSentAfterIdlingIsSentOnce) {
+  ASSERT_NO_FATAL_FAILURE(make({}));
+  turns(20);
+  for (int i = 0; i < 50; ++i) {  // the round trip becomes known
+    ASSERT_NO_FATAL_FAILURE(send_packet());
+    turn();
+  }
+  turns(50);
+  ASSERT_EQ(node_->frames().frames_repeated, 0U);
+  const std::uint64_t sent = node_->frames().frames_out;
+  host_ns_ += 15'000'000;
+  node_->begin_turn(host_ns_);
+  ASSERT_NO_FATAL_FAILURE(send_packet());
+  node_->service(host_ns_);
+  EXPECT_GT(node_->frames().frames_out, sent);
+  turns(4);
+  EXPECT_EQ(node_->frames().frames_repeated, 0U);
+  EXPECT_EQ(fabric_->channel(1).counters().frames_duplicate, 0U);
+}
+
+// It would be ahead of it if a frame had the time of the last service() for its arrival.
+TEST_P(UdpAttachmentTest, TimeAfterIdlingIsTheFabrics) {
+  ASSERT_NO_FATAL_FAILURE(make({}));
+  turns(50);
+  const emu::Cycle before = node_->now_cycle();
+  host_ns_ += 15'000'000;
+  node_->begin_turn(host_ns_);
+  EXPECT_GT(node_->now_cycle(), before) << "it goes on by itself for a while";
+  fabric_turn();
+  std::array<Received, 4> none;
+  EXPECT_EQ(node_->receive(none), 0U);
+  EXPECT_EQ(node_->now_cycle(), fabric_cycle());
+  node_->service(host_ns_);
+  EXPECT_EQ(node_->now_cycle(), fabric_cycle());
 }
 
 bool readable(int fd) {
