@@ -165,7 +165,10 @@ FIG5 = figure(
         Alike("best_effort_network_us", (2, 3), "8 cycles", "no control", BY_EYE, full=True),
         Below("best_effort_network_us", (1,), "8 cycles", "no control"),
         Below("best_effort_network_us", ALL_PATTERNS, "64 cycles", "no control"),
-    ), **ALIKE,
+    ),
+    "under shuffle the latency with 8 cycles is 0.19±0.07 above that without control, and up to a "
+    "fifth is called alike: it may be so or not",
+    **ALIKE,
 )  # fmt: skip
 STEPS = {"every message": second(), **{f"every {n} messages": second(n) for n in (2, 4, 8)}}
 FIG6 = figure(
