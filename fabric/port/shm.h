@@ -62,7 +62,7 @@ class ShmPort final : public Port {
   void greet(std::uint64_t host_ns, Inbox& inbox);
   bool hello(Greeting& greeting, Inbox& inbox);  // true: done with it
   emu::Result<emu::NodeId> admit_hello(std::span<const std::byte> message) const;
-  emu::Result<void> open_session(emu::NodeId node, emu::UniqueFd socket);
+  emu::Result<void> open_session(emu::NodeId node, emu::UniqueFd& socket);
   emu::Result<void> introduce_pools(ShmSession& session);
   void receive_from(ShmSession& session, emu::Cycle now, Inbox& inbox);
   void take_back_released(ShmSession& session);
@@ -79,6 +79,7 @@ class ShmPort final : public Port {
   std::array<AttachCounters, emu::kNodesMax> counters_{};
   std::vector<std::unique_ptr<ShmSession>> draining_;  // lost; packets still in the fabric
   std::vector<Greeting> greetings_;
+  std::string shortage_;  // why the last node could not be let in, as the log has it
   std::uint64_t serviced_ns_ = 0;
   bool service_due_ = false;  // now, whenever the last one was
   emu::UniqueFd listener_;

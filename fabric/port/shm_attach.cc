@@ -9,6 +9,7 @@
 
 #include "emu/base/bytes.h"
 #include "emu/base/check.h"
+#include "emu/base/log.h"
 #include "emu/ring/unix_socket.h"
 #include "emu/wire/shm_layout.h"
 #include "fabric/port/shm.h"
@@ -137,10 +138,17 @@ bool ShmPort::hello(Greeting& greeting, Inbox& inbox) {
                        options_.rules.node_names[*node]));
     return true;
   }
-  if (auto opened = open_session(*node, std::move(greeting.socket)); !opened) {
-    inbox.events.push_back({*node, NodeEventKind::lost, opened.error().message});
+  if (auto opened = open_session(*node, greeting.socket); !opened) {
+    const std::string& reason = opened.error().message;
+    refuse(greeting.socket.get(), emu::ShmMessageType::refused, reason);
+    // Ours to mend, so our log has it, too; once, for the node asks again and again.
+    if (reason != shortage_)
+      emu::log_warning(
+          fmt::format("node {} refused: {}", options_.rules.node_names[*node], reason));
+    shortage_ = reason;
     return true;
   }
+  shortage_.clear();
   inbox.events.push_back({*node, NodeEventKind::attached, {}});
   return true;
 }
@@ -170,7 +178,8 @@ emu::Result<emu::NodeId> ShmPort::admit_hello(std::span<const std::byte> message
   return node;
 }
 
-emu::Result<void> ShmPort::open_session(emu::NodeId node, emu::UniqueFd socket) {
+// The socket is taken if it succeeds.
+emu::Result<void> ShmPort::open_session(emu::NodeId node, emu::UniqueFd& socket) {
   auto session = std::make_unique<ShmSession>(memory_, node);
   const emu::ShmRings rings = emu::shm_rings(options_.slots_per_node);
   auto region = emu::Region::create("flitnet-rings", rings.bytes);
@@ -182,7 +191,7 @@ emu::Result<void> ShmPort::open_session(emu::NodeId node, emu::UniqueFd socket) 
   session->region = std::move(*region);
   session->wake_fabric = std::move(*wake_fabric);
   session->wake_node = std::move(*wake_node);
-  session->socket = std::move(socket);
+  if (auto done = watch(epoll_.get(), session->wake_fabric.get()); !done) return done;
 
   auto at = [&](std::uint64_t offset) { return session->region.data() + offset; };
   session->tx = emu::RingConsumer(emu::RingView<emu::TxDesc>(at(rings.tx), rings.tx_capacity));
@@ -205,6 +214,7 @@ emu::Result<void> ShmPort::open_session(emu::NodeId node, emu::UniqueFd socket) 
   auto pool = memory_.create_pool(options_.slots_per_node, session.get());
   if (!pool) return std::unexpected(pool.error());
   session->pool = *pool;
+  session->socket = std::move(socket);
   // All slots are the sender's from the start.
   for (std::size_t i = 0; i < options_.slots_per_node; ++i) {
     const PacketHandle packet = memory_.allocate(*pool);
@@ -213,9 +223,8 @@ emu::Result<void> ShmPort::open_session(emu::NodeId node, emu::UniqueFd socket) 
   }
   sessions_[node] = std::move(session);
   live_.push_back(sessions_[node].get());
-  const auto watched = watch(epoll_.get(), sessions_[node]->wake_fabric.get());
-  auto introduced = watched ? introduce_pools(*sessions_[node]) : watched;
-  if (!introduced) sessions_[node]->fault(introduced.error().message);
+  if (auto introduced = introduce_pools(*sessions_[node]); !introduced)
+    sessions_[node]->fault(introduced.error().message);
   return {};
 }
 

@@ -1,7 +1,14 @@
 // Both ends of the shared-memory attachment: packets, sleep, death and return. Peers that lie are
 // in shm_liars_test.cc.
-#include <filesystem>
+#include <sys/resource.h>
+#include <unistd.h>
 
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+#include "emu/base/log.h"
 #include "emu/ring/unix_socket.h"
 #include "emu/wire/shm_layout.h"
 #include "tests/unit/fabric/port/shm_scene.h"
@@ -161,6 +168,49 @@ TEST_F(ShmPortTest, ASecondProcessOfTheSameNodeIsRefusedAndToldWhy) {
   auto stranger = attach("n9");
   EXPECT_NE(stranger->reason().find("n9"), std::string::npos) << stranger->reason();
   EXPECT_EQ(first->state(), hca::AttachState::attached);
+}
+
+// Takes all descriptors of this process but a few, until it ends.
+class FewDescriptors {
+ public:
+  explicit FewDescriptors(std::size_t left) {
+    ::getrlimit(RLIMIT_NOFILE, &before_);
+    const rlimit low{std::min<rlim_t>(before_.rlim_cur, 256), before_.rlim_max};
+    ::setrlimit(RLIMIT_NOFILE, &low);
+    for (emu::UniqueFd fd(::dup(0)); fd; fd = emu::UniqueFd(::dup(0)))
+      taken_.push_back(std::move(fd));
+    taken_.resize(taken_.size() - left);
+  }
+  ~FewDescriptors() { ::setrlimit(RLIMIT_NOFILE, &before_); }
+
+ private:
+  rlimit before_{};
+  std::vector<emu::UniqueFd> taken_;
+};
+
+// It never was attached, so its link did not go down either. It asks again and again: the log has
+// one line of it.
+TEST_F(ShmPortTest, ANodeForWhichFabricdHasNoDescriptorsIsRefusedAndToldWhy) {
+  const std::string log = run_dir_ + "/fabricd.log";
+  ASSERT_TRUE(emu::open_log(log, "fabricd"));
+  std::unique_ptr<hca::Attachment> n0;
+  {
+    const FewDescriptors few(3);  // two ends of the connection, and the rings
+    n0 = attach("n0");
+    EXPECT_EQ(n0->state(), hca::AttachState::down);
+    EXPECT_TRUE(n0->reason().starts_with("fabricd refused: ")) << n0->reason();
+    EXPECT_TRUE(n0->reason().ends_with("Too many open files")) << n0->reason();
+    settle(*n0);
+    EXPECT_TRUE(events_.empty()) << last_loss();
+  }
+  std::ifstream lines(log);
+  const std::string text{std::istreambuf_iterator<char>(lines), {}};
+  EXPECT_EQ(std::ranges::count(text, '\n'), 1) << text;
+  EXPECT_NE(text.find("node n0 refused: "), std::string::npos) << text;
+  settle(*n0);
+  EXPECT_EQ(n0->state(), hca::AttachState::attached) << n0->reason();
+  ASSERT_EQ(events_.size(), 1U);
+  EXPECT_EQ(events_[0].kind, NodeEventKind::attached);
 }
 
 TEST_F(ShmPortTest, KilledNodeGivesEveryBufferBackWhereverItWas) {
