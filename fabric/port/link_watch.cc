@@ -8,6 +8,7 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <string_view>
 
 namespace fabric {
 namespace {
@@ -36,10 +37,24 @@ void ask_for_link(int fd, unsigned interface) {
   (void)::send(fd, &request, sizeof request, 0);
 }
 
+// Of the interface that a message of RTM_NEWLINK is about; empty: it says none.
+std::string_view name_in(nlmsghdr* message) {
+  auto left = static_cast<unsigned>(IFLA_PAYLOAD(message));
+  for (rtattr* each = IFLA_RTA(NLMSG_DATA(message)); RTA_OK(each, left);
+       each = RTA_NEXT(each, left)) {
+    if (each->rta_type != IFLA_IFNAME) continue;
+    const auto* name = static_cast<const char*>(RTA_DATA(each));
+    return {name, ::strnlen(name, RTA_PAYLOAD(each))};
+  }
+  return {};
+}
+
 }  // namespace
 
 LinkWatch::LinkWatch(std::uint16_t port, unsigned interface) : port_(port), interface_(interface) {
   if (interface_ == 0) return;
+  std::array<char, IF_NAMESIZE> name{};
+  if (::if_indextoname(interface_, name.data()) != nullptr) name_ = name.data();
   netlink_ = listen_to_links();
   if (netlink_) ask_for_link(netlink_.get(), interface_);
 }
@@ -75,8 +90,10 @@ void LinkWatch::read_events() {
       if (message->nlmsg_len < NLMSG_LENGTH(sizeof(ifinfomsg))) continue;
       ifinfomsg info{};
       std::memcpy(&info, NLMSG_DATA(message), sizeof info);
-      if (info.ifi_index != static_cast<int>(interface_)) continue;
-      hear(message->nlmsg_type == RTM_NEWLINK ? info.ifi_flags : 0);
+      const bool there = message->nlmsg_type == RTM_NEWLINK;
+      if (there && !name_.empty() && name_in(message) == name_)
+        interface_ = static_cast<unsigned>(info.ifi_index);
+      if (info.ifi_index == static_cast<int>(interface_)) hear(there ? info.ifi_flags : 0);
     }
   }
 }

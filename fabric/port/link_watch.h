@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "emu/ring/fd.h"
 
@@ -11,7 +12,8 @@ namespace fabric {
 
 class LinkWatch {
  public:
-  // `interface`: number of the kernel's interface; 0: there is none.
+  // `interface`: number of the kernel's interface; 0: there is none. One that is deleted and made
+  // anew has another number, but the same name: then that one is heard.
   LinkWatch(std::uint16_t port, unsigned interface);
 
   // Reads what has happened since the last call. Never blocks.
@@ -26,6 +28,7 @@ class LinkWatch {
 
   std::uint16_t port_;
   unsigned interface_;
+  std::string name_;  // of the interface
   emu::UniqueFd netlink_;
   bool up_ = true;
   bool was_down_ = false;

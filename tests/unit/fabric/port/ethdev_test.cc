@@ -45,6 +45,14 @@ const char* const kMac = "02:00:00:00:00:01";
 
 bool set_link(const char* state) { return run({"ip", "link", "set", "flit0", state}); }
 
+bool make_pair() {
+  return run({"ip", "link", "add", "flit0", "type", "veth", "peer", "name", "flit1"}) &&
+         run({"ip", "link", "set", "flit0", "address", kMac}) && set_link("up") &&
+         run({"ip", "link", "set", "flit1", "up"}) &&
+         run({"ip", "addr", "add", "10.99.0.2/24", "dev", "flit1"}) &&
+         run({"ip", "neigh", "add", "10.99.0.1", "lladdr", kMac, "dev", "flit1"});
+}
+
 bool is_xdp(int fd) {
   int domain = 0;
   socklen_t size = sizeof domain;
@@ -69,12 +77,7 @@ long waits(int whose = RUSAGE_THREAD) {
 class EthdevTest : public testing::TestWithParam<std::string> {
  protected:
   static void SetUpTestSuite() {
-    ready_ = ::unshare(CLONE_NEWNET) == 0 &&
-             run({"ip", "link", "add", "flit0", "type", "veth", "peer", "name", "flit1"}) &&
-             run({"ip", "link", "set", "flit0", "address", kMac}) && set_link("up") &&
-             run({"ip", "link", "set", "flit1", "up"}) &&
-             run({"ip", "addr", "add", "10.99.0.2/24", "dev", "flit1"}) &&
-             run({"ip", "neigh", "add", "10.99.0.1", "lladdr", kMac, "dev", "flit1"}) &&
+    ready_ = ::unshare(CLONE_NEWNET) == 0 && make_pair() &&
              start_eal({.run_dir = testing::TempDir(), .log_path = "", .memory_mb = 64});
   }
   void SetUp() override {
@@ -91,6 +94,9 @@ class EthdevTest : public testing::TestWithParam<std::string> {
     ASSERT_TRUE(set_link("down"));
     turn();
     ASSERT_TRUE(set_link("up"));
+    until_heard();
+  }
+  void until_heard() {
     const int before = heard_;
     for (int i = 0; i < 3000 && heard_ == before; ++i) turn();
     ASSERT_GT(heard_, before);
@@ -135,6 +141,20 @@ TEST_P(EthdevTest, SocketsOfOthersStay) {
   port_.reset();  // while it is being opened anew
   EXPECT_EQ(xdp_sockets(), 1);
   EXPECT_TRUE(is_xdp(other.get()));
+}
+
+// As who removes a virtual network and brings it up again: the kernel gives it another number.
+TEST_P(EthdevTest, AnInterfaceThatIsMadeAnewIsOpenedAnew) {
+  ASSERT_NO_FATAL_FAILURE(open());
+  if (!port_) return;
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_NO_FATAL_FAILURE(until_heard());
+    ASSERT_TRUE(run({"ip", "link", "delete", "flit0"}));
+    for (int gone = 0; gone < 10; ++gone) turn();
+    ASSERT_TRUE(make_pair());
+    ASSERT_NO_FATAL_FAILURE(until_heard());
+    ASSERT_NO_FATAL_FAILURE(flap());
+  }
 }
 
 // Emulated time would stand still with it, and in real mode that ends the run.
