@@ -34,12 +34,12 @@ void Sender::ask(const Device& device) {
   if (!options_.admission) return;
   ClipRate need = rate_of(clip_->clip, plan_.rate, options_.cut);
   // A connection has credits for three bursts (hca/host/credit.cc), and a piece needs all of its
-  // own at once. Only frames that take more than a tenth of a second are cut smaller by this.
+  // own at once: one leaves, one waits, one is being posted. Only frames of more than two bursts,
+  // less than 15 a second, are cut smaller by this.
   FrameCut& cut = options_.cut;
-  const std::uint64_t fit =
-      3 * need.burst_bytes() / cut.shape.link_bytes_of(cut.shape.payload_bytes);
-  if (fit < cut.packets) {
-    cut.packets = std::max<std::uint32_t>(1, static_cast<std::uint32_t>(fit));
+  const std::uint64_t burst = need.burst_bytes() / cut.shape.link_bytes_of(cut.shape.payload_bytes);
+  if (2 * burst < std::min(cut.packets, need.packets_max)) {
+    cut.packets = std::max<std::uint32_t>(1, static_cast<std::uint32_t>(burst));
     need = rate_of(clip_->clip, plan_.rate, cut);
   }
   ibv_qp_rate_limit_attr limit{};
