@@ -18,10 +18,10 @@ from pathlib import Path
 
 import pytest
 
-from tools.flitnet import config, logs, pages, scenario, screen
+from tools.flitnet import config, logs, pages, scenario, screen, traffic
 from tools.flitnet.errors import UsageError
 from tools.flitnet.process import ProcessId, stop_all
-from tools.flitnet.report import StreamReport, report, total_of
+from tools.flitnet.report import LoadReport, StreamReport, report, total_of
 from tools.flitnet.scenario import Request, plan
 
 
@@ -168,6 +168,24 @@ def test_report_joins_sender_and_receiver(run: Path) -> None:
     assert made.clock["mode"] == "elastic" and made.nodes == 1
     total = total_of(made.streams)
     assert (total.admitted, total.refused, total.dmp) == (1, 1, pytest.approx(2 / 598))
+
+
+def test_loads_of_nodes_say_how_far_they_were_behind(capsys: pytest.CaptureFixture[str]) -> None:
+    """What waited in a generator is part of the latency, so that it did is said beside it."""
+    kept = dict.fromkeys(("refused", "lost", "duplicated", "bytes_corrupt"), 0) | {
+        "sent": 100, "received": 100, "latency_us_mean": 5.0, "latency_ns_buckets": [],
+        "behind": 0, "behind_us_mean": 0.0, "behind_us_max": 0.0,
+    }  # fmt: skip
+    load = LoadReport("best-effort")
+    load.add(kept)
+    traffic.print_loads([load])
+    assert "could not be kept" not in capsys.readouterr().out
+    load.add(kept | {"behind": 30, "behind_us_mean": 10.0, "behind_us_max": 40.0})
+    load.add(kept | {"behind": 10, "behind_us_mean": 50.0, "behind_us_max": 60.0})
+    assert (load.behind, load.behind_us_mean, load.behind_us_max) == (40, 20.0, 60.0)
+    assert load.to_dict()["behind"] == 40
+    traffic.print_loads([load])
+    assert "could not be kept: 40 packets" in capsys.readouterr().out
 
 
 def test_who_was_killed_counts_no_more(run: Path) -> None:

@@ -254,6 +254,9 @@ class LoadReport:
     kind: str
     sent: int = 0
     refused: int = 0
+    behind: int = 0  # posted after their time, as the send queue had been full
+    behind_us_mean: float = 0.0
+    behind_us_max: float = 0.0
     received: int = 0
     lost: int = 0
     duplicated: int = 0
@@ -265,9 +268,12 @@ class LoadReport:
     def add(self, one: dict[str, Any]) -> None:
         """Adds what one node's generator wrote."""
         total = self.latency_us_mean * self.received + one["latency_us_mean"] * one["received"]
-        for key in ("sent", "refused", "received", "lost", "duplicated", "bytes_corrupt"):
+        behind = self.behind_us_mean * self.behind + one["behind_us_mean"] * one["behind"]
+        for key in ("sent", "refused", "behind", "received", "lost", "duplicated", "bytes_corrupt"):
             setattr(self, key, getattr(self, key) + one[key])
         self.latency_us_mean = total / self.received if self.received else 0.0
+        self.behind_us_mean = behind / self.behind if self.behind else 0.0
+        self.behind_us_max = max(self.behind_us_max, one["behind_us_max"])
         for low, high, count in one["latency_ns_buckets"]:
             self.buckets[low, high] = self.buckets.get((low, high), 0) + count
         rising = ((low, high, count) for (low, high), count in sorted(self.buckets.items()))

@@ -78,7 +78,7 @@ def load(run: Path, kind: str, rate: str, *, seconds: float, seed: int, as_json:
     if as_json:
         output.print_json([one.to_dict() for one in played.loads])
     else:
-        _print_loads(played.loads)
+        print_loads(played.loads)
     return _verdict(played)
 
 
@@ -98,7 +98,7 @@ def load_workload(run: Path, file: Path, *, seconds: float, seed: int, as_json: 
     else:
         if played.streams:
             _show(played.streams)
-        _print_loads(played.loads)
+        print_loads(played.loads)
     return _verdict(played)
 
 
@@ -120,13 +120,19 @@ def _show(streams: list[StreamReport]) -> None:
     screen.show(screen.stream_table(streams))
 
 
-def _print_loads(loads: list[LoadReport]) -> None:
+def print_loads(loads: list[LoadReport]) -> None:
     for one in loads:
         print(
             f"{one.kind}: {one.sent} packets sent, {one.received} received, {one.lost} lost, "
             f"{one.bytes_corrupt} bytes corrupt; latency mean {one.latency_us_mean:.1f} us, "
             f"p99 {one.latency_us_p99:.1f} us"
         )
+        if one.behind:
+            print(
+                f"{one.kind}: the rate asked for could not be kept: {one.behind} packets were "
+                f"posted after their time, by {one.behind_us_mean:.1f} us in the mean and "
+                f"{one.behind_us_max:.1f} us at most, and the latency has that in it"
+            )
 
 
 def _verdict(played: programs.Played) -> int:

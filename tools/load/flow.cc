@@ -190,11 +190,19 @@ emu::Result<void> Flow::tick(const Device& device, emu::EmuNs now_ns) {
       break;
     }
     if (error != 0) return emu::fail("{}: cannot post: {}", options_.kind, std::strerror(error));
+    // Without launch times every message is posted after its time.
+    if (device.has_launch() && launch_ns < now_ns) count_behind(now_ns - launch_ns);
     next_->arrivals.advance();
     next_ = nullptr;
     next_to_.reset();
   }
   return {};
+}
+
+void Flow::count_behind(emu::EmuNs by_ns) {
+  ++counts_.behind;
+  counts_.behind_ns += by_ns;
+  counts_.behind_ns_max = std::max(counts_.behind_ns_max, by_ns);
 }
 
 bool Flow::is_last(const Clock& clock) const {

@@ -39,7 +39,12 @@ struct FlowCounts {
   std::uint64_t sent = 0;
   std::uint64_t refused = 0;  // posts refused because the send queue was full
   std::uint64_t late = 0;     // messages whose time was moved because the host was late
-  std::uint64_t errors = 0;   // completions with an error
+  // Messages that were posted after their time because the send queue had been full, and how long
+  // after: it is queueing and part of their latency.
+  std::uint64_t behind = 0;
+  emu::EmuNs behind_ns = 0;  // of all of them
+  emu::EmuNs behind_ns_max = 0;
+  std::uint64_t errors = 0;  // completions with an error
   std::uint64_t received = 0;
   std::uint64_t received_bytes = 0;
   std::uint64_t lost = 0;
@@ -129,6 +134,7 @@ class Flow {
   std::uint32_t sends_for_rate() const;
   Clock* next_clock();
   int post(const Device& device, Destination& to, emu::EmuNs launch_ns, bool last);
+  void count_behind(emu::EmuNs by_ns);
   bool is_last(const Clock& clock) const;
   emu::Result<void> post_receive(std::uint32_t buffer);
   void receive(const Completion& done);

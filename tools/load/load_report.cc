@@ -2,6 +2,8 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
+
 #include "tools/load/generator.h"
 
 namespace tools {
@@ -63,6 +65,19 @@ std::string buckets_json(const emu::PlainHistogram& histogram) {
   return "[" + out + "]";
 }
 
+double behind_us_mean(const FlowCounts& counts) {
+  const auto messages = static_cast<double>(std::max<std::uint64_t>(1, counts.behind));
+  return static_cast<double>(counts.behind_ns) / 1e3 / messages;
+}
+
+std::string behind_text(const FlowCounts& counts) {
+  if (counts.behind == 0) return "";
+  return fmt::format(
+      "; of these {} were posted after their time, by {:.1f} us in the mean and {:.1f} us at most, "
+      "and the latency has that in it: the rate asked for could not be kept",
+      counts.behind, behind_us_mean(counts), static_cast<double>(counts.behind_ns_max) / 1e3);
+}
+
 }  // namespace
 
 std::string load_json(const Generator& generator) {
@@ -75,12 +90,14 @@ std::string load_json(const Generator& generator) {
     lost += counts.lost;
     duplicated += counts.duplicated;
     loads += fmt::format(
-        R"({}{{"kind":"{}","class":"{}","sent":{},"refused":{},"late":{},"errors":{},)"
+        R"({}{{"kind":"{}","class":"{}","sent":{},"refused":{},"late":{},)"
+        R"("behind":{},"behind_us_mean":{:.3f},"behind_us_max":{:.3f},"errors":{},)"
         R"("received":{},"received_bytes":{},"lost":{},"duplicated":{},"bytes_corrupt":{},)"
         R"("foreign":{},"latency_us_mean":{:.3f},"latency_us_p50":{:.3f},"latency_us_p99":{:.3f},)"
         R"("latency_us_max":{:.3f},"latency_ns_buckets":{}}})",
         loads.empty() ? "\n  " : ",\n  ", flow.options().kind, flow.options().traffic_class,
-        counts.sent, counts.refused, counts.late, counts.errors, counts.received,
+        counts.sent, counts.refused, counts.late, counts.behind, behind_us_mean(counts),
+        static_cast<double>(counts.behind_ns_max) / 1e3, counts.errors, counts.received,
         counts.received_bytes, counts.lost, counts.duplicated, counts.corrupt_bytes, counts.foreign,
         latency.mean / 1e3, latency.p50 / 1e3, latency.p99 / 1e3, latency.max / 1e3,
         buckets_json(flow.latency()));
@@ -96,10 +113,9 @@ std::string load_text(const Generator& generator) {
     const emu::HistogramSummary latency = flow.latency().summary();
     out += fmt::format(
         "{}: sent {}, received {}, lost {}, duplicated {}, {} corrupt bytes, latency mean {:.1f} "
-        "us, "
-        "p99 {:.1f} us\n",
+        "us, p99 {:.1f} us{}\n",
         flow.options().kind, counts.sent, counts.received, counts.lost, counts.duplicated,
-        counts.corrupt_bytes, latency.mean / 1e3, latency.p99 / 1e3);
+        counts.corrupt_bytes, latency.mean / 1e3, latency.p99 / 1e3, behind_text(counts));
   }
   return out;
 }

@@ -237,6 +237,31 @@ TEST_F(GeneratorTest, ManySmallMessagesAreNotHeldUpByTheirOwnQueue) {
     posted[ms % 4] = flow.counts().sent;
   }
   EXPECT_GT(static_cast<double>(flow.counts().sent), 0.99 * 312'500);
+  EXPECT_EQ(flow.counts().behind, 0U);
+}
+
+// A device that has a message of a kind under way at a time takes 500 a second, not 1000: what
+// waits for it in the generator is in the latency, so it is told.
+TEST_F(GeneratorTest, WhoCannotKeepTheRateSaysSo) {
+  fake::faults().outstanding_max = 1;
+  run_three();
+  for (const auto& node : nodes_) {
+    const FlowCounts& counts = node->flows()[0].counts();
+    EXPECT_GT(counts.behind, counts.sent / 2);
+    EXPECT_GT(counts.behind_ns_max, 100'000'000U);
+    EXPECT_LT(counts.behind_ns, counts.behind * counts.behind_ns_max);
+    EXPECT_GT(node->flows()[0].latency().summary().p99, 100e6);
+    EXPECT_NE(load_text(*node).find("the rate asked for could not be kept"), std::string::npos);
+    EXPECT_NE(load_json(*node).find(fmt::format("\"behind\":{},", counts.behind)),
+              std::string::npos);
+  }
+  nodes_.clear();
+  fake::faults().clear();
+  run_three();
+  for (const auto& node : nodes_) {
+    EXPECT_NE(load_json(*node).find("\"behind\":0,\"behind_us_mean\":0.000,"), std::string::npos);
+    EXPECT_EQ(load_text(*node).find("could not be kept"), std::string::npos);
+  }
 }
 
 // Kinds that go to different peers: each is asked about and told of what goes to it, and no more.
