@@ -20,6 +20,7 @@ std::uint64_t after(const emu::PacketHeaders& headers, std::uint64_t before) {
 
 bool execute(HostState& s, const emu::PacketHeaders& headers, const Range& range,
              std::uint64_t& before) {
+  write_pieces(s);  // what earlier packets wrote may be what this one reads, or speaks of
   if (range.mapped != nullptr) {
     std::atomic_ref<std::uint64_t> word(*reinterpret_cast<std::uint64_t*>(range.mapped));
     before = word.load();
@@ -27,7 +28,6 @@ bool execute(HostState& s, const emu::PacketHeaders& headers, const Range& range
     }
     return true;
   }
-  write_pieces(s);  // what earlier packets wrote may be what this one reads
   std::uint64_t value = 0;
   const MemoryPiece piece{reinterpret_cast<std::uint8_t*>(&value), range.address, sizeof value,
                           range.client};
@@ -67,11 +67,11 @@ void memory_fault(HostState& s, Qp& qp, std::uint32_t psn) {
 }
 
 bool store(HostState& s, const Range& range, std::uint64_t value) {
+  write_pieces(s);  // what earlier packets wrote lies under it, or is what it speaks of
   if (range.mapped != nullptr) {
     std::atomic_ref<std::uint64_t>(*reinterpret_cast<std::uint64_t*>(range.mapped)).store(value);
     return true;
   }
-  write_pieces(s);  // what earlier packets wrote lies under it
   const MemoryPiece piece{reinterpret_cast<std::uint8_t*>(&value), range.address, sizeof value,
                           range.client};
   return s.memory_.write({&piece, 1}) == 1;

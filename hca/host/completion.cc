@@ -342,6 +342,7 @@ void complete_recv(HostState& s, Qp& qp, WcStatus status, const Cqe& cqe, bool s
 void write_piece(HostState& s, Qp& qp, const Range& range, const std::uint8_t* bytes,
                  std::uint32_t length, std::uint32_t psn) {
   if (range.mapped != nullptr) {
+    write_pieces(s);  // what came before: who finds these bytes looks at those
     std::memcpy(range.mapped, bytes, length);
     return;
   }

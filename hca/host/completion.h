@@ -1,6 +1,7 @@
 // Completions and writes into client memory wait here until the end of a batch: first all bytes are
 // written in one call (or left for the poll, inline_recv.h), then the CQEs that speak of them
-// appear, then each CQ wakes its readers once.
+// appear, then each CQ wakes its readers once. What goes into mapped memory waits for nothing but
+// the bytes before it, which are written then.
 #pragma once
 
 #include <array>

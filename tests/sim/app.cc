@@ -45,6 +45,7 @@ std::size_t LocalMemory::read(std::span<const hca::MemoryPiece> pieces) {
 }
 
 std::size_t LocalMemory::write(std::span<const hca::MemoryPiece> pieces) {
+  if (on_write) on_write(pieces);
   ++calls;
   pieces_seen += pieces.size();
   for (std::size_t i = 0; i < pieces.size(); ++i) {

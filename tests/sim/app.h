@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -25,6 +26,8 @@ class LocalMemory : public hca::Memory {
   bool gone(hca::ClientId client) const override;
   std::uint64_t calls = 0;
   std::uint64_t pieces_seen = 0;
+  // Before each write.
+  std::function<void(std::span<const hca::MemoryPiece>)> on_write;
 
  private:
   bool there(const hca::MemoryPiece& piece) const;

@@ -2,6 +2,8 @@
 // Bytes that find no memory make errors of their own CQEs and of later ones, not of earlier ones.
 #include <gtest/gtest.h>
 
+#include <array>
+
 #include "tests/unit/hca/host/pair.h"
 
 namespace {
@@ -81,6 +83,41 @@ TEST(Settle, AnswersBeforeTheFaultLeave) {
   pair.a.app->ring(pair.cluster.now());
   const std::vector expected{WcStatus::success, WcStatus::rem_op_err};
   EXPECT_EQ(test::statuses(pair.run().first), expected);
+}
+
+// Of two requests to memory that the host copies into and memory that it maps, the first is there
+// when the second is: who finds the second looks at the first.
+TEST(Settle, WhatComesBeforeMappedBytesIsThereBeforeThem) {
+  for (const WrOpcode second : {WrOpcode::rdma_write, WrOpcode::atomic_fadd, WrOpcode::atomic_cas,
+                                WrOpcode::atomic_write}) {
+    Pair pair(one_batch());
+    alignas(8) std::array<std::uint8_t, 64> flag{};
+    const hca::MrKeys keys = pair.b.app->reg(flag.data(), flag.size(), test::kAll);
+    std::size_t writes = 0;
+    pair.cluster.memory().on_write = [&](std::span<const hca::MemoryPiece> pieces) {
+      if (pieces.front().remote != pair.b.address(0)) return;  // the atomic's answer
+      ++writes;
+      EXPECT_EQ(flag[0], 0) << static_cast<int>(second);
+    };
+    pair.a.bytes[200] = 1;
+    const hca::Sge data = pair.a.sge(0, 100);
+    const hca::Sge word = pair.a.sge(200, 8);
+    ASSERT_EQ(pair.a.app->post(pair.a.qp, {.opcode = WrOpcode::rdma_write,
+                                           .sges = {&data, 1},
+                                           .remote_addr = pair.b.address(0),
+                                           .rkey = pair.b.keys.rkey}),
+              0);
+    sim::Send send{.opcode = second};
+    send.remote_addr = reinterpret_cast<std::uint64_t>(flag.data());
+    send.rkey = keys.rkey;
+    if (second != WrOpcode::atomic_write) send.sges = {&word, 1};
+    (second == WrOpcode::atomic_fadd ? send.compare_add : send.swap) = 1;
+    ASSERT_EQ(pair.a.app->post(pair.a.qp, send), 0);
+    pair.a.app->ring(pair.cluster.now());
+    EXPECT_EQ(test::statuses(pair.run().first), std::vector(2, WcStatus::success));
+    EXPECT_EQ(writes, 1u);
+    EXPECT_EQ(flag[0], 1);
+  }
 }
 
 // A READ whose bytes find no memory completes in error, whether it is signaled or not.
