@@ -35,6 +35,16 @@ ssize_t by_another_thread(pid_t pid, const Copy& copy_by) {
   errno = ESRCH;
   return -1;
 }
+
+// Our side of a piece whose `last` bytes come last; returns how many copies it takes. The kernel
+// may write the bytes of one copy in any order (x86: rep movsb), but each behind the one before it.
+std::size_t split(const MemoryPiece& piece, std::uint32_t last, iovec* copies) {
+  const std::uint32_t before = piece.length - last;
+  copies[0] = {piece.local, before};
+  if (last == 0) return 1;
+  copies[before == 0 ? 0 : 1] = {piece.local + before, last};
+  return before == 0 ? 1 : 2;
+}
 }  // namespace
 
 void ProcessMemory::attach(ClientId client, pid_t pid) {
@@ -79,24 +89,28 @@ std::size_t ProcessMemory::copy(std::span<const MemoryPiece> pieces, Direction d
 std::size_t ProcessMemory::copy_batch(std::span<const MemoryPiece> batch, Direction direction) {
   const ClientId client = batch.front().client;
   if (client >= pids_.size() || pids_[client] == 0) return 0;
-  std::array<iovec, kBatchPieces> local;  // as far as they are written here
+  std::array<iovec, 2 * kBatchPieces> local;  // as far as they are written here
   std::array<iovec, kBatchPieces> remote;
+  std::size_t copies = 0;
   std::size_t ranges = 0;  // of the client: packets of a message lie side by side there
   std::uint64_t end = 0;   // of the last one
   for (std::size_t i = 0; i < batch.size(); ++i) {
-    local[i] = {batch[i].local, batch[i].length};
+    const MemoryPiece& piece = batch[i];
+    const std::uint64_t piece_end = piece.remote + piece.length;
+    const bool writes = direction == Direction::write;
+    copies += split(piece, writes ? last_bytes(piece_end, piece.length) : 0, &local[copies]);
     // The address means something in the client only; the kernel looks at it there, and at every
     // range anew.
-    if (ranges != 0 && batch[i].remote == end) {
-      remote[ranges - 1].iov_len += batch[i].length;
+    if (ranges != 0 && piece.remote == end) {
+      remote[ranges - 1].iov_len += piece.length;
     } else {
-      remote[ranges++] = {reinterpret_cast<void*>(batch[i].remote), batch[i].length};
+      remote[ranges++] = {reinterpret_cast<void*>(piece.remote), piece.length};
     }
-    end = batch[i].remote + batch[i].length;
+    end = piece_end;
   }
   const auto call = direction == Direction::read ? ::process_vm_readv : ::process_vm_writev;
   const auto copy_by = [&](pid_t id) {
-    return call(id, local.data(), batch.size(), remote.data(), ranges, 0);
+    return call(id, local.data(), copies, remote.data(), ranges, 0);
   };
   watch_.begin(pids_[client]);
   ssize_t copied = copy_by(pids_[client]);

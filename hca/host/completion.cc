@@ -339,11 +339,42 @@ void complete_recv(HostState& s, Qp& qp, WcStatus status, const Cqe& cqe, bool s
   complete(s, qp, pending);
 }
 
+namespace {
+
+template <class Word>
+void store_last(std::uint8_t* to, const std::uint8_t* from) {
+  Word word;
+  std::memcpy(&word, from, sizeof word);
+  std::atomic_ref<Word>(*reinterpret_cast<Word*>(to)).store(word, std::memory_order_release);
+}
+
+// memcpy() may begin with the last bytes. Release: who finds them finds all before them, those of
+// earlier packets, too.
+void copy_into_mapped(std::uint8_t* to, const std::uint8_t* from, std::uint32_t length) {
+  const std::uint32_t last = last_bytes(reinterpret_cast<std::uintptr_t>(to) + length, length);
+  const std::uint32_t before = length - last;
+  std::memcpy(to, from, before);
+  switch (last) {
+    case 8:
+      return store_last<std::uint64_t>(to + before, from + before);
+    case 4:
+      return store_last<std::uint32_t>(to + before, from + before);
+    case 2:
+      return store_last<std::uint16_t>(to + before, from + before);
+    case 1:
+      return store_last<std::uint8_t>(to + before, from + before);
+    default:
+      return;  // there are none
+  }
+}
+
+}  // namespace
+
 void write_piece(HostState& s, Qp& qp, const Range& range, const std::uint8_t* bytes,
                  std::uint32_t length, std::uint32_t psn) {
   if (range.mapped != nullptr) {
     write_pieces(s);  // what came before: who finds these bytes looks at those
-    std::memcpy(range.mapped, bytes, length);
+    copy_into_mapped(range.mapped, bytes, length);
     return;
   }
   Settlement& settlement = s.settlement_;

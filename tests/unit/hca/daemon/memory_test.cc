@@ -3,10 +3,28 @@
 
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include <array>
 #include <cstring>
+#include <utility>
+#include <vector>
+
+namespace {
+std::vector<std::pair<const void*, std::size_t>> g_written;  // our side of each, in their order
+}
+
+// In place of the C library's.
+extern "C" ssize_t process_vm_writev(pid_t pid, const iovec* local, unsigned long local_count,
+                                     const iovec* remote, unsigned long remote_count,
+                                     unsigned long flags) noexcept {
+  for (unsigned long i = 0; i < local_count; ++i) {
+    g_written.emplace_back(local[i].iov_base, local[i].iov_len);
+  }
+  return ::syscall(SYS_process_vm_writev, pid, local, local_count, remote, remote_count, flags);
+}
 
 namespace hca {
 namespace {
@@ -61,6 +79,28 @@ TEST_F(ProcessMemoryTest, AFaultAmongNeighboursFailsThePieceInWhichItIs) {
   EXPECT_EQ(memory_.write(pieces), 2U);
   EXPECT_EQ(ours_[kPage], 0x11);
   EXPECT_FALSE(memory_.gone(kClient));
+}
+
+// Programs poll the last bytes. A copy of many bytes may write them in any order (x86: stores of
+// one string operation), so the last word of a piece is a copy of its own, behind the rest.
+TEST_F(ProcessMemoryTest, TheLastBytesOfAPieceAreCopiedLast) {
+  const std::array pieces = {piece(0, 0, 2048), piece(2048, 2048, 1001), piece(kPage, 3050, 3),
+                             piece(2 * kPage, kPage, 4), piece(3 * kPage, 2 * kPage, 0)};
+  g_written.clear();
+  ASSERT_EQ(memory_.write(pieces), pieces.size());
+  std::vector<std::pair<const void*, std::size_t>> expected;
+  const auto copied = [&](std::size_t ours, std::size_t length) {
+    expected.emplace_back(ours_.data() + ours, length);
+  };
+  copied(0, 2040);
+  copied(2040, 8);
+  copied(2048, 1000);
+  copied(3048, 1);
+  copied(kPage, 2);
+  copied(kPage + 2, 1);
+  copied(2 * kPage, 4);
+  copied(3 * kPage, 0);
+  EXPECT_EQ(g_written, expected);
 }
 
 TEST_F(ProcessMemoryTest, AnotherClientsMemoryIsItsOwn) {
