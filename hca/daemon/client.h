@@ -13,6 +13,7 @@
 #include "emu/ring/region.h"
 #include "hca/abi/control.h"
 #include "hca/abi/rings.h"
+#include "hca/daemon/shared_memory.h"
 #include "hca/host/memory.h"
 
 namespace hca {
@@ -41,11 +42,6 @@ struct Client {
     emu::UniqueFd events;              // write end of its pipe
     std::deque<ChannelRecord> unread;  // those that the pipe has no room for
   };
-  // Pages that the program shares with us so that its memory needs no system call.
-  struct SharedMemory {
-    void* data = nullptr;
-    std::size_t bytes = 0;
-  };
   std::unordered_map<std::uint32_t, CompletionQueue> cqs;
   // By handle; several may have one QP open (XRC).
   std::unordered_map<std::uint32_t, std::shared_ptr<emu::Region>> qps;
@@ -53,6 +49,7 @@ struct Client {
   std::unordered_map<std::uint32_t, CompletionChannel> channels;
   // By handle: the file of the domain, held open so that its inode stays the domain's name.
   std::unordered_map<std::uint32_t, emu::ForeignFd> xrcds;
+  std::uint64_t mapped_bytes = 0;                       // of `mrs`, and before it: outlives them
   std::unordered_map<std::uint32_t, SharedMemory> mrs;  // by lkey; only those that are mapped
   std::uint32_t next_channel = 1;
   std::uint32_t rate_pending_qpn = 0;  // 0: none; its set_rate is answered by the fabric
@@ -60,7 +57,6 @@ struct Client {
   Client() = default;
   Client(const Client&) = delete;
   Client& operator=(const Client&) = delete;
-  ~Client();
 
   DoorbellPage* doorbell_page() const { return reinterpret_cast<DoorbellPage*>(doorbells.data()); }
   bool rung() const {

@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <sys/epoll.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -38,10 +37,6 @@ bool watch(int epoll, int fd) {
   return ::epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event) == 0;
 }
 }  // namespace
-
-Client::~Client() {
-  for (auto& [lkey, shared] : mrs) ::munmap(shared.data, shared.bytes);
-}
 
 Control::Control(std::string path, const emu::Region& node_page, ProcessMemory& memory)
     : path_(std::move(path)), node_page_(node_page), memory_(memory) {}

@@ -10,6 +10,7 @@ import re
 import resource
 import socket
 import struct
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -47,6 +48,14 @@ while depth > 0:
 qps.pop().close()
 qps.append(make(1))
 """
+
+
+def until(holds: Callable[[], bool]) -> None:
+    for _ in range(1000):
+        if holds():
+            return
+        time.sleep(0.02)
+    raise AssertionError("it never came to be")
 
 
 def connect(cluster: Cluster, node: str) -> socket.socket:
@@ -193,6 +202,70 @@ def test_memory_that_is_registered_anew_is_mapped_once(cluster2: Cluster) -> Non
         assert error == 0
     assert mappings() == 1
     assert speaker.ask("deregister_mr", key)[0] == 0 and mappings() == 0
+
+
+class Sharer(Speaker):
+    """Has one TiB of memory that hcad can map, and registers it as often as it likes."""
+
+    BYTES = 1 << 40
+
+    def __init__(self, cluster: Cluster, memory: int) -> None:
+        super().__init__(cluster)
+        self.pd = self.ask("create_pd")[1]
+        self.memory = memory
+
+    def share(self) -> int:
+        region = struct.pack("<QQQQIII", 4096, 4096, self.BYTES, 0, 1, 0, 0)
+        error, key = self.ask("register_mr", self.pd, region, self.memory)
+        assert error == 0
+        return key
+
+    def share_again(self, key: int) -> int:
+        region = struct.pack("<QQQQIII", 4096, 4096, self.BYTES, 0, 1, 1, self.pd)
+        error, key = self.ask("reregister_mr", key, region, self.memory)
+        assert error == 0
+        return key
+
+    def give_up(self, key: int) -> None:
+        assert self.ask("deregister_mr", key)[0] == 0
+
+
+def test_programs_that_share_all_addresses_there_are(make_cluster: Callable[..., Cluster]) -> None:
+    """hcad maps so much of each program and of all; the rest is copied, and others find room."""
+    cluster = make_cluster()
+    pid = cluster.process("hcad:n0").pid
+    memory = os.memfd_create("greedy", os.MFD_ALLOW_SEALING)
+    os.ftruncate(memory, Sharer.BYTES)
+    fcntl.fcntl(memory, 1033, 2)  # F_ADD_SEALS, F_SEAL_SHRINK
+
+    def mapped() -> int:  # neighbours may stand in one line
+        lines = Path(f"/proc/{pid}/maps").read_text().splitlines()
+        ends = [line.split()[0].split("-") for line in lines if "memfd:greedy" in line]
+        return sum(int(end, 16) - int(start, 16) for start, end in ends) // Sharer.BYTES
+
+    first = Sharer(cluster, memory)
+    keys = [first.share() for _ in range(4)]
+    assert mapped() == 2
+    for key in keys[1:]:  # one that is mapped, two that are not
+        first.give_up(key)
+    assert mapped() == 1
+    key = first.share_again(keys[0])
+    assert mapped() == 1
+    first.share()
+    assert mapped() == 2
+    first.give_up(key)
+
+    others = [Sharer(cluster, memory) for _ in range(70)]
+    for other in others:
+        other.share()
+    most = mapped()
+    assert most <= 64
+    first.make_qp()
+    others[0].socket.close()
+    until(lambda: mapped() == most - 1)
+    first.share()
+    assert mapped() == most
+    os.close(memory)
 
 
 def log_of(cluster: Cluster) -> list[str]:
