@@ -43,8 +43,10 @@ SharedMemory SharedMemory::map(int fd, std::uint64_t offset, std::uint64_t lengt
   if (seals < 0 || (seals & F_SEAL_SHRINK) == 0 || ::fstat(fd, &info) != 0) return {};
   const auto size = static_cast<std::uint64_t>(info.st_size);
   if (length == 0 || offset > size || length > size - offset) return {};
-  const std::uint64_t first = offset & ~std::uint64_t{4095};
-  const std::size_t bytes = offset - first + length;
+  // Whole pages, or what is mapped of huge ones cannot be unmapped: a block of a memfd is a page.
+  const auto page = static_cast<std::uint64_t>(info.st_blksize);
+  const std::uint64_t first = offset / page * page;
+  const std::size_t bytes = (offset - first + length + page - 1) / page * page;
   if (!take(bytes, client_bytes)) return {};
   // A memfd that is sealed against writing cannot be mapped writable: then the kernel copies.
   void* data =
