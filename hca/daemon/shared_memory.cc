@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <atomic>
 
@@ -43,8 +44,10 @@ SharedMemory SharedMemory::map(int fd, std::uint64_t offset, std::uint64_t lengt
   if (seals < 0 || (seals & F_SEAL_SHRINK) == 0 || ::fstat(fd, &info) != 0) return {};
   const auto size = static_cast<std::uint64_t>(info.st_size);
   if (length == 0 || offset > size || length > size - offset) return {};
-  // Whole pages, or what is mapped of huge ones cannot be unmapped: a block of a memfd is a page.
-  const auto page = static_cast<std::uint64_t>(info.st_blksize);
+  // A block of a memfd is a page. Who gives back a huge one of which we have a mapping, as any seal
+  // allows, kills us when there is no other (SIGBUS): of those the kernel copies.
+  const auto page = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+  if (static_cast<std::uint64_t>(info.st_blksize) != page) return {};
   const std::uint64_t first = offset / page * page;
   const std::size_t bytes = (offset - first + length + page - 1) / page * page;
   if (!take(bytes, client_bytes)) return {};

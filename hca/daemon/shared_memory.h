@@ -11,8 +11,9 @@ namespace hca {
 class SharedMemory {
  public:
   SharedMemory() = default;
-  // [offset, offset + length) of a memfd that cannot shrink; nothing where that is not to be had:
-  // then the kernel copies. `client_bytes`: what is mapped of this client, kept here; outlives us.
+  // [offset, offset + length) of a memfd of ordinary pages that cannot shrink; nothing where that
+  // is not to be had: then the kernel copies. `client_bytes`: what is mapped of this client, kept
+  // here; outlives us.
   static SharedMemory map(int fd, std::uint64_t offset, std::uint64_t length,
                           std::uint64_t& client_bytes);
   ~SharedMemory();
