@@ -63,9 +63,9 @@ function rate(pick) {
 function latencyUs(name) {
   if (states[0].counting !== states.at(-1).counting) return null;
   const [first, last] = [states[0].classes[name], states.at(-1).classes[name]];
-  const packets = last.packets - first.packets;
-  const us = last.latency_us_mean * last.packets - first.latency_us_mean * first.packets;
-  return packets > 0 && us >= 0 ? us / packets : null;
+  const count = last.latency_count - first.latency_count; // fewer than the packets received
+  const us = last.latency_us_total - first.latency_us_total;
+  return count > 0 && us >= 0 ? us / count : null;
 }
 
 // --- the map ------------------------------------------------------------------------------------

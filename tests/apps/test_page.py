@@ -25,7 +25,7 @@ from tools.flitnet import addresses, operate, page, pages, paths
 from tools.flitnet.cluster import Cluster
 from tools.flitnet.errors import UsageError
 from tools.flitnet.layout import HEIGHT, WIDTH, layout
-from tools.flitnet.report import StreamReport
+from tools.flitnet.report import ClassReport, StreamReport
 
 LIVE = paths.ROOT / "dashboards" / "live"
 
@@ -223,7 +223,7 @@ def shown(states: list[dict[str, Any]]) -> list[dict[str, str]]:
 
 
 def state_at(seconds: float, sent_bytes: float, streams: list[dict[str, Any]]) -> dict[str, Any]:
-    none = {"packets": 0, "latency_us_mean": 0.0, "latency_us_p99": 0.0}
+    none = ClassReport().__dict__
     place = {"x": 1.0, "y": 1.0}
     idle = {"up": True, "qps": 0, "programs": 0, "scheme": "none"}
     return {
@@ -258,13 +258,28 @@ def test_rates_are_those_of_the_last_second() -> None:
     assert sends == ["0.0", "8.0", "8.0", "8.0", "0.0", "16.0", "16.0"]
 
 
+def with_real_time(state: dict[str, Any], one: ClassReport) -> dict[str, Any]:
+    return state | {"classes": state["classes"] | {"real_time": one.__dict__}}
+
+
+def test_latency_is_that_of_packets_that_were_measured() -> None:
+    """What a node sends to itself is received, but has no latency: the fabric did not carry it."""
+    ones = [ClassReport(packets=100_000, latency_count=100, latency_us_total=9000.0),
+            ClassReport(packets=100_100, latency_count=200, latency_us_total=10_000.0),
+            ClassReport(packets=900_000, latency_count=200, latency_us_total=10_000.0)]
+    for one in ones:
+        one.latency_us_mean = one.latency_us_total / one.latency_count
+    states = [with_real_time(state_at(1.0 + i, 0, []), one) for i, one in enumerate(ones)]
+    means = [page_shows["last latency"] for page_shows in shown(states)]
+    assert means == ["null", "10", "null"]
+
+
 def test_latency_of_hcas_that_began_anew_is_none() -> None:
     """Sums over all HCAs shrink where one of them dies: their difference is no latency."""
 
-    def state(seconds: float, packets: int, mean_us: float, counting: float) -> dict[str, Any]:
+    def state(seconds: float, count: int, mean_us: float, counting: float) -> dict[str, Any]:
         made = state_at(seconds, 0, []) | {"counting": counting}
-        real_time = {"packets": packets, "latency_us_mean": mean_us, "latency_us_p99": 0.0}
-        return made | {"classes": made["classes"] | {"real_time": real_time}}
+        return with_real_time(made, ClassReport(count, count, count * mean_us, mean_us))
 
     states = [state(1.0, 1000, 90.0, 3.0), state(1.5, 1100, 90.0, 3.0)]
     # One dies, of 900 slow packets; the other and its successor receive 950 quick ones.

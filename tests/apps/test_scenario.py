@@ -146,7 +146,7 @@ def run(tmp_path: Path) -> Path:
          histogram([1000] * 99 + [64000])),
         ("flitnet_class_latency_seconds", "node=n1,device=d,class=control", 2, 1e-9,
          histogram([1000] * 100)),
-        ("flitnet_class_received_packets_total", "node=n0,device=d,class=control", 0, 1.0, [200]),
+        ("flitnet_class_received_packets_total", "node=n0,device=d,class=control", 0, 1.0, [230]),
         ("flitnet_clock_mode", "mode=elastic", 1, 1.0, gauge(1.0)),
         ("flitnet_attach_up", "node=n0,side=fabric,kind=shm", 1, 1.0, gauge(1.0)),
     ])  # fmt: skip
@@ -162,7 +162,9 @@ def test_report_joins_sender_and_receiver(run: Path) -> None:
     assert (second.admitted, second.rejected_by) == (False, "r3")
     assert made.undelivered() == 2
     control = made.classes["control"]
-    assert control.packets == 200
+    assert control.packets == 230  # 30 of them its own, of no latency
+    assert control.latency_count == 200
+    assert control.latency_us_total == pytest.approx(199 * 1.0 + 64)
     assert control.latency_us_mean == pytest.approx((199 * 1.0 + 64) / 200)
     assert control.latency_us_p99 == pytest.approx(1.0, rel=0.05)
     assert made.clock["mode"] == "elastic" and made.nodes == 1
@@ -198,12 +200,12 @@ def test_who_was_killed_counts_no_more(run: Path) -> None:
     ]
     write_page(page, series, finished=0)
     made = report(pages.read(run), {})
-    assert (made.nodes, made.congestion, made.classes["control"].packets) == (1, [], 200)
+    assert (made.nodes, made.congestion, made.classes["control"].packets) == (1, [], 230)
     with page.open() as writer:
         fcntl.flock(writer, fcntl.LOCK_EX)  # as who counts in it holds it
         made = report(pages.read(run), {})
     assert (made.nodes, made.congestion) == (2, ["credit"])
-    assert made.classes["control"].packets == 205
+    assert made.classes["control"].packets == 235
 
 
 def test_report_has_the_documented_keys(run: Path) -> None:
@@ -215,7 +217,9 @@ def test_report_has_the_documented_keys(run: Path) -> None:
             "frames_delivered", "bytes_corrupt", "dmp", "dmt_ms", "interval_ms_mean",
             "interval_ms_sd"} <= set(value["streams"][0])  # fmt: skip
     assert set(value["classes"]) == {"control", "real_time", "best_effort"}
-    assert set(value["classes"]["control"]) == {"packets", "latency_us_mean", "latency_us_p99"}
+    assert set(value["classes"]["control"]) == {
+        "packets", "latency_count", "latency_us_total", "latency_us_mean", "latency_us_p99",
+    }  # fmt: skip
     assert set(value["power"]) == {"cap_w", "mean_w", "max_w"}
 
 

@@ -47,9 +47,10 @@ std::string Run::json() const {
     const ClassMeter& meter = cluster_->classes()[c];
     const emu::HistogramSummary latency = emu::summarize_histogram(meter.latency_ns.words);
     classes += fmt::format(
-        "{}\n    \"{}\": {{\"packets\": {}, \"latency_us_mean\": {:.3f}, \"latency_us_p99\": "
-        "{:.3f}}}",
-        c == 0 ? "" : ",", emu::kClassNames[c], meter.packets, latency.mean / 1000,
+        "{}\n    \"{}\": {{\"packets\": {}, \"latency_count\": {}, \"latency_us_total\": {:.3f}, "
+        "\"latency_us_mean\": {:.3f}, \"latency_us_p99\": {:.3f}}}",
+        c == 0 ? "" : ",", emu::kClassNames[c], meter.packets, latency.count,
+        latency.mean / 1000 * static_cast<double>(latency.count), latency.mean / 1000,
         latency.p99 / 1000);
   }
   const emu::PowerMeter& power = cluster_->power();

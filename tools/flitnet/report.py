@@ -54,6 +54,8 @@ class StreamReport:
 @dataclass
 class ClassReport:
     packets: int = 0
+    latency_count: int = 0  # of those that the fabric carried: not what a node sent to itself
+    latency_us_total: float = 0.0  # of these
     latency_us_mean: float = 0.0
     latency_us_p99: float = 0.0
 
@@ -164,6 +166,8 @@ def report(snapshot: Snapshot, tables: dict[str, Any]) -> Report:
         latency = snapshot.distribution("flitnet_class_latency_seconds", class_=name)
         classes[name] = ClassReport(
             packets=round(snapshot.total("flitnet_class_received_packets_total", class_=name)),
+            latency_count=latency.count,
+            latency_us_total=latency.total * 1e6,
             latency_us_mean=latency.mean * 1e6,
             latency_us_p99=latency.quantile(0.99) * 1e6,
         )
