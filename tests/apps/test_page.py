@@ -120,6 +120,23 @@ def test_an_hca_that_was_killed_is_down(
     assert (nodes["n0"]["qps"], nodes["n0"]["programs"]) == (0, 0)
 
 
+def test_an_hca_that_was_killed_sends_nothing() -> None:
+    """What the fabric counts of its node is of all its sessions: not the rest of what it counted.
+    Of a node elsewhere there is nothing else from the beginning."""
+    snapshot = pages.Snapshot({
+        "flitnet_attach_received_bytes_total": {
+            (("node", node), ("side", "fabric")): 9e9 for node in ("n0", "n1", "n2")
+        },
+        "flitnet_device_port_data_transmitted_bytes_total": {(("node", "n0"),): 5e6},
+        "flitnet_device_port_data_received_bytes_total": {(("node", "n0"),): 6e6},
+    })  # fmt: skip
+    links = {f"n{i}": {"link": f"n{i}", "to": f"0:{i}", "up": True} for i in range(3)}
+    flits = {f"0:{i}": 1e9 for i in range(3)}
+    sent, received = page._bytes(snapshot, links, flits, 128, here=("n0", "n1"))
+    assert sent == {"n0": 5e6, "n2": 9e9}
+    assert received == {"n0": 6e6, "n2": 16e9}
+
+
 def test_it_listens_by_ipv6() -> None:
     try:
         socket.create_server(("::1", 0), family=socket.AF_INET6).close()

@@ -154,8 +154,8 @@ def _state(
     _bend(between)
     power_now = snapshot.one("flitnet_power_last_watts")
     flits = _port_flits(snapshot)
-    sent, received = _bytes(snapshot, nodes, flits, value["flit_bits"])
     here = Part.read(run).of(tuple(nodes))
+    sent, received = _bytes(snapshot, nodes, flits, value["flit_bits"], here)
     return value | {
         "nodes": _nodes(snapshot, nodes, drawn, here),
         "routers": {router: {"x": at.x, "y": at.y} for router, at in drawn.routers.items()},
@@ -205,17 +205,20 @@ def _nodes(
 
 
 def _bytes(
-    snapshot: Snapshot, links: dict[str, Any], flits: dict[str, float], flit_bits: int
+    snapshot: Snapshot, links: dict[str, Any], flits: dict[str, float], flit_bits: int,
+    here: tuple[str, ...],
 ) -> tuple[dict[str, float], dict[str, float]]:
     """What each node sent and received. Of nodes elsewhere by what the fabric sees: bytes of their
-    frames, and flits of the port that leads to them."""
+    frames, and flits of the port that leads to them. Not of an HCA of this host that died: what the
+    fabric counted over all its sessions would look like a burst."""
     sent = _by(snapshot, "flitnet_device_port_data_transmitted_bytes_total", "node")
     received = _by(snapshot, "flitnet_device_port_data_received_bytes_total", "node")
+    elsewhere = {name: link for name, link in links.items() if name not in here}
     for labels, count in snapshot.series("flitnet_attach_received_bytes_total"):
-        if labels.get("side") == "fabric" and labels.get("node", "") in links:
-            sent.setdefault(labels["node"], count)
-    for name, link in links.items():
-        received.setdefault(name, flits.get(link["to"], 0.0) * flit_bits / 8)
+        if labels.get("side") == "fabric" and labels.get("node", "") in elsewhere:
+            sent[labels["node"]] = count
+    for name, link in elsewhere.items():
+        received[name] = flits.get(link["to"], 0.0) * flit_bits / 8
     return sent, received
 
 
