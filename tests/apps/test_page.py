@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import math
 import os
 import re
 import shutil
@@ -24,7 +25,7 @@ from tests.apps.test_verbs import assert_done, pingpong, start_server
 from tools.flitnet import addresses, operate, page, pages, paths
 from tools.flitnet.cluster import Cluster
 from tools.flitnet.errors import UsageError
-from tools.flitnet.layout import HEIGHT, WIDTH, layout
+from tools.flitnet.layout import HEIGHT, WIDTH, Place, bends, layout
 from tools.flitnet.report import ClassReport, StreamReport
 
 LIVE = paths.ROOT / "dashboards" / "live"
@@ -352,6 +353,57 @@ def test_everything_has_a_place_of_its_own(
     assert len(drawn.routers) == routers and len(drawn.nodes) == len(home)
     assert len({(round(p.x), round(p.y)) for p in places}) == len(places)
     assert all(0 < p.x < WIDTH and 0 < p.y < HEIGHT for p in places)
+
+
+def grid_pairs(sizes: tuple[int, ...], around: bool) -> list[tuple[int, int]]:
+    """The routers that the links of a grid join; `around`: a torus."""
+    pairs = []
+    for router in range(math.prod(sizes)):
+        stride = 1
+        for size in sizes:
+            at = router // stride % size
+            if at + 1 < size:
+                pairs.append((router, router + stride))
+            elif around and size > 2:
+                pairs.append((router, router - (size - 1) * stride))
+            stride *= size
+    return pairs
+
+
+def curve(a: Place, b: Place, bend: float, steps: int = 32) -> list[tuple[float, float]]:
+    """As live.js draws a link, without its ends, which are below the routers."""
+    mx = (a.x + b.x) / 2 - (b.y - a.y) * bend
+    my = (a.y + b.y) / 2 + (b.x - a.x) * bend
+    parts = [i / steps for i in range(4, steps - 3)]
+    return [((1 - t) ** 2 * a.x + 2 * t * (1 - t) * mx + t * t * b.x,
+             (1 - t) ** 2 * a.y + 2 * t * (1 - t) * my + t * t * b.y) for t in parts]  # fmt: skip
+
+
+@pytest.mark.parametrize("sizes", [(4, 4), (8, 8), (3, 3, 3), (8,), (3, 5), (4, 4, 4)])
+@pytest.mark.parametrize("around", [False, True])
+def test_every_link_of_a_grid_is_seen(sizes: tuple[int, ...], around: bool) -> None:
+    """None leads through the box of another router, nor for the most part along another link."""
+    pairs = grid_pairs(sizes, around)
+    home = {f"n{i}": i for i in range(math.prod(sizes))}
+    shape = "x".join(map(str, sizes))
+    routers = layout(f"{'torus' if around else 'mesh'}:{shape}", home, pairs).routers
+    curves = [curve(routers[a], routers[b], bend)
+              for (a, b), bend in zip(pairs, bends(routers, pairs))]  # fmt: skip
+    w, h = (11, 8) if len(routers) > 40 else (19, 14)
+    for (a, b), points in zip(pairs, curves):
+        assert all(0 < x < WIDTH and 0 < y < HEIGHT for x, y in points), (a, b)
+        others = [at for router, at in routers.items() if router not in (a, b)]
+        for x, y in points:
+            assert not any(abs(x - o.x) < w and abs(y - o.y) < h for o in others), (a, b)
+    for i, points in enumerate(curves):
+        for other in curves[:i]:
+            along = [p for p in points if any(math.dist(p, q) < 3 for q in other)]
+            assert len(along) < len(points) / 2, (pairs[i], pairs[curves.index(other)])
+
+
+def test_parallel_links_are_drawn_beside_each_other() -> None:
+    routers = layout("fat_mesh:2x2", {f"n{i}": i for i in range(4)}, []).routers
+    assert bends(routers, [(0, 1), (0, 1), (0, 2), (0, 1)]) == [0, 0.12, 0, -0.12]
 
 
 def test_metrics_of_a_large_fabric_are_all_there() -> None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from tools.flitnet.topology import GRIDS
 
 WIDTH, HEIGHT, EDGE = 1000.0, 620.0, 50.0
+BEND_MAX = 60.0  # of a link around routers: the outer ones have EDGE and half of their part
 
 
 @dataclass(frozen=True)
@@ -134,3 +135,43 @@ def _around(routers: Mapping[int, Place], home: Mapping[str, int]) -> dict[str, 
                 middle.x + radius * math.cos(angle), middle.y + radius * math.sin(angle)
             )
     return nodes
+
+
+def bends(routers: Mapping[int, Place], pairs: list[tuple[int, int]]) -> list[float]:
+    """How far the control point of each link's curve is beside its middle, in lengths of the link:
+    parallel links are drawn beside each other, and those that would lie on others around what is
+    between their ends."""
+    seen: dict[tuple[int, ...], int] = defaultdict(int)
+    ways = [_around_others(routers, *pair) for pair in pairs]
+    longest = max((length for length, room in ways if room), default=1.0)
+    found = []
+    for pair, (length, room) in zip(pairs, ways):
+        both = tuple(sorted(pair))
+        nth = seen[both]
+        seen[both] += 1
+        beside = 0.12 * ((nth + 1) // 2) * (1 if nth % 2 else -1)
+        # Long ones further out than short ones, which are in the same row. A curve is half as far
+        # out as its control point.
+        out = 2 * room * math.sqrt(length / longest) / length if room else 0.0
+        a, b = routers[pair[0]], routers[pair[1]]
+        up = -1 if (a.x, -a.y) < (b.x, -b.y) else 1  # or to the left
+        found.append(beside + up * out)
+    return found
+
+
+def _around_others(routers: Mapping[int, Place], start: int, end: int) -> tuple[float, float]:
+    """The length of a straight link, and how far off it there is room for one that leads around the
+    routers that it would pass; 0: it passes none."""
+    a, b = routers[start], routers[end]
+    length = math.dist((a.x, a.y), (b.x, b.y)) or 1.0  # of a router to itself
+    passes, room = False, BEND_MAX
+    for router, at in routers.items():
+        along = ((at.x - a.x) * (b.x - a.x) + (at.y - a.y) * (b.y - a.y)) / length
+        if router in (start, end) or not 0 < along < length:
+            continue
+        off = abs((at.x - a.x) * (b.y - a.y) - (at.y - a.y) * (b.x - a.x)) / length
+        if off < 1:
+            passes = True
+        else:
+            room = min(room, 0.45 * off)
+    return length, room if passes else 0.0

@@ -19,7 +19,7 @@ from typing import Any
 
 from tools.flitnet import addresses, ctl, operate, pages, paths
 from tools.flitnet.errors import FlitnetError, UsageError
-from tools.flitnet.layout import Layout, layout, router_of
+from tools.flitnet.layout import Layout, bends, layout, router_of
 from tools.flitnet.pages import Snapshot
 from tools.flitnet.part import Part
 from tools.flitnet.report import report
@@ -146,12 +146,11 @@ def _state(
     topology = str(tables.get("network", {}).get("topology", "single"))
     nodes = {link["link"]: link for link in links if ":" not in link["link"]}
     between = [link for link in links if ":" in link["link"]]
-    drawn = layout(
-        topology,
-        {name: router_of(link["to"]) for name, link in nodes.items()},
-        [(router_of(link["link"]), router_of(link["to"])) for link in between],
-    )
-    _bend(between)
+    pairs = [(router_of(link["link"]), router_of(link["to"])) for link in between]
+    home = {name: router_of(link["to"]) for name, link in nodes.items()}
+    drawn = layout(topology, home, pairs)
+    for link, bend in zip(between, bends(drawn.routers, pairs)):
+        link["bend"] = bend
     power_now = snapshot.one("flitnet_power_last_watts")
     flits = _port_flits(snapshot)
     here = Part.read(run).of(tuple(nodes))
@@ -252,13 +251,3 @@ def _port_flits(snapshot: Snapshot) -> dict[str, float]:
     for labels, flits in snapshot.series("flitnet_switch_transmitted_flits_total"):
         sums[f"{labels.get('switch')}:{labels.get('port')}"] += flits
     return dict(sums)
-
-
-def _bend(links: list[dict[str, Any]]) -> None:
-    """Parallel links are drawn beside each other."""
-    seen: dict[tuple[int, ...], int] = defaultdict(int)
-    for link in links:
-        pair = tuple(sorted((router_of(link["link"]), router_of(link["to"]))))
-        nth = seen[pair]
-        seen[pair] += 1
-        link["bend"] = 0.12 * ((nth + 1) // 2) * (1 if nth % 2 else -1)
