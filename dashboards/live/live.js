@@ -121,11 +121,12 @@ function updateMap(state) {
     const uses = [linkUse(state, link.link), linkUse(state, link.to)];
     const { line, title } = linkLines.get(link.link);
     line.classList.toggle("down", !link.up);
-    line.style.stroke = heat(Math.max(...uses));
     const part = (use) => `${number(100 * use)} %`;
-    title.textContent = link.up
-      ? `${link.link} to ${link.to}: ${part(uses[0])}; back: ${part(uses[1])}`
-      : `${link.link} to ${link.to}: down`;
+    const ends = `${link.link} to ${link.to}`;
+    line.style.stroke = state.pass_through ? colour("dim") : heat(Math.max(...uses));
+    if (!link.up) title.textContent = `${ends}: down`;
+    else if (state.pass_through) title.textContent = ends; // of which rate would it be a part?
+    else title.textContent = `${ends}: ${part(uses[0])}; back: ${part(uses[1])}`;
   }
   for (const [name, { group, title }] of nodeBoxes) {
     const up = state.nodes[name].up;
@@ -133,7 +134,9 @@ function updateMap(state) {
     title.textContent = `${name}: ${up ? "attached" : "down"}`;
   }
   find("network-note").textContent =
-    `${state.topology}; routers: ${Object.keys(state.routers).length}; colour: the busier direction`;
+    `${state.topology}; routers: ${Object.keys(state.routers).length}` +
+    (state.pass_through ? "" : "; colour: the busier direction");
+  find("scale").style.visibility = state.pass_through ? "hidden" : "";
 }
 
 // --- charts -------------------------------------------------------------------------------------
@@ -178,13 +181,14 @@ function updatePower(state) {
   const cap = state.power.cap_w * 1e3;
   // The cap belongs into the picture where it is in reach.
   const seen = Math.max(...history.power, state.power.mean_w * 1e3, 1e-3);
-  const near = seen * 4 > cap;
+  const near = cap > 0 && seen * 4 > cap;
   chart(find("power"), [[colour("accent"), history.power]], {
-    most: Math.max(seen * 1.1, near ? cap * 1.15 : 0), unit: "mW", mark: cap,
+    most: Math.max(seen * 1.1, near ? cap * 1.15 : 0), unit: "mW",
+    mark: cap > 0 ? cap : null,
   });
   find("power-note").textContent =
     `mean ${number(state.power.mean_w * 1e3, 3)}, most ${number(state.power.max_w * 1e3, 3)}, ` +
-    `cap ${number(cap, 3)} mW, by windows of 500 cycles`;
+    `${cap > 0 ? `cap ${number(cap, 3)}` : "no cap,"} mW, by windows of 500 cycles`;
 }
 
 function updateClasses(state) {
@@ -209,6 +213,7 @@ function updateClasses(state) {
 function updateLanes(state) {
   const svg = find("lanes");
   svg.replaceChildren();
+  if (state.pass_through) return; // packets pass outside of lanes
   const links = Math.max(Object.keys(state.port_flits).length, 1);
   const full = (state.link_mbps * 1e6 / state.flit_bits) * links;
   const uses = state.lane_flits.map((_, vl) => rate((s) => s.lane_flits[vl]) / full);
@@ -278,7 +283,8 @@ function updateHeading(state) {
     make(span, "b", {}, value);
   };
   say("nodes", String(Object.keys(state.nodes).length));
-  say("links", `${state.link_mbps} Mb/s`);
+  if (state.pass_through) say("packets", "pass at once");
+  else say("links", `${state.link_mbps} Mb/s`);
   say("emulated", `${number(state.seconds)} s`);
   const dilation = state.clock.dilation_window;
   say(`clock ${state.clock.mode}, dilation`, number(dilation, 3), dilation > 1.05 ? "warn" : "");

@@ -246,7 +246,8 @@ def state_at(seconds: float, sent_bytes: float, streams: list[dict[str, Any]]) -
     idle = {"up": True, "qps": 0, "programs": 0, "scheme": "none"}
     return {
         "seconds": seconds, "started": 1.0, "link_mbps": 400, "flit_bits": 128,
-        "topology": "single", "clock": {"mode": "elastic", "dilation_window": 1.0},
+        "pass_through": False, "topology": "single",
+        "clock": {"mode": "elastic", "dilation_window": 1.0},
         "nodes": {"n0": place | idle}, "routers": {"0": place}, "streams": streams,
         "links": [{"link": "n0", "to": "0:0", "up": True}],
         "classes": dict.fromkeys(("control", "real_time", "best_effort"), none),
@@ -306,6 +307,24 @@ def test_latency_of_hcas_that_began_anew_is_none() -> None:
     states += [state(3.8, 1400, 4.0, 4.0)]
     means = [page_shows["last latency"] for page_shows in shown(states)]
     assert means == ["null", "90", "null", "null", "5", "null"]
+
+
+def test_where_packets_only_pass_nothing_has_a_rate_or_a_cap() -> None:
+    def state(seconds: float, passes: bool, cap_w: float) -> dict[str, Any]:
+        power = {"cap_w": cap_w, "mean_w": 0.0, "max_w": 0.0}
+        made = state_at(seconds, 5e7 * seconds, [])
+        return made | {"pass_through": passes, "power": power}
+
+    network = shown([state(1.0, False, 0.5), state(2.0, False, 0.5)])[-1]
+    assert "links 400 Mb/s" in network["heading"] and "n0 to 0:0: 100.0 %" in network["map"]
+    assert "cap 500.000 mW" in network["power-note"] and "%" in network["lanes"]
+    assert network["network-note"].endswith("colour: the busier direction")
+    passing = shown([state(1.0, True, 0.0), state(2.0, True, 0.0)])[-1]
+    assert "packets pass at once" in passing["heading"]
+    assert "no cap" in passing["power-note"]
+    assert passing["nodes"].split("n0")[1].split("|")[2] == "400.0", "what it sends is so, still"
+    words = {id_: text for id_, text in passing.items() if id_ not in ("nodes", "scale")}
+    assert not [id_ for id_, text in words.items() if re.search("Mb/s|%|colour", text)]
 
 
 def test_what_a_node_elsewhere_counts_is_not_shown() -> None:

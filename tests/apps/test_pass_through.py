@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import struct
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 from tests.apps.test_capture import Capture, dissected
 from tests.apps.test_rdma_cm import address, assert_good, run_pair
 from tests.apps.test_verbs import assert_done, pingpong
-from tools.flitnet import paths
+from tools.flitnet import operate, page, paths
 from tools.flitnet.cluster import Cluster
 
 PORTS = iter(range(18900, 18950))
@@ -41,6 +42,18 @@ def test_no_emulated_time_passes_and_nothing_stays(passing: Cluster) -> None:
     assert best_effort["latency_us_mean"] == best_effort["queueing_us_mean"] == 0
     assert status["in_flight"] == 0
     assert all(node["violations"] == 0 for node in status["nodes"])
+
+
+def test_what_is_said_of_it_has_no_rate_and_no_cap(
+    passing: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert operate.status(passing.run, as_json=False) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "nodes, packets pass at once " in said and "no cap" in said and "Mb/s" not in said
+    assert operate.status(passing.run, as_json=True) == 0
+    value = json.loads(capsys.readouterr().out)
+    assert value["pass_through"] is True and value["power"]["cap_w"] == 0
+    assert page.look(passing.run)["pass_through"] is True
 
 
 def test_buffers_of_routers_do_not_matter(make_cluster: Callable[..., Cluster]) -> None:

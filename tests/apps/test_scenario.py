@@ -211,7 +211,7 @@ def test_who_was_killed_counts_no_more(run: Path) -> None:
 def test_report_has_the_documented_keys(run: Path) -> None:
     value = report(pages.read(run), {}).to_dict()
     assert {"nodes", "link_mbps", "flit_bits", "seconds", "clock", "streams", "classes", "power",
-            "lost", "duplicated"} <= set(value)  # fmt: skip
+            "lost", "duplicated", "pass_through"} <= set(value)  # fmt: skip
     assert {"mode", "dilation", "lag_us_p99"} <= set(value["clock"])
     assert {"name", "from", "to", "admitted", "rejected_by", "frames_sent", "posts_refused",
             "frames_delivered", "bytes_corrupt", "dmp", "dmt_ms", "interval_ms_mean",

@@ -63,7 +63,7 @@ class ClassReport:
 @dataclass
 class Report:
     nodes: int
-    link_mbps: int
+    link_mbps: int  # which no link has where packets pass through
     flit_bits: int
     seconds: float
     clock: dict[str, Any]
@@ -76,6 +76,7 @@ class Report:
     links: int = 0  # that routers feed; 0: the fabric is on another host
     links_down: int = 0
     congestion: list[str] = field(default_factory=list)  # schemes in force; one, if all agree
+    pass_through: bool = False  # packets pass at once: no rates of links, no cap on power
 
     def to_dict(self) -> dict[str, Any]:
         value = asdict(self)
@@ -179,6 +180,7 @@ def report(snapshot: Snapshot, tables: dict[str, Any]) -> Report:
         (labels.get("switch"), labels.get("port"))
         for labels, _ in snapshot.series("flitnet_switch_transmitted_flits_total")
     }
+    passes = network.get("pass_through") is True
     loads_lost = snapshot.total("flitnet_load_lost_messages_total")
     return Report(
         nodes=len(nodes),
@@ -189,7 +191,7 @@ def report(snapshot: Snapshot, tables: dict[str, Any]) -> Report:
         streams=streams,
         classes=classes,
         power={
-            "cap_w": snapshot.one("flitnet_power_cap_watts"),
+            "cap_w": 0.0 if passes else snapshot.one("flitnet_power_cap_watts"),  # 0: none
             "mean_w": snapshot.one("flitnet_power_mean_watts"),
             "max_w": snapshot.one("flitnet_power_max_watts"),
         },
@@ -202,6 +204,7 @@ def report(snapshot: Snapshot, tables: dict[str, Any]) -> Report:
             labels.get("scheme", "")
             for labels, on in snapshot.series("flitnet_congestion_scheme") if on
         }),
+        pass_through=passes,
     )
 
 

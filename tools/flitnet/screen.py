@@ -72,9 +72,11 @@ def heading(view: View) -> RenderableType:
         return Padding(Text.assemble(
             (view.title, "bold"), f"   nodes of this host attached: {view.now.nodes}; the "
             "clock, the power and the lanes are on the fabric's"), (0, 1))  # fmt: skip
+    now = view.now
+    links = "packets pass at once" if now.pass_through else f"{now.link_mbps} Mb/s links"
     text = Text.assemble(
         (view.title, "bold"),
-        f"   {number(view.now.nodes)}, {view.now.link_mbps} Mb/s links   ",
+        f"   {number(now.nodes)}, {links}   ",
         (f"{view.now.seconds:.1f} s", "bold cyan"),
         " emulated   clock ",
         (clock["mode"], "cyan"),
