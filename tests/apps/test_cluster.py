@@ -86,6 +86,19 @@ def test_up_exec_status_down(flitnet: Flitnet, run: Path, tmp_path: Path) -> Non
     assert set(os.listdir("/dev/shm")) <= shm_before
 
 
+@pytest.mark.parametrize(("controls", "capped"), [
+    ("", True), ('peak_power = "scheme"', True), ("power_control = false", False),
+    ('peak_power = "powerherd"', False), ('peak_power = "none"', False),
+])  # fmt: skip
+def test_up_promises_no_cap_that_is_off(
+    flitnet: Flitnet, tmp_path: Path, controls: str, capped: bool
+) -> None:
+    """PowerHerd's routers hold all packets, not best effort alone."""
+    done = flitnet("up", two_nodes(tmp_path, f"[controls]\n{controls}\n"))
+    assert "programs meet this network's rates" in done.stdout, done.stderr
+    assert ("and best effort its power cap" in done.stdout) == capped
+
+
 def test_nobody_pushes_fabricd_off_its_core(cluster2: Cluster) -> None:
     """All emulated time waits for fabricd; hcads get what it leaves, and it waits for them."""
     assert os.sched_getscheduler(cluster2.process("fabricd").pid) == os.SCHED_OTHER

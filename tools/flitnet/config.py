@@ -35,6 +35,7 @@ class ClusterFile:
     pass_through: bool = False  # no emulated time passes between nodes
     hca_process: str = "own"  # who runs the nodes: each its own process, or "fabric"
     hca_process_chosen: bool = False  # by us
+    power_scheme: bool = True  # HCAs keep best effort below the cap on power, as the daemons begin
 
 
 def parse_toml(text: str, where: str) -> dict[str, Any]:
@@ -61,7 +62,16 @@ def parse(text: str, where: str = "cluster.toml") -> ClusterFile:
     chosen = process == "auto"
     if chosen:
         process = _hca_process(table) if passes else "own"
-    return ClusterFile(text, tuple(names), Path(where).name, passes, str(process), chosen)
+    scheme = _power_scheme(table.get("controls"))
+    return ClusterFile(text, tuple(names), Path(where).name, passes, str(process), chosen, scheme)
+
+
+def _power_scheme(controls: Any) -> bool:
+    """As emu::Config::power_scheme."""
+    if not isinstance(controls, dict):
+        return True
+    on = controls.get("power_control", True) is True
+    return on and controls.get("peak_power", "scheme") == "scheme"
 
 
 def _hca_process(table: dict[str, Any]) -> str:

@@ -66,8 +66,9 @@ def up(
         print(f"{which}: flitnet join FILE --key KEY --here NODES, with copies of {run}/cluster."
               "{toml,key}")  # fmt: skip
     if not cluster.file.pass_through:
-        print("programs meet this network's rates, and best effort its power cap; for the bare "
-              f"software: {paths.call('up --pass-through')}")  # fmt: skip
+        cap = ", and best effort its power cap" if cluster.file.power_scheme else ""
+        print(f"programs meet this network's rates{cap}; for the bare software: "
+              f"{paths.call('up --pass-through')}")  # fmt: skip
     if ours:
         _propose(ours[0])
 
