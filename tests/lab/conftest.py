@@ -1,4 +1,4 @@
-"""The laboratory's tests run in its own Python (build/python)."""
+"""The laboratory's tests run in its own Python (python in the build directory)."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ RESULTS = paths.ROOT / "docs" / "results"  # the report of record
 
 def store_dir() -> Path:
     override = os.environ.get("FLITNET_LAB")
-    return Path(override).resolve() if override else paths.ROOT / "build" / "lab"
+    return Path(override).resolve() if override else paths.build_dir() / "lab"
 
 
 def at_a_time(workers: int) -> int:

@@ -18,41 +18,49 @@ MAIN = paths.ROOT / "tools" / "flitnet" / "__main__.py"
 
 
 def directory() -> Path:
-    return paths.ROOT / "build" / "python"
-
-
-def python() -> Path:
-    return directory() / "bin" / "python3"
+    """In the build directory; but several of them share the Python of the tree's own, where that is
+    there and as it must be."""
+    own = paths.ROOT / "build" / "python"
+    return own if _installed(own) else paths.build_dir() / "python"
 
 
 def inside() -> bool:
-    return Path(sys.prefix) == directory()
+    return Path(sys.prefix).resolve() == directory().resolve()
 
 
 def ready() -> Path:
     """Makes the venv, or brings it up to date; returns its interpreter."""
-    stamp = directory() / "requirements.txt"
-    wanted = REQUIREMENTS.read_text()
-    if _installed(stamp, wanted):
-        return python()
-    with build.alone(directory()):
-        if not _installed(stamp, wanted):  # by whom we waited for
-            _install(stamp, wanted)
-    return python()
+    folder = directory()
+    if not _installed(folder):
+        with build.alone(folder):
+            if not _installed(folder):  # by whom we waited for
+                _install(folder)
+    return _python(folder)
 
 
-def _installed(stamp: Path, wanted: str) -> bool:
-    return stamp.exists() and stamp.read_text() == wanted
+def _python(folder: Path) -> Path:
+    return folder / "bin" / "python3"
 
 
-def _install(stamp: Path, wanted: str) -> None:
+def _stamp(folder: Path) -> Path:
+    """What was installed."""
+    return folder / "requirements.txt"
+
+
+def _installed(folder: Path) -> bool:
+    stamp = _stamp(folder)
+    return stamp.exists() and stamp.read_text() == REQUIREMENTS.read_text()
+
+
+def _install(folder: Path) -> None:
     print("flitnet: installing the laboratory's Python packages (once)", file=sys.stderr)
-    _call(["/usr/bin/python3", "-m", "venv", "--system-site-packages", str(directory())])
+    wanted = REQUIREMENTS.read_text()
+    _call(["/usr/bin/python3", "-m", "venv", "--system-site-packages", str(folder)])
     _call(
-        [str(python()), "-m", "pip", "install", "--quiet", "--only-binary", ":all:",
+        [str(_python(folder)), "-m", "pip", "install", "--quiet", "--only-binary", ":all:",
          "--requirement", str(REQUIREMENTS)]
     )  # fmt: skip
-    stamp.write_text(wanted)
+    _stamp(folder).write_text(wanted)
 
 
 def enter() -> None:
