@@ -295,6 +295,21 @@ def test_screen_shows_the_worst_ten_and_the_total(run: Path) -> None:
     assert "lost" in screen.summary(made) and "\n" not in screen.progress_line(made)
 
 
+def test_what_generators_lost_is_not_said_of_frames(run: Path) -> None:
+    made = report(pages.read(run), {})
+    made.streams = [StreamReport("s0", "n0", "n1", True, frames_sent=9, frames_delivered=9)]
+    whole = "frames 9 of 9 delivered, 0 bytes corrupt, 0 lost, 0 duplicated"
+    assert whole in screen.summary(made) and "generated" not in screen.summary(made)
+    made.lost, made.duplicated = 1798, 3
+    streams, _, loads = screen.summary(made).splitlines()[1:4]
+    assert streams.endswith(whole)
+    assert loads.startswith("generated traffic: 1798 messages did not arrive, 3 arrived twice")
+    made.streams[0].frames_delivered, made.streams[0].lost = 7, 2
+    streams, _, loads = screen.summary(made).splitlines()[1:4]
+    assert streams.endswith("frames 7 of 9 delivered, 0 bytes corrupt, 2 lost, 0 duplicated")
+    assert loads.startswith("generated traffic: 1796 messages did not arrive, 3 arrived twice")
+
+
 # Processes by identity.
 
 

@@ -70,7 +70,7 @@ class Report:
     streams: list[StreamReport]
     classes: dict[str, ClassReport]
     power: dict[str, float]
-    lost: int
+    lost: int  # frames of streams and messages of generators
     duplicated: int
     lanes: list[int] = field(default_factory=list)  # flits that left the switches, by lane
     links: int = 0  # that routers feed; 0: the fabric is on another host
@@ -221,13 +221,15 @@ def clock_of(snapshot: Snapshot) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Total:
-    """All admitted streams as one line."""
+    """All admitted streams as one line, and what was lost of any."""
 
     admitted: int
     refused: int
     frames_sent: int
     frames_delivered: int
     frames_posted_late: int
+    frames_lost: int
+    frames_duplicated: int
     dmp: float
     dmt_ms: float
     interval_ms_mean: float
@@ -245,6 +247,8 @@ def total_of(streams: list[StreamReport]) -> Total:
         frames_sent=sum(s.frames_sent for s in admitted),
         frames_delivered=delivered,
         frames_posted_late=sum(s.frames_posted_late for s in admitted),
+        frames_lost=sum(s.lost for s in streams),
+        frames_duplicated=sum(s.duplicated for s in streams),
         dmp=late / delivered if delivered else 0.0,
         dmt_ms=sum(s.dmt_ms * s.frames_late for s in admitted) / late if late else 0.0,
         interval_ms_mean=(

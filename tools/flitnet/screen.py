@@ -202,10 +202,18 @@ def summary(report: Report) -> str:
         f"lag p99 {clock['lag_us_p99']:.0f} us",
         f"streams: {total.admitted} admitted, {total.refused} refused; frames "
         f"{total.frames_delivered} of {total.frames_sent} delivered, {report.corrupt} bytes "
-        f"corrupt, {report.lost} lost, {report.duplicated} duplicated",
+        f"corrupt, {total.frames_lost} lost, {total.frames_duplicated} duplicated",
         f"deadlines: DMP {total.dmp:.4f}, DMT {total.dmt_ms:.3f} ms, interval "
         f"{total.interval_ms_mean:.2f} ms, sd at most {total.interval_ms_sd:.3f} ms",
     ]
+    lost = max(0, report.lost - total.frames_lost)
+    twice = max(0, report.duplicated - total.frames_duplicated)
+    if lost or twice:
+        why = "an HCA drops datagrams for which its program, late on a busy host, posted no receive"
+        lines.append(
+            f"generated traffic: {lost} messages did not arrive, {twice} arrived twice"
+            + (f"; {why}" if lost else "")
+        )
     if total.frames_posted_late:
         lines.append(
             f"host: {total.frames_posted_late} frames were given to their HCA after their time, "
