@@ -68,8 +68,8 @@ int await_async(const Session& session, AsyncRecord& record) {
                                              : read_record(pipe, record);
 }
 
-// After a wait: while this owns its lock, nobody closes the device. Otherwise it is closed and its
-// context has gone, or all is a forked child's parent's; errno says EIO.
+// Before a wait and after it: while this owns its lock, nobody closes the device. Otherwise it is
+// closed and its context has gone, or all is a forked child's parent's; errno says EIO.
 std::unique_lock<std::mutex> keep_open(Session& session) {
   std::unique_lock lock(session.closing, std::defer_lock);
   if (!session.link->abandoned()) {
@@ -198,6 +198,7 @@ int ibv_get_cq_event(ibv_comp_channel* channel, ibv_cq** cq, void** cq_context) 
   Context* context = to_context(channel->context);
   const std::shared_ptr<Session> session = context->session;
   const bool looks = context->node().waiters_look != 0;
+  if (!keep_open(*session)) return -1;
   while (true) {
     ChannelRecord record;
     const int got = await_record(channel->fd, record, looks);
@@ -236,10 +237,7 @@ int ibv_get_async_event(ibv_context* base_context, ibv_async_event* event) {
   }
   Context* context = to_context(base_context);
   const std::shared_ptr<Session> session = context->session;
-  if (session->link->abandoned()) {  // in a forked child the events are its parent's
-    errno = EIO;
-    return -1;
-  }
+  if (!keep_open(*session)) return -1;  // in a forked child the events are its parent's
   while (true) {
     AsyncRecord record;
     const int got = await_async(*session, record);
