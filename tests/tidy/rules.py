@@ -7,10 +7,12 @@ Each rule takes a Tree (root and the project's files) and returns violations, on
 from __future__ import annotations
 
 import ast
+import os
 import re
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from functools import cached_property
 from pathlib import Path
 
@@ -121,6 +123,25 @@ LONG_FUNCTIONS: dict[str, int] = {}  # "path:function" -> lines
 LONG_FILES: dict[str, int] = {}  # path -> lines
 
 
+def not_ignored(root: Path) -> Iterator[str]:
+    """What .gitignore leaves, of a tree that came without git: a line with a slash at its start
+    names what stands in the root, any other what stands anywhere."""
+    ignore = root / ".gitignore"
+    patterns = [line.rstrip("/") for line in ignore.read_text().split()] if ignore.exists() else []
+
+    def is_ours(name: str) -> bool:
+        last = name.rpartition("/")[2]
+        return not any(
+            fnmatchcase("/" + name if pattern.startswith("/") else last, pattern)
+            for pattern in patterns
+        )
+
+    for folder, folders, files in os.walk(root):
+        prefix = "".join(f"{part}/" for part in Path(folder).relative_to(root).parts)
+        folders[:] = [name for name in folders if is_ours(prefix + name)]
+        yield from (prefix + name for name in folders + files if is_ours(prefix + name))
+
+
 @dataclass
 class Tree:
     root: Path
@@ -129,12 +150,10 @@ class Tree:
 
     @cached_property
     def names(self) -> list[str]:
-        """What git would commit, or everything where there is no git."""
+        """What git would commit, or what it would where there is no git."""
         argv = ["git", "-C", str(self.root), "ls-files", "-co", "--exclude-standard"]
         done = subprocess.run(argv, capture_output=True, text=True)
-        names = done.stdout.split("\n") if done.returncode == 0 else [
-            str(p.relative_to(self.root)) for p in self.root.rglob("*")
-        ]
+        names = done.stdout.split("\n") if done.returncode == 0 else not_ignored(self.root)
         return sorted(name for name in names if name)
 
     @cached_property

@@ -112,6 +112,16 @@ def test_good_code_passes(tmp_path: Path) -> None:
     assert [line for rule in rules.RULES for line in rule(tree)] == []
 
 
+def test_without_git_what_gitignore_names_is_not_of_the_tree(tmp_path: Path) -> None:
+    ours = [".ci/a.py", "emu/base/a.py", "emu/build.py", "tools/build/a.py"]
+    others = ["build/python/a.py", "build-asan/a.py", ".venv/a.py", ".cache/a.py",
+              "emu/__pycache__/a.py", "emu/base/a.pyc"]  # fmt: skip
+    tree = plant(tmp_path, dict.fromkeys(ours + others, ""))
+    shutil.copy(ROOT / ".gitignore", tmp_path)
+    assert tree.python == ours
+    assert set(tree.files) == {*ours, ".clang-format", ".gitignore"}
+
+
 def test_an_exception_that_is_not_needed_fails(tmp_path: Path) -> None:
     tree = plant(tmp_path, {"emu/base/a.cc": "int x;\n"})
     tree.long_files = {"emu/base/a.cc": 600}
