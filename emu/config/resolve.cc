@@ -34,7 +34,7 @@ std::uint32_t room_of(const NetworkConfig& network) {
   std::uint32_t room = 1;
   switch (topology.kind) {
     case Topology::single:
-      return 64;
+      return topology.sizes.empty() ? 64 : topology.sizes[0];
     case Topology::fat_tree:
       return 64;
     case Topology::file:
@@ -67,10 +67,9 @@ Result<void> resolve_nodes(Config& config, bool nodes_given, bool node_tables) {
                   config.nodes.size());
     }
     network.nodes = static_cast<std::uint32_t>(config.nodes.size());
-  } else if (!nodes_given && network.topology.kind != Topology::single) {
+  } else if (!nodes_given &&
+             (network.topology.kind != Topology::single || !network.topology.sizes.empty())) {
     network.nodes = room;
-  } else if (!nodes_given && !network.topology.sizes.empty()) {
-    network.nodes = network.topology.sizes[0];
   }
   const std::uint32_t most =
       std::min<std::uint32_t>(room == 0 ? kNodesVirtualMax : room, kNodesVirtualMax);

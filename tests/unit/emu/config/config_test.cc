@@ -272,6 +272,9 @@ TEST(Config, TopologiesHaveTheirNodes) {
     return config ? static_cast<int>(config->network.nodes) : -1;
   };
   EXPECT_EQ(nodes("topology = \"single:5\""), 5);
+  EXPECT_EQ(nodes("topology = \"single:5\"\nnodes = 3"), 3);
+  EXPECT_EQ(nodes("topology = \"single:5\"\nnodes = 6"), -1);
+  EXPECT_EQ(nodes("topology = \"single\"\nnodes = 64"), 64);
   EXPECT_EQ(nodes("topology = \"mesh:2x3x4\""), 24);
   EXPECT_EQ(nodes("topology = \"torus:4x4\"\nnodes_per_router = 2"), 32);
   EXPECT_EQ(nodes("topology = \"fat_mesh:2x2\"\nnodes_per_router = 4"), 16);
@@ -282,6 +285,16 @@ TEST(Config, TopologiesHaveTheirNodes) {
   EXPECT_EQ(nodes("topology = \"torus:8x8x8\""), 512) << "in virtual time";
   EXPECT_EQ(nodes("topology = \"mesh:16x33\""), -1) << "more than that";
   EXPECT_EQ(nodes("topology = \"mesh:64x64x64x64x64x64\""), -1);
+}
+
+TEST(Config, ASingleRouterHasNoRoomBesideItsSize) {
+  EXPECT_EQ(error_of("[network]\ntopology = \"single:4\"\nnodes = 5"),
+            "c.toml: network.nodes = 5: must be 1 … 4 for single:4");
+  EXPECT_EQ(error_of("[network]\ntopology = \"single:1\"\n"
+                     "[[node]]\nname = \"a\"\n[[node]]\nname = \"b\""),
+            "c.toml: network.nodes = 2: must be 1 … 1 for single:1");
+  EXPECT_EQ(error_of("[network]\ntopology = \"single\"\nnodes = 65"),
+            "c.toml: network.nodes = 65: must be 1 … 64 for single");
 }
 
 TEST(Config, HostsAgreeOnWhatBothSidesOfALinkGoBy) {
