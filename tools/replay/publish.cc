@@ -1,6 +1,8 @@
 // The replayer's metrics page: what it counted, for whoever looks while it runs.
 #include <unistd.h>
 
+#include <algorithm>
+
 #include "tools/replay/replayer.h"
 
 namespace tools {
@@ -19,7 +21,6 @@ void Replayer::open_metrics() {
       return;
     }
     page_.emplace(*std::move(page));
-    page_->keep_file();  // the streams' last word, for whoever looks after the end
   }
   using M = emu::Metric;
   for (std::size_t i = sender_metrics_.size(); i < senders_.size(); ++i) {
@@ -47,7 +48,17 @@ void Replayer::open_metrics() {
   }
 }
 
+// The page stays as the streams' last word, for whoever looks after the end. Of streams that were
+// neither admitted nor refused there is none: they would be waiting for ever.
 void Replayer::publish() {
+  const bool sent = std::ranges::any_of(senders_, [](const Sender& sender) {
+    return sender.admitted() || sender.state() == SendState::rejected;
+  });
+  const bool received = std::ranges::any_of(sinks_, [](const Sink& sink) {
+    return sink.counts().frames > 0 || sink.frames_sent().value_or(0) > 0 ||
+           sink.state() == SinkState::rejected;
+  });
+  if (sent || received) page_->keep_file();
   for (std::size_t i = 0; i < sender_metrics_.size(); ++i) {
     const Sender& sender = senders_[i];
     SenderMetrics& to = sender_metrics_[i];

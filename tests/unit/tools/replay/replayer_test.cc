@@ -246,6 +246,41 @@ TEST_F(ReplayerTest, StreamStoppedBeforeItBeganSaysThatItIsOver) {
   EXPECT_TRUE(n1.all_well()) << report_text(n1);
 }
 
+// Who looks later would believe that its streams still wait.
+TEST_F(ReplayerTest, OnlyAStreamThatWasAnsweredLeavesItsMetrics) {
+  const auto ends = [this](const volatile int* stop) {
+    ReplayOptions sending = options("n0", {both_ways()[0]});
+    ReplayOptions receiving = options("n1", {both_ways()[0]});
+    sending.metrics_run = receiving.metrics_run = folder_;
+    Replayer n0(std::move(sending));
+    Replayer n1(std::move(receiving));
+    ASSERT_TRUE(n1.open());  // it listens before n0 calls, however slow the machine is
+    std::thread receiver([&n1] {
+      const volatile int never = 0;
+      EXPECT_TRUE(n1.run(&never));
+    });
+    EXPECT_TRUE(n0.open());
+    EXPECT_TRUE(n0.run(stop));
+    receiver.join();
+  };
+  const auto left = [this](const char* node) {
+    return std::filesystem::exists(folder_ + "/metrics/replay-" + node + ".page");
+  };
+  const volatile int at_once = 1;
+  const volatile int never = 0;
+  ends(&at_once);
+  EXPECT_FALSE(left("n0"));
+  EXPECT_FALSE(left("n1"));
+  fake::faults().admit_kbps = 1;
+  ends(&never);
+  EXPECT_TRUE(left("n0"));
+  std::filesystem::remove_all(folder_ + "/metrics");
+  fake::faults().clear();
+  ends(&never);
+  EXPECT_TRUE(left("n0"));
+  EXPECT_TRUE(left("n1"));
+}
+
 // Admitted and ready, they wait until it is said when.
 TEST_F(ReplayerTest, BeginsWhenItIsSaid) {
   const std::filesystem::path folder(folder_);
