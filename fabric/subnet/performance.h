@@ -36,8 +36,8 @@ class PerformanceManagement {
     kCounters
   };
   using Counts = std::array<std::uint64_t, kCounters>;
-  // PortCounters and PortCountersExtended are reset apart. Unicast packets are all packets, but
-  // reset apart again.
+  // PortCounters and PortCountersExtended are reset apart. Unicast packets are all packets, since
+  // flits do not tell of groups, but reset apart again.
   struct Resets {
     Counts narrow{};
     Counts wide{};

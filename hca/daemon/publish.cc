@@ -148,6 +148,12 @@ void Publisher::add_port(std::string_view node, std::string_view device, std::ui
   };
   add(Metric::port_xmit_packets, &C::port_packets_sent, 1);
   add(Metric::port_rcv_packets, &C::port_packets_received, 1);
+  add(Metric::multicast_xmit_packets, &C::port_multicast_sent, 1);
+  add(Metric::multicast_rcv_packets, &C::port_multicast_received, 1);
+  add_counter(Metric::unicast_xmit_packets, {node, device, kPort},
+              [](const C& c) { return c.port_packets_sent - c.port_multicast_sent; });
+  add_counter(Metric::unicast_rcv_packets, {node, device, kPort},
+              [](const C& c) { return c.port_packets_received - c.port_multicast_received; });
   add(Metric::port_xmit_data, &C::port_flits_sent, flit_bits / 32);
   add(Metric::port_rcv_data, &C::port_flits_received, flit_bits / 32);
 }

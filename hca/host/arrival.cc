@@ -79,6 +79,8 @@ void receive_one(HostState& s, const Arrival& arrival, bool loop) {
   }
   count(s, arrival, packet.payload_bytes);  // whoever it is for: as a port counts
   const emu::PacketHeaders& headers = packet.headers;
+  if (arrival.desc.src != s.options_.node && is_group(headers.lrh.dlid))
+    ++s.counters_.port_multicast_received;
   if (!loop && arrival.desc.src == s.options_.node) {
     receive_subnet(s, arrival, packet);
     return;

@@ -186,6 +186,7 @@ std::uint8_t* close_packet(HostState& s, BurstPacket& packet, Qp* qp,
   const std::size_t offset = packet.packets > 1
                                  ? begin_train(s, packet, headers, payload_bytes, qp->payload)
                                  : begin_packet(s, packet, headers, payload_bytes);
+  packet.multicast = is_group(headers.lrh.dlid);
   emu::TxDesc& desc = packet.desc;
   desc.launch_cycle = leaving.launch;
   desc.buffer = packet.slot.buffer;
@@ -317,6 +318,7 @@ void dispatch(HostState& s) {
       if (packet.desc.kind == emu::PacketKind::subnet) continue;
       s.counters_.port_packets_sent += packet.packets;
       s.counters_.port_flits_sent += packet.desc.flits;
+      s.counters_.port_multicast_sent += packet.multicast ? 1U : 0U;
     }
   }
   if (leaving_count > 0) s.port_.send({leaving.data(), leaving_count});

@@ -25,6 +25,7 @@ struct BurstPacket {
   std::uint32_t sq_index;  // requests: which one
   std::uint32_t packets;   // more than one: a train
   bool loop;               // to this same node
+  bool multicast;          // a copy of a message to a group
   bool response;           // a READ response: its failure is the responder's
   bool request;            // carries (a part of) the request at sq_index
   bool failed;

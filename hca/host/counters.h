@@ -21,10 +21,14 @@ struct HostCounters {
   std::array<ClassCounters, emu::kClassCount> by_class{};
   // What passed the port, as the fabric counts it: in whole flits, nothing from the node to itself
   // or to the subnet's agents. The fabric's own are not among it, answers to probes and notices.
+  // A message to a group is as many packets as it has copies that leave: each takes the link's
+  // time.
   std::uint64_t port_packets_sent = 0;
   std::uint64_t port_flits_sent = 0;
   std::uint64_t port_packets_received = 0;
   std::uint64_t port_flits_received = 0;
+  std::uint64_t port_multicast_sent = 0;  // packets, of those of the port
+  std::uint64_t port_multicast_received = 0;
   std::uint64_t acks_sent = 0;
   std::uint64_t naks_sent = 0;
   std::uint64_t rnr_naks_sent = 0;

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.apps.test_half_dead import until
 from tools.flitnet import paths, process
 from tools.flitnet.cluster import Cluster
 
@@ -175,6 +176,22 @@ def assert_multicasts(cluster: Cluster, count: int, size: int) -> None:
 
 def test_multicast(cluster2: Cluster) -> None:
     assert_multicasts(cluster2, 10, 100)
+
+
+def test_multicast_is_counted_apart(make_cluster: Callable[..., Cluster]) -> None:
+    cluster = make_cluster({"network": {"nodes": 3}}, exporter="off")
+
+    def count(node: str, name: str) -> int:
+        folder = cluster.run / f"sys/class/infiniband/{node}-flitnet0/ports/1/counters"
+        return int((folder / f"{name}_packets").read_text())
+
+    assert_multicasts(cluster, 10, 100)
+    # A copy for each other node.
+    until(lambda: count("n1", "multicast_xmit") == 20 and count("n0", "multicast_rcv") == 10)
+    for way, other in (("xmit", "rcv"), ("rcv", "xmit")):
+        node = "n1" if way == "xmit" else "n0"
+        assert count(node, f"unicast_{way}") == 0 and count(node, f"multicast_{other}") == 0
+        assert count(node, f"port_{way}") == count(node, f"multicast_{way}")
 
 
 def test_datagrams_leave_before_their_qp_goes(make_cluster: Callable[..., Cluster]) -> None:

@@ -87,6 +87,36 @@ TEST_F(Multicast, ReachesMembersOnEveryNode) {
   EXPECT_EQ(cluster.host(2).counters().dropped_no_receive, 1u);
 }
 
+// A copy takes the link's time as any packet does; the one for the node itself does not leave it.
+TEST_F(Multicast, CopiesAreCountedAsTheyPassThePort) {
+  const auto all = [this](int n) { return cluster.host(n).counters(); };
+  ASSERT_EQ(attach(2), 0);
+  send(0);
+  send(0, kOther);
+  EXPECT_EQ(all(0).port_packets_sent, 4u);
+  EXPECT_EQ(all(0).port_multicast_sent, 4u);
+  EXPECT_EQ(all(0).port_multicast_received, 0u);
+  for (const int n : {1, 2}) {
+    EXPECT_EQ(all(n).port_packets_received, 2u);
+    EXPECT_EQ(all(n).port_multicast_received, 2u);
+    EXPECT_EQ(all(n).port_multicast_sent, 0u);
+  }
+  test::Side& side = sides[1];
+  const hca::Sge from = side.sge(0, 32);
+  const sim::Send wish{.wr_id = 6,
+                       .sges = {&from, 1},
+                       .remote_qpn = sides[2].qp.number,
+                       .remote_qkey = kQkey,
+                       .dlid = emu::lid_of(2)};
+  EXPECT_EQ(side.app->post(side.qp, wish), 0);
+  side.app->ring(cluster.now());
+  cluster.run();
+  EXPECT_EQ(all(1).port_packets_sent, 1u);
+  EXPECT_EQ(all(1).port_multicast_sent, 0u);
+  EXPECT_EQ(all(2).port_packets_received, 3u);
+  EXPECT_EQ(all(2).port_multicast_received, 2u);
+}
+
 TEST_F(Multicast, GroupsAreApart) {
   ASSERT_EQ(attach(1, kOther), 0);
   send(0, kGroup);

@@ -247,6 +247,25 @@ TEST_F(Exporter, SysfsTreeFollowsThePages) {
   EXPECT_FALSE(std::filesystem::exists(dir_ + "/sys"));
 }
 
+TEST_F(Exporter, SysfsTreeTellsMulticastFromUnicast) {
+  const std::string counters = dir_ + "/sys/class/infiniband/n1-flitnet0/ports/1/counters/";
+  auto page = *MetricsPage::create(dir_, "hcad-n1");
+  std::uint64_t value = 0;
+  for (const Metric metric :
+       {Metric::port_xmit_packets, Metric::unicast_xmit_packets, Metric::multicast_xmit_packets,
+        Metric::port_rcv_packets, Metric::unicast_rcv_packets, Metric::multicast_rcv_packets}) {
+    page.counter(metric, {"n1", "flitnet0", "1"}).add(++value);
+  }
+  ASSERT_TRUE(tools::SysfsTree::make(dir_ + "/sys", emu::Config(), kAll, emu::read_pages(dir_)));
+  value = 0;
+  for (const char* direction : {"xmit", "rcv"}) {
+    for (const char* kind : {"port", "unicast", "multicast"}) {
+      EXPECT_EQ(read(fmt::format("{}{}_{}_packets", counters, kind, direction)),
+                fmt::format("{}\n", ++value));
+    }
+  }
+}
+
 TEST_F(Exporter, SysfsTreeOfRoce) {
   emu::Config config;
   config.hca.link_layer = emu::LinkLayer::roce_v2;
