@@ -2,16 +2,19 @@
 // sysfs-shaped tree. Exit 0: done, or stopped by SIGTERM or SIGINT; 1: cannot; 2: bad usage.
 #include <arpa/inet.h>
 #include <fmt/core.h>
+#include <poll.h>
 #include <prometheus/exposer.h>
+#include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
-#include <ctime>
 #include <exception>
 #include <filesystem>
 #include <memory>
@@ -27,6 +30,7 @@
 #include "tools/exporter/collect.h"
 #include "tools/exporter/json.h"
 #include "tools/exporter/sysfs.h"
+#include "tools/exporter/watch.h"
 
 namespace {
 
@@ -50,7 +54,7 @@ int complain(const std::string& message, int code) {
   return emu::complain(kProcess, message, code);
 }
 
-// SIGTERM and SIGINT are taken by wait_second() alone, in this and every later thread.
+// SIGTERM and SIGINT are taken by Waiter alone, in this and every later thread.
 sigset_t stop_signals() {
   sigset_t set;
   sigemptyset(&set);
@@ -61,14 +65,36 @@ sigset_t stop_signals() {
 
 // Counters change all the time; nodes attach while we start, and programs ask for their state
 // first.
-constexpr timespec kPeriod{1, 0};
-constexpr timespec kPeriodAtFirst{0, 100'000'000};
+constexpr std::chrono::milliseconds kPeriod{1000};
+constexpr std::chrono::milliseconds kPeriodAtFirst{100};
 constexpr int kUpdatesAtFirst = 20;
 
-// false: a signal says stop.
-bool wait(const timespec& period, const sigset_t& stop) {
-  return sigtimedwait(&stop, nullptr, &period) < 0;
-}
+// Between two updates: looks as soon as a page comes or goes.
+class Waiter {
+ public:
+  Waiter(const std::string& run_dir, const sigset_t& stop)
+      : watch_(run_dir), stop_(::signalfd(-1, &stop, SFD_NONBLOCK | SFD_CLOEXEC)) {}
+
+  // false: no descriptor to hear of signals by.
+  bool can_stop() const { return static_cast<bool>(stop_); }
+  // false: a signal says stop.
+  bool wait(std::chrono::milliseconds period, const tools::PageCollector& collector) {
+    using Clock = std::chrono::steady_clock;
+    const Clock::time_point end = Clock::now() + period;
+    for (;;) {
+      if (watch_.changed()) collector.look();
+      const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - Clock::now());
+      if (left.count() <= 0) return true;
+      std::array<pollfd, 2> fds{{{stop_.get(), POLLIN, 0}, {watch_.fd(), POLLIN, 0}}};
+      ::poll(fds.data(), fds.size(), static_cast<int>(left.count()));
+      if (fds[0].revents != 0) return false;
+    }
+  }
+
+ private:
+  tools::PageWatch watch_;
+  emu::UniqueFd stop_;
+};
 
 constexpr const char* kNobody = "off";  // --listen: no Prometheus
 
@@ -161,6 +187,8 @@ bool goes_with_its_run(const Arguments& arguments) {
 int serve(const Arguments& arguments) {
   const sigset_t stop = stop_signals();
   pthread_sigmask(SIG_BLOCK, &stop, nullptr);
+  Waiter waiter(arguments.run, stop);
+  if (!waiter.can_stop()) return complain(fmt::format("no signals: {}", std::strerror(errno)), 1);
   const auto collector = std::make_shared<tools::PageCollector>(arguments.run);
   std::unique_ptr<prometheus::Exposer> exposer;
   if (arguments.listen != kNobody) {
@@ -174,7 +202,7 @@ int serve(const Arguments& arguments) {
     if (!tree) continue;
     ++updates;
     if (auto updated = tree->update(pages); !updated) complain(updated.error().message, 0);
-  } while (wait(tree && updates < kUpdatesAtFirst ? kPeriodAtFirst : kPeriod, stop));
+  } while (waiter.wait(tree && updates < kUpdatesAtFirst ? kPeriodAtFirst : kPeriod, *collector));
   if (tree && !goes_with_its_run(arguments)) tree->remove();
   return 0;
 }

@@ -1,5 +1,6 @@
 // Families, JSON and the sysfs tree from pages made here.
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <prometheus/text_serializer.h>
 
 #include <algorithm>
@@ -16,6 +17,7 @@
 #include "tools/exporter/collect.h"
 #include "tools/exporter/json.h"
 #include "tools/exporter/sysfs.h"
+#include "tools/exporter/watch.h"
 
 namespace {
 
@@ -169,6 +171,37 @@ TEST_F(Exporter, CountersOfGeneratorsNeverFall) {
   EXPECT_EQ(exported(kSent), 2163);
   EXPECT_EQ(exported(kLatency), 2163);
   EXPECT_EQ(exported("flitnet_process_series_dropped_total"), 0) << "of the one that lives";
+}
+
+// Programs that live for less than any time between two looks.
+TEST_F(Exporter, PagesThatComeAndGoAreSeenAtOnce) {
+  tools::PageWatch watch(dir_);
+  const tools::PageCollector collector(dir_);
+  EXPECT_FALSE(watch.changed());
+  MetricsPage::create(dir_, "load-n1");  // the first makes the folder of the pages
+  EXPECT_TRUE(watch.changed());
+  EXPECT_FALSE(watch.changed());
+  for (int i = 0; i < 6; ++i) {
+    auto page = std::make_unique<MetricsPage>(*MetricsPage::create(dir_, "load-n0"));
+    pollfd ready{watch.fd(), POLLIN, 0};
+    EXPECT_EQ(::poll(&ready, 1, 0), 1);
+    ASSERT_TRUE(watch.changed());
+    collector.look();
+    page->counter(Metric::load_sent, {"control", "n0", "all", "control"}).add(10);
+    page.reset();
+    EXPECT_TRUE(watch.changed());
+    EXPECT_FALSE(watch.changed());
+  }
+  const auto families = collector.Collect();
+  const auto sent = std::ranges::find(families, "flitnet_load_transmitted_messages_total",
+                                      &prometheus::MetricFamily::name);
+  ASSERT_NE(sent, families.end());
+  EXPECT_EQ(sent->metric[0].counter.value, 60);
+  std::filesystem::remove_all(dir_ + "/metrics");
+  EXPECT_TRUE(watch.changed());
+  EXPECT_FALSE(watch.changed());
+  MetricsPage::create(dir_, "load-n1");
+  EXPECT_TRUE(watch.changed()) << "the folder was made anew";
 }
 
 // A daemon that starts again is a reset, as of every program that Prometheus knows: what fabricd
