@@ -260,7 +260,8 @@ class Loader {
 
 Result<Config> Config::parse(std::string_view toml, std::string_view source) {
   if (toml.size() > kConfigBytesMax) {
-    return fail("{}: {} bytes, must be at most {}", source, toml.size(), kConfigBytesMax);
+    return fail("{}: has more than {} bytes, as many as a cluster file may have", source,
+                kConfigBytesMax);
   }
   Config config;
   config.nodes.clear();

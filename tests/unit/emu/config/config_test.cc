@@ -287,6 +287,13 @@ TEST(Config, TopologiesHaveTheirNodes) {
   EXPECT_EQ(nodes("topology = \"mesh:64x64x64x64x64x64\""), -1);
 }
 
+// load() stops reading there, so nobody knows how long it is.
+TEST(Config, AFileThatIsTooLongIsNotMeasured) {
+  EXPECT_EQ(error_of(std::string(1 << 20, '\n')), "accepted");
+  EXPECT_EQ(error_of(std::string((1 << 20) + 1, '\n')),
+            "c.toml: has more than 1048576 bytes, as many as a cluster file may have");
+}
+
 TEST(Config, ASingleRouterHasNoRoomBesideItsSize) {
   EXPECT_EQ(error_of("[network]\ntopology = \"single:4\"\nnodes = 5"),
             "c.toml: network.nodes = 5: must be 1 … 4 for single:4");
