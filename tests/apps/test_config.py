@@ -153,6 +153,16 @@ def test_what_flags_leave_of_a_file_stays(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
+def test_a_byte_order_mark_is_no_fault(tmp_path: Path) -> None:
+    """As some editors put it in front of UTF-8."""
+    file = tmp_path / "marked.toml"
+    file.write_bytes(b"\xef\xbb\xbf[network]\nnodes = 3\n")
+    assert check(file) == (0, "")
+    config.check(read := config.read(file))
+    assert read.node_names == ("n0", "n1", "n2")
+    assert tomllib.loads(config.with_network(file, {"k": "5"}))["network"]["nodes"] == 3
+
+
 def test_a_key_file_is_beside_its_cluster_file(tmp_path: Path) -> None:
     """The run directory has a copy of the file, which daemons read from anywhere."""
     file = tmp_path / "c.toml"

@@ -124,9 +124,9 @@ def with_files(text: str, path: Path) -> str:
 
 
 def read_text(path: Path) -> str:
-    """Of a file that the user named."""
+    """Of a file that the user named. fabricd skips a byte order mark, tomllib does not."""
     try:
-        return path.read_text()
+        return path.read_text().removeprefix("\ufeff")
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}") from None
     except UnicodeDecodeError as error:
