@@ -153,6 +153,75 @@ def test_what_flags_leave_of_a_file_stays(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
+COMMENTED = """# of ours
+
+[attach]
+key_file = "my.key"  # beside this
+
+[qos]
+
+scheduler = "rr"
+[network]
+link_mbps = 0 # none
+nodes = 2
+"""
+
+
+@pytest.mark.parametrize(("flags", "line"), [
+    ([], "my.toml:10: network.link_mbps = 0: "),
+    (["--crossbar", "full"], "my.toml:10: network.link_mbps = 0: "),
+    (["--scheduler", "fifo"], 'cluster.toml: qos.scheduler = "fifo": '),
+    (["--topology", "mesh:9x9"], "my.toml:10: network.link_mbps = 0: "),
+], ids=range(4))  # fmt: skip
+def test_the_users_own_line_is_named(tmp_path: Path, flags: list[str], line: str) -> None:
+    """Also where daemons get another text than the user's, without comments and blank lines."""
+    file = tmp_path / "my.toml"
+    file.write_text(COMMENTED if "fifo" not in flags else COMMENTED.replace("= 0", "= 400"))
+    done = subprocess.run(
+        [paths.ROOT / "flitnet", "--run", tmp_path / "r", "up", file, *flags],
+        capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert done.returncode == 2 and done.stderr.startswith(f"flitnet: {line}"), done.stderr
+
+
+def refused(file: config.ClusterFile) -> str:
+    with pytest.raises(UsageError) as error:
+        config.check(file)
+    return str(error.value)
+
+
+def test_what_a_topologys_file_has_is_no_line_of_the_users(tmp_path: Path) -> None:
+    network = '[[switch]]\nname = "s"\nports = 4\n[[node]]\nat = "s:0"\n[[node]]\nat = "s:1"\n'
+    (tmp_path / "net.toml").write_text(network)
+    file = tmp_path / "my.toml"
+    file.write_text('\n\n[network]\n\ntopology = "file:net.toml" # beside\n"a \\"b" = 1\n')
+    assert refused(config.read(file)).startswith('my.toml:6: network.a "b: unknown key')
+
+
+@pytest.mark.parametrize(("text", "says"), [
+    ('\n[[node]]\nname = "a"\n\n[[node]]\n\nname = "b"\nip = "1"\n', "my.toml:8: node.ip = "),
+    ("\nnetwork = { link_mbps = 0 }\n", "my.toml:2: network.link_mbps = 0"),
+    ("\n\nnetwork.link_mbps = 0\n", "my.toml:3: network.link_mbps = 0"),
+    ("\n\n[no.where]\n", "my.toml:3: no"),
+    ("\n[ 'network' ] # of ours\n\n'link_mbps' = 0\n", "my.toml:4: network.link_mbps = 0"),
+], ids=range(5))  # fmt: skip
+def test_lines_are_found_however_they_are_written(tmp_path: Path, text: str, says: str) -> None:
+    file = tmp_path / "my.toml"
+    file.write_text(text)
+    for choices in ({}, {"crossbar": "full"}):
+        assert refused(config.with_flags(file, choices)).startswith(says)
+
+
+def test_flags_have_no_line() -> None:
+    what = refused(config.with_flags(None, {"topology": "single:99"}))
+    assert what.startswith('cluster.toml: network.topology = "single:99": must be ')
+
+
+def test_keys_that_need_quotes_have_them() -> None:
+    tables = {"a b": {"c.d": 1, 'e"\n': [2]}, "node": [{"": "x"}]}
+    assert tomllib.loads(config.to_toml(tables)) == tables
+
+
 def test_a_byte_order_mark_is_no_fault(tmp_path: Path) -> None:
     """As some editors put it in front of UTF-8."""
     file = tmp_path / "marked.toml"

@@ -31,6 +31,16 @@ def run(file: Path, *more: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(argv, capture_output=True, text=True, timeout=120)
 
 
+def test_the_users_own_line_is_named(tmp_path: Path) -> None:
+    """The simulator has another text: by name of the tables, without comments and blank lines."""
+    file = tmp_path / "own.toml"
+    for key, says in (("link_mbps = 0  # none", "link_mbps = 0"), ('"x y" = 1', "x y: unknown")):
+        file.write_text("# of ours\n" + OWN.replace("nodes = 4", f"nodes = 4\n\n{key}"))
+        done = run(file)
+        assert done.returncode == 2, done.stderr
+        assert done.stderr.startswith(f"flitnet: own.toml:6: network.{says}"), done.stderr
+
+
 def chain(switches: int) -> str:
     """A topology file: switches in a row, a node at either end."""
     text = "".join(f'[[switch]]\nname = "s{n}"\nports = 4\n' for n in range(switches))

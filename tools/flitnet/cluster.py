@@ -37,24 +37,19 @@ class Cluster:
 
     def __init__(
         self,
-        tables: dict[str, Any] | str | Path | None = None,
+        tables: dict[str, Any] | str | Path | config.ClusterFile | None = None,
         *,
         run: Path | None = None,
         owned: bool = True,
         exporter: str | None = None,
     ) -> None:
-        """`tables`: a dict, TOML text, or a path; `run` None: a temporary run directory.
+        """`tables`: what config.of() takes; `run` None: a temporary run directory.
 
         `owned`: the cluster belongs to this process, so who comes after its death may clear it.
         `exporter`: address for flitnet-exporter to listen on; "off": it keeps the tree for programs
         that read /sys/class/infiniband, no more; None: no exporter.
         """
-        if isinstance(tables, Path):
-            self.file = config.read(tables)
-        elif isinstance(tables, str):
-            self.file = config.parse(tables)
-        else:
-            self.file = config.parse(config.to_toml(tables or {}))
+        self.file = config.of(tables)
         self._temporary = run is None
         self.run = Path(tempfile.mkdtemp(prefix="flitnet-")) if run is None else run
         self.nodes = self.file.node_names

@@ -11,12 +11,13 @@ import math
 import os
 import tempfile
 import tomllib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from tools.flitnet import paths, topology
 from tools.flitnet.errors import FlitnetError, UsageError
+from tools.flitnet.toml_text import Place, retold, spelled
 
 NODES_DEFAULT = 8
 LINK_MBPS_DEFAULT = 400
@@ -36,6 +37,8 @@ class ClusterFile:
     hca_process: str = "own"  # who runs the nodes: each its own process, or "fabric"
     hca_process_chosen: bool = False  # by us
     power_scheme: bool = True  # HCAs keep best effort below the cap on power, as the daemons begin
+    own: str | None = None  # the user's, where the text is written anew
+    made: frozenset[Place] = frozenset()  # what of it flags have made
 
 
 def parse_toml(text: str, where: str) -> dict[str, Any]:
@@ -95,7 +98,30 @@ def _node_names(table: dict[str, Any]) -> list[str]:
 
 
 def read(path: Path) -> ClusterFile:
-    return parse(with_files(read_text(path), path), str(path))
+    own = read_text(path)
+    return replace(parse(with_files(own, path), str(path)), own=own)
+
+
+def of(what: dict[str, Any] | str | Path | ClusterFile | None) -> ClusterFile:
+    """Of tables, TOML text, a path, or what was read already."""
+    if isinstance(what, ClusterFile):
+        return what
+    if isinstance(what, Path):
+        return read(what)
+    return parse(what if isinstance(what, str) else to_toml(what or {}))
+
+
+def with_flags(path: Path | None, choices: dict[str, str | bool | None]) -> ClusterFile:
+    """A cluster file as with_network() writes it."""
+    file = parse(with_network(path, choices), str(path or "cluster.toml"))
+    before = tomllib.loads(read(path).text) if path else {}
+    after = tomllib.loads(file.text)
+    made = {
+        (name, key)
+        for name, table in after.items() if isinstance(table, dict)
+        for key, value in table.items() if before.get(name, {}).get(key) != value
+    }  # fmt: skip
+    return replace(file, own=read_text(path) if path else "", made=frozenset(made))
 
 
 def with_files(text: str, path: Path) -> str:
@@ -206,18 +232,23 @@ def check(file: ClusterFile) -> None:
         raise FlitnetError(f"{died}, a bug, over:\n{file.text}")
     if done.returncode != 0:
         lines = (done.stderr.strip() or done.stdout.strip() or "rejected").splitlines()
-        raise UsageError(lines[0].removeprefix("fabricd: "))
+        line = lines[0].removeprefix("fabricd: ")
+        if file.own not in (None, file.text):
+            line = retold(line, file.name, file.text, file.own, file.made)
+        raise UsageError(line)
 
 
 def to_toml(tables: dict[str, Any]) -> str:
     """Writes nested plain values as TOML: tables, lists of tables, scalars, lists of scalars."""
     lines: list[str] = []
     for name, value in tables.items():
-        for table in value if isinstance(value, list) else [value]:
-            lines.append(f"[[{name}]]" if isinstance(value, list) else f"[{name}]")
+        several = isinstance(value, list)
+        for table in value if several else [value]:
+            lines.append(f"[[{spelled(name)}]]" if several else f"[{spelled(name)}]")
             # JSON's spelling of strings, numbers, booleans and lists is TOML's too.
             lines += [
-                f"{key} = {json.dumps(item, ensure_ascii=False)}" for key, item in table.items()
+                f"{spelled(key)} = {json.dumps(item, ensure_ascii=False)}"
+                for key, item in table.items()
             ]
             lines.append("")
     return "\n".join(lines)

@@ -47,7 +47,7 @@ def up(
     if metrics:
         metrics = addresses.parse_ipv4("--metrics", metrics)
     chosen = any((network or {}).values())
-    tables = config.with_network(file, network or {}) if chosen else file
+    tables = config.with_flags(file, network or {}) if chosen else file
     cluster = Cluster(tables, run=run, owned=False, exporter=metrics or "off")
     if here is not None:
         cluster.share(part.chosen(cluster.file, here, fabric=True))

@@ -61,7 +61,7 @@ def run_point(
         with cluster(workers, scheduler) as client, progress("runs") as tell:
             sweep([one], False, Store(directory), client, tell, lambda _, all: outputs.extend(all))
     except UsageError as error:
-        raise UsageError(str(error).replace(point.WHERE, file.name)) from None
+        raise UsageError(point.of_file(str(error), file, one, batches)) from None
     found = estimates(rows(one, outputs), of_some=True)
     Console().print(_measured(point.shown(found), seeds))
     means = {measure: value for (_, _, measure), value in found.items()}

@@ -15,7 +15,9 @@ from tools.flitnet import build
 from tools.flitnet.config import parse_toml, read_text, with_files
 from tools.flitnet.errors import UsageError
 from tools.flitnet.lab.experiment import Experiment, Length, Point
+from tools.flitnet.lab.simulator import complete, to_toml
 from tools.flitnet.lab.statistics import Estimate
+from tools.flitnet.toml_text import retold
 
 WHERE = "flitnet-point: standard input"  # how the simulator calls the file
 
@@ -56,6 +58,12 @@ def experiment(file: Path, seeds: int, batches: int) -> Experiment:
         id=file.stem, title=str(file), paper="", points=(Point(file.stem, 0.0, read(file)),),
         full=Length(batches, batches, seeds), seeds=seeds,
     )  # fmt: skip
+
+
+def of_file(message: str, file: Path, one: Experiment, batches: int) -> str:
+    """What the simulator says of the text that it gets, which is not the user's."""
+    written = to_toml(complete(one.points[0].config, 1, batches))
+    return retold(message, WHERE, written, read_text(file)).replace(WHERE, file.name)
 
 
 def shown(table: dict[tuple[str, float, str], Estimate]) -> Sequence[tuple[str, Estimate]]:

@@ -17,6 +17,7 @@ from typing import Any
 from tools.flitnet import paths
 from tools.flitnet.errors import EXIT_USAGE, FlitnetError, UsageError
 from tools.flitnet.process import dies_with_us
+from tools.flitnet.toml_text import spelled
 
 CPU_LIMIT_S = 3600  # of one simulation; a machine may be suspended for longer
 
@@ -33,8 +34,9 @@ def to_toml(tables: Mapping[str, Any]) -> str:
         value = tables[section]
         several = isinstance(value, list)
         for table in value if several else [value]:
-            lines.append(f"[[{section}]]" if several else f"[{section}]")
-            lines += [f"{key} = {json.dumps(table[key])}" for key in sorted(table)]
+            name = spelled(section)
+            lines.append(f"[[{name}]]" if several else f"[{name}]")
+            lines += [f"{spelled(key)} = {json.dumps(table[key])}" for key in sorted(table)]
     return "\n".join(line for line in lines if line) + "\n"
 
 
