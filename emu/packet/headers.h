@@ -33,6 +33,8 @@ inline constexpr std::size_t kRcOverheadBytesMost =
 inline constexpr std::uint16_t kDefaultPkey = 0xffff;
 inline constexpr std::uint32_t kMask24 = 0xffffff;  // QP numbers, PSNs, MSNs
 inline constexpr Lid kPermissiveLid = 0xffff;
+// Of a multicast group (IBA 4.1.3).
+constexpr bool is_group(Lid lid) { return lid >= 0xc000 && lid != kPermissiveLid; }
 
 using Gid = std::array<std::uint8_t, 16>;
 

@@ -6,6 +6,7 @@
 
 #include "emu/base/check.h"
 #include "emu/packet/build.h"
+#include "emu/packet/headers.h"
 #include "fabric/subnet/packet.h"
 
 namespace fabric {
@@ -258,12 +259,20 @@ void Edge::hand_out() {
   network_.clear_events();
 }
 
+// Ports that packets pass by count none of them.
+bool Edge::is_multicast(PacketHandle packet) {
+  if (options_.pass_through) return false;
+  const std::uint8_t* lrh = memory_.bytes(packet);
+  return emu::is_group(static_cast<emu::Lid>(lrh[2] << 8 | lrh[3]));
+}
+
 void Edge::on_injected(const hca::InjectedEvent& event) {
   // Control records live until their packet's end, so both kinds can still be asked.
   const bool data = event.kind == emu::PacketKind::data;
   const std::uint16_t epoch =
       data ? memory_.meta(event.handle).epoch : controls_.at(event.handle).epoch;
   if (!current(event.node, epoch)) return;
+  if (data && is_multicast(event.handle)) ++multicasts_[event.node].sent;
   ports_[event.node]->injected(event.node, {event.cookie, event.tail_cycle, event.flits,
                                             event.traffic_class, event.kind, 0});
 }
@@ -291,6 +300,7 @@ void Edge::on_delivered(const hca::DeliveredEvent& event) {
   desc.vl = event.vl;
   desc.traffic_class = event.traffic_class;
   if (capture_ != nullptr) capture_->packet(desc, event.node, memory_.whole_bytes(event.handle));
+  if (is_multicast(event.handle)) ++multicasts_[event.node].received;
   Port* port = ports_[event.node];
   if (port == nullptr) {
     ++undeliverable_;

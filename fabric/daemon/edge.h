@@ -114,6 +114,9 @@ class Edge {
   std::uint64_t malformed() const { return malformed_; }
   std::uint64_t in_flight() const { return submitted_ - finished_; }
   bool is_attached(emu::NodeId node) const { return ports_[node] != nullptr; }
+  // Of those that crossed links; where packets pass none are counted.
+  using Multicasts = PerformanceManagement::Multicasts;
+  Multicasts multicasts(emu::NodeId node) const { return multicasts_[node]; }
 
  private:
   // What a node asked to book.
@@ -143,6 +146,7 @@ class Edge {
   void answer_subnet(PacketHandle packet, const PacketMeta& meta);
   void enter(emu::NodeId source, const hca::SendPacket& packet);
   void retry_waiting();
+  bool is_multicast(PacketHandle packet);
   void on_injected(const hca::InjectedEvent& event);
   void on_delivered(const hca::DeliveredEvent& event);
   void on_answer(const hca::AnswerEvent& event);
@@ -172,6 +176,7 @@ class Edge {
   SubnetAgent* agent_ = nullptr;
   std::map<emu::NodeId, std::deque<PacketHandle>> questions_;  // of nodes that have any
   emu::NodeId answered_ = 0;                                   // the last one that had its turn
+  std::array<Multicasts, emu::kNodesMax> multicasts_{};
   std::uint64_t undeliverable_ = 0;
   std::uint64_t malformed_ = 0;
 };

@@ -82,7 +82,8 @@ emu::Result<void> Fabric::make_network() {
   subnet_ = std::make_unique<SubnetAgent>(
       subnet_spec(config_, spec), *network_,
       [this](emu::NodeId node) { return edge_->is_attached(node) && !links_->node_down(node); },
-      [this](LinkEnd end) { return links_->downs(end); });
+      [this](LinkEnd end) { return links_->downs(end); },
+      [this](emu::NodeId node) { return edge_->multicasts(node); });
   edge_->answer_by(subnet_.get());
   power_ = std::make_unique<PowerWindows>(config_.energy, options.cycle_time, config_.power_cap_w(),
                                           network_->now(),

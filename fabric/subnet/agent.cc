@@ -30,11 +30,12 @@ void set_status(MadPayload& mad, MadStatus status, std::uint16_t bits) {
 }  // namespace
 
 SubnetAgent::SubnetAgent(const SubnetSpec& spec, const Network& network, SubnetMap::NodeUp node_up,
-                         PerformanceManagement::LinkDowns link_downs)
+                         PerformanceManagement::LinkDowns link_downs,
+                         PerformanceManagement::MulticastsOf multicasts)
     : spec_(spec),
       map_(network, std::move(node_up)),
       management_(spec_, map_),
-      performance_(map_, spec_.flit_bits, std::move(link_downs)),
+      performance_(map_, spec_.flit_bits, std::move(link_downs), std::move(multicasts)),
       administration_(spec_, map_, management_) {}
 
 Answered SubnetAgent::answer(MadPayload& mad, emu::NodeId source, emu::Lid dlid,

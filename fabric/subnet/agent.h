@@ -26,7 +26,8 @@ class SubnetAgent {
  public:
   // The network outlives it.
   SubnetAgent(const SubnetSpec& spec, const Network& network, SubnetMap::NodeUp node_up,
-              PerformanceManagement::LinkDowns link_downs);
+              PerformanceManagement::LinkDowns link_downs,
+              PerformanceManagement::MulticastsOf multicasts);
   SubnetAgent(const SubnetAgent&) = delete;
   SubnetAgent& operator=(const SubnetAgent&) = delete;
 

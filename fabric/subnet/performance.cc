@@ -24,10 +24,11 @@ void put_narrow(std::uint8_t* at, std::uint64_t value) {
 }  // namespace
 
 PerformanceManagement::PerformanceManagement(const SubnetMap& map, std::uint32_t flit_bits,
-                                             LinkDowns link_downs)
+                                             LinkDowns link_downs, MulticastsOf multicasts)
     : map_(map),
       flit_bits_(flit_bits),
       link_downs_(std::move(link_downs)),
+      multicasts_(std::move(multicasts)),
       of_node_(static_cast<std::size_t>(map.nodes())) {
   for (int r = 0; r < map.routers(); ++r) {
     const int ports = map.ports(switch_device(static_cast<emu::RouterId>(r)));
@@ -81,17 +82,16 @@ MadStatus PerformanceManagement::wide(bool sets, Device device, Data data) {
   const auto select = static_cast<std::uint16_t>(get<2>(&data[2]));
   if (!has(device, port_select)) return MadStatus::invalid_field;
   if (sets) {
-    reset(device, port_select, &Resets::wide, select & 0xfU);
-    reset(device, port_select, &Resets::unicast, (select >> 4 & 3U) << sent);
+    const unsigned counters = (select & 0xfU) | (select >> 4 & 0xfU) << unicast_sent;
+    reset(device, port_select, &Resets::wide, counters);
   }
   std::ranges::fill(data, std::uint8_t{0});
   data[1] = port_select;
   put<2>(&data[2], select);
   const Counts counts = sum(device, port_select, &Resets::wide);
   for (std::size_t i = 0; i < wait; ++i) put<8>(&data[8 + 8 * i], counts[i]);
-  const Counts unicast = sum(device, port_select, &Resets::unicast);
-  put<8>(&data[40], unicast[sent]);
-  put<8>(&data[48], unicast[received]);
+  for (std::size_t i = unicast_sent; i < kCounters; ++i)
+    put<8>(&data[40 + 8 * (i - unicast_sent)], counts[i]);
   return MadStatus::ok;
 }
 
@@ -118,7 +118,22 @@ PerformanceManagement::Counts PerformanceManagement::counts(Device device, int p
     counts[words] = counts[words] * flit_bits_ / 32;
   counts[wait] = of_port.wait_cycles;
   counts[downs] = link_downs_(end);
+  // A copy may be at the far end of a link before it is counted there.
+  const Multicasts groups = multicasts(device, port);
+  counts[multicast_sent] = groups.sent;
+  counts[multicast_received] = groups.received;
+  counts[unicast_sent] = counts[sent] - std::min(counts[sent], groups.sent);
+  counts[unicast_received] = counts[received] - std::min(counts[received], groups.received);
   return counts;
+}
+
+// A flit does not say that its packet goes to a group: between routers nobody knows.
+PerformanceManagement::Multicasts PerformanceManagement::multicasts(Device device, int port) const {
+  if (!device.is_switch) return multicasts_(device.index);
+  const emu::NodeId node = map_.network().node_at(device.index, static_cast<emu::PortId>(port - 1));
+  if (node == kNoNode) return {};
+  const Multicasts of_node = multicasts_(node);
+  return {.sent = of_node.received, .received = of_node.sent};
 }
 
 PerformanceManagement::Counts PerformanceManagement::sum(Device device, std::uint8_t port_select,
@@ -128,7 +143,7 @@ PerformanceManagement::Counts PerformanceManagement::sum(Device device, std::uin
     if (port_select != kAllPorts && port_select != port) continue;
     const Counts now = counts(device, port);
     const Counts& before = resets(device, port).*since;
-    for (std::size_t i = 0; i < kCounters; ++i) all[i] += now[i] - before[i];
+    for (std::size_t i = 0; i < kCounters; ++i) all[i] += now[i] - std::min(now[i], before[i]);
   }
   return all;
 }

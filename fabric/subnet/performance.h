@@ -18,14 +18,21 @@ class PerformanceManagement {
   using Data = std::span<std::uint8_t, 192>;
   // How often the link at a router's port has gone down, since the fabric began.
   using LinkDowns = std::function<std::uint64_t(LinkEnd)>;
-  PerformanceManagement(const SubnetMap& map, std::uint32_t flit_bits, LinkDowns link_downs);
+  // Packets to groups that have left a node's HCA and come to it, each of them a copy.
+  struct Multicasts {
+    std::uint64_t sent = 0;
+    std::uint64_t received = 0;
+  };
+  using MulticastsOf = std::function<Multicasts(emu::NodeId)>;
+  PerformanceManagement(const SubnetMap& map, std::uint32_t flit_bits, LinkDowns link_downs,
+                        MulticastsOf multicasts);
 
   // `data` is the question's; the answer takes its place.
   MadStatus answer(std::uint8_t method, std::uint16_t attribute, Device device, Data data);
 
  private:
   // Words and packets, sent and received, then the cycles in which a flit had to wait, and how
-  // often the link went down.
+  // often the link went down; the packets once more, by whether they were for one node.
   enum Counter : std::uint8_t {
     sent_words,
     received_words,
@@ -33,18 +40,21 @@ class PerformanceManagement {
     received,
     wait,
     downs,
+    unicast_sent,
+    unicast_received,
+    multicast_sent,
+    multicast_received,
     kCounters
   };
   using Counts = std::array<std::uint64_t, kCounters>;
-  // PortCounters and PortCountersExtended are reset apart. Unicast packets are all packets, since
-  // flits do not tell of groups, but reset apart again.
+  // PortCounters and PortCountersExtended are reset apart.
   struct Resets {
     Counts narrow{};
     Counts wide{};
-    Counts unicast{};
   };
 
   Counts counts(Device device, int port) const;
+  Multicasts multicasts(Device device, int port) const;
   Counts sum(Device device, std::uint8_t port_select, Counts Resets::*since) const;
   void reset(Device device, std::uint8_t port_select, Counts Resets::*since, unsigned counters);
   bool has(Device device, std::uint8_t port_select) const;
@@ -56,6 +66,7 @@ class PerformanceManagement {
   const SubnetMap& map_;
   std::uint32_t flit_bits_;
   LinkDowns link_downs_;
+  MulticastsOf multicasts_;
   std::vector<Resets> of_node_;
   std::vector<std::vector<Resets>> of_switch_;  // [router][its port]
 };

@@ -276,7 +276,7 @@ void complete_recv(HostState& s, Qp& qp, WcStatus status, const Cqe& cqe, bool s
 
 // ---- multicast.cc ----
 inline constexpr std::uint32_t kMulticastQp = 0xffffff;  // IBA 3.5.10: the QP that groups have
-constexpr bool is_group(emu::Lid lid) { return lid >= 0xc000 && lid != emu::kPermissiveLid; }
+using emu::is_group;
 void receive_multicast(HostState& s, const Arrival& arrival, const emu::ParsedPacket& packet);
 bool is_attached(const HostState& s, std::uint32_t qpn);
 void detach_all(HostState& s, std::uint32_t qpn);

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.apps.test_half_dead import until
+from tests.apps.test_rdma_cm import assert_multicasts
 from tests.apps.test_verbs import assert_done, pingpong
 from tools.flitnet import operate, pages
 from tools.flitnet.cluster import Cluster
@@ -60,6 +62,17 @@ def links_of(discovered: str) -> list[str]:
 def counters(cluster: Cluster, lid: int, port: int, *options: str) -> dict[str, int]:
     text = said(cluster, ["perfquery", *options, str(lid), str(port)])
     return {name: int(value) for name, value in re.findall(r"^(\w+):\.*(\d+)$", text, re.MULTILINE)}
+
+
+def test_multicast_is_counted_apart(make: Callable[..., Cluster]) -> None:
+    cluster = make({"network": {"nodes": 3}})
+    assert_multicasts(cluster, 10, 100)
+    # n1 sends, a copy to each other node; the last may be on its way.
+    until(lambda: counters(cluster, 1, 1, "-x")["PortMulticastRcvPkts"] == 10)
+    sent, received = counters(cluster, 2, 1, "-x"), counters(cluster, 1, 1, "-x")
+    assert sent["PortMulticastXmitPkts"] == sent["PortXmitPkts"] == 20
+    assert sent["PortUnicastXmitPkts"] == received["PortUnicastRcvPkts"] == 0
+    assert received["PortMulticastXmitPkts"] == sent["PortMulticastRcvPkts"] == 0
 
 
 def test_discovery_finds_the_network_that_there_is(mesh: Cluster) -> None:

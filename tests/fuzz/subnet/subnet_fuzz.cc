@@ -33,7 +33,8 @@ struct World {
     agent = std::make_unique<fabric::SubnetAgent>(
         fabric::SubnetSpec{}, *network,
         [this](emu::NodeId node) { return (away >> node & 1) == 0; },
-        [](fabric::LinkEnd) { return 1; });
+        [](fabric::LinkEnd) { return 1; },
+        [](emu::NodeId) { return fabric::PerformanceManagement::Multicasts{}; });
   }
   std::unique_ptr<fabric::Network> network;
   std::uint32_t away = 0;

@@ -15,7 +15,8 @@ class EdgeSubnetTest : public EdgeTest {
     make(pass_through);
     agent_.emplace(
         subnet_spec(config_, network_spec(config_, 1000)), *network_,
-        [this](emu::NodeId node) { return edge_->is_attached(node); }, [](LinkEnd) { return 0; });
+        [this](emu::NodeId node) { return edge_->is_attached(node); }, [](LinkEnd) { return 0; },
+        [this](emu::NodeId node) { return edge_->multicasts(node); });
     edge_->answer_by(&*agent_);
   }
   // A question of NodeInfo, or of whatever class and attribute.

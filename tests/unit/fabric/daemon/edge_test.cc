@@ -28,6 +28,23 @@ TEST_F(EdgeTest, APacketIsInjectedAndDeliveredWithItsTimes) {
   EXPECT_EQ(edge_->classes()[2].packets, 1U);
 }
 
+TEST_F(EdgeTest, PacketsToGroupsAreCountedOnceTheyHavePassedThePort) {
+  for (const emu::Lid dlid : {emu::Lid{0xc101}, emu::Lid{3}, emu::kPermissiveLid}) {
+    const PacketHandle handle = packet(0, 2, 77);
+    std::uint8_t* lrh = memory_.bytes(handle);
+    lrh[2] = static_cast<std::uint8_t>(dlid >> 8);
+    lrh[3] = static_cast<std::uint8_t>(dlid);
+    send(handle);
+  }
+  EXPECT_EQ(edge_->multicasts(0).sent, 0U);
+  run(2000);
+  ASSERT_EQ(port_.deliveries.size(), 3U);
+  EXPECT_EQ(edge_->multicasts(0).sent, 1U);
+  EXPECT_EQ(edge_->multicasts(0).received, 0U);
+  EXPECT_EQ(edge_->multicasts(2).sent, 0U);
+  EXPECT_EQ(edge_->multicasts(2).received, 1U);
+}
+
 TEST_F(EdgeTest, PassThroughTakesNoTime) {
   make(true);
   const PacketHandle handle = packet(0, 2, 77);

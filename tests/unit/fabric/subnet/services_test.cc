@@ -85,6 +85,30 @@ TEST_F(ServicesTest, AResetTakesOffWhatItNames) {
   EXPECT_GT(wide(switch_lid(0), 0xff, 24), 0U);
 }
 
+TEST_F(ServicesTest, MulticastIsCountedApart) {
+  send(0, 1, 5);
+  multicasts_[0].sent = multicasts_[1].received = 3;
+  EXPECT_EQ(wide(1, 1, 24), 5U);
+  EXPECT_EQ(wide(1, 1, 40), 2U);
+  EXPECT_EQ(wide(1, 1, 56), 3U);
+  EXPECT_EQ(wide(1, 1, 48) + wide(1, 1, 64), 0U);
+  EXPECT_EQ(wide(2, 1, 32), 5U);
+  EXPECT_EQ(wide(2, 1, 48), 2U);
+  EXPECT_EQ(wide(2, 1, 64), 3U);
+  const auto port = static_cast<std::uint8_t>(network_->port_of(1) + 1);
+  EXPECT_EQ(wide(switch_lid(1), port, 40), 2U) << "towards the node";
+  EXPECT_EQ(wide(switch_lid(1), port, 56), 3U);
+  EXPECT_EQ(wide(switch_lid(0), static_cast<std::uint8_t>(network_->port_of(0) + 1), 64), 3U);
+  counters(1, kPortCountersExtended, 1, 1 << 6);
+  EXPECT_EQ(wide(1, 1, 56), 0U);
+  EXPECT_EQ(wide(1, 1, 40), 2U) << "not named";
+  multicasts_[0].sent = 4;
+  counters(1, kPortCountersExtended, 1, 1 << 4);
+  EXPECT_EQ(wide(1, 1, 56), 1U);
+  multicasts_[0].sent = 5;
+  EXPECT_EQ(wide(1, 1, 40), 0U) << "what a link still carries may be counted before its port";
+}
+
 TEST_F(ServicesTest, LinksThatWentDownAreCountedAndReset) {
   const auto downed = [&](emu::Lid lid, std::uint8_t port) {
     return (*counters(lid, kPortCounters, port))[64 + 7];

@@ -55,7 +55,8 @@ class SubnetTest : public testing::Test {
           ++asked_of_nodes_;
           return !away_[n];
         },
-        [this](LinkEnd end) { return end.port == 0 ? downs_[end.router] : 0; });
+        [this](LinkEnd end) { return end.port == 0 ? downs_[end.router] : 0; },
+        [this](emu::NodeId n) { return multicasts_[n]; });
   }
 
   static MadPayload question(std::uint8_t mad_class, std::uint16_t attribute,
@@ -106,6 +107,7 @@ class SubnetTest : public testing::Test {
   int asked_of_nodes_ = 0;                       // whether one is there
   std::array<std::uint64_t, kRouters> downs_{};  // of the first port of each
   std::unique_ptr<SubnetAgent> agent_;
+  std::array<PerformanceManagement::Multicasts, kNodes> multicasts_{};
   Answered answered_;
 };
 
