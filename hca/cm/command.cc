@@ -73,14 +73,14 @@ CmAnswer migrate(const Call& call) {
   if (id == nullptr || call.s.files[old].owner != call.s.files[call.file].owner) return {ENOENT, 0};
   if (id->listener != kNobody) return {ENOENT, 0};  // unseen: it goes with its listener
   if (old == call.file) return answer_with(rdma_ucm_migrate_resp{id->events_reported}, call.to);
-  id->file = call.file;
+  move_id(call.s, *id, call.file);
   auto& from = call.s.files[old].events;
   auto& to = call.s.files[call.file].events;
   std::erase_if(from, [&](const WaitingEvent& event) {
     if (event.id != id->number) return false;
     to.push_back(event);
     // A request that waits goes with its listener.
-    if (event.request != kNobody) call.s.ids.at(event.request).file = call.file;
+    if (event.request != kNobody) move_id(call.s, call.s.ids.at(event.request), call.file);
     return true;
   });
   tell_file(call.s, old);
@@ -208,15 +208,13 @@ CmFileId Cm::open(std::uint32_t owner) {
 }
 
 void Cm::close(CmFileId file) {
-  std::vector<std::uint32_t> mine;
-  for (const auto& [number, id] : state_->ids) {
-    if (id.file == file) mine.push_back(number);
-  }
+  const auto closing = state_->files.find(file);
+  if (closing == state_->files.end()) return;
   // Nobody will read what waits; each id would look for its own among it.
-  if (const auto closing = state_->files.find(file); closing != state_->files.end())
-    closing->second.events.clear();
+  closing->second.events.clear();
+  const auto mine = closing->second.ids;  // from which each that ends is taken
   for (const std::uint32_t number : mine) destroy_id(*state_, number);
-  state_->files.erase(file);
+  state_->files.erase(closing);
 }
 
 Cm::Answer Cm::command(CmFileId file, std::span<const std::uint8_t> command,
@@ -244,9 +242,7 @@ void Cm::advance(emu::EmuNs now_ns) {
   s.now_ns = std::max(s.now_ns, now_ns);
   if (!s.parked.empty()) serve_parked(s);
   repeat_farewells(s);
-  for (auto& [number, id] : s.ids) {
-    if (id.again_at <= s.now_ns) timer_fired(s, id);
-  }
+  fire_timers(s);
 }
 
 std::size_t Cm::ids() const { return state_->ids.size(); }

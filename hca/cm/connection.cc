@@ -53,7 +53,7 @@ std::uint8_t transport_of(const Id& id) {
 
 void rest(CmState& s, Id& id) {
   id.state = IdState::timewait;
-  id.again_at = s.now_ns + kTimewaitNs;
+  wait_until(s, id, s.now_ns + kTimewaitNs);
 }
 
 bool fill_private(const Id& id, CmMessage& m, const std::uint8_t* data, std::size_t bytes) {
@@ -87,11 +87,11 @@ void send_once(CmState& s, emu::NodeId peer, const CmMessage& m) {
 void send_asked(CmState& s, Id& id, const CmMessage& m, std::uint8_t attempts) {
   id.unanswered = stamped(s, m);
   id.attempts_left = attempts;
-  id.again_at = s.now_ns + kAnswerNs;
+  wait_until(s, id, s.now_ns + kAnswerNs);
   s.out.send(id.peer, id.unanswered);
 }
 
-void answered(Id& id) { id.again_at = emu::kNever; }
+void answered(CmState& s, Id& id) { wait_until(s, id, emu::kNever); }
 
 int connect(CmState& s, Id& id, const rdma_ucm_connect& command) {
   const rdma_ucm_conn_param& param = command.conn_param;
@@ -171,7 +171,7 @@ int reject(CmState& s, Id& id, const rdma_ucm_reject& command) {
   const std::uint16_t reason = command.reason != 0 ? command.reason : kRejectConsumer;
   send_reject(s, id, reason, {command.private_data, command.private_data_len});
   id.state = IdState::ended;
-  answered(id);
+  answered(s, id);
   return 0;
 }
 
@@ -201,7 +201,7 @@ int notify(CmState& s, Id& id, std::uint32_t event) {
   if (event != static_cast<std::uint32_t>(AsyncEvent::comm_est)) return EINVAL;
   if (id.state != IdState::rep_sent) return id.state == IdState::established ? 0 : EINVAL;
   id.state = IdState::established;
-  answered(id);
+  answered(s, id);
   push_simple(s, id, CmEvent::established);
   return 0;
 }
@@ -242,18 +242,18 @@ void end_connection(CmState& s, Id& id) {
 
 void timer_fired(CmState& s, Id& id) {
   if (id.state == IdState::timewait) {
-    answered(id);
+    answered(s, id);
     id.state = IdState::ended;
     push_simple(s, id, CmEvent::timewait_exit);
     return;
   }
   if (id.attempts_left > 0) {
     --id.attempts_left;
-    id.again_at = s.now_ns + kAnswerNs;
+    wait_until(s, id, s.now_ns + kAnswerNs);
     s.out.send(id.peer, id.unanswered);
     return;
   }
-  answered(id);
+  answered(s, id);
   if (id.state == IdState::dreq_sent) {  // it has gone: the connection is over all the same
     push_simple(s, id, CmEvent::disconnected, -ETIMEDOUT);
     rest(s, id);

@@ -62,7 +62,7 @@ void on_sidr_rep(CmState& s, emu::NodeId source, const CmMessage& m) {
   if (it == s.ids.end()) return;
   Id& id = it->second;
   if (id.state != IdState::sidr_sent || id.peer != source) return;
-  answered(id);
+  answered(s, id);
   rdma_ucm_event_resp body{};
   body.param.ud.private_data_len = kSidrRepPrivateBytes;
   std::memcpy(body.param.ud.private_data, m.private_data.data(), kSidrRepPrivateBytes);

@@ -23,6 +23,7 @@ Id* new_id(CmState& s, CmFileId file) {
   id.number = number;
   id.file = file;
   id.owner = owner;
+  s.files.at(file).ids.insert(number);
   id.psn = static_cast<std::uint32_t>(s.prng()) & 0xffffff;
   return &id;
 }
@@ -30,6 +31,12 @@ Id* new_id(CmState& s, CmFileId file) {
 Id* find_id(CmState& s, CmFileId file, std::uint32_t number) {
   const auto it = s.ids.find(number);
   return it != s.ids.end() && it->second.file == file ? &it->second : nullptr;
+}
+
+void move_id(CmState& s, Id& id, CmFileId file) {
+  s.files.at(id.file).ids.erase(id.number);
+  s.files.at(file).ids.insert(id.number);
+  id.file = file;
 }
 
 bool take_share(CmState& s, std::uint32_t owner, std::uint32_t Program::*what) {
@@ -131,6 +138,8 @@ void destroy_id(CmState& s, std::uint32_t number) {
   std::vector<std::uint32_t> unseen;
   if (ending.uid != 0 || ending.listener != kNobody) unseen = drop_events(s, ending);
   give_back(s, ending.owner, &Program::ids);
+  s.files.at(ending.file).ids.erase(number);
+  wait_until(s, it->second, emu::kNever);
   s.ids.erase(it);
   for (const std::uint32_t other : unseen) {
     s.ids.at(other).listener = kNobody;  // that event has gone with its listener's

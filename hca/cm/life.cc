@@ -22,12 +22,12 @@ void end_stale(CmState& s, Id& id) {
       rest(s, id);
       break;
     case IdState::req_received:
-      answered(id);
+      answered(s, id);
       id.state = IdState::ended;
       break;
     case IdState::req_sent:  // the former life may have bidden it wait
       id.attempts_left = std::max<std::uint8_t>(id.attempts_left, 1);
-      id.again_at = s.now_ns;
+      wait_until(s, id, s.now_ns);
       break;
     default:  // what waits for a first answer is asked again, and the new life may give it
       break;

@@ -94,7 +94,7 @@ void on_rep(CmState& s, emu::NodeId source, const CmMessage& m) {
     return;
   }
   if (id->state != IdState::req_sent) return;
-  answered(*id);
+  answered(s, *id);
   id->state = IdState::rep_received;
   id->remote_id = m.local_id;
   id->remote_qpn = m.qpn;
@@ -124,13 +124,13 @@ void on_rtu(CmState& s, emu::NodeId source, const CmMessage& m) {
     return;
   }
   if (id->state != IdState::rep_sent) return;
-  answered(*id);
+  answered(s, *id);
   id->state = IdState::established;
   push_simple(s, *id, CmEvent::established);
 }
 
 void end_rejected(CmState& s, Id& id, const CmMessage& rej) {
-  answered(id);
+  answered(s, id);
   id.state = IdState::ended;
   rdma_ucm_event_resp body{};
   body.status = rej.reason;
@@ -164,7 +164,7 @@ void on_rej(CmState& s, emu::NodeId source, const CmMessage& m) {
 void on_mra(CmState& s, emu::NodeId source, const CmMessage& m) {
   Id* id = addressed(s, source, m);
   if (id == nullptr || id->state != IdState::req_sent) return;
-  id->again_at = s.now_ns + timeout_ns(m.service_timeout);
+  wait_until(s, *id, s.now_ns + timeout_ns(m.service_timeout));
 }
 
 // The answer to a request was lost, and its sender has ended the connection since: the request need
@@ -194,7 +194,7 @@ void on_dreq(CmState& s, emu::NodeId source, const CmMessage& m) {
   if (id->state != IdState::established && id->state != IdState::rep_sent &&
       id->state != IdState::rep_received)
     return;
-  answered(*id);
+  answered(s, *id);
   id->state = IdState::dreq_received;
   push_simple(s, *id, CmEvent::disconnected);
 }

@@ -1,7 +1,8 @@
 // The state of the communication manager, and what its files offer one another:
 //   command.cc (the ABI) -> resolve.cc (addresses, routes, QP attributes), connection.cc (RC, XRC),
 //   datagram.cc (UD), multicast.cc;  receive.cc: messages of other nodes, life.cc: whether they are
-//   to be heard;  events.cc: to programs;  farewell.cc: what is left of ids that are gone
+//   to be heard;  events.cc: to programs;  timers.cc: ids that wait;  farewell.cc: what is left of
+//   ids that are gone
 #pragma once
 
 #include <rdma/rdma_user_cm.h>
@@ -118,7 +119,7 @@ struct Id {
 
   // The message that waits for an answer.
   Mad unanswered{};
-  emu::EmuNs again_at = emu::kNever;
+  emu::EmuNs again_at = emu::kNever;  // wait_until() sets it
   std::uint8_t attempts_left = 0;
 };
 
@@ -157,6 +158,7 @@ struct Program {
 
 struct CmFile {
   std::uint32_t owner = 0;
+  std::set<std::uint32_t> ids;  // that are on it
   std::deque<WaitingEvent> events;
 };
 
@@ -190,6 +192,8 @@ struct CmState {
   CmFileId next_file = 1;
   std::unordered_map<CmFileId, CmFile> files;
   std::unordered_map<std::uint32_t, Id> ids;
+  // Which ids wait for a time, the next first: (Id::again_at, id).
+  std::set<std::pair<emu::EmuNs, std::uint32_t>> timers;
   std::unordered_map<std::uint32_t, Multicast> multicasts;
   std::uint32_t next_multicast = 1;
   std::unordered_map<std::uint32_t, Program> programs;    // by owner, those that have anything
@@ -234,6 +238,7 @@ CmAnswer take_event(CmState& s, CmFileId file, std::span<std::uint8_t> to);
 void destroy_id(CmState& s, std::uint32_t number);  // tells the peer what it must know
 Id* new_id(CmState& s, CmFileId file);
 Id* find_id(CmState& s, CmFileId file, std::uint32_t number);
+void move_id(CmState& s, Id& id, CmFileId file);
 // One more of what a program has, and one less; false: it has as much as one program may.
 bool take_share(CmState& s, std::uint32_t owner, std::uint32_t Program::*what);
 void give_back(CmState& s, std::uint32_t owner, std::uint32_t Program::*what);
@@ -263,7 +268,7 @@ void end_connection(CmState& s, Id& id);  // the id goes: what does its peer hav
 void send_asked(CmState& s, Id& id, const CmMessage& message, std::uint8_t attempts);
 void send_once(CmState& s, emu::NodeId peer, const CmMessage& message);
 Mad stamped(const CmState& s, CmMessage message);  // with our life, ready to be sent
-void answered(Id& id);
+void answered(CmState& s, Id& id);
 void rest(CmState& s, Id& id);  // the connection is over; late packets of it may be on their way
 void timer_fired(CmState& s, Id& id);
 std::uint8_t transport_of(const Id& id);  // as a REQ says it
@@ -283,6 +288,10 @@ void add_farewell(CmState& s, const Id& id, std::uint8_t attempts, emu::EmuNs ag
 void on_farewell_drep(CmState& s, emu::NodeId source, const CmMessage& m);
 void end_farewells(CmState& s, emu::NodeId peer);
 void repeat_farewells(CmState& s);  // whose time has come
+
+// ---- timers.cc ----
+void wait_until(CmState& s, Id& id, emu::EmuNs at);  // kNever: for nothing
+void fire_timers(CmState& s);                        // whose time has come
 
 // ---- life.cc ----
 // Whether a message of that life of a node is to be heard: none of a former life is, and the first
