@@ -42,6 +42,40 @@ void send_reject(CmState& s, Id& id, std::uint16_t reason,
   s.out.send(id.peer, id.unanswered);
 }
 
+void refuse_request(CmState& s, Id& id) {
+  if (is_datagram(id)) {
+    (void)answer_service(s, id, kSidrRejected, rdma_ucm_conn_param{});
+  } else {
+    send_reject(s, id, kRejectConsumer);
+  }
+  id.state = IdState::ended;
+}
+
+int send_rep(CmState& s, Id& id, const rdma_ucm_accept& command) {
+  const rdma_ucm_conn_param& param = command.conn_param;
+  if (param.valid == 0) return EINVAL;
+  CmMessage m = message_of(s, id, CmKind::rep);
+  if (!fill_private(id, m, param.private_data, param.private_data_len)) return EINVAL;
+  // How often to try again is the peer's to say: it was in the request.
+  const std::uint8_t retry = id.retry_count;
+  const std::uint8_t rnr = id.rnr_retry_count;
+  take_param(id, param);
+  id.retry_count = retry;
+  m.qpn = id.qpn;
+  m.psn = id.psn;
+  m.responder_resources = id.responder_resources;
+  m.initiator_depth = id.initiator_depth;
+  m.flow_control = param.flow_control != 0;
+  m.rnr_retry_count = id.rnr_retry_count;
+  m.srq = param.srq != 0;
+  m.ece = from_abi(command.ece);
+  m.ca_guid = s.options.guid_base + s.addresses.self() + 1;
+  id.rnr_retry_count = rnr;
+  id.state = IdState::rep_sent;
+  send_asked(s, id, m, kAttempts);
+  return 0;
+}
+
 }  // namespace
 
 std::uint8_t transport_of(const Id& id) {
@@ -133,28 +167,16 @@ int accept(CmState& s, Id& id, const rdma_ucm_accept& command) {
   }
   if (id.state != IdState::req_received) return EINVAL;
   const rdma_ucm_conn_param& param = command.conn_param;
+  const int error = is_datagram(id)
+                        ? answer_service(s, id, kSidrValid, param, from_abi(command.ece))
+                        : send_rep(s, id, command);
+  // As with the kernel the request ends with an answer that fails: whoever asked would wait for it
+  // for minutes.
+  if (error != 0) {
+    refuse_request(s, id);
+    return error;
+  }
   if (param.valid != 0) id.uid = command.uid;
-  if (is_datagram(id)) return answer_service(s, id, kSidrValid, param, from_abi(command.ece));
-  if (param.valid == 0) return EINVAL;
-  CmMessage m = message_of(s, id, CmKind::rep);
-  if (!fill_private(id, m, param.private_data, param.private_data_len)) return EINVAL;
-  // How often to try again is the peer's to say: it was in the request.
-  const std::uint8_t retry = id.retry_count;
-  const std::uint8_t rnr = id.rnr_retry_count;
-  take_param(id, param);
-  id.retry_count = retry;
-  m.qpn = id.qpn;
-  m.psn = id.psn;
-  m.responder_resources = id.responder_resources;
-  m.initiator_depth = id.initiator_depth;
-  m.flow_control = param.flow_control != 0;
-  m.rnr_retry_count = id.rnr_retry_count;
-  m.srq = param.srq != 0;
-  m.ece = from_abi(command.ece);
-  m.ca_guid = s.options.guid_base + s.addresses.self() + 1;
-  id.rnr_retry_count = rnr;
-  id.state = IdState::rep_sent;
-  send_asked(s, id, m, kAttempts);
   return 0;
 }
 
@@ -224,11 +246,7 @@ void end_connection(CmState& s, Id& id) {
       send_once(s, id.peer, message_of(s, id, CmKind::drep));
       break;
     case IdState::req_received:
-      if (is_datagram(id)) {
-        (void)answer_service(s, id, kSidrRejected, rdma_ucm_conn_param{});
-      } else {
-        send_reject(s, id, kRejectConsumer);
-      }
+      refuse_request(s, id);
       break;
     case IdState::req_sent:
     case IdState::rep_received:

@@ -143,7 +143,7 @@ struct Node : hca::CmOut {
     command.ece = ece;
     return run(RDMA_USER_CM_CMD_CONNECT, command);
   }
-  int accept(std::uint32_t id, std::uint64_t uid) {
+  int accept(std::uint32_t id, std::uint64_t uid, std::uint8_t private_bytes = 0) {
     rdma_ucm_accept command{};
     command.id = id;
     command.uid = uid;
@@ -151,6 +151,7 @@ struct Node : hca::CmOut {
     command.conn_param.qp_num = 0x200u + self;
     command.conn_param.responder_resources = 2;
     command.conn_param.initiator_depth = 2;
+    command.conn_param.private_data_len = private_bytes;
     command.ece = ece;
     return run(RDMA_USER_CM_CMD_ACCEPT, command);
   }

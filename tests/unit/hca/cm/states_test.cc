@@ -86,6 +86,42 @@ TEST_F(CmStates, ARequestThatComesAgainAfterItsRefusalIsRefusedAgain) {
   EXPECT_EQ(a.event().event, ~0u);
 }
 
+// As with the kernel a request ends with the answer that fails, whatever its program does then: who
+// asked need not wait for it.
+TEST_F(CmStates, AnAcceptThatFailsRefusesTheRequest) {
+  const Joined j = request();
+  ASSERT_EQ(a.accept(j.server, 11, 197), EINVAL);  // more than a REP has room for
+  carry();
+  const auto event = b.event();
+  EXPECT_EQ(event.event, kRejected);
+  EXPECT_EQ(event.status, 28u);  // by the program
+  EXPECT_EQ(a.accept(j.server, 11, 196), EINVAL);
+  EXPECT_EQ(a.reject(j.server, 0), EINVAL);
+  EXPECT_TRUE(network.flying.empty());
+  EXPECT_EQ(a.destroy(j.server), 0);
+  EXPECT_TRUE(network.flying.empty());
+}
+
+TEST_F(CmStates, AnAcceptWithoutParametersRefusesTheRequest) {
+  const Joined j = request();
+  ASSERT_EQ(a.accept(j.server, 0), EINVAL);
+  network.flying.clear();  // its REJ is lost: it is said again
+  wait(5'000'000'000);
+  carry();
+  EXPECT_EQ(b.event().event, kRejected);
+  EXPECT_EQ(a.event().event, ~0u);
+}
+
+TEST_F(CmStates, AnAcceptThatFailsRefusesTheQuestion) {
+  const Joined j = question();
+  ASSERT_EQ(a.accept(j.server, 11, 137), EINVAL);  // more than a SIDR_REP has room for
+  carry();
+  const auto event = b.event();
+  EXPECT_EQ(event.event, kUnreachable);
+  EXPECT_EQ(event.status, 2u);  // rejected
+  EXPECT_EQ(a.accept(j.server, 11), EINVAL);
+}
+
 // Who was heard once has no promise of an answer: it asks again as soon as anybody.
 TEST_F(CmStates, ARefusalThatIsLostIsHeardSoon) {
   const Joined j = request();
