@@ -303,7 +303,7 @@ int init_qp_attr(const CmState& s, const Id& id, std::uint32_t qp_state, ib_uver
     to.qp_attr_mask |= kQpRetryCnt | kQpRnrRetry | kQpMaxQpRdAtomic;
   }
   if (type != QpType::uc) {
-    to.timeout = id.ack_timeout != 0 ? id.ack_timeout : kAckTimeout;
+    to.timeout = id.ack_timeout.value_or(kAckTimeout);
     to.qp_attr_mask |= kQpTimeout;
   }
   return 0;
@@ -316,8 +316,13 @@ int set_option(CmState& s, Id& id, const rdma_ucm_set_option& command,
   if (command.level != RDMA_OPTION_ID) return ENOSYS;
   if (command.optname == RDMA_OPTION_ID_TOS || command.optname == RDMA_OPTION_ID_ACK_TIMEOUT) {
     if (value.size() != 1) return EINVAL;
-    if (command.optname == RDMA_OPTION_ID_TOS) id.tos = value[0];
-    if (command.optname == RDMA_OPTION_ID_ACK_TIMEOUT) id.ack_timeout = value[0] & 31;
+    if (command.optname == RDMA_OPTION_ID_TOS) {
+      id.tos = value[0];
+      return 0;
+    }
+    const auto type = static_cast<QpType>(id.qp_type);  // the others wait for no answers
+    if (type != QpType::rc && type != QpType::xrc_send) return EINVAL;
+    id.ack_timeout = value[0] & 31;
     return 0;
   }
   int number = 0;

@@ -13,6 +13,7 @@
 #include <cstring>
 #include <deque>
 #include <map>
+#include <optional>
 #include <set>
 #include <unordered_map>
 #include <utility>
@@ -91,7 +92,7 @@ struct Id {
   bool has_port = false;  // it holds local.port in its port space
   bool refused = false;   // by its program: `unanswered` is the REJ, said again if asked again
   std::uint8_t tos = 0;
-  std::uint8_t ack_timeout = 0;  // 0: the default
+  std::optional<std::uint8_t> ack_timeout;  // that the program wants: 0 is for ever
   IpAddress local;
   IpAddress remote;
   emu::NodeId peer = 0;

@@ -54,6 +54,29 @@ TEST_F(CmTest, QpsAreToldWhatTheOtherSideSaid) {
   EXPECT_EQ(ntohl(from.sin_addr.s_addr), kFirst + 1);
 }
 
+// As with the kernel: 0 is a timer that never runs out, and QPs without one take none.
+TEST_F(CmTest, TheAckTimeoutIsWhatTheProgramSays) {
+  const auto set = [this](std::uint32_t id, std::uint8_t timeout) {
+    return b.set(id, RDMA_OPTION_ID_ACK_TIMEOUT, timeout, 1);
+  };
+  const Joined j = join();
+  const int unless_set = b.attributes(j.client, 3).timeout;
+  EXPECT_GT(unless_set, 0);
+  ASSERT_EQ(set(j.client, 0), 0);
+  EXPECT_EQ(b.attributes(j.client, 3).timeout, 0);
+  ASSERT_EQ(set(j.client, 21), 0);
+  EXPECT_EQ(b.attributes(j.client, 3).timeout, 21);
+  EXPECT_EQ(a.attributes(j.server, 3).timeout, unless_set) << "its peer's is its own";
+  EXPECT_EQ(b.set(j.client, RDMA_OPTION_ID_ACK_TIMEOUT, 0), EINVAL) << "one byte";
+  constexpr std::uint8_t kUc = 3;
+  constexpr std::uint8_t kXrcSend = 9;
+  constexpr std::uint8_t kXrcRecv = 10;
+  EXPECT_EQ(set(b.create(RDMA_PS_UDP, 21), 16), EINVAL);
+  EXPECT_EQ(set(b.create(RDMA_PS_IB, 22, kUc), 16), EINVAL);
+  EXPECT_EQ(set(b.create(RDMA_PS_IB, 23, kXrcSend), 16), 0);
+  EXPECT_EQ(set(b.create(RDMA_PS_IB, 24, kXrcRecv), 16), EINVAL);
+}
+
 // What each side says of its vendor's options reaches the other, whose program they are for.
 TEST_F(CmTest, EnhancedConnectionEstablishment) {
   for (const std::uint16_t space : {RDMA_PS_TCP, RDMA_PS_UDP}) {

@@ -78,8 +78,10 @@ struct Node : hca::CmOut {
     if (answer.error == 0 && reply != nullptr) std::memcpy(reply, to.data(), answer.bytes);
     return answer.error;
   }
-  std::uint32_t create(std::uint16_t ps, std::uint64_t uid) {
-    rdma_ucm_create_id command{.uid = uid, .response = 0, .ps = ps, .qp_type = 2, .reserved = {}};
+  // `qp_type`: of RDMA_PS_IB; other port spaces have one each.
+  std::uint32_t create(std::uint16_t ps, std::uint64_t uid, std::uint8_t qp_type = 2) {
+    rdma_ucm_create_id command{
+        .uid = uid, .response = 0, .ps = ps, .qp_type = qp_type, .reserved = {}};
     rdma_ucm_create_id_resp reply{};
     EXPECT_EQ(run(RDMA_USER_CM_CMD_CREATE_ID, command, &reply, sizeof reply), 0);
     return reply.id;
@@ -97,14 +99,15 @@ struct Node : hca::CmOut {
     put(command.addr, v4, port);
     return run(RDMA_USER_CM_CMD_BIND_IP, command);
   }
-  int set(std::uint32_t id, std::uint32_t option, std::uint8_t value) {
+  int set(std::uint32_t id, std::uint32_t option, std::uint8_t value,
+          std::size_t bytes = sizeof(int)) {
     const std::array<std::uint8_t, sizeof(int)> number{value};
     rdma_ucm_set_option command{};
     command.id = id;
     command.level = RDMA_OPTION_ID;
     command.optname = option;
-    command.optlen = sizeof number;
-    return run(RDMA_USER_CM_CMD_SET_OPTION, command, nullptr, 0, number);
+    command.optlen = static_cast<std::uint32_t>(bytes);
+    return run(RDMA_USER_CM_CMD_SET_OPTION, command, nullptr, 0, std::span(number).first(bytes));
   }
   int set_path(std::uint32_t id, std::span<const ib_path_rec_data> paths) {
     rdma_ucm_set_option command{};
