@@ -34,13 +34,20 @@ void fill_group(const CmState& s, const Id& id, std::uint32_t v4, ib_uverbs_ah_a
   to.port_num = 1;
 }
 
+// As in the kernel, which takes only those; here the route, too, may be resolved already.
+bool can_join(const Id& id) {
+  const bool unconnected = id.state == IdState::bound || id.state == IdState::addr_resolved ||
+                           id.state == IdState::route_resolved;
+  return is_datagram(id) && unconnected && !id.local.any();
+}
+
 }  // namespace
 
 CmAnswer join(CmState& s, Id& id, std::uint64_t uid, const sockaddr_in6& group,
               std::span<std::uint8_t> to) {
   const auto address = from_sockaddr(group);
   if (!address || !address->given || address->v4 >> 28 != 0xe) return {EINVAL, 0};
-  if (id.state == IdState::idle || id.state == IdState::listening) return {EINVAL, 0};
+  if (!can_join(id)) return {EINVAL, 0};
   if (s.multicasts.size() >= s.options.ids_max || !take_share(s, id.owner, &Program::groups))
     return {ENOMEM, 0};
   while (s.multicasts.contains(s.next_multicast) || s.next_multicast == kNobody) ++s.next_multicast;

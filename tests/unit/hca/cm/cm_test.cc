@@ -362,6 +362,35 @@ TEST_F(CmTest, GroupsHaveOneNameEverywhere) {
   EXPECT_GE(one.dlid, 0xc000);
 }
 
+// Datagrams of a group go by a device, which an id has when it has the address of one; and whoever
+// has a peer speaks with that alone.
+TEST_F(CmTest, OnlyAnIdThatCanSendToAGroupJoinsIt) {
+  constexpr std::uint32_t kGroup = 0xef010101;
+  std::uint32_t group = 0;
+  const std::uint32_t datagrams = a.create(RDMA_PS_UDP, 10);
+  EXPECT_EQ(a.join(datagrams, kGroup, group), EINVAL) << "no address";
+  ASSERT_EQ(a.bind(datagrams, 0, 7000), 0);
+  EXPECT_EQ(a.join(datagrams, kGroup, group), EINVAL) << "any address";
+  ASSERT_EQ(a.resolve(datagrams, kGroup, 0), 0);
+  EXPECT_EQ(a.join(datagrams, kGroup, group), 0);
+  const std::uint32_t bound = a.create(RDMA_PS_UDP, 11);
+  ASSERT_EQ(a.bind(bound, kFirst, 7001), 0);
+  EXPECT_EQ(a.join(bound, kGroup, group), 0);
+  EXPECT_EQ(a.listen(bound), 0);
+  EXPECT_EQ(a.join(bound, kGroup, group), EINVAL) << "listens";
+  const std::uint32_t connections = a.create(RDMA_PS_TCP, 12);
+  ASSERT_EQ(a.bind(connections, kFirst, 7002), 0);
+  EXPECT_EQ(a.join(connections, kGroup, group), EINVAL) << "of no datagrams";
+  const Joined j = asked(RDMA_PS_UDP, 7174);
+  EXPECT_EQ(b.join(j.client, kGroup, group), EINVAL) << "asks for a service";
+  carry();
+  EXPECT_EQ(a.event().event, kMulticastJoin);
+  EXPECT_EQ(a.event().event, kMulticastJoin);
+  const auto request = a.event();
+  ASSERT_EQ(request.event, kConnectRequest);
+  EXPECT_EQ(a.join(request.id, kGroup, group), EINVAL) << "is asked";
+}
+
 TEST_F(CmTest, AnIdMovesWithItsEvents) {
   const Joined j = join();
   EXPECT_EQ(b.disconnect(j.client), 0);
