@@ -18,7 +18,11 @@ namespace {
 
 constexpr std::uint8_t kAckTimeout = 16;   // 268 ms: longer than any queue of a loaded fabric
 constexpr std::uint8_t kMinRnrTimer = 12;  // 0.64 ms, as perftest sets it by itself
-constexpr std::uint16_t kFirstEphemeral = 0xc000;
+// Ports of who names none, as Linux has them. Where none of a thousand by chance is free, hardly
+// any is, and to look at all of them would keep the node's packets waiting.
+constexpr std::uint32_t kEphemeralFirst = 32768;
+constexpr std::uint32_t kEphemeralPorts = 60999 - kEphemeralFirst + 1;
+constexpr std::uint32_t kPortsTried = 1024;
 constexpr std::uint8_t kHopLimit = 64;
 
 void put_gid(const CmState& s, emu::NodeId node, std::span<std::uint8_t, 16> to) {
@@ -55,13 +59,22 @@ bool separate(const Id& a, const Id& b) {
   return a.local.six != b.local.six && (a.local.six ? a.only_six : b.only_six);
 }
 
-bool port_taken(const CmState& s, const Id& mine, std::uint16_t port) {
+template <class MayShare>
+bool port_taken(const CmState& s, const Id& mine, std::uint16_t port, MayShare may_share) {
   return std::ranges::any_of(holders(s, mine.port_space, port), [&](const auto& entry) {
     const Id& other = s.ids.at(entry.second);
-    const bool shared =
-        mine.reuse_address && other.reuse_address && other.state != IdState::listening;
-    return &other != &mine && !shared && !separate(mine, other);
+    return &other != &mine && !may_share(mine, other) && !separate(mine, other);
   });
+}
+
+bool both_reuse(const Id& mine, const Id& other) {
+  return mine.reuse_address && other.reuse_address && other.state != IdState::listening;
+}
+
+// Who has a peer listens no more, and keeps it: the two ends together tell one from the other.
+bool have_different_peers(const Id& mine, const Id& other) {
+  return mine.remote.given && other.remote.given &&
+         (mine.remote.v4 != other.remote.v4 || mine.remote.port != other.remote.port);
 }
 
 void hold_port(CmState& s, Id& id) {
@@ -76,6 +89,19 @@ IpAddress named(const CmState& s, IpAddress address) {
   return address;
 }
 
+// Of an id that has no address yet.
+int bind_source(CmState& s, Id& id, const IpAddress& source, const IpAddress& peer) {
+  if (source.given && !s.addresses.is_own(source.v4)) return EADDRNOTAVAIL;
+  id.local = source.given ? named(s, source) : IpAddress{true, peer.six, 0, 0};
+  id.remote = peer;
+  if (const int error = take_port(s, id)) {
+    id.local = id.remote = {};
+    return error;
+  }
+  id.state = IdState::bound;
+  return 0;
+}
+
 }  // namespace
 
 emu::Gid path_gid(const CmState& s, emu::NodeId node) {
@@ -86,15 +112,13 @@ emu::Gid path_gid(const CmState& s, emu::NodeId node) {
 int take_port(CmState& s, Id& id) {
   if (id.has_port) return 0;
   if (id.local.port != 0) {
-    if (port_taken(s, id, id.local.port)) return EADDRINUSE;
+    if (port_taken(s, id, id.local.port, both_reuse)) return EADDRINUSE;
     hold_port(s, id);
     return 0;
   }
-  constexpr std::uint32_t kPorts = 0x10000 - kFirstEphemeral;
-  const std::uint32_t start = s.prng.below(kPorts);
-  for (std::uint32_t i = 0; i < kPorts; ++i) {
-    const auto port = static_cast<std::uint16_t>(kFirstEphemeral + (start + i) % kPorts);
-    if (port_taken(s, id, port)) continue;
+  for (std::uint32_t i = 0; i < kPortsTried; ++i) {
+    const auto port = static_cast<std::uint16_t>(kEphemeralFirst + s.prng.below(kEphemeralPorts));
+    if (port_taken(s, id, port, have_different_peers)) continue;
     id.local.port = port;
     hold_port(s, id);
     return 0;
@@ -123,23 +147,21 @@ int resolve_ip(CmState& s, Id& id, const rdma_ucm_resolve_ip& command) {
   const auto source = from_sockaddr(command.src_addr);
   const auto remote = from_sockaddr(command.dst_addr);
   if (!source || !remote || !remote->given) return EINVAL;
-  if (id.state == IdState::idle) {
-    id.local = named(s, *source);
-    if (source->given && !s.addresses.is_own(source->v4)) return EADDRNOTAVAIL;
-    if (!source->given) id.local = {true, remote->six, 0, 0};
-    if (const int error = take_port(s, id)) return error;
-    id.state = IdState::bound;
-  }
   // A group of hosts: there is nobody to find, the route is the port itself.
   const bool group = remote->v4 >> 28 == 0xe;
   const bool here = group || s.addresses.is_own(remote->v4);  // any address, too, as for TCP
   const auto node = here ? std::optional(s.addresses.self()) : s.addresses.node_at(remote->v4);
+  IpAddress peer = *remote;
+  peer.given = node.has_value();  // who has none shares its port with nobody
+  if (node && !group && *node == s.addresses.self()) peer.v4 = s.addresses.own();
+  if (id.state == IdState::idle) {
+    if (const int error = bind_source(s, id, *source, peer)) return error;
+  }
   if (!node) {
     push_simple(s, id, CmEvent::addr_error, -EHOSTUNREACH);
     return 0;
   }
-  id.remote = *remote;
-  if (!group && *node == s.addresses.self()) id.remote.v4 = s.addresses.own();
+  id.remote = peer;
   if (id.local.any()) id.local.v4 = s.addresses.own();
   id.peer = *node;
   id.has_peer = true;
@@ -190,7 +212,7 @@ int listen_on(CmState& s, Id& id, std::uint32_t backlog) {
     id.state = IdState::bound;
   }
   if (id.state != IdState::bound) return EINVAL;
-  if (id.reuse_address && port_taken(s, id, id.local.port)) return EADDRINUSE;
+  if (id.reuse_address && port_taken(s, id, id.local.port, both_reuse)) return EADDRINUSE;
   id.backlog = backlog == 0 || backlog > kBacklogMax ? kBacklogMax : backlog;
   id.state = IdState::listening;
   serve_parked(s);
