@@ -97,6 +97,32 @@ bool takes(const ib_user_mad_reg_req2& agent, const emu::Mad& mad) {
   return !names_vendor(agent.mgmt_class) || agent.oui == oui;
 }
 
+// Classes whose datagrams may come in segments (IBA 13.6.2), as the kernel has them.
+bool has_segments(std::uint8_t mad_class) {
+  constexpr std::uint8_t kDevice = 0x06;
+  constexpr std::uint8_t kDeviceAdministration = 0x10;
+  constexpr std::uint8_t kBoard = 0x12;
+  return mad_class == emu::kClassSubnetAdmin || mad_class == kDevice ||
+         mad_class == kDeviceAdministration || mad_class == kBoard || names_vendor(mad_class);
+}
+
+// Whether the kernel's ib_mad would register it, but for others that are there already.
+bool is_valid(const ib_user_mad_reg_req2& agent) {
+  constexpr std::uint8_t kRmppVersion = 1;
+  constexpr std::uint8_t kVersionsMax = 0x83;
+  constexpr std::uint8_t kClassesMax = 80;
+  constexpr std::uint32_t kOuiMax = 0xffffff;
+  if (agent.rmpp_version > kRmppVersion) return false;
+  const std::uint8_t mad_class = agent.mgmt_class;
+  if (mad_class == 0) return (agent.flags & IB_USER_MAD_USER_RMPP) == 0;  // it only asks
+  const bool subnet = mad_class == emu::kClassSubnetLid || mad_class == emu::kClassSubnetDirected;
+  if (mad_class >= kClassesMax && !subnet) return false;
+  if (agent.mgmt_class_version >= kVersionsMax || agent.oui > kOuiMax) return false;
+  if (names_vendor(mad_class) && agent.oui == 0) return false;
+  if (agent.rmpp_version != 0 && !has_segments(mad_class)) return false;
+  return subnet == (agent.qpn == 0);  // QP0 is for these, and they for QP0
+}
+
 // Whether there is a datagram that both would take. One without a class takes none.
 bool same_datagrams(const ib_user_mad_reg_req2& one, const ib_user_mad_reg_req2& other) {
   if (one.mgmt_class == 0 || one.mgmt_class != other.mgmt_class ||
@@ -152,10 +178,13 @@ std::optional<MadAgents::Answer> MadAgents::write(MadFileId file,
 }
 
 MadAgents::Answer MadAgents::add_agent(File& file, const Agent& asked) {
+  if (asked.qpn > emu::kGeneralServicesQp || (asked.flags & ~IB_USER_MAD_REG_FLAGS_CAP) != 0)
+    return {.error = EINVAL};
   std::uint32_t taken = 0;  // a bit for each number
   static_assert(kAgentsMax == 32);
   for (const Agent& one : file.agents) taken |= 1U << one.id;
   if (taken == ~0U) return {.error = ENOMEM};
+  if (!is_valid(asked)) return {.error = EINVAL};
   for (const auto& [id, other] : files_) {
     const auto same = [&](const Agent& agent) { return same_datagrams(agent, asked); };
     if (std::ranges::any_of(other.agents, same) && !out_.is_closed(id)) return {.error = EINVAL};

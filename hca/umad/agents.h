@@ -46,8 +46,8 @@ class MadAgents {
   // `message_bytes_max`: what a program can be sent at once; longer tables have too many records.
   MadFileId open(std::size_t message_bytes_max = kMessageBytesLeast);
   void close(MadFileId file);
-  // As the kernel answers, errno by errno. EINVAL: such an agent there is already, or there is none
-  // that could end; ENOMEM: the file has kAgentsMax; EIO: a datagram of no agent.
+  // As the kernel answers, errno by errno. EINVAL: it takes no such agent, or there is one
+  // already, or none that could end; ENOMEM: the file has kAgentsMax; EIO: a datagram of no agent.
   struct Answer {
     int error = 0;
     std::uint32_t agent = 0;  // that was registered: its number in this file

@@ -110,8 +110,11 @@ int add_agent(int fd, ib_user_mad_reg_req2& agent) {
   if (fd < 0 || static_cast<std::size_t>(fd) >= kUmadFdsMax) return umad_error(EINVAL);
   if (agent.qpn > 1) return umad_error(EINVAL);
   UmadAnswer answer{};
-  if (const int error = ask_hcad(fd, std::as_bytes(std::span(&agent, 1)), answer))
+  if (const int error = ask_hcad(fd, std::as_bytes(std::span(&agent, 1)), answer)) {
+    const bool unknown = (agent.flags & ~IB_USER_MAD_REG_FLAGS_CAP) != 0;
+    if (unknown) agent.flags = IB_USER_MAD_REG_FLAGS_CAP;  // its program may ask again
     return umad_error(error);
+  }
   agent.id = answer.agent;
   g_agents[static_cast<std::size_t>(fd)].fetch_or(bit_of(agent.id));
   return 0;

@@ -111,6 +111,46 @@ int end_of(MadAgents& agents, MadFileId file, std::uint32_t id) {
   return errno_of(agents.write(file, {reinterpret_cast<const std::uint8_t*>(&id), sizeof id}, 0));
 }
 
+// How the kernel's ib_register_mad_agent() and its umad take agents of each kind.
+TEST(MadAgents, WhatTheKernelRefusesIsRefused) {
+  World world;
+  MadAgents agents(world, 4);
+  const MadFileId file = agents.open();
+  const auto ask = [&](const ib_user_mad_reg_req2& agent) {
+    const auto answer =
+        agents.write(file, {reinterpret_cast<const std::uint8_t*>(&agent), sizeof agent}, 0);
+    if (errno_of(answer) == 0) (void)end_of(agents, file, answer->agent);
+    return errno_of(answer);
+  };
+  constexpr std::uint32_t kOui = 0x1405;
+  for (unsigned number = 0; number < 256; ++number) {
+    const auto mad_class = static_cast<std::uint8_t>(number);
+    const bool subnet = number == 0x01 || number == 0x81;
+    const bool vendor = number >= 0x30 && number <= 0x4f;
+    const bool segments =
+        vendor || number == 0x03 || number == 0x06 || number == 0x10 || number == 0x12;
+    const bool known = number < 80 || subnet;
+    const int on_qp0 = subnet || number == 0 ? 0 : EINVAL;
+    const int on_qp1 = known && !subnet ? 0 : EINVAL;
+    EXPECT_EQ(ask({.qpn = 0, .mgmt_class = mad_class, .oui = kOui}), on_qp0) << number;
+    EXPECT_EQ(ask({.qpn = 1, .mgmt_class = mad_class, .oui = kOui}), on_qp1) << number;
+    EXPECT_EQ(ask({.qpn = 2, .mgmt_class = mad_class, .oui = kOui}), EINVAL) << number;
+    EXPECT_EQ(ask({.qpn = 1, .mgmt_class = mad_class}), vendor ? EINVAL : on_qp1) << number;
+    EXPECT_EQ(ask({.qpn = 1, .mgmt_class = mad_class, .oui = kOui, .rmpp_version = 1}),
+              segments || number == 0 ? 0 : EINVAL)
+        << number;
+    EXPECT_EQ(ask({.qpn = 1, .mgmt_class = mad_class, .oui = kOui, .rmpp_version = 2}), EINVAL);
+  }
+  EXPECT_EQ(ask({.qpn = 1, .mgmt_class = 4, .mgmt_class_version = 0x82}), 0);
+  EXPECT_EQ(ask({.qpn = 1, .mgmt_class = 4, .mgmt_class_version = 0x83}), EINVAL);
+  EXPECT_EQ(ask({.qpn = 1, .mgmt_class = 0, .mgmt_class_version = 0x83}), 0) << "only asks";
+  EXPECT_EQ(ask({.qpn = 1, .mgmt_class = 4, .oui = 1 << 24}), EINVAL) << "an OUI has 24 bits";
+  EXPECT_EQ(ask({.qpn = 1, .mgmt_class = 0, .oui = 1 << 24}), 0);
+  EXPECT_EQ(ask({.qpn = 1, .mgmt_class = 3, .flags = IB_USER_MAD_USER_RMPP}), 0);
+  EXPECT_EQ(ask({.qpn = 1, .mgmt_class = 0, .flags = IB_USER_MAD_USER_RMPP}), EINVAL);
+  EXPECT_EQ(ask({.qpn = 1, .mgmt_class = 3, .flags = IB_USER_MAD_USER_RMPP | 2}), EINVAL);
+}
+
 TEST(MadAgents, AnAnswerOfTheSubnetComesToWhoAsked) {
   World world;
   MadAgents agents(world, 4);
@@ -450,7 +490,7 @@ TEST(MadAgents, RandomMessagesEndNothingButTheirFile) {
       bytes = random.below(2) == 0
                   ? message_of(mad_of(static_cast<std::uint8_t>(random.below(256)), 1, i),
                                static_cast<emu::Lid>(random.below(8)), random.below(3), 0, 10)
-                  : agent_of(0x32, static_cast<std::uint8_t>(random.below(128)));
+                  : agent_of(0x32, static_cast<std::uint8_t>(random.below(128)), 0x1405);
     }
     for (std::uint32_t n = random.below(4); n != 0 && !bytes.empty(); --n) {
       const std::uint32_t at = random.below(static_cast<std::uint32_t>(bytes.size()));
