@@ -3,6 +3,7 @@
 // the C library's business. What the nodes are called hcad has written down, as /etc/hosts would.
 #include <arpa/inet.h>
 #include <netdb.h>
+#include <strings.h>
 
 #include <algorithm>
 #include <array>
@@ -12,6 +13,7 @@
 #include <cstring>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "hca/verbs/hosts.h"
@@ -32,20 +34,34 @@ std::string hosts_path() {
   return folder.empty() ? folder : folder.substr(0, folder.find(',', folder.rfind('/'))) + "/hosts";
 }
 
-// The address of the node of that name, in `room`, or the name itself.
+// As for the C library: a dot at the end says that a name is whole, and letters are large or small.
+std::string_view without_dot(std::string_view name) {
+  return name.substr(0, name.size() - (name.ends_with('.') ? 1 : 0));
+}
+bool same_but_case(std::string_view one, std::string_view other) {
+  return one.size() == other.size() && ::strncasecmp(one.data(), other.data(), one.size()) == 0;
+}
+
+// The address of the node of that name, in `room`, or the name itself. Two names may differ in no
+// more than large and small letters: the one that is written so comes first.
 const char* address_of(const char* name, AddressRoom& room) {
   if (name == nullptr) return name;
   const NotCancelled to_its_end;
   const std::string path = hosts_path();
   std::FILE* file = path.empty() ? nullptr : std::fopen(path.c_str(), "re");
   if (file == nullptr) return name;
+  const std::string_view asked = without_dot(name);
   const char* found = name;
-  while (found == name && std::fgets(room.data(), kLineMax, file) != nullptr) {
-    char* const tab = std::strchr(room.data(), '\t');
+  AddressRoom line;
+  for (bool exactly = false; !exactly && std::fgets(line.data(), kLineMax, file) != nullptr;) {
+    char* const tab = std::strchr(line.data(), '\t');
     if (tab == nullptr) continue;
     tab[1 + std::strcspn(tab + 1, "\n")] = '\0';
     *tab = '\0';
-    if (std::strcmp(tab + 1, name) == 0) found = room.data();
+    exactly = asked == tab + 1;
+    if (!exactly && (found != name || !same_but_case(asked, tab + 1))) continue;
+    room = line;
+    found = room.data();
   }
   std::fclose(file);
   return found;

@@ -126,6 +126,14 @@ try:
     raise AssertionError(socket.getaddrinfo("n0", 7, flags=socket.AI_NUMERICHOST))
 except socket.gaierror as error:
     assert error.errno == socket.EAI_NONAME, error
+# As of any host: letters large or small, a dot at the end of a whole name.
+assert [socket.gethostbyname(name) for name in ("N0", "n1.", "N1.")] == [
+    "127.1.0.1", "127.1.0.2", "127.1.0.2"]
+for name in b"n0..", b".", b"n":
+    try:
+        raise AssertionError(name, socket.gethostbyname(name))
+    except OSError:
+        pass
 c = ctypes.CDLL(None)
 c.gethostbyname.restype = c.gethostbyname2.restype = ctypes.POINTER(ctypes.c_char_p)
 for _ in range(2):
@@ -154,6 +162,13 @@ def test_nodes_are_found_by_their_names(cluster2: Cluster, dropin: bool) -> None
     assert other.stdout.startswith("127.0.0.1"), "names of others are as before"
     argv = ["ibv_rc_pingpong", "-n", "50"]
     assert_done(pingpong(cluster2, argv, next(PORTS), dropin=dropin, to="n0"))
+
+
+def test_a_name_as_it_is_written_comes_first(make_cluster: Callable[..., Cluster]) -> None:
+    cluster = make_cluster({"node": [{"name": "A"}, {"name": "a"}]})
+    for name, address in (("A", "127.1.0.1"), ("a", "127.1.0.2"), ("a.", "127.1.0.2")):
+        found = cluster.exec("a", ["getent", "ahostsv4", name])
+        assert found.stdout.split()[:1] == [address], name
 
 
 @pytest.mark.parametrize("flags", [
