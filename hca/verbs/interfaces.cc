@@ -3,8 +3,9 @@
 // that tell, in front of the C library's: behind its interfaces stand ib0, ib1 ... with the
 // addresses of this program's nodes, but for those that it has already, as in a network namespace.
 // And what connects to another node's loopback address, or sends a datagram there, comes from its
-// own node's, by which its peer knows it (a kernel takes 127.0.0.1, which is every node's):
-// rsockets ask for the address so, and answer where a datagram came from.
+// own node's, by which its peer knows it (a kernel takes 127.0.0.1, which is every node's), also
+// in IPv6 clothes (::ffff:127.1.0.2): rsockets ask for the address so, and answer where a datagram
+// came from.
 #include <arpa/inet.h>
 #include <ifaddrs.h>
 #include <net/if.h>
@@ -19,6 +20,8 @@
 #include <array>
 #include <cerrno>
 #include <cstdarg>
+#include <cstddef>
+#include <cstdint>
 #include <cstdio>
 #include <cstring>
 #include <new>
@@ -162,24 +165,72 @@ std::optional<in_addr> address_beside(const in_addr& peer) {
   return std::nullopt;
 }
 
-// The node that an address may name; nothing: it is another kind of address.
-std::optional<in_addr> peer_of(const void* to, socklen_t length) {
-  sockaddr_in peer{};
-  if (to == nullptr || length < sizeof peer) return std::nullopt;
-  std::memcpy(&peer, to, sizeof peer);
-  if (peer.sin_family != AF_INET || !may_be_a_node(peer.sin_addr)) return std::nullopt;
-  return peer.sin_addr;
+// ::ffff:a.b.c.d is an IPv4 address in IPv6 clothes.
+using V6Bytes = std::array<std::uint8_t, 16>;
+constexpr V6Bytes kMapped{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
+constexpr std::size_t kV4InV6 = 12;
+
+V6Bytes bytes_of(const sockaddr_in6& address) {
+  V6Bytes bytes;
+  std::memcpy(bytes.data(), &address.sin6_addr, bytes.size());
+  return bytes;
 }
 
-// Where the kernel has bound a socket whose own address it has still to choose; the port may be 0.
-// By system calls: what other preloaded libraries take for a socket (rsockets) is none of these.
-std::optional<sockaddr_in> bound_to_any(int fd) {
-  sockaddr_in bound{};
-  socklen_t size = sizeof bound;
-  if (::syscall(SYS_getsockname, fd, &bound, &size) != 0 || bound.sin_family != AF_INET ||
-      bound.sin_addr.s_addr != INADDR_ANY)
+// The IPv4 address in one of either family; nothing: it is another kind of address.
+std::optional<in_addr> v4_of(const sockaddr_in6& address) {
+  if (address.sin6_family == AF_INET) {
+    sockaddr_in four;
+    std::memcpy(&four, &address, sizeof four);
+    return four.sin_addr;
+  }
+  const V6Bytes bytes = bytes_of(address);
+  if (address.sin6_family != AF_INET6 || !std::equal(&bytes[0], &bytes[kV4InV6], &kMapped[0]))
     return std::nullopt;
-  return bound;
+  in_addr v4{};
+  std::memcpy(&v4, &bytes[kV4InV6], sizeof v4);
+  return v4;
+}
+
+// The node that an address may name; nothing: it is another kind of address.
+std::optional<in_addr> peer_of(const void* to, socklen_t length) {
+  sockaddr_in6 peer{};
+  if (to == nullptr || length < sizeof(sockaddr_in)) return std::nullopt;
+  std::memcpy(&peer, to, std::min<std::size_t>(length, sizeof peer));
+  const auto v4 = v4_of(peer);
+  return v4 && may_be_a_node(*v4) ? v4 : std::nullopt;
+}
+
+struct Bound {
+  sa_family_t family = 0;
+  in_port_t port = 0;  // may be 0
+};
+
+// Where the kernel has bound a socket whose own address it has still to choose. By system calls:
+// what other preloaded libraries take for a socket (rsockets) is none of these.
+std::optional<Bound> bound_to_any(int fd) {
+  sockaddr_in6 bound{};
+  socklen_t size = sizeof bound;
+  if (::syscall(SYS_getsockname, fd, &bound, &size) != 0) return std::nullopt;
+  const auto v4 = v4_of(bound);
+  const bool any =
+      v4 ? v4->s_addr == INADDR_ANY : bound.sin6_family == AF_INET6 && bytes_of(bound) == V6Bytes{};
+  if (!any) return std::nullopt;
+  return Bound{bound.sin6_family, bound.sin6_port};  // at one place in both families
+}
+
+// As a socket of that family is told it.
+sockaddr_in6 in_family(sa_family_t family, const in_addr& v4) {
+  sockaddr_in6 to{};
+  if (family == AF_INET) {
+    const sockaddr_in four = without_port(v4);
+    std::memcpy(&to, &four, sizeof four);
+    return to;
+  }
+  V6Bytes bytes = kMapped;
+  std::memcpy(&bytes[kV4InV6], &v4, sizeof v4);
+  to.sin6_family = AF_INET6;
+  std::memcpy(&to.sin6_addr, bytes.data(), bytes.size());
+  return to;
 }
 
 void bind_before_connect(int fd, const sockaddr* to, socklen_t length) {
@@ -188,9 +239,9 @@ void bind_before_connect(int fd, const sockaddr* to, socklen_t length) {
   const int before = errno;
   const auto bound = bound_to_any(fd);
   const auto own = address_beside(*peer);
-  if (own && bound && bound->sin_port == 0) {
+  if (own && bound && bound->port == 0) {
     const int port_later = 1;  // when it connects: so it may be one that others connect from
-    const sockaddr_in here = without_port(*own);
+    const sockaddr_in6 here = in_family(bound->family, *own);
     (void)::syscall(SYS_setsockopt, fd, SOL_IP, IP_BIND_ADDRESS_NO_PORT, &port_later,
                     sizeof port_later);
     (void)::syscall(SYS_bind, fd, &here, sizeof here);
@@ -218,7 +269,8 @@ ssize_t send_next(int fd, const msghdr* message, int flags) {
   return real(fd, message, flags);
 }
 
-// Sends it from an address, which control data name (ip(7)): the socket stays as it is.
+// Sends it from an address, which control data name (ip(7)): the socket stays as it is. A socket of
+// IPv6 takes them, too, for a peer of IPv4.
 ssize_t send_from(const in_addr& own, int fd, msghdr message, int flags) {
   alignas(cmsghdr) std::array<std::byte, CMSG_SPACE(sizeof(in_pktinfo))> control{};
   message.msg_control = control.data();

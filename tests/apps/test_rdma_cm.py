@@ -219,14 +219,20 @@ def test_datagrams_of_rsockets(cluster2: Cluster) -> None:
     assert "custom" in said
 
 
-def test_tcp_comes_from_the_address_of_its_node(cluster2: Cluster) -> None:
+# What stands before an IPv4 address that an IPv6 socket is told.
+both_families = pytest.mark.parametrize("mapped", ["", "::ffff:"], ids=["IPv4", "mapped"])
+
+
+@both_families
+def test_tcp_comes_from_the_address_of_its_node(cluster2: Cluster, mapped: str) -> None:
     """It does not where the program, or the peer's address, says something else."""
     here, there = address(cluster2, "n0"), address(cluster2, "n1")
     listener = socket.create_server(("0.0.0.0", 0))
     port = listener.getsockname()[1]
     come = f"""
 import socket
-for to, by in ("{here}", None), ("{here}", ("127.1.0.77", 0)), ("127.0.0.1", None):
+for to, by in ("{here}", None), ("{here}", ("{mapped}127.1.0.77", 0)), ("127.0.0.1", None):
+    to = "{mapped}" + to
     socket.create_connection((to, {port}), source_address=by).close()
     try:
         socket.create_connection((to, 1), source_address=by)
@@ -244,20 +250,27 @@ SENDMMSG = """
 import ctypes, socket, struct
 libc = ctypes.CDLL(None, use_errno=True)
 def sendmmsg(sender, to):
-    address = struct.pack("=HH4s8x", socket.AF_INET, socket.htons(to[1]), socket.inet_aton(to[0]))
-    address = ctypes.create_string_buffer(address, 16)
+    port = socket.htons(to[1])
+    if sender.family == socket.AF_INET:
+        address = struct.pack("=HH4s8x", socket.AF_INET, port, socket.inet_aton(to[0]))
+    else:
+        host = socket.inet_pton(socket.AF_INET6, to[0])
+        address = struct.pack("=HHI16sI", socket.AF_INET6, port, 0, host, 0)
+    length = len(address)
+    address = ctypes.create_string_buffer(address, length)
     said = [ctypes.create_string_buffer(words, 3) for words in (b"one", b"two")]
     pieces = [(ctypes.c_size_t * 2)(ctypes.addressof(words), 3) for words in said]
     messages = (ctypes.c_uint64 * 16)(*(
         word for piece in pieces
-        for word in (ctypes.addressof(address), 16, ctypes.addressof(piece), 1, 0, 0, 0, 0)
+        for word in (ctypes.addressof(address), length, ctypes.addressof(piece), 1, 0, 0, 0, 0)
     ))
     assert libc.sendmmsg(sender.fileno(), messages, 2, 0) == 2, ctypes.get_errno()
     assert [messages[7] & 0xffffffff, messages[15] & 0xffffffff] == [3, 3]
 """
 
 
-def test_datagrams_come_from_the_address_of_their_node(cluster2: Cluster) -> None:
+@both_families
+def test_datagrams_come_from_the_address_of_their_node(cluster2: Cluster, mapped: str) -> None:
     """They do not where the program, or the peer's address, says something else."""
     here, there = address(cluster2, "n0"), address(cluster2, "n1")
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as receiver:
@@ -265,18 +278,20 @@ def test_datagrams_come_from_the_address_of_their_node(cluster2: Cluster) -> Non
         receiver.settimeout(10)
         port = receiver.getsockname()[1]
         come = f"""{SENDMMSG}
-any_, other = ("{here}", "0.0.0.0"), ("{here}", "127.1.0.77")
+family = socket.AF_INET6 if "{mapped}" else socket.AF_INET
+any_, other = ("{here}", "::" if "{mapped}" else "0.0.0.0"), ("{here}", "{mapped}127.1.0.77")
 for to, by in ("{here}", None), any_, other, ("127.0.0.1", None):
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+    to = "{mapped}" + to
+    with socket.socket(family, socket.SOCK_DGRAM) as sender:
         if by is not None:
             sender.bind((by, 0))
         assert sender.sendto(b"sendto", (to, {port})) == 6
         assert sender.sendmsg([b"send", b"msg"], [], 0, (to, {port})) == 7
         sendmmsg(sender, (to, {port}))
-with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+with socket.socket(family, socket.SOCK_DGRAM) as sender:
     from_77 = bytes(4) + socket.inet_aton("127.1.0.77") + bytes(4)  # IP_PKTINFO
     control = [(socket.IPPROTO_IP, 8, from_77)]
-    sender.sendmsg([b"sendmsg"], control, 0, ("{here}", {port}))
+    sender.sendmsg([b"sendmsg"], control, 0, ("{mapped}{here}", {port}))
 """
         done = cluster2.exec("n1", ["python3", "-c", come], timeout=30)
         assert done.returncode == 0, done.stdout + done.stderr
@@ -292,29 +307,33 @@ RSOCKET = """
 import ctypes, socket, struct, sys
 rs = ctypes.CDLL("librdmacm.so.1", use_errno=True)
 who, to, port = sys.argv[1], sys.argv[2], int(sys.argv[3])
-address = struct.pack("=HH4s8x", socket.AF_INET, socket.htons(port), socket.inet_aton(to))
-mine = rs.rsocket(socket.AF_INET, socket.SOCK_DGRAM, 0)
-peer, size = ctypes.create_string_buffer(16), ctypes.c_uint(16)
+family = socket.AF_INET6 if ":" in to else socket.AF_INET
+layout = "=HH4s8x" if family == socket.AF_INET else "=HH4x16s4x"
+address = struct.pack(layout, family, socket.htons(port), socket.inet_pton(family, to))
+mine = rs.rsocket(family, socket.SOCK_DGRAM, 0)
+peer, size = ctypes.create_string_buffer(len(address)), ctypes.c_uint(len(address))
 buffer = ctypes.create_string_buffer(64)
 def receive():
     assert rs.rrecvfrom(mine, buffer, 64, 0, peer, ctypes.byref(size)) > 0, ctypes.get_errno()
-    return socket.inet_ntoa(peer[4:8]).encode()
+    host = struct.unpack(layout, peer.raw)[2]
+    return socket.inet_ntop(family, host).encode()
 if who == "server":
-    assert rs.rbind(mine, address, 16) == 0, ctypes.get_errno()
+    assert rs.rbind(mine, address, len(address)) == 0, ctypes.get_errno()
     asker = receive()
     assert rs.rsendto(mine, asker, len(asker), 0, peer, size) == len(asker), ctypes.get_errno()
 else:
-    assert rs.rsendto(mine, b"who am I", 8, 0, address, 16) == 8, ctypes.get_errno()
+    assert rs.rsendto(mine, b"who am I", 8, 0, address, len(address)) == 8, ctypes.get_errno()
     print("from", receive().decode(), "you are", buffer.value.decode())
 rs.rclose(mine)
 """
 
 
-def test_an_rsocket_that_is_never_connected_is_answered(cluster2: Cluster) -> None:
-    port, to = str(next(PORTS)), address(cluster2, "n0")
+@both_families
+def test_an_rsocket_that_is_never_connected_is_answered(cluster2: Cluster, mapped: str) -> None:
+    port, to = str(next(PORTS)), mapped + address(cluster2, "n0")
     server, client = (["python3", "-c", RSOCKET, who, to, port] for who in ("server", "client"))
     said = served(cluster2, server, client, lambda: process.listens(int(port), "udp"))
-    assert said == f"from {to} you are {address(cluster2, 'n1')}\n"
+    assert said == f"from {to} you are {mapped}{address(cluster2, 'n1')}\n"
 
 
 def test_many_connections(cluster2: Cluster) -> None:
