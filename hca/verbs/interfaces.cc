@@ -18,6 +18,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <cstdarg>
 #include <cstddef>
@@ -202,35 +203,53 @@ std::optional<in_addr> peer_of(const void* to, socklen_t length) {
 
 struct Bound {
   sa_family_t family = 0;
-  in_port_t port = 0;  // may be 0
+  in_addr v4{};
 };
 
-// Where the kernel has bound a socket whose own address it has still to choose. By system calls:
-// what other preloaded libraries take for a socket (rsockets) is none of these.
-std::optional<Bound> bound_to_any(int fd) {
+// Where the kernel has bound a socket. By system calls: what other preloaded libraries take for a
+// socket (rsockets) is none of these.
+std::optional<Bound> bound_of(int fd) {
   sockaddr_in6 bound{};
   socklen_t size = sizeof bound;
   if (::syscall(SYS_getsockname, fd, &bound, &size) != 0) return std::nullopt;
-  const auto v4 = v4_of(bound);
-  const bool any =
-      v4 ? v4->s_addr == INADDR_ANY : bound.sin6_family == AF_INET6 && bytes_of(bound) == V6Bytes{};
-  if (!any) return std::nullopt;
-  return Bound{bound.sin6_family, bound.sin6_port};  // at one place in both families
+  std::optional<in_addr> v4 = v4_of(bound);
+  if (bound.sin6_family == AF_INET6 && bytes_of(bound) == V6Bytes{}) v4 = in_addr{INADDR_ANY};
+  if (!v4) return std::nullopt;
+  return Bound{bound.sin6_family, *v4};
 }
 
-// As a socket of that family is told it.
-sockaddr_in6 in_family(sa_family_t family, const in_addr& v4) {
-  sockaddr_in6 to{};
+// A socket whose own address the kernel has still to choose.
+std::optional<Bound> bound_to_any(int fd) {
+  const auto bound = bound_of(fd);
+  return bound && bound->v4.s_addr == INADDR_ANY ? bound : std::nullopt;
+}
+
+// Binds a socket to an address, whose port the kernel chooses when it connects: so it may be one
+// that others connect from.
+bool bind_to(int fd, sa_family_t family, const in_addr& v4) {
+  sockaddr_in6 here{};
   if (family == AF_INET) {
     const sockaddr_in four = without_port(v4);
-    std::memcpy(&to, &four, sizeof four);
-    return to;
+    std::memcpy(&here, &four, sizeof four);
+  } else {
+    V6Bytes bytes = v4.s_addr == INADDR_ANY ? V6Bytes{} : kMapped;
+    std::memcpy(&bytes[kV4InV6], &v4, sizeof v4);
+    here.sin6_family = AF_INET6;
+    std::memcpy(&here.sin6_addr, bytes.data(), bytes.size());
   }
-  V6Bytes bytes = kMapped;
-  std::memcpy(&bytes[kV4InV6], &v4, sizeof v4);
-  to.sin6_family = AF_INET6;
-  std::memcpy(&to.sin6_addr, bytes.data(), bytes.size());
-  return to;
+  return ::syscall(SYS_bind, fd, &here, sizeof here) == 0;
+}
+void set_port_later(int fd, int later) {
+  (void)::syscall(SYS_setsockopt, fd, SOL_IP, IP_BIND_ADDRESS_NO_PORT, &later, sizeof later);
+}
+
+// [descriptor] its socket was bound here: perhaps it is another file's by now. Those above stay
+// bound.
+std::array<std::atomic<bool>, 65536> g_bound_here;
+
+std::atomic<bool>* bound_here(int fd) {
+  const bool known = fd >= 0 && static_cast<std::size_t>(fd) < g_bound_here.size();
+  return known ? &g_bound_here[static_cast<std::size_t>(fd)] : nullptr;
 }
 
 void bind_before_connect(int fd, const sockaddr* to, socklen_t length) {
@@ -239,12 +258,25 @@ void bind_before_connect(int fd, const sockaddr* to, socklen_t length) {
   const int before = errno;
   const auto bound = bound_to_any(fd);
   const auto own = address_beside(*peer);
-  if (own && bound && bound->port == 0) {
-    const int port_later = 1;  // when it connects: so it may be one that others connect from
-    const sockaddr_in6 here = in_family(bound->family, *own);
-    (void)::syscall(SYS_setsockopt, fd, SOL_IP, IP_BIND_ADDRESS_NO_PORT, &port_later,
-                    sizeof port_later);
-    (void)::syscall(SYS_bind, fd, &here, sizeof here);
+  if (own && bound) {  // what has a port keeps its address: the kernel says EINVAL
+    set_port_later(fd, 1);
+    const bool done = bind_to(fd, bound->family, *own);
+    if (!done) set_port_later(fd, 0);
+    if (std::atomic<bool>* const here = bound_here(fd)) *here = done;
+  }
+  errno = before;
+}
+
+// A socket that is not connected, or not any more, goes elsewhere as if it were new. The kernel
+// says EINVAL of one that is.
+void unbind(int fd) {
+  std::atomic<bool>* const here = bound_here(fd);
+  if (here == nullptr || !*here) return;
+  const int before = errno;
+  const auto bound = bound_of(fd);
+  if (bound && may_be_a_node(bound->v4) && bind_to(fd, bound->family, {INADDR_ANY})) {
+    set_port_later(fd, 0);
+    *here = false;
   }
   errno = before;
 }
@@ -302,8 +334,12 @@ extern "C" {
 
 int connect(int fd, const sockaddr* to, socklen_t length) {
   static const auto real = next<int (*)(int, const sockaddr*, socklen_t)>("connect");
+  unbind(fd);
   bind_before_connect(fd, to, length);
-  return real(fd, to, length);
+  const int result = real(fd, to, length);
+  const bool connected = result == 0 && to != nullptr && to->sa_family != AF_UNSPEC;
+  if (!connected) unbind(fd);
+  return result;
 }
 
 ssize_t sendmsg(int fd, const msghdr* message, int flags) {

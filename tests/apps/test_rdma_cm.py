@@ -246,6 +246,53 @@ for to, by in ("{here}", None), ("{here}", ("{mapped}127.1.0.77", 0)), ("127.0.0
     listener.close()
 
 
+REFUSED = """
+import ctypes, select, socket, sys
+mapped, here, there, port = sys.argv[1:4] + [int(sys.argv[4])]
+family = socket.AF_INET6 if mapped else socket.AF_INET
+connect = ctypes.CDLL(None, use_errno=True).connect
+def refused(kind, sender=None, blocking=True):
+    sender = sender or socket.socket(family, kind)
+    sender.setblocking(blocking)
+    assert sender.connect_ex((mapped + here, 1)) != 0
+    if not blocking:  # it says so once more when it is asked the next time
+        select.select([], [sender], [])
+        assert sender.connect_ex((mapped + here, 1)) != 0
+        sender.setblocking(True)
+    return sender
+def goes(sender, to, source):
+    sender.connect((mapped + to, port))
+    assert sender.getsockname()[0] == mapped + source, sender.getsockname()
+for blocking in True, False:
+    goes(refused(socket.SOCK_STREAM, None, blocking), "127.0.0.1", "127.0.0.1")
+    goes(refused(socket.SOCK_STREAM, None, blocking), here, there)
+again = refused(socket.SOCK_STREAM, refused(socket.SOCK_STREAM))
+assert again.getsockname()[:2] == (("::" if mapped else "0.0.0.0"), 0), again.getsockname()
+again.bind((mapped + "127.0.0.1", 0))
+assert again.getsockname()[1] != 0
+goes(again, "127.0.0.1", "127.0.0.1")
+named = socket.socket(family)
+named.bind((mapped + there, 0))
+assert named.connect_ex((mapped + here, 1)) != 0
+goes(named, "127.0.0.1", there)
+datagrams = socket.socket(family, socket.SOCK_DGRAM)
+goes(datagrams, here, there)
+assert connect(datagrams.fileno(), bytes(28), 28) == 0, ctypes.get_errno()  # AF_UNSPEC
+goes(datagrams, "127.0.0.1", "127.0.0.1")
+"""
+
+
+@both_families
+def test_a_socket_that_was_refused_has_no_address(cluster2: Cluster, mapped: str) -> None:
+    """A socket that a node has refused, or that leaves it, goes elsewhere as if it were new; where
+    the program has named its address it keeps it."""
+    here, there = address(cluster2, "n0"), address(cluster2, "n1")
+    with socket.create_server(("0.0.0.0", 0)) as listener:
+        argv = ["python3", "-c", REFUSED, mapped, here, there, listener.getsockname()[1]]
+        done = cluster2.exec("n1", [*map(str, argv)], timeout=30)
+    assert done.returncode == 0, done.stderr
+
+
 SENDMMSG = """
 import ctypes, socket, struct
 libc = ctypes.CDLL(None, use_errno=True)
