@@ -1,6 +1,6 @@
 // Last words of ids that are gone (DREQ): said again until the peer answers or starts anew, as
 // often as any other. In: ids that end in a connection; DREPs; time.
-#include <algorithm>
+#include <iterator>
 
 #include "hca/cm/state.h"
 
@@ -16,6 +16,7 @@ using Farewells = decltype(CmState::farewells);
 
 Farewells::iterator end_one(CmState& s, Farewells::iterator farewell) {
   give_back(s, farewell->second.owner, &Program::farewells);
+  s.farewell_times.erase({farewell->second.again_at, farewell->first});
   return s.farewells.erase(farewell);
 }
 
@@ -35,7 +36,7 @@ void add_farewell(CmState& s, const Id& id, std::uint8_t attempts, emu::EmuNs ag
   if (s.farewells.size() >= s.options.ids_max) return;
   if (!take_share(s, id.owner, &Program::farewells)) return;
   s.farewells[id.number] = {id.owner, id.peer, id.remote_id, id.remote_qpn, attempts, again_at};
-  s.farewells_at = std::min(s.farewells_at, again_at);
+  s.farewell_times.emplace(again_at, id.number);
 }
 
 void on_farewell_drep(CmState& s, emu::NodeId source, const CmMessage& m) {
@@ -51,24 +52,22 @@ void end_farewells(CmState& s, emu::NodeId peer) {
 }
 
 void repeat_farewells(CmState& s) {
-  if (s.farewells_at > s.now_ns) return;
-  s.farewells_at = emu::kNever;
   std::uint32_t said = 0;
-  for (auto it = s.farewells.begin(); it != s.farewells.end();) {
-    auto& [number, farewell] = *it;
-    const bool due = farewell.again_at <= s.now_ns;
-    if (due && farewell.attempts_left == 0) {
-      it = end_one(s, it);
+  while (!s.farewell_times.empty() && said < kFarewellsATurn) {
+    const auto [at, number] = *s.farewell_times.begin();
+    if (at > s.now_ns) return;
+    const auto found = s.farewells.find(number);
+    Farewell& farewell = found->second;
+    if (farewell.attempts_left == 0) {
+      end_one(s, found);
       continue;
     }
-    if (due && said < kFarewellsATurn) {
-      ++said;
-      --farewell.attempts_left;
-      farewell.again_at = s.now_ns + kAnswerNs;
-      say(s, number, farewell);
-    }
-    s.farewells_at = std::min(s.farewells_at, farewell.again_at);
-    ++it;
+    ++said;
+    --farewell.attempts_left;
+    s.farewell_times.erase(s.farewell_times.begin());
+    farewell.again_at = s.now_ns + kAnswerNs;
+    s.farewell_times.emplace(farewell.again_at, number);
+    say(s, number, farewell);
   }
 }
 

@@ -199,7 +199,8 @@ struct CmState {
   std::uint32_t next_multicast = 1;
   std::unordered_map<std::uint32_t, Program> programs;    // by owner, those that have anything
   std::unordered_map<std::uint32_t, Farewell> farewells;  // by the number of the id that is gone
-  emu::EmuNs farewells_at = emu::kNever;                  // none is to be said again before
+  // When they are to be said again, the next first: (Farewell::again_at, that number).
+  std::set<std::pair<emu::EmuNs, std::uint32_t>> farewell_times;
   // Who holds a port: (port space and port, id), several ids only where they share it.
   std::set<std::pair<std::uint32_t, std::uint32_t>> ports;
   std::vector<ParkedRequest> parked;

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <rdma/rdma_user_cm.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <set>
 #include <vector>
@@ -236,6 +237,32 @@ TEST_F(CmFarewell, ManyAreSaidAgainInTurns) {
     EXPECT_EQ(lost(), 0u);
   }
   expect_silence();
+}
+
+// A turn says what is due, first what was due first, and looks at no others.
+TEST_F(CmFarewell, WhatIsDueFirstIsSaidFirst) {
+  constexpr std::uint32_t kMany = 40;
+  serve();
+  std::vector<std::uint32_t> ids;
+  for (std::uint32_t i = 0; i < kMany; ++i) ids.push_back(connection(b));
+  std::vector<std::uint32_t> ended;
+  for (std::uint32_t i = 0; i < kMany; ++i) {
+    ended.push_back(ids[i * 7 % kMany]);
+    ++b.now;
+    ASSERT_EQ(b.destroy(ended.back()), 0);
+  }
+  EXPECT_EQ(lost(), kMany);
+  for (int i = 0; i < kTimes; ++i) {
+    b.now += kPatienceNs;
+    b.cm.advance(b.now);
+    std::vector<std::uint32_t> said;
+    for (const Flying& one : network.flying)
+      said.push_back(hca::parse(one.mad)->local_id ^ kLifeOfB);
+    EXPECT_EQ(said, ended);
+    network.flying.clear();
+    // They are all due at one time from now on.
+    std::ranges::sort(ended);
+  }
 }
 
 }  // namespace
