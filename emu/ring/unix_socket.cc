@@ -170,7 +170,10 @@ Result<bool> send_message(int socket, std::span<const std::byte> bytes, std::spa
   } while (sent < 0 && errno == EINTR);
   if (sent >= 0) return true;
   if (errno == EAGAIN) return false;
-  return fail("sending to a local process: {}", std::strerror(errno));
+  const int error = errno;
+  auto failed = fail("sending to a local process: {}", std::strerror(error));
+  errno = error;
+  return failed;
 }
 
 Result<ReceivedMessage> receive_message(int socket, std::span<std::byte> buffer) {

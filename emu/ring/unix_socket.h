@@ -35,7 +35,9 @@ struct Peer {
 Result<Peer> peer_of(int socket);          // SO_PEERCRED
 Result<Peer> check_same_user(int socket);  // an error unless the peer is this user or root
 
-// Sends one message. false: the socket is full (nonblocking) and nothing was sent.
+// Sends one message. false: the socket is full (nonblocking) and nothing was sent. Of an error
+// errno is the kernel's: EBADF, if the socket or one of `fds` is not open, and then nothing was
+// sent.
 Result<bool> send_message(int socket, std::span<const std::byte> bytes,
                           std::span<const int> fds = {});
 

@@ -1,5 +1,6 @@
 #include "hca/verbs/link.h"
 
+#include <fcntl.h>
 #include <poll.h>
 #include <sys/socket.h>
 
@@ -95,6 +96,9 @@ int Link::ask(const ControlRequest& request, Answered& answered, int fd) {
   if (dead()) return EIO;
   const std::span<const int> fds(&fd, fd >= 0 ? 1 : 0);
   const auto sent = emu::send_message(socket_.get(), std::as_bytes(std::span(&request, 1)), fds);
+  // Where `fd` is not open nothing has left, and the next request is answered as ever. Had our own
+  // socket been lost, errno would be the same.
+  if (!sent && errno == EBADF && ::fcntl(socket_.get(), F_GETFD) >= 0) return EBADF;
   if (!sent || !*sent) return fail();
   auto message =
       emu::receive_message(socket_.get(), std::as_writable_bytes(std::span(&answered.reply, 1)));

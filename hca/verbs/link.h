@@ -38,7 +38,8 @@ class Link {
   Link(const Link&) = delete;
   Link& operator=(const Link&) = delete;
 
-  // 0, or the errno of the reply; EIO if hcad is gone. `fd`: travels with the request, if >= 0.
+  // 0, or the errno of the reply; EIO if hcad is gone. `fd`: travels with the request, if >= 0;
+  // EBADF if it is not open, and then hcad was not asked.
   int ask(const ControlRequest& request, Answered& answered, int fd = -1);
   int ask(const ControlRequest& request) {
     Answered ignored;

@@ -15,6 +15,7 @@ ibv_xrcd* open_xrcd(ibv_context* context, ibv_xrcd_init_attr* init) {
   if ((init->comp_mask & kNeeded) != kNeeded || (init->oflags & ~(O_CREAT | O_EXCL)) != 0) {
     return null_with(EINVAL);
   }
+  if (init->fd < -1) return null_with(EBADF);  // -1: of no file
   auto* xrcd = new (std::nothrow) Xrcd{};
   if (xrcd == nullptr) return null_with(ENOMEM);
   ControlRequest request{};

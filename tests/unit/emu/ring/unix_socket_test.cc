@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <filesystem>
 #include <fstream>
 #include <vector>
@@ -140,6 +141,25 @@ TEST_F(UnixSocket, FullSocketSaysSo) {
   EXPECT_GT(sent, 0);
   b.reset();
   EXPECT_FALSE(emu::send_message(a.get(), bytes_of(text)));  // and no SIGPIPE
+}
+
+// One message less, the next one passes.
+TEST_F(UnixSocket, ADescriptorThatIsNotOpen) {
+  int pair[2];
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, pair), 0);
+  UniqueFd a(pair[0]);
+  UniqueFd b(pair[1]);
+  const int closed = dup(a.get());
+  close(closed);
+  errno = 0;
+  EXPECT_FALSE(emu::send_message(a.get(), bytes_of("none"), std::span(&closed, 1)));
+  EXPECT_EQ(errno, EBADF);
+  EXPECT_TRUE(emu::send_message(a.get(), bytes_of("next")));
+  std::array<std::byte, 64> buffer;
+  EXPECT_EQ(emu::receive_message(b.get(), buffer)->bytes, 4u);
+  b.reset();
+  EXPECT_FALSE(emu::send_message(a.get(), bytes_of("nobody")));
+  EXPECT_EQ(errno, EPIPE);
 }
 
 TEST_F(UnixSocket, StaleSocketIsTakenOverALiveOneIsNot) {

@@ -5,6 +5,7 @@
 #include <array>
 #include <fstream>
 
+#include "hca/verbs/link.h"
 #include "hca/verbs/objects.h"
 #include "tests/unit/hca/verbs/forked_node.h"
 
@@ -194,6 +195,43 @@ TEST(Descriptors, EventsGoWithTheirObjects) {
   s.node.leave(ForkedNode::kPlenty);
   s.program.cq = ibv_create_cq(s.program.context, 64, nullptr, s.program.channel, 0);
   ASSERT_NE(s.program.cq, nullptr);
+}
+
+ibv_xrcd* open_xrcd(const Program& program, int fd) {
+  ibv_xrcd_init_attr init{};
+  init.comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS;
+  init.fd = fd;
+  init.oflags = O_CREAT;
+  return ibv_open_xrcd(program.context, &init);
+}
+
+// The mistake of one call is not the end of the device.
+TEST(Descriptors, ADomainOfXrcByNone) {
+  Scene s;
+  const int closed = ::dup(0);
+  ::close(closed);
+  for (const int fd : {closed, -2}) {
+    errno = 0;
+    EXPECT_EQ(open_xrcd(s.program, fd), nullptr) << fd;
+    EXPECT_EQ(errno, EBADF) << fd;
+    s.pass();
+  }
+  ibv_xrcd* const of_no_file = open_xrcd(s.program, -1);
+  ASSERT_NE(of_no_file, nullptr);
+  EXPECT_EQ(ibv_close_xrcd(of_no_file), 0);
+}
+
+// Nor is a connection that is lost the mistake of whoever asks by it, though its errno is the same.
+TEST(Descriptors, AConnectionThatIsNotOpen) {
+  const ForkedNode node;
+  auto link = hca::Link::open(std::getenv(hca::kNodeSocketVariable));
+  ASSERT_NE(link, nullptr);
+  link->take_socket().reset();
+  hca::ControlRequest request{};
+  request.op = hca::ControlOp::open_xrcd;
+  hca::Answered answered;
+  EXPECT_EQ(link->ask(request, answered, 0), EIO);
+  EXPECT_TRUE(link->dead());
 }
 
 }  // namespace
