@@ -41,7 +41,7 @@ WcOpcode completion_opcode(WrOpcode opcode) {
 bool is_read_piece(std::uint32_t psn) { return (psn & kReadPiece) != 0; }
 
 // The first fault of this half of the QP; null: there is none.
-const WriteFault* fault_of(const Settlement& settlement, std::uint32_t qp_slot, bool of_read) {
+WriteFault* fault_of(Settlement& settlement, std::uint32_t qp_slot, bool of_read) {
   const auto found = std::ranges::find_if(settlement.faults, [&](const WriteFault& fault) {
     return fault.qp_slot == qp_slot && is_read_piece(fault.psn) == of_read;
   });
@@ -52,19 +52,21 @@ void note_fault(Settlement& settlement, std::uint32_t piece) {
   const std::uint32_t qp_slot = settlement.piece_qp[piece];
   const std::uint32_t psn = settlement.piece_psn[piece];
   if (fault_of(settlement, qp_slot, is_read_piece(psn)) != nullptr) return;
-  settlement.faults.push_back({qp_slot, psn, settlement.piece_cqes[piece]});
+  settlement.faults.push_back(
+      {.qp_slot = qp_slot, .psn = psn, .cqes_before = settlement.piece_cqes[piece]});
 }
 
 // CQE number `index` of those that wait: a success whose bytes, or bytes before them, are missing
 // is none.
-WcStatus status_after_faults(const Settlement& settlement, std::uint32_t index) {
+WcStatus status_after_faults(Settlement& settlement, std::uint32_t index) {
   const PendingCqe& pending = settlement.cqes[index];
   if (pending.cqe.status != WcStatus::success || settlement.faults.empty()) {
     return pending.cqe.status;
   }
-  const WriteFault* fault = fault_of(settlement, pending.qp_slot, !pending.is_recv);
-  return fault != nullptr && index >= fault->cqes_before ? WcStatus::loc_prot_err
-                                                         : WcStatus::success;
+  WriteFault* fault = fault_of(settlement, pending.qp_slot, !pending.is_recv);
+  if (fault == nullptr || index < fault->cqes_before) return WcStatus::success;
+  fault->told = true;
+  return WcStatus::loc_prot_err;
 }
 
 }  // namespace
@@ -208,7 +210,8 @@ void withhold_responses(Qp& qp, std::uint32_t psn) {
   qp.responses_last = kept;
 }
 
-void write_fault(HostState& s, Qp& qp, std::uint32_t psn) {
+void write_fault(HostState& s, Qp& qp, const WriteFault& fault) {
+  const std::uint32_t psn = fault.psn;
   if (qp.state == QpState::err || qp.state == QpState::reset) return;
   if (s.memory_.gone(qp.client)) {
     withhold_responses(qp, psn);
@@ -225,10 +228,10 @@ void write_fault(HostState& s, Qp& qp, std::uint32_t psn) {
     }
     return;
   }
-  if (qp.receiving != Receiving::write) {
-    complete_recv(s, qp, WcStatus::loc_prot_err, Cqe{}, true);
-  }
+  const bool fails_recv = qp.have_recv && qp.receiving != Receiving::write;
+  if (fails_recv) complete_recv(s, qp, WcStatus::loc_prot_err, Cqe{}, true);
   if (qp.is_unreliable()) {
+    if (!fails_recv && !fault.told) tell(s, qp, AsyncEvent::qp_access_err);  // nothing else does
     enter_error(s, qp);
     return;
   }
@@ -282,7 +285,7 @@ void settle(HostState& s) {
     const auto met = std::exchange(settlement.faults, {});
     const auto overrun_cqs = settlement.overruns;
     for (const WriteFault& fault : met) {
-      if (Qp* qp = s.qp_or_null(fault.qp_slot)) write_fault(s, *qp, fault.psn);
+      if (Qp* qp = s.qp_or_null(fault.qp_slot)) write_fault(s, *qp, fault);
     }
     for (std::uint32_t i = 0; i < overruns; ++i) fail_users(s, overrun_cqs[i]);
     if (settlement.completions_lost) fail_losers(s);

@@ -44,6 +44,7 @@ struct WriteFault {
   std::uint32_t qp_slot;
   std::uint32_t psn;          // kReadPiece: of the requester
   std::uint32_t cqes_before;  // CQEs that wait and were there before: not of these bytes
+  bool told = false;          // a CQE that waited became an error of it
 };
 
 struct PendingEvent {

@@ -143,6 +143,37 @@ TEST(Uc, TooLongForTheReceive) {
   EXPECT_EQ(test::statuses(received), (std::vector{WcStatus::loc_len_err, WcStatus::wr_flush_err}));
 }
 
+// A WRITE to memory that has gone ends the QP that it is for. Nobody is answered and no receive is
+// lost, so an event says it; where a receive completes in error, that does.
+TEST(Uc, WhatFindsNoMemoryIsTold) {
+  for (const WrOpcode opcode : {WrOpcode::rdma_write, WrOpcode::rdma_write_imm, WrOpcode::send}) {
+    for (const std::uint32_t length : {100U, 5000U}) {
+      PairOptions options = uc();
+      options.mapped = false;
+      Pair pair(options);
+      pair.cluster.memory().unmap(&pair.b.bytes[64], 32);
+      pair.expect_recv(1, pair.b.sge(0, 8000));
+      const hca::Sge from = pair.a.sge(0, length);
+      ASSERT_EQ(pair.post({.opcode = opcode,
+                           .sges = {&from, 1},
+                           .remote_addr = pair.b.address(0),
+                           .rkey = pair.b.keys.rkey}),
+                0);
+      const auto [sent, received] = pair.run();
+      SCOPED_TRACE(testing::Message() << static_cast<int>(opcode) << ", " << length);
+      EXPECT_EQ(test::statuses(sent), std::vector{WcStatus::success});
+      ASSERT_EQ(received.size(), 1u);
+      EXPECT_EQ(pair.cluster.host(1).query_qp(pair.b.app->client(), pair.b.qp.number)->state,
+                QpState::err);
+      // The first packet of a long WRITE met the fault, and its receive was not taken yet.
+      const bool takes_none =
+          opcode == WrOpcode::rdma_write || (opcode == WrOpcode::rdma_write_imm && length > 1000);
+      EXPECT_EQ(received[0].status, takes_none ? WcStatus::wr_flush_err : WcStatus::loc_prot_err);
+      EXPECT_EQ(pair.cluster.told(1).heard(hca::AsyncEvent::qp_access_err), takes_none);
+    }
+  }
+}
+
 class UcUnderLoss : public testing::TestWithParam<int> {};
 
 // Every send completes; what is received is whole, in order, and a subset of what was sent.
