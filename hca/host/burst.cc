@@ -68,9 +68,11 @@ std::size_t begin_train(const HostState& s, BurstPacket& packet, const emu::Pack
 void spread_failures(HostState& s) {
   Burst& burst = s.burst_;
   for (std::uint32_t i = 0; i < burst.packets_count; ++i) {
-    if (!burst.packets[i].failed) continue;
+    if (!burst.packets[i].failed()) continue;
     for (std::uint32_t j = i + 1; j < burst.packets_count; ++j) {
-      if (burst.packets[j].qp_slot == burst.packets[i].qp_slot) burst.packets[j].failed = true;
+      BurstPacket& later = burst.packets[j];
+      if (later.qp_slot != burst.packets[i].qp_slot || later.failed()) continue;
+      later.failure = Failure::earlier;
     }
   }
 }
@@ -82,12 +84,26 @@ bool fetch_payload(HostState& s) {
     i += static_cast<std::uint32_t>(
         s.memory_.read({&burst.pieces[i], &burst.pieces[burst.pieces_count]}));
     if (i == burst.pieces_count) break;
-    burst.packets[burst.piece_packet[i]].failed = true;
+    burst.packets[burst.piece_packet[i]].failure = Failure::memory;
     ++s.counters_.memory_faults;
     all_there = false;
     ++i;
   }
   return all_there;
+}
+
+// A READ ends here as a WRITE would. Where a request of the QP itself failed before it, that one's
+// completion says so.
+void refuse_read(HostState& s, Qp& qp, const BurstPacket& packet) {
+  using emu::NakCode;
+  const NakCode code = packet.failure == Failure::key ? NakCode::remote_access_error
+                                                      : NakCode::remote_operational_error;
+  qp.responses_first = qp.responses_last;
+  if (packet.failure == Failure::earlier) {
+    push_nak(s, qp, packet.psn, emu::kSyndromeNak | static_cast<std::uint8_t>(code), true);
+  } else {
+    refuse(s, qp, packet.psn, code, AsyncEvent::qp_access_err);
+  }
 }
 
 // The packet's bytes could not be had: its request, or the read that it answers, fails.
@@ -116,12 +132,7 @@ void give_up(HostState& s, const BurstPacket& packet) {
     lose_program(s, *qp, packet.psn);
     return;
   }
-  if (packet.response && !qp->dead) {
-    qp->responses_first = qp->responses_last;
-    push_nak(s, *qp, packet.psn,
-             emu::kSyndromeNak | static_cast<std::uint8_t>(emu::NakCode::remote_operational_error),
-             true);
-  }
+  if (packet.response && !qp->dead) refuse_read(s, *qp, packet);
   if (packet.request && qp->entry(packet.sq_index).status == WcStatus::success &&
       packet.sq_index - qp->sq_done < qp->sq_fetched - qp->sq_done) {
     qp->entry(packet.sq_index).status = WcStatus::loc_prot_err;
@@ -219,7 +230,7 @@ std::uint8_t* close_packet(HostState& s, BurstPacket& packet, Qp* qp,
 
 void fail_packet(HostState& s) {
   CHECK(s.burst_.packets_count > 0);
-  s.burst_.packets[s.burst_.packets_count - 1].failed = true;
+  s.burst_.packets[s.burst_.packets_count - 1].failure = Failure::key;
 }
 
 void gather_range(HostState& s, const Range& range, std::uint8_t* bytes, std::uint32_t length) {
@@ -306,7 +317,7 @@ void dispatch(HostState& s) {
   bool any_failed = false;
   for (std::uint32_t i = 0; i < burst.packets_count; ++i) {
     BurstPacket& packet = burst.packets[i];
-    if (packet.failed) {
+    if (packet.failed()) {
       any_failed = true;
       continue;
     }
@@ -325,11 +336,11 @@ void dispatch(HostState& s) {
   s.loop_sent_ = s.loop_reserved_;
   if (any_failed) {
     for (std::uint32_t i = 0; i < burst.packets_count; ++i) {
-      if (burst.packets[i].failed) give_up(s, burst.packets[i]);
+      if (burst.packets[i].failed()) give_up(s, burst.packets[i]);
     }
     open_lanes(s);
     for (std::uint32_t i = 0; i < burst.packets_count; ++i) {
-      if (!burst.packets[i].failed) continue;
+      if (!burst.packets[i].failed()) continue;
       if (Qp* qp = s.qp_or_null(burst.packets[i].qp_slot)) retire(s, *qp);
     }
   }

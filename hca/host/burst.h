@@ -16,6 +16,14 @@ inline constexpr std::uint32_t kBurstPackets = 64;  // process_vm_readv gains li
 inline constexpr std::uint32_t kBurstPieces = 256;
 static_assert(kBurstPieces >= kMaxSge + kBurstPackets, "a packet with the longest list fits");
 
+// Why the bytes of a packet could not be had.
+enum class Failure : std::uint8_t {
+  none,
+  key,      // it opened them when the request was checked, and does not now
+  memory,   // they are not there
+  earlier,  // nothing of its own: a packet of its QP before it failed
+};
+
 struct BurstPacket {
   emu::TxDesc desc;
   PacketSlot slot;
@@ -28,7 +36,8 @@ struct BurstPacket {
   bool multicast;          // a copy of a message to a group
   bool response;           // a READ response: its failure is the responder's
   bool request;            // carries (a part of) the request at sq_index
-  bool failed;
+  Failure failure;
+  bool failed() const { return failure != Failure::none; }
 };
 
 struct Burst {

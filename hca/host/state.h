@@ -372,7 +372,7 @@ bool lend_payload(HostState& s, Qp& qp, std::uint32_t index, std::uint32_t offse
 inline void take_back_lent(HostState& s, const Qp& qp) {
   if (!qp.is_unreliable()) s.port_.bring_home();
 }
-void fail_packet(HostState& s);  // the packet closed last must not leave
+void fail_packet(HostState& s);  // the packet closed last must not leave: a key went away
 void dispatch(HostState& s);
 void packet_injected(HostState& s, const emu::Injected& event);
 void qp_injected(HostState& s, std::uint64_t cookie);
