@@ -160,6 +160,13 @@ std::string describe(const Trouble& t, std::span<const emu::NodeConfig> nodes) {
     case TroubleKind::remote_flag:
       return fmt::format("what {} asked for is refused: the QP's access flags lack {}", peer,
                          names(kAccesses, t.access));
+    case TroubleKind::remote_memory:
+      return fmt::format("the memory for what {} asked for cannot be had", peer);
+    case TroubleKind::invalidate:
+      return fmt::format(
+          "what {} asked for is refused: no memory window that is bound for this QP has the key "
+          "{:#x}",
+          peer, t.key);
     case TroubleKind::request:
       return fmt::format("what {} asked for is refused: {}", peer, request(t));
     case TroubleKind::too_long:

@@ -63,6 +63,7 @@ void memory_fault(HostState& s, Qp& qp, std::uint32_t psn) {
     return;
   }
   ++s.counters_.memory_faults;
+  blame_remote(s, qp, TroubleKind::remote_memory);
   refuse(s, qp, psn, NakCode::remote_operational_error, AsyncEvent::qp_access_err);
 }
 

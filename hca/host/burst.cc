@@ -102,6 +102,8 @@ void refuse_read(HostState& s, Qp& qp, const BurstPacket& packet) {
   if (packet.failure == Failure::earlier) {
     push_nak(s, qp, packet.psn, emu::kSyndromeNak | static_cast<std::uint8_t>(code), true);
   } else {
+    // Of a key, what it lacks was told where it failed.
+    if (packet.failure == Failure::memory) blame_remote(s, qp, TroubleKind::remote_memory);
     refuse(s, qp, packet.psn, code, AsyncEvent::qp_access_err);
   }
 }

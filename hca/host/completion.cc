@@ -228,6 +228,8 @@ void write_fault(HostState& s, Qp& qp, const WriteFault& fault) {
     }
     return;
   }
+  // Of a datagram there is no peer to name, and its completion says the same.
+  if (qp.type != QpType::ud) blame_remote(s, qp, TroubleKind::remote_memory);
   const bool fails_recv = qp.have_recv && qp.receiving != Receiving::write;
   if (fails_recv) complete_recv(s, qp, WcStatus::loc_prot_err, Cqe{}, true);
   if (qp.is_unreliable()) {

@@ -262,6 +262,8 @@ bool write_on(HostState& s, Qp& qp, const std::uint8_t* bytes, std::uint32_t len
     Range range;
     if (!resolve(s.mrs_, qp.write_rkey, qp.pd, qp.write_address, length, kAccessRemoteWrite, range,
                  qp.number)) {
+      blame_key(s, qp, TroubleKind::remote_key,
+                {qp.write_rkey, qp.pd, qp.write_address, length, kAccessRemoteWrite});
       return false;
     }
     write_piece(s, qp, range, bytes, length, psn);
@@ -334,6 +336,7 @@ void respond(HostState& s, Qp& qp, const Arrival& arrival, const emu::ParsedPack
     qp.receiving = request.kind;
   }
   if (request.invalidates && !may_invalidate(s, qp, headers.invalidate_rkey)) {
+    blame_remote(s, qp, TroubleKind::invalidate, headers.invalidate_rkey);
     refuse_recv(s, qp, psn, NakCode::remote_access_error, WcStatus::loc_access_err);
     return;
   }

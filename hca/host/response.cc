@@ -65,6 +65,9 @@ void fetch_response(HostState& s, Qp& qp, const Response& response, std::uint32_
   Range range;
   if (!resolve(s.mrs_, response.rkey, response.pd, response.address + offset, length,
                kAccessRemoteRead, range, qp.number)) {
+    // Of the whole READ: the packets behind this one are no trouble of their own.
+    blame_key(s, qp, TroubleKind::remote_key,
+              {response.rkey, response.pd, response.address, response.length, kAccessRemoteRead});
     fail_packet(s);
     return;
   }

@@ -285,12 +285,12 @@ inline bool may_receive(const Qp& qp) {
          qp.state == QpState::sqe;
 }
 
-// ---- trouble.cc ----
-// Each tells HostEvents::trouble what is known of a failure.
+// ---- trouble.cc: what is known of a failure is told to HostEvents::trouble ----
 void blame_key(HostState& s, const Qp& qp, TroubleKind kind, const KeyUse& use);
 // `length`: of the message so far; `sender`: of a datagram, whose QP has no peer.
 void blame_length(HostState& s, const Qp& qp, std::uint64_t length, emu::Lid sender = 0);
 void blame_flag(HostState& s, const Qp& qp, std::uint32_t access);  // that the QP lacks
+void blame_remote(HostState& s, const Qp& qp, TroubleKind kind, std::uint32_t key = 0);
 // The peer's request: refused as an invalid one.
 void refuse_request(HostState& s, Qp& qp, std::uint32_t psn, RequestFault fault,
                     std::uint64_t length = 0, std::uint64_t size = 0, std::uint64_t address = 0);

@@ -44,6 +44,12 @@ void blame_flag(HostState& s, const Qp& qp, std::uint32_t access) {
   s.events_.trouble(trouble);
 }
 
+void blame_remote(HostState& s, const Qp& qp, TroubleKind kind, std::uint32_t key) {
+  Trouble trouble = trouble_of(qp, kind);
+  trouble.key = key;
+  s.events_.trouble(trouble);
+}
+
 void refuse_request(HostState& s, Qp& qp, std::uint32_t psn, RequestFault fault,
                     std::uint64_t length, std::uint64_t size, std::uint64_t address) {
   Trouble trouble = trouble_of(qp, TroubleKind::request);

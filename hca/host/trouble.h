@@ -38,18 +38,20 @@ enum class RequestFault : std::uint8_t {
 };
 
 enum class TroubleKind : std::uint8_t {
-  send_key,     // of a list entry of a send request
-  recv_key,     // of a receive request
-  remote_key,   // a peer's WRITE, READ or atomic operation
-  remote_flag,  // ... that the QP's own access flags forbid
-  request,      // ... or SEND, that is none which this QP takes: `request` says why
-  too_long,     // a peer's message for the receive request that takes it
-  no_reads,     // a READ or atomic operation of a QP that may have none outstanding
-  ended,        // a send request, with `status`
-  no_qp,        // a peer's request for a QP that is not there, or cannot take it in its state
-  stranger,     // ... from a node that the QP is not connected to
-  transition,   // modify_qp: `missing` and `surplus` attributes; neither: there is none such
-  value,        // modify_qp: that of the attribute `surplus`
+  send_key,       // of a list entry of a send request
+  recv_key,       // of a receive request
+  remote_key,     // a peer's WRITE, READ or atomic operation
+  remote_flag,    // ... that the QP's own access flags forbid
+  remote_memory,  // ... or SEND, whose memory is not there though its key opens it
+  invalidate,     // a peer's SEND that invalidates `key`, which is no window that it may
+  request,        // a peer's request that is none which this QP takes: `request` says why
+  too_long,       // a peer's message for the receive request that takes it
+  no_reads,       // a READ or atomic operation of a QP that may have none outstanding
+  ended,          // a send request, with `status`
+  no_qp,          // a peer's request for a QP that is not there, or cannot take it in its state
+  stranger,       // ... from a node that the QP is not connected to
+  transition,     // modify_qp: `missing` and `surplus` attributes; neither: there is none such
+  value,          // modify_qp: that of the attribute `surplus`
 };
 
 struct Trouble {

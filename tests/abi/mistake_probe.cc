@@ -1,7 +1,10 @@
 // A verbs program for tests/apps: each mistake is one that people make. It prints the status that
 // the mistake ends with; hcad's log says why.
 //
-// usage: mistake_probe key | bounds | access | short | missing | list | order | mtu
+// usage: mistake_probe key | bounds | access | short | unmapped | invalidate | missing | list |
+//                      order | mtu
+#include <sys/mman.h>
+
 #include <string>
 
 #include "tests/abi/probe.h"
@@ -20,13 +23,14 @@ void receive(const Probe& p, ibv_qp* qp, std::uint32_t bytes) {
   if (const int error = ibv_post_recv(qp, &wr, &bad)) fail("ibv_post_recv", error);
 }
 
-void send(const Probe& p, ibv_qp* qp, std::uint32_t lkey) {
+void send(const Probe& p, ibv_qp* qp, std::uint32_t lkey, ibv_wr_opcode opcode = IBV_WR_SEND) {
   ibv_sge sge{reinterpret_cast<std::uint64_t>(p.bytes.data()), 100, lkey};
   ibv_send_wr wr{};
   wr.wr_id = 42;
   wr.sg_list = &sge;
   wr.num_sge = 1;
-  wr.opcode = IBV_WR_SEND;
+  wr.opcode = opcode;
+  wr.invalidate_rkey = p.mr->rkey;
   wr.send_flags = IBV_SEND_SIGNALED;
   ibv_send_wr* bad = nullptr;
   if (const int error = ibv_post_send(qp, &wr, &bad)) fail("ibv_post_send", error);
@@ -41,6 +45,16 @@ void transfer(const std::string& what) {
     if (mr == nullptr) fail("ibv_reg_mr");
     p.write(p.from, mr->rkey, p.bytes.data());
   }
+  if (what == "unmapped") {
+    constexpr std::size_t kPage = 4096;
+    void* const page =
+        ::mmap(nullptr, kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    ibv_mr* mr = ibv_reg_mr(p.pd, page, kPage, Probe::kAccess);
+    if (mr == nullptr || ::munmap(page, kPage) != 0) fail("ibv_reg_mr");
+    p.write(p.from, mr->rkey, page);
+  }
+  if (what == "invalidate") receive(p, p.to, 100);
+  if (what == "invalidate") send(p, p.from, p.mr->lkey, IBV_WR_SEND_WITH_INV);
   if (what == "short") receive(p, p.to, 16);
   if (what == "short") send(p, p.from, p.mr->lkey);
   if (what == "list") send(p, p.from, p.mr->lkey + 1);

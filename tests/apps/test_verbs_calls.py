@@ -79,6 +79,8 @@ MISTAKES = {
     "bounds": ("remote access error", "are not all in key"),
     "access": ("remote access error", "was registered without IBV_ACCESS_REMOTE_WRITE"),
     "short": ("remote invalid request error", "receive request 7 has 16 bytes, the message of n0"),
+    "unmapped": ("remote operation error", "the memory for what n0 asked for cannot be had"),
+    "invalidate": ("remote access error", "no memory window that is bound for this QP has the key"),
     "missing": ("RNR retry counter exceeded", "request 42 failed: QP 0x"),
     "list": ("local protection error", "send request 42: no memory region or window has the key"),
     "order": ("Invalid argument", "from RESET to RTS: there is no such transition"),

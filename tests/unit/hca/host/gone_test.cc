@@ -2,12 +2,15 @@
 // the bytes went, and the program that they were of hears why.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "tests/unit/hca/host/pair.h"
 
 namespace {
 
 using hca::AsyncEvent;
 using hca::QpState;
+using hca::TroubleKind;
 using hca::WcStatus;
 using hca::WrOpcode;
 using test::Pair;
@@ -17,6 +20,15 @@ constexpr std::uint32_t kLong = 600'000;  // more packets than a burst has
 
 QpState state_of_peer(Pair& pair) {
   return pair.cluster.host(1).query_qp(pair.b.app->client(), pair.b.qp.number)->state;
+}
+
+// What b's log is told until its QP is in ERR, each once: no line is written twice in a row.
+std::vector<hca::Trouble> logged(Pair& pair) {
+  std::vector<hca::Trouble> told = pair.cluster.told(1).troubles;
+  std::erase_if(told, [](const auto& trouble) { return trouble.kind == TroubleKind::no_qp; });
+  const auto again = std::ranges::unique(told);
+  told.erase(again.begin(), again.end());
+  return told;
 }
 
 // All of it from or into the beginning of b's memory.
@@ -42,6 +54,10 @@ TEST(Gone, TheKeyMidway) {
       EXPECT_EQ(test::statuses(pair.run().first), std::vector{WcStatus::rem_access_err});
       EXPECT_TRUE(pair.cluster.told(1).heard(AsyncEvent::qp_access_err));
       EXPECT_EQ(state_of_peer(pair), QpState::err);
+      ASSERT_EQ(logged(pair).size(), 1u);
+      EXPECT_EQ(logged(pair)[0].kind, TroubleKind::remote_key);
+      EXPECT_EQ(logged(pair)[0].key, pair.b.keys.rkey);
+      EXPECT_EQ(logged(pair)[0].fault, hca::KeyFault::unknown);
     }
   }
 }
@@ -57,6 +73,24 @@ TEST(Gone, TheMemory) {
     EXPECT_EQ(test::statuses(pair.run().first), std::vector{WcStatus::rem_op_err});
     EXPECT_TRUE(pair.cluster.told(1).heard(AsyncEvent::qp_access_err));
     EXPECT_EQ(state_of_peer(pair), QpState::err);
+    ASSERT_EQ(logged(pair).size(), 1u);
+    EXPECT_EQ(logged(pair)[0].kind, TroubleKind::remote_memory);
+    EXPECT_EQ(logged(pair)[0].peer_lid, emu::lid_of(0));
+  }
+}
+
+TEST(Gone, TheMemoryOfAReceive) {
+  for (const hca::QpType type : {hca::QpType::rc, hca::QpType::uc}) {
+    PairOptions options;
+    options.mapped = false;
+    options.type = type;
+    Pair pair(options);
+    pair.cluster.memory().unmap(pair.b.bytes.data(), 4096);
+    pair.expect_recv(1, pair.b.sge(0, 100));
+    post_remote(pair, WrOpcode::send, 100);
+    EXPECT_EQ(test::statuses(pair.run().second), std::vector{WcStatus::loc_prot_err});
+    ASSERT_EQ(logged(pair).size(), 1u);
+    EXPECT_EQ(logged(pair)[0].kind, TroubleKind::remote_memory);
   }
 }
 
@@ -76,6 +110,22 @@ TEST(Gone, TheRespondersOwnRequest) {
   EXPECT_EQ(test::statuses(pair.run().second), std::vector{WcStatus::loc_prot_err});
   EXPECT_FALSE(pair.cluster.told(1).heard(AsyncEvent::qp_access_err));
   EXPECT_EQ(state_of_peer(pair), QpState::err);
+  ASSERT_EQ(logged(pair).size(), 1u);
+  EXPECT_EQ(logged(pair)[0].kind, TroubleKind::ended);
+}
+
+// A WRITE of UC is dropped in the middle, and nobody but the log says why.
+TEST(Gone, TheKeyMidwayOfUc) {
+  PairOptions options;
+  options.type = hca::QpType::uc;
+  Pair pair(options);
+  post_remote(pair, WrOpcode::rdma_write, kLong);
+  pair.run(pair.cluster.now() + 5000);
+  ASSERT_EQ(pair.cluster.host(1).deregister_mr(pair.b.app->client(), pair.b.keys.lkey), 0);
+  EXPECT_EQ(test::statuses(pair.run().first), std::vector{WcStatus::success});
+  EXPECT_EQ(state_of_peer(pair), QpState::rts);
+  ASSERT_EQ(logged(pair).size(), 1u);
+  EXPECT_EQ(logged(pair)[0].kind, TroubleKind::remote_key);
 }
 
 }  // namespace

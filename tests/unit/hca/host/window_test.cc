@@ -151,6 +151,10 @@ TEST_F(Window, ASendThatInvalidatesNothingIsRefused) {
       run(pair.a, {.opcode = WrOpcode::send_inv, .sges = {&from, 1}, .imm = pair.b.keys.rkey}),
       WcStatus::rem_access_err);
   EXPECT_EQ(test::statuses(pair.b.take()), std::vector{WcStatus::loc_access_err});
+  const auto& told = pair.cluster.told(1).troubles;
+  ASSERT_EQ(told.size(), 1u);
+  EXPECT_EQ(told[0].kind, hca::TroubleKind::invalidate);
+  EXPECT_EQ(told[0].key, pair.b.keys.rkey);
 }
 
 TEST_F(Window, BindsThatMayNotBe) {
