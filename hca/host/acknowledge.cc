@@ -33,13 +33,15 @@ void skip_acknowledged(Qp& qp) {
   }
 }
 
-// Everything up to `psn` has arrived. false: a READ's response before it is missing.
+// Everything up to `psn` has arrived. false: a READ's response before it is missing. `psn` is
+// compared with psn_una, which moves along: the first PSN of the longest message lies half the
+// circle or more before those of the requests behind it.
 bool acknowledge_through(HostState& s, Qp& qp, std::uint32_t psn) {
   bool moved = false;
   bool complete_all = true;
   while (qp.sq_done != qp.sq_fetched) {
     const SendEntry& entry = qp.entry(qp.sq_done);
-    if (entry.status != WcStatus::success || emu::psn_diff(psn, entry.first_psn) < 0) break;
+    if (entry.status != WcStatus::success || emu::psn_diff(psn, qp.psn_una) < 0) break;
     if (entry.is_answered()) {
       complete_all = false;
       break;
@@ -47,7 +49,7 @@ bool acknowledge_through(HostState& s, Qp& qp, std::uint32_t psn) {
     const std::uint32_t last = add24(entry.first_psn, entry.packets - 1);
     moved = true;
     if (emu::psn_diff(psn, last) < 0) {
-      if (emu::psn_diff(psn, qp.psn_una) >= 0) qp.psn_una = add24(psn, 1);
+      qp.psn_una = add24(psn, 1);
       break;
     }
     qp.psn_una = add24(last, 1);
