@@ -110,6 +110,7 @@ struct Dm : ibv_dm {
 };
 struct Mr : ibv_mr {
   Dm* device_memory = nullptr;  // of which it is a part
+  unsigned access = 0;          // as the program asked for it
 };
 
 // A domain of XRC, as this program has it open.
