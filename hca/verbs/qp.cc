@@ -60,6 +60,11 @@ bool has_receives(ibv_qp_type type) {
   return type == IBV_QPT_RC || type == IBV_QPT_UC || type == IBV_QPT_UD;
 }
 
+// Of one that has none what its program says of their capacity means nothing.
+bool has_own_receives(const ibv_qp_init_attr_ex& init) {
+  return has_receives(init.qp_type) && init.srq == nullptr;
+}
+
 int check_init(const ibv_qp_init_attr_ex& init) {
   if (init.qp_type == IBV_QPT_XRC_RECV) {
     const bool given = (init.comp_mask & IBV_QP_INIT_ATTR_XRCD) != 0 && init.xrcd != nullptr;
@@ -69,11 +74,12 @@ int check_init(const ibv_qp_init_attr_ex& init) {
   if (init.pd == nullptr || init.send_cq == nullptr) return EINVAL;
   if (has_receives(init.qp_type) ? init.recv_cq == nullptr : init.srq != nullptr) return EINVAL;
   const ibv_qp_cap& cap = init.cap;
-  if (cap.max_send_wr > kMaxQpWr || cap.max_recv_wr > kMaxQpWr || cap.max_send_sge > kMaxSge ||
-      cap.max_recv_sge > kMaxSge || cap.max_inline_data > kMaxInline) {
+  if (cap.max_send_wr > kMaxQpWr || cap.max_send_sge > kMaxSge ||
+      cap.max_inline_data > kMaxInline) {
     return EINVAL;
   }
-  return 0;
+  const bool too_many = cap.max_recv_wr > kMaxQpWr || cap.max_recv_sge > kMaxSge;
+  return too_many && has_own_receives(init) ? EINVAL : 0;
 }
 
 int take_region(Answered& answered, const QpLayout& layout, Qp& qp) {
@@ -103,7 +109,7 @@ int destroy_at_hcad(Context& context, std::uint32_t handle) {
 constexpr std::uint32_t kLeastInline = 64;
 void set_capacity(const ibv_qp_init_attr_ex& init, ControlQp& qp) {
   const ibv_qp_cap& cap = init.cap;
-  const bool receives = has_receives(init.qp_type) && init.srq == nullptr;
+  const bool receives = has_own_receives(init);
   qp.recv_wr = receives ? std::max<std::uint32_t>(cap.max_recv_wr, 1) : 0;
   qp.srq = init.srq != nullptr ? static_cast<const Srq*>(init.srq)->number : kNoSrq;
   if (init.qp_type == IBV_QPT_XRC_RECV) {
@@ -112,7 +118,7 @@ void set_capacity(const ibv_qp_init_attr_ex& init, ControlQp& qp) {
   }
   qp.send_wr = std::max<std::uint32_t>(cap.max_send_wr, 1);
   qp.send_sge = std::max<std::uint32_t>(cap.max_send_sge, 1);
-  qp.recv_sge = std::max<std::uint32_t>(cap.max_recv_sge, 1);
+  qp.recv_sge = receives ? std::max<std::uint32_t>(cap.max_recv_sge, 1) : 1;
   qp.inline_bytes = std::max(cap.max_inline_data, kLeastInline);
 }
 

@@ -370,6 +370,34 @@ TEST_F(WorkRequest, ObjectsRefuse) {
   EXPECT_EQ(errno, EOPNOTSUPP);
 }
 
+// Of a QP without receives of its own what is said of them is ignored, however much it is.
+TEST_F(WorkRequest, CapacitiesOfReceivesAreThoseOfItsOwn) {
+  ibv_srq_init_attr shared{};
+  shared.attr = {16, 1, 0};
+  ibv_srq* const srq = ibv_create_srq(program.pd, &shared);
+  ASSERT_NE(srq, nullptr);
+  for (const ibv_qp_type type : {IBV_QPT_RC, IBV_QPT_UC, IBV_QPT_UD, IBV_QPT_XRC_SEND}) {
+    const bool receives = type != IBV_QPT_XRC_SEND;
+    ibv_qp_init_attr init{};
+    init.send_cq = init.recv_cq = program.cq;
+    init.cap = {16, hca::kMaxQpWr + 1, 1, hca::kMaxSge + 1, 0};
+    init.qp_type = type;
+    if (receives) {
+      EXPECT_EQ(ibv_create_qp(program.pd, &init), nullptr) << type;
+      EXPECT_EQ(errno, EINVAL);
+      init.srq = srq;
+    }
+    ibv_qp* const qp = ibv_create_qp(program.pd, &init);
+    ASSERT_NE(qp, nullptr) << type;
+    EXPECT_EQ(init.cap.max_recv_wr, 0U);
+    EXPECT_LE(init.cap.max_recv_sge, hca::kMaxSge);
+    EXPECT_EQ(ibv_destroy_qp(qp), 0);
+    init.cap.max_send_wr = hca::kMaxQpWr + 1;
+    EXPECT_EQ(ibv_create_qp(program.pd, &init), nullptr) << "that of its sends counts";
+  }
+  EXPECT_EQ(ibv_destroy_srq(srq), 0);
+}
+
 // Unconsumed completions survive a resize, and too small a CQ is refused.
 TEST_F(WorkRequest, ResizeKeepsCompletions) {
   make();
