@@ -19,6 +19,7 @@ inline constexpr std::uint32_t kAccessRemoteRead = 1u << 2;
 inline constexpr std::uint32_t kAccessRemoteAtomic = 1u << 3;
 inline constexpr std::uint32_t kAccessMwBind = 1u << 4;
 inline constexpr std::uint32_t kAccessZeroBased = 1u << 5;
+inline constexpr std::uint32_t kAccessOnDemand = 1u << 6;
 
 // IBV_QP_*: attribute mask of modify.
 inline constexpr std::uint32_t kQpState = 1u << 0;

@@ -15,7 +15,7 @@
 //   deregister_mr    number = lkey
 //   alloc_mw         number = PD, mr.access = type  number = handle, mr.rkey
 //   dealloc_mw       number = handle
-//   advise           number = PD, mr.iova, mr.length, mr.rkey = lkey
+//   advise           number = PD, mr.iova, mr.length, mr.rkey = lkey, mr.access: what for
 //                                               mr.address: where in the program
 //   create_channel   -                           number = channel       sent: write end of a pipe
 //   destroy_channel  number = channel
@@ -65,7 +65,7 @@
 
 namespace hca {
 
-inline constexpr std::uint32_t kControlVersion = 9;
+inline constexpr std::uint32_t kControlVersion = 10;
 inline constexpr std::uint32_t kControlMagic = 0x54434c46;  // "FLCT"
 // Environment of a program on a node: the socket of its hcad.
 inline constexpr char kNodeSocketVariable[] = "FLITNET_NODE_SOCKET";

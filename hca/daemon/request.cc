@@ -155,7 +155,7 @@ int Control::handle_rare(Client& client, Incoming& in, ControlReply& reply) {
       return host_->dealloc_mw(client.id, request.number);
     case ControlOp::advise: {
       const auto address = host_->advised(client.id, request.number, request.mr.rkey,
-                                          request.mr.iova, request.mr.length);
+                                          request.mr.iova, request.mr.length, request.mr.access);
       if (!address) return address.error();
       reply.mr.address = *address;
       return 0;

@@ -105,9 +105,11 @@ class Host {
   // windows are bound to is EBUSY.
   OrErrno<std::uint32_t> alloc_mw(ClientId client, std::uint32_t pd, std::uint32_t type);
   int dealloc_mw(ClientId client, std::uint32_t handle);
-  // Where in the client the memory is that a list entry names; EFAULT: it may not touch it.
+  // Where in the client the memory is that a list entry names, of a region paged on demand that is
+  // to have this access. EFAULT: there is none; EINVAL: of another kind; EPERM: it may not have it.
   OrErrno<std::uint64_t> advised(ClientId client, std::uint32_t pd, std::uint32_t lkey,
-                                 std::uint64_t iova, std::uint64_t length) const;
+                                 std::uint64_t iova, std::uint64_t length,
+                                 std::uint32_t access) const;
   // `region` is cq_bytes(depth) long, depth a power of two; Host writes its header.
   OrErrno<std::uint32_t> create_cq(ClientId client, std::uint32_t depth,
                                    std::span<std::uint8_t> region);

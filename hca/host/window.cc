@@ -127,11 +127,19 @@ int Host::dealloc_mw(ClientId client, std::uint32_t handle) {
 }
 
 OrErrno<std::uint64_t> Host::advised(ClientId client, std::uint32_t pd, std::uint32_t lkey,
-                                     std::uint64_t iova, std::uint64_t length) const {
-  Range range;
-  const bool inside = resolve(state_->mrs_, lkey, pd, iova, length, kAccessLocalRead, range);
-  if (!inside || range.client != client) return std::unexpected(EFAULT);
-  return range.address;
+                                     std::uint64_t iova, std::uint64_t length,
+                                     std::uint32_t access) const {
+  const std::vector<Mr>& mrs = state_->mrs_;
+  const KeyFault fault = key_fault(mrs, lkey, pd, iova, length, kAccessLocalRead);
+  if (fault == KeyFault::domain) return std::unexpected(EPERM);
+  if (fault == KeyFault::window) return std::unexpected(EINVAL);
+  if (fault == KeyFault::unknown) return std::unexpected(EFAULT);
+  const Mr& mr = mrs[mr_slot(lkey)];
+  if (mr.client != client) return std::unexpected(EFAULT);
+  if ((mr.access & kAccessOnDemand) == 0) return std::unexpected(EINVAL);
+  if ((mr.access & access) != access) return std::unexpected(EPERM);
+  if (fault != KeyFault::none) return std::unexpected(EFAULT);
+  return mr.address + (iova - mr.iova);
 }
 
 }  // namespace hca

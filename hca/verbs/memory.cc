@@ -202,7 +202,7 @@ int describe(std::uint64_t address, std::uint64_t length, std::uint64_t iova, un
   mr.address = address;
   mr.iova = (access & IBV_ACCESS_ZERO_BASED) != 0 ? 0 : iova;
   mr.length = length;
-  mr.access = access & ~static_cast<unsigned>(IBV_ACCESS_HUGETLB | IBV_ACCESS_ON_DEMAND);
+  mr.access = access & ~static_cast<unsigned>(IBV_ACCESS_HUGETLB);
   return 0;
 }
 

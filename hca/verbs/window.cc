@@ -112,8 +112,13 @@ int populate(std::uint64_t address, std::uint64_t length, bool write) {
   const std::uint64_t first = address / page * page;
   const std::uint64_t bytes = address + length - first;
   const int advice = write ? MADV_POPULATE_WRITE : MADV_POPULATE_READ;
-  if (::madvise(reinterpret_cast<void*>(first), bytes, advice) == 0) return 0;
-  return errno == EINVAL ? 0 : errno;  // an older kernel: they come when they are used
+  auto* const pages = reinterpret_cast<void*>(first);
+  if (::madvise(pages, bytes, advice) == 0) return 0;
+  if (errno == ENOMEM) return EFAULT;  // nothing is mapped there
+  if (errno != EINVAL) return errno;
+  // Of no bytes an older kernel refuses it, too; there pages come when they are used.
+  if (::madvise(pages, 0, advice) != 0) return 0;
+  return write ? EPERM : EFAULT;  // mapped, but not for that
 }
 
 }  // namespace
@@ -121,11 +126,12 @@ int populate(std::uint64_t address, std::uint64_t length, bool write) {
 int advise_mr(ibv_pd* pd, ibv_advise_mr_advice advice, std::uint32_t flags, ibv_sge* list,
               std::uint32_t count) {
   if (pd == nullptr || list == nullptr || count == 0) return EINVAL;
-  if ((flags & ~static_cast<std::uint32_t>(IBV_ADVISE_MR_FLAG_FLUSH)) != 0) return EOPNOTSUPP;
+  if ((flags & ~static_cast<std::uint32_t>(IBV_ADVISE_MR_FLAG_FLUSH)) != 0) return EINVAL;
   if (advice != IBV_ADVISE_MR_ADVICE_PREFETCH && advice != IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE &&
       advice != IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT) {
     return EOPNOTSUPP;
   }
+  const bool write = advice == IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE;
   for (std::uint32_t i = 0; i < count; ++i) {
     ControlRequest request{};
     request.op = ControlOp::advise;
@@ -133,11 +139,11 @@ int advise_mr(ibv_pd* pd, ibv_advise_mr_advice advice, std::uint32_t flags, ibv_
     request.mr.iova = list[i].addr;
     request.mr.length = list[i].length;
     request.mr.rkey = list[i].lkey;
+    request.mr.access = write ? kAccessLocalWrite : 0;
     Answered answered;
     if (const int error = to_context(pd->context)->link().ask(request, answered)) return error;
     // Without a fault there is nothing to do: hcad has no page table of its own to fill.
     if (advice == IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT) continue;
-    const bool write = advice == IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE;
     const std::uint64_t address = answered.reply.mr.address;
     if (const int error = populate(address, list[i].length, write)) return error;
   }

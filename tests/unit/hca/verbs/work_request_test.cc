@@ -184,23 +184,6 @@ TEST_F(WorkRequest, ThreadDomainsAreHeldByTheirParents) {
   EXPECT_EQ(ibv_dealloc_td(td), 0);
 }
 
-// Advice names memory as work requests do: by the region's own addresses.
-TEST_F(WorkRequest, AdviceIsOfTheRegionsAddresses) {
-  make();
-  constexpr std::uint64_t kIova = 1U << 20;
-  ibv_mr* mr = ibv_reg_mr_iova(program.pd, program.bytes.data(), program.bytes.size(), kIova,
-                               IBV_ACCESS_LOCAL_WRITE);
-  ASSERT_NE(mr, nullptr);
-  ibv_sge part{kIova + 8, 100, mr->lkey};
-  const auto advise = [&] {
-    return ibv_advise_mr(program.pd, IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE, 0, &part, 1);
-  };
-  EXPECT_EQ(advise(), 0);
-  part.addr = reinterpret_cast<std::uint64_t>(program.bytes.data());
-  EXPECT_EQ(advise(), EFAULT);
-  EXPECT_EQ(ibv_dereg_mr(mr), 0);
-}
-
 // Arming tells of completions that no event told of, whenever they came, and of no others: programs
 // arm before they poll as well as after.
 TEST_F(WorkRequest, ArmingTellsOnce) {
