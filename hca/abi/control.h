@@ -21,7 +21,8 @@
 //   destroy_channel  number = channel
 //   create_cq        cq                          number = CQ            received: region
 //   resize_cq        number = CQ, cq                                    received: region
-//   adopt_cq         number = CQ, cq.depth: of that region; 0: never mind
+//   adopt_cq         number = CQ, cq.depth: of that region; 0: never mind. EBUSY: what is posted
+//                                               needs the old one, which stays
 //   fire_cq          number = CQ: writes its record; for a program with no descriptor to do it
 //   destroy_cq       number = CQ
 //   create_qp        number = PD, qp             number = QPN, qp       received: region

@@ -113,7 +113,8 @@ class Host {
   // `region` is cq_bytes(depth) long, depth a power of two; Host writes its header.
   OrErrno<std::uint32_t> create_cq(ClientId client, std::uint32_t depth,
                                    std::span<std::uint8_t> region);
-  // Moves the CQ to another region (ibv_resize_cq); unconsumed CQEs are copied. EINVAL: too few.
+  // Moves the CQ to another region (ibv_resize_cq); unconsumed CQEs are copied. EINVAL: too few for
+  // them; EBUSY: too few for the completions of what is posted, and it stays where it is.
   int resize_cq(ClientId client, std::uint32_t cq, std::uint32_t depth,
                 std::span<std::uint8_t> region);
   int destroy_cq(ClientId client, std::uint32_t cq);

@@ -320,12 +320,12 @@ int Host::resize_cq(ClientId client, std::uint32_t number, std::uint32_t depth,
   settle(s);
   const std::uint32_t head = cq->page->head.load(std::memory_order_acquire);
   const std::uint32_t waiting = cq->tail - head;
-  // Room is kept for what was posted already: it completes into this queue without asking again.
-  const std::uint32_t coming = depth < cq->depth ? posted_sends(s, number) : 0;
   if (!std::has_single_bit(depth) || depth > kMaxCqe || region.size() < cq_bytes(depth) ||
-      waiting + coming > depth || waiting > cq->depth) {
+      waiting > depth || waiting > cq->depth) {
     return EINVAL;
   }
+  // Room is kept for what was posted already: it completes into this queue without asking again.
+  if (depth < cq->depth && posted_sends(s, number) > depth - waiting) return EBUSY;
   const Cqe* from = reinterpret_cast<const Cqe*>(cq->region + sizeof(CqPage));
   Cqe* to = reinterpret_cast<Cqe*>(region.data() + sizeof(CqPage));
   for (std::uint32_t i = head; i != cq->tail; ++i) {

@@ -157,7 +157,9 @@ int ibv_resize_cq(ibv_cq* base_cq, int entries) {
   request.op = ControlOp::adopt_cq;
   request.cq.depth = wrong == 0 ? depth : 0;
   const int error = context.link().ask(request);
-  if (wrong != 0 || error != 0) return wrong != 0 ? wrong : error;
+  if (wrong != 0) return wrong;
+  if (error == EBUSY) return 0;  // the old ring is larger, and so large it still has to be
+  if (error != 0) return error;
   const std::lock_guard table(context.table_lock);
   return use_region(std::move(region), depth, *cq);
 }

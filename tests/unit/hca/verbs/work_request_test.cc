@@ -403,6 +403,28 @@ TEST_F(WorkRequest, ResizeKeepsCompletions) {
   EXPECT_EQ(next, 106u);
 }
 
+// What is posted may yet complete there: where only that stands against it, nothing is done.
+TEST_F(WorkRequest, ResizeKeepsRoomForWhatIsPosted) {
+  make();
+  for (std::uint64_t i = 0; i < 6; ++i) ASSERT_EQ(program.send(from, i), 0);  // nobody receives
+  EXPECT_EQ(program.cq->cqe, 64);
+  EXPECT_EQ(ibv_resize_cq(program.cq, 4), 0);
+  EXPECT_EQ(program.cq->cqe, 64);
+  EXPECT_EQ(ibv_resize_cq(program.cq, 8), 0);
+  EXPECT_EQ(program.cq->cqe, 8);
+  EXPECT_EQ(ibv_resize_cq(program.cq, 4), 0);
+  EXPECT_EQ(program.cq->cqe, 8);
+  const hca::CqPage& page = hca::to_cq(program.cq)->page();
+  for (std::uint64_t i = 0; i < 3; ++i) ASSERT_EQ(program.receive(to, 100 + i), 0);
+  while (page.tail.load() != 6) ::sched_yield();
+  EXPECT_EQ(ibv_resize_cq(program.cq, 4), EINVAL) << "what waits has no room there";
+  EXPECT_EQ(program.poll(6).size(), 6U);
+  for (std::uint64_t i = 3; i < 6; ++i) ASSERT_EQ(program.receive(to, 100 + i), 0);
+  EXPECT_EQ(program.poll(6).size(), 6U);
+  EXPECT_EQ(ibv_resize_cq(program.cq, 4), 0);
+  EXPECT_EQ(program.cq->cqe, 4);
+}
+
 // Re-registration: another place, other rights; old keys die.
 TEST_F(WorkRequest, ReregisterChangesKeys) {
   make();
