@@ -37,6 +37,17 @@ inline constexpr Lid kPermissiveLid = 0xffff;
 constexpr bool is_group(Lid lid) { return lid >= 0xc000 && lid != kPermissiveLid; }
 
 using Gid = std::array<std::uint8_t, 16>;
+// The LID of a group follows from its GID alone, so that rdma_cm of every node and the subnet's
+// administration say the same without a list that they share. Several groups may have one:
+// receivers go by the GID.
+constexpr Lid group_lid_of(const Gid& gid) {
+  constexpr Lid kFirst = 0xc000;
+  constexpr std::uint32_t kCount = 0x3ffe;
+  const std::uint32_t low = std::uint32_t{gid[12]} << 24 | std::uint32_t{gid[13]} << 16 |
+                            std::uint32_t{gid[14]} << 8 | gid[15];
+  constexpr std::uint32_t kLow28 = 0x0fffffff;  // what an IPv4 address leaves of itself in a GID
+  return static_cast<Lid>(kFirst + (low & kLow28) % kCount);
+}
 
 struct Lrh {
   Vl vl = 0;

@@ -41,6 +41,7 @@ enum MadMethod : std::uint8_t {
   kMadGet = 0x01,
   kMadSet = 0x02,
   kMadGetTable = 0x12,
+  kMadDelete = 0x15,
   kMadGetResponse = 0x81,
   kMadGetTableResponse = 0x92,
 };

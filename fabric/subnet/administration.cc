@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "emu/base/guid.h"
 #include "emu/base/link_speed.h"
 #include "emu/packet/headers.h"
+#include "fabric/subnet/selectors.h"
 
 namespace fabric {
 
@@ -14,6 +16,7 @@ namespace {
 // Where an SA datagram has what, behind the common header.
 constexpr std::size_t kRmppAt = 24;
 constexpr std::size_t kSegmentAt = 28;
+constexpr std::size_t kAdminKeyAt = 36;  // SM_Key
 constexpr std::size_t kAttributeOffsetAt = 44;
 constexpr std::size_t kComponentMaskAt = 48;
 constexpr std::size_t kRecordsAt = 56;
@@ -23,8 +26,12 @@ constexpr std::uint8_t kClassVersion = 2;
 constexpr std::uint16_t kClassPortInfo = 0x01;
 constexpr std::uint16_t kNodeRecord = 0x11;
 constexpr std::uint16_t kPathRecord = 0x35;
+constexpr std::uint16_t kMemberRecord = 0x38;
 constexpr std::size_t kNodeRecordBytes = 108;
 constexpr std::size_t kClassPortInfoBytes = 72;
+// What ClassPortInfo says that there is: of CapabilityMask and CapabilityMask2 (IBA 15.2.3).
+constexpr std::uint16_t kHasGroups = 1U << 9;
+constexpr std::uint32_t kHasSendOnlyFullMembers = 1U << 12;
 constexpr std::size_t kSegmentsMax = 1U << 20;  // more than any table has
 
 // Components of a NodeRecord that may be asked for, by their bit in the mask.
@@ -45,41 +52,6 @@ constexpr Component kNodeComponents[] = {
 // And of a PathRecord.
 constexpr unsigned kByDgid = 2, kBySgid = 3, kByDlid = 4, kBySlid = 5, kByPkey = 13, kWithSl = 15;
 constexpr unsigned kMtuBit = 16, kRateBit = 18, kLifeBit = 20;  // selectors; the value's is next
-
-constexpr bool has(std::uint64_t mask, unsigned bit) { return (mask >> bit & 1) != 0; }
-
-// How a component is asked for: two bits before the six of its value.
-enum Selector : std::uint8_t { greater, less, exactly, best };
-struct Asked {
-  Selector selector = best;  // not asked for: whatever there is
-  unsigned value = 0;
-};
-Asked asked_for(const std::uint8_t* component, std::uint64_t mask, unsigned selector_bit) {
-  if (!has(mask, selector_bit) || !has(mask, selector_bit + 1)) return {};
-  return {static_cast<Selector>(*component >> 6), *component & 0x3fU};
-}
-
-bool fits(unsigned value, Selector selector, unsigned asked) {
-  return selector == best || (selector == greater && value > asked) ||
-         (selector == less && value < asked) || (selector == exactly && value == asked);
-}
-
-// Codes of MTUs are in their order, and a path carries shorter ones too: a subnet manager says the
-// longest that is asked for. 0: there is none.
-unsigned mtu_for(unsigned longest, const Asked& asked) {
-  unsigned mtu = longest;
-  if (asked.selector == less && asked.value > 0) mtu = std::min(mtu, asked.value - 1);
-  if (asked.selector == exactly) mtu = std::min(mtu, asked.value);
-  return fits(mtu, asked.selector, asked.value) ? mtu : 0;
-}
-
-// Codes of rates are in the order in which they came up: units of 100 Mb/s. 0: no code.
-unsigned rate_of(unsigned code) {
-  constexpr std::uint16_t kRates[] = {0,    0,    25,  100,  300,  50,   200,  400,  600,
-                                      800,  1200, 140, 560,  1120, 1680, 250,  1000, 2000,
-                                      3000, 280,  500, 4000, 6000, 8000, 12000};
-  return code < std::size(kRates) ? kRates[code] : 0;
-}
 
 }  // namespace
 
@@ -110,7 +82,7 @@ struct SubnetAdministration::Records {
   }
 };
 
-std::size_t SubnetAdministration::answer(MadPayload& mad, emu::NodeId source) const {
+std::size_t SubnetAdministration::answer(MadPayload& mad, emu::NodeId source) {
   const std::uint8_t method = mad[emu::kMadMethodAt];
   const bool table = method == emu::kMadGetTable;
   const auto attribute = get<2>(&mad[emu::kMadAttributeAt]);
@@ -118,6 +90,7 @@ std::size_t SubnetAdministration::answer(MadPayload& mad, emu::NodeId source) co
   std::array<std::uint8_t, emu::kMadBytes - kRecordsAt> asked;
   std::memcpy(asked.data(), &mad[kRecordsAt], asked.size());
   const auto segment = static_cast<std::size_t>(get<4>(&mad[kSegmentAt]));
+  const bool trusted = get<8>(&mad[kAdminKeyAt]) != 0;
   // Delivered to who would not understand an answer: sent, reported, repressed.
   if (method == 0 || (method >= 3 && method <= 7)) return 0;
 
@@ -137,6 +110,8 @@ std::size_t SubnetAdministration::answer(MadPayload& mad, emu::NodeId source) co
     status = node_records(asked.data(), mask, source, records);
   } else if (attribute == kPathRecord && reads) {
     status = path_records(asked.data(), mask, source, records);
+  } else if (attribute == kMemberRecord) {
+    status = member_records(method, {asked.data(), mask, source}, trusted, records);
   }
   const bool last = !records.full;
   if (status == MadStatus::ok && !table && records.full) status = MadStatus::too_many_records;
@@ -167,7 +142,28 @@ MadStatus SubnetAdministration::class_port_info(Records& records) const {
   std::uint8_t* info = records.next();
   info[0] = 1;
   info[1] = kClassVersion;
-  put<4>(info + 4, kResponseTime);
+  put<2>(info + 2, kHasGroups);
+  put<4>(info + 4, kHasSendOnlyFullMembers << 5 | kResponseTime);
+  return MadStatus::ok;
+}
+
+MadStatus SubnetAdministration::member_records(std::uint8_t method,
+                                               const MulticastGroups::Question& question,
+                                               bool trusted, Records& records) {
+  records.record_bytes = MulticastGroups::kRecordBytes;
+  groups_.follow();
+  const auto add = [&records](const MulticastGroups::Record& record) {
+    if (std::uint8_t* to = records.next()) std::ranges::copy(record, to);
+    return !records.full;
+  };
+  if (method == emu::kMadGet || method == emu::kMadGetTable) {
+    groups_.find(question, trusted, add);
+    return MadStatus::ok;
+  }
+  if (method != emu::kMadSet && method != emu::kMadDelete) return MadStatus::unsupported;
+  const auto changed = method == emu::kMadSet ? groups_.join(question) : groups_.leave(question);
+  if (!changed) return changed.error();
+  add(*changed);
   return MadStatus::ok;
 }
 
@@ -236,7 +232,6 @@ MadStatus SubnetAdministration::path_records(const std::uint8_t* asked, std::uin
 // What all paths have alike, if that is what was asked for.
 std::optional<SubnetAdministration::PathRecord> SubnetAdministration::path_like(
     const std::uint8_t* asked, std::uint64_t mask) const {
-  constexpr std::uint8_t kExactly = exactly << 6;
   constexpr unsigned kAnyMember = 0x7fff;  // of a partition, whether full or limited
   const unsigned mtu = mtu_for(mtu_code(spec_.mtu_bytes), asked_for(asked + 54, mask, kMtuBit));
   const unsigned rate = emu::link_speed_of(spec_.link_bps).rate;
@@ -245,16 +240,14 @@ std::optional<SubnetAdministration::PathRecord> SubnetAdministration::path_like(
   const bool pkey =
       !has(mask, kByPkey) || (get<2>(asked + 50) & kAnyMember) == (emu::kDefaultPkey & kAnyMember);
   if (!pkey || mtu == 0 || !fits(kSubnetTimeout, life.selector, life.value)) return {};
-  if (rated.selector != best &&
-      (rate_of(rated.value) == 0 || !fits(rate_of(rate), rated.selector, rate_of(rated.value))))
-    return {};
+  if (!rate_fits(rate, rated)) return {};
   PathRecord record{};
   record[49] = 0x80 | 1;  // reversible; one path
   put<2>(&record[50], emu::kDefaultPkey);
   if (has(mask, kWithSl)) record[53] = asked[53] & 0x0f;
-  record[54] = static_cast<std::uint8_t>(kExactly | mtu);
-  record[55] = static_cast<std::uint8_t>(kExactly | rate);
-  record[56] = kExactly | kSubnetTimeout;
+  record[54] = static_cast<std::uint8_t>(kExactValue | mtu);
+  record[55] = static_cast<std::uint8_t>(kExactValue | rate);
+  record[56] = kExactValue | kSubnetTimeout;
   return record;
 }
 

@@ -1,6 +1,7 @@
-// Subnet administration (IBA 15.2): records of nodes and of paths, for who asks with the components
-// that it knows. In: a datagram. Out: the answer in its place; a table lies behind the datagram's
-// header in pieces of up to 4096 bytes, each asked for by the number of its segment (RMPP).
+// Subnet administration (IBA 15.2): records of nodes, of paths and of multicast groups, for who
+// asks with the components that it knows; joining and leaving groups. In: a datagram. Out: the
+// answer in its place; a table lies behind the datagram's header in pieces of up to 4096 bytes,
+// each asked for by the number of its segment (RMPP).
 #pragma once
 
 #include <array>
@@ -8,9 +9,11 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <utility>
 
 #include "emu/packet/mad.h"
 #include "fabric/subnet/fields.h"
+#include "fabric/subnet/groups.h"
 #include "fabric/subnet/management.h"
 #include "fabric/subnet/map.h"
 #include "fabric/subnet/spec.h"
@@ -24,11 +27,15 @@ using MadPayload = std::array<std::uint8_t, kAnswerBytesMax>;
 class SubnetAdministration {
  public:
   SubnetAdministration(const SubnetSpec& spec, const SubnetMap& map,
-                       const SubnetManagement& management)
-      : spec_(spec), map_(map), management_(management) {}
+                       const SubnetManagement& management,
+                       PerformanceManagement::LinkDowns link_downs)
+      : spec_(spec),
+        map_(map),
+        management_(management),
+        groups_(spec, map, std::move(link_downs)) {}
 
   // Bytes of the answer; 0: nobody answers such a method.
-  std::size_t answer(MadPayload& mad, emu::NodeId source) const;
+  std::size_t answer(MadPayload& mad, emu::NodeId source);
 
  private:
   struct Records;
@@ -47,6 +54,8 @@ class SubnetAdministration {
                          Records& records) const;
   MadStatus path_records(const std::uint8_t* asked, std::uint64_t mask, emu::NodeId source,
                          Records& records) const;
+  MadStatus member_records(std::uint8_t method, const MulticastGroups::Question& question,
+                           bool trusted, Records& records);
   std::optional<PathRecord> path_like(const std::uint8_t* asked, std::uint64_t mask) const;
   void add_paths(Device from, const Wanted& to, const PathRecord& path, Records& records) const;
   void add_path(Device from, Device to, const PathRecord& path, Records& records) const;
@@ -56,6 +65,7 @@ class SubnetAdministration {
   const SubnetSpec& spec_;
   const SubnetMap& map_;
   const SubnetManagement& management_;
+  MulticastGroups groups_;
 };
 
 }  // namespace fabric

@@ -35,8 +35,8 @@ SubnetAgent::SubnetAgent(const SubnetSpec& spec, const Network& network, SubnetM
     : spec_(spec),
       map_(network, std::move(node_up)),
       management_(spec_, map_),
-      performance_(map_, spec_.flit_bits, std::move(link_downs), std::move(multicasts)),
-      administration_(spec_, map_, management_) {}
+      performance_(map_, spec_.flit_bits, link_downs, std::move(multicasts)),
+      administration_(spec_, map_, management_, std::move(link_downs)) {}
 
 Answered SubnetAgent::answer(MadPayload& mad, emu::NodeId source, emu::Lid dlid,
                              std::uint32_t dest_qp) {

@@ -34,6 +34,8 @@ enum class MadStatus : std::uint16_t {
   bad_version = 0x0004,
   unsupported = 0x000c,    // this method of this attribute
   invalid_field = 0x001c,  // in the attribute or its modifier
+  no_resources = 0x0100,
+  invalid_request = 0x0200,
   no_records = 0x0300,
   too_many_records = 0x0400,
   invalid_gid = 0x0500,

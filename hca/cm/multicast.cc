@@ -1,5 +1,6 @@
 // Groups by IP address: their GID and LID follow from the address alone, so that all nodes agree
 // without anybody who keeps a list. The QP itself is attached by ibv_attach_mcast.
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
@@ -24,9 +25,9 @@ void fill_group(const CmState& s, const Id& id, std::uint32_t v4, ib_uverbs_ah_a
   for (std::size_t i = 0; i < 4; ++i) {
     gid[12 + i] = static_cast<std::uint8_t>(group >> (24 - 8 * i));
   }
-  constexpr std::uint16_t kFirstGroupLid = 0xc000;
-  constexpr std::uint32_t kGroupLids = 0x3ffe;
-  to.dlid = static_cast<std::uint16_t>(kFirstGroupLid + group % kGroupLids);
+  emu::Gid mgid{};
+  std::copy_n(gid, mgid.size(), mgid.begin());
+  to.dlid = emu::group_lid_of(mgid);
   to.is_global = 1;
   to.grh.sgid_index = s.options.roce ? kIpGidIndex : 0;
   to.grh.hop_limit = 1;

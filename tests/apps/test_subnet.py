@@ -167,6 +167,73 @@ def test_the_subnet_manager_answers(mesh: Cluster) -> None:
     assert [names.count(f"n{node} flitnet0") for node in range(NODES)] == [1] * NODES
 
 
+JOIN = r"""
+import ctypes, sys
+umad = ctypes.CDLL("libibumad.so.3", use_errno=True)
+method, node, mgid = int(sys.argv[1], 0), int(sys.argv[2]), bytes.fromhex(sys.argv[3])
+fd = umad.umad_open_port(b"flitnet0", 1)
+agent = umad.umad_register(fd, 3, 2, 0, None)
+buffer = ctypes.create_string_buffer(umad.umad_size() + 256)
+umad.umad_set_addr(buffer, 1, 1, 0, 0x80010000)
+mad = bytearray(256)
+mad[0:4] = bytes([1, 3, 2, method])
+mad[16:18] = (0x38).to_bytes(2, "big")
+# MGID, PortGID, Q_Key, TClass, P_Key, SL, flow label, JoinState
+mad[48:56] = (0x130c7).to_bytes(8, "big")
+mad[56:72] = mgid
+mad[72:88] = bytes.fromhex("fe80000000000000") + (0x0002c90300000001 + node).to_bytes(8, "big")
+mad[88:92] = (0x1234).to_bytes(4, "big")
+mad[96:98] = b"\xff\xff"
+mad[104] = 1
+buffer[umad.umad_size():] = bytes(mad)
+assert umad.umad_send(fd, agent, buffer, 256, 1000, 3) == 0
+length = ctypes.c_int(256)
+assert umad.umad_recv(fd, buffer, ctypes.byref(length), 5000) == agent
+answer = bytes(buffer)[umad.umad_size():]
+print(answer[4:6].hex(), answer[92:94].hex())
+"""
+SET, DELETE = "0x02", "0x15"
+
+
+def test_groups_are_joined_at_the_administration(make: Callable[..., Cluster]) -> None:
+    cluster = make({"network": {"nodes": 3}})
+
+    def asks(node: int, method: str, mgid: str) -> str:
+        return said(cluster, ["python3", "-c", JOIN, method, str(node), mgid], f"n{node}").strip()
+
+    # As rdma_cm has 239.1.1.1, which has this LID at every node.
+    group = "ff124001ffff0000000000000f010101"
+    lid = f"{0xC000 + 0x0F010101 % 0x3FFE:04x}"
+    assert said(cluster, ["saquery", "-g"]) == ""
+    for node in (0, 2):
+        assert asks(node, SET, group) == f"0000 {lid}"
+    assert said(cluster, ["saquery", "-m"]).count("MCMemberRecord") == 1, "who is not told"
+    members = said(cluster, ["saquery", "-m", "--smkey", "1"], "n1")
+    assert re.findall(r"Mlid\.+0x(\w+)", members) == [lid.upper()] * 2
+    assert re.findall(r"NodeDescription\.+(\w+)", members) == ["n0", "n2"]
+    assert re.search(r"MGID\.+ff12:4001:ffff::f01:101\n", said(cluster, ["saquery", "-g"]))
+    assert re.search(r"Capability mask\.+0x0200\n", said(cluster, ["saquery", "-c"]))
+    # The node that goes is in it no longer; the other leaves, once.
+    cluster.kill("hcad:n2")
+    until(lambda: "n2" not in said(cluster, ["saquery", "-m", "--smkey", "1"]))
+    assert asks(0, DELETE, group) == f"0000 {lid}"
+    assert asks(0, DELETE, group)[:4] == "0200"
+    assert said(cluster, ["saquery", "-m"]) == ""
+
+
+@pytest.mark.parametrize("argv", [
+    ["ib_send_bw"], ["ib_send_bw", "-e"], ["ib_send_lat"],
+], ids="_".join)  # fmt: skip
+def test_perftest_to_a_group(mesh: Cluster, argv: list[str]) -> None:
+    """It joins at the administration, sends to the LID that it is told, and leaves."""
+    flags = ["-F", "-g", "-c", "UD", "-n", "100", "-s", "1024"]
+    client, server_said, server_code = pingpong(mesh, [*argv, *flags], 18592)
+    assert client.returncode == 0 and server_code == 0, client.stdout + client.stderr + server_said
+    assert re.search(r"^ 1024 +100 ", client.stdout, re.MULTILINE), client.stdout
+    assert "Multicast Test" in client.stdout and "ailed" not in client.stdout + server_said
+    assert said(mesh, ["saquery", "-m"]) == "", "both have left"
+
+
 def test_nodes_ping_each_other(mesh: Cluster) -> None:
     server = mesh.popen("n1", ["ibping", "-S"], stdout=subprocess.DEVNULL)
     try:
