@@ -13,6 +13,7 @@
 #include "emu/ring/region.h"
 #include "hca/abi/control.h"
 #include "hca/abi/rings.h"
+#include "hca/daemon/recall.h"
 #include "hca/daemon/shared_memory.h"
 #include "hca/host/memory.h"
 
@@ -28,8 +29,11 @@ struct Client {
   std::uint32_t mad_file = 0;  // the same, an open umad
   bool is_file() const { return cm_file != 0 || mad_file != 0; }
   ClientId id = 0;
-  emu::UniqueFd events;            // write end of the program's pipe for asynchronous events
-  std::deque<AsyncRecord> unread;  // those that the pipe has no room for
+  struct EventPipe {
+    emu::UniqueFd end;               // the one that is written
+    std::deque<EventRecord> unread;  // those that it has no room for
+  };
+  EventPipe events;  // asynchronous ones
   std::uint64_t events_lost = 0;
   emu::Region doorbells;
 
@@ -38,15 +42,11 @@ struct Client {
     std::uint32_t channel = kNoChannel;
     emu::Region prepared;  // of a resize that the program has not confirmed yet
   };
-  struct CompletionChannel {
-    emu::UniqueFd events;              // write end of its pipe
-    std::deque<ChannelRecord> unread;  // those that the pipe has no room for
-  };
   std::unordered_map<std::uint32_t, CompletionQueue> cqs;
   // By handle; several may have one QP open (XRC).
   std::unordered_map<std::uint32_t, std::shared_ptr<emu::Region>> qps;
   std::unordered_map<std::uint32_t, emu::Region> srqs;
-  std::unordered_map<std::uint32_t, CompletionChannel> channels;
+  std::unordered_map<std::uint32_t, EventPipe> channels;
   // By handle: the file of the domain, held open so that its inode stays the domain's name.
   std::unordered_map<std::uint32_t, emu::ForeignFd> xrcds;
   std::uint64_t mapped_bytes = 0;                       // of `mrs`, and before it: outlives them

@@ -5,7 +5,6 @@
 
 #include <cerrno>
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <memory>
 #include <span>
@@ -106,15 +105,11 @@ class Control : public HostEvents {
   int destroy_qp(Client& client, const ControlRequest& request);
   int create_srq(Client& client, const ControlRequest& request, ControlReply& reply);
   int destroy_srq(Client& client, const ControlRequest& request);
-  void recall(int pipe, const std::function<bool(const EventRecord&)>& gone);
+  void recall(Client::EventPipe& pipe, const std::function<bool(const EventRecord&)>& gone);
   void recall_async(Client& client, AsyncSource source, std::uint32_t number);
-  void keep_event(Client& client, const AsyncRecord& record);
-  void keep_event(Client::CompletionChannel& channel, const ChannelRecord& record);
-  // What the pipe has room for.
-  template <class Record>
-  void write_unread(int pipe, std::deque<Record>& unread);
+  bool tell(Client::EventPipe& pipe, const EventRecord& record);  // false: it is lost
+  void write_unread(Client::EventPipe& pipe);                     // what there is room for
   void has_room(int pipe);
-  void watch_events(int pipe);
   void unwatch_events(int pipe);
   int open_xrcd(Client& client, Incoming& in, ControlReply& reply);
   int close_xrcd(Client& client, std::uint32_t xrcd);

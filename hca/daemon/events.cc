@@ -5,7 +5,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <algorithm>
+#include <bit>
 #include <cerrno>
 #include <climits>
 #include <new>
@@ -13,7 +13,6 @@
 #include <fmt/core.h>
 
 #include "hca/daemon/control.h"
-#include "hca/daemon/recall.h"
 
 namespace hca {
 
@@ -23,9 +22,8 @@ namespace {
 constexpr std::size_t kUnreadMax = 65536;
 
 // false: the pipe is full. Who has closed it wants no events.
-template <class Record>
-bool wrote(int pipe, const Record& record) {
-  return ::write(pipe, &record, sizeof record) >= 0 || errno != EAGAIN;
+bool wrote(const emu::UniqueFd& pipe, const EventRecord& record) {
+  return ::write(pipe.get(), &record, sizeof record) >= 0 || errno != EAGAIN;
 }
 
 }  // namespace
@@ -37,21 +35,9 @@ void Control::completion(ClientId id, std::uint32_t cq) {
   if (queue == client->cqs.end()) return;
   const auto channel = client->channels.find(queue->second.channel);
   if (channel == client->channels.end()) return;
-  const ChannelRecord record{cq, 0};
-  auto& [events, unread] = channel->second;
   woke_ = true;
-  write_unread(events.get(), unread);
-  if (unread.empty() && wrote(events.get(), record)) return;
-  keep_event(channel->second, record);
-}
-
-// The CQ is disarmed: without this record, who waits for it would wait for ever.
-void Control::keep_event(Client::CompletionChannel& channel, const ChannelRecord& record) try {
-  if (channel.unread.size() >= kUnreadMax) return;
-  channel.unread.push_back(record);
-  if (channel.unread.size() == 1) watch_events(channel.events.get());
-} catch (const std::bad_alloc&) {
-  // As beyond the most that are kept.
+  // The CQ is disarmed: without this record, who waits for it would wait for ever.
+  (void)tell(channel->second, std::bit_cast<EventRecord>(ChannelRecord{cq, 0}));
 }
 
 void Control::wake_cq(ClientId id, std::uint32_t cq) {
@@ -66,69 +52,63 @@ void Control::wake_cq(ClientId id, std::uint32_t cq) {
 
 void Control::async(ClientId id, AsyncEvent event, std::uint32_t number) {
   Client* client = find(id);
-  if (client == nullptr || !client->events) return;
+  if (client == nullptr || !client->events.end) return;
   const AsyncRecord record{static_cast<std::uint32_t>(event), number};
-  write_unread(client->events.get(), client->unread);
-  if (client->unread.empty() && wrote(client->events.get(), record)) return;
-  keep_event(*client, record);
+  if (tell(client->events, std::bit_cast<EventRecord>(record))) return;
+  if (client->events_lost++ != 0 || client->events.unread.size() < kUnreadMax) return;
+  complain(fmt::format("program {} reads no asynchronous events: {} wait, and more are dropped",
+                       client->pid, kUnreadMax));
 }
 
-// Written when the pipe has room: epoll says so.
-void Control::keep_event(Client& client, const AsyncRecord& record) try {
-  if (client.unread.size() < kUnreadMax) {
-    client.unread.push_back(record);
-    if (client.unread.size() == 1) watch_events(client.events.get());
-    return;
-  }
-  if (client.events_lost++ == 0) {
-    complain(fmt::format("program {} reads no asynchronous events: {} wait, and more are dropped",
-                         client.pid, kUnreadMax));
-  }
+// What there is no room for is kept, and written when epoll says that there is.
+bool Control::tell(Client::EventPipe& pipe, const EventRecord& record) try {
+  write_unread(pipe);
+  if (pipe.unread.empty() && wrote(pipe.end, record)) return true;
+  if (pipe.unread.size() >= kUnreadMax) return false;
+  pipe.unread.push_back(record);
+  if (pipe.unread.size() > 1) return true;
+  epoll_event event{};
+  event.events = EPOLLOUT;
+  event.data.fd = pipe.end.get();
+  (void)::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, pipe.end.get(), &event);
+  return true;
 } catch (const std::bad_alloc&) {
-  ++client.events_lost;
+  return false;
 }
 
-template <class Record>
-void Control::write_unread(int pipe, std::deque<Record>& unread) {
-  if (unread.empty()) return;
-  while (!unread.empty() && wrote(pipe, unread.front())) unread.pop_front();
-  if (unread.empty()) unwatch_events(pipe);
+void Control::write_unread(Client::EventPipe& pipe) {
+  if (pipe.unread.empty()) return;
+  while (!pipe.unread.empty() && wrote(pipe.end, pipe.unread.front())) pipe.unread.pop_front();
+  if (pipe.unread.empty()) unwatch_events(pipe.end.get());
 }
 
 void Control::has_room(int pipe) {
   for (Client* client : devices_) {
-    if (client->events.get() == pipe) return write_unread(pipe, client->unread);
+    if (client->events.end.get() == pipe) return write_unread(client->events);
     for (auto& [number, channel] : client->channels) {
-      if (channel.events.get() == pipe) return write_unread(pipe, channel.unread);
+      if (channel.end.get() == pipe) return write_unread(channel);
     }
   }
 }
 
-void Control::watch_events(int pipe) {
-  epoll_event event{};
-  event.events = EPOLLOUT;
-  event.data.fd = pipe;
-  (void)::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, pipe, &event);
-}
-
 void Control::unwatch_events(int pipe) { ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, pipe, nullptr); }
 
-// Where there is no other descriptor, the one that service() makes again will do.
-void Control::recall(int pipe, const std::function<bool(const EventRecord&)>& gone) {
-  if (hca::recall(pipe, gone)) return;
-  spare_.reset();
-  (void)hca::recall(pipe, gone);
+void Control::recall(Client::EventPipe& pipe, const std::function<bool(const EventRecord&)>& gone) {
+  if (!hca::recall(pipe.end.get(), gone)) {
+    spare_
+        .reset();  // where there is no other descriptor, the one that service() makes again will do
+    (void)hca::recall(pipe.end.get(), gone);
+  }
+  if (pipe.unread.empty()) return;
+  std::erase_if(pipe.unread, gone);
+  if (pipe.unread.empty()) unwatch_events(pipe.end.get());
 }
 
 void Control::recall_async(Client& client, AsyncSource source, std::uint32_t number) {
-  const auto is_its = [=](std::uint32_t event, std::uint32_t of) {
+  recall(client.events, [=](const EventRecord& record) {
+    const auto [event, of] = std::bit_cast<AsyncRecord>(record);
     return of == number && source_of(static_cast<AsyncEvent>(event)) == source;
-  };
-  recall(client.events.get(),
-         [&](const EventRecord& record) { return is_its(record[0], record[1]); });
-  if (client.unread.empty()) return;
-  std::erase_if(client.unread, [&](const AsyncRecord& r) { return is_its(r.event, r.number); });
-  if (client.unread.empty()) unwatch_events(client.events.get());
+  });
 }
 
 void Control::port_event(AsyncEvent event) {

@@ -255,7 +255,7 @@ int Control::hello(Client& client, Incoming& in, ControlReply& reply) {
     throw;
   }
   client.id = *id;
-  client.events = std::move(events);
+  client.events.end = std::move(events);
   client.said_hello = true;
   devices_.push_back(&client);
   by_id_[client.id] = &client;
@@ -272,7 +272,7 @@ int Control::create_channel(Client& client, Incoming& in, ControlReply& reply) {
   emu::UniqueFd events = own_end(in.fd);
   if (!events) return EBADF;
   reply.number = client.next_channel++;
-  client.channels[reply.number].events = std::move(events);
+  client.channels[reply.number].end = std::move(events);
   return 0;
 }
 

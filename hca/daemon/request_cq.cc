@@ -60,10 +60,7 @@ int Control::destroy_cq(Client& client, const ControlRequest& request) {
   if (queue == client.cqs.end()) return 0;
   const auto channel = client.channels.find(queue->second.channel);
   if (channel != client.channels.end()) {
-    auto& [events, unread] = channel->second;
-    recall(events.get(), [number](const EventRecord& record) { return record[0] == number; });
-    const auto gone = std::erase_if(unread, [number](const auto& r) { return r.cq == number; });
-    if (gone != 0 && unread.empty()) unwatch_events(events.get());
+    recall(channel->second, [number](const EventRecord& record) { return record[0] == number; });
   }
   client.cqs.erase(queue);
   recall_async(client, AsyncSource::cq, number);

@@ -114,14 +114,15 @@ def of(what: dict[str, Any] | str | Path | ClusterFile | None) -> ClusterFile:
 def with_flags(path: Path | None, choices: dict[str, str | bool | None]) -> ClusterFile:
     """A cluster file as with_network() writes it."""
     file = parse(with_network(path, choices), str(path or "cluster.toml"))
-    before = tomllib.loads(read(path).text) if path else {}
+    user = read(path) if path else None
+    before = tomllib.loads(user.text) if user else {}
     after = tomllib.loads(file.text)
     made = {
         (name, key)
         for name, table in after.items() if isinstance(table, dict)
         for key, value in table.items() if before.get(name, {}).get(key) != value
     }  # fmt: skip
-    return replace(file, own=read_text(path) if path else "", made=frozenset(made))
+    return replace(file, own=user.own if user else "", made=frozenset(made))
 
 
 def with_files(text: str, path: Path) -> str:
