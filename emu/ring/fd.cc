@@ -1,7 +1,6 @@
 #include "emu/ring/fd.h"
 
 #include <fcntl.h>
-#include <signal.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -9,7 +8,9 @@
 
 #include <cstdio>
 #include <system_error>
-#include <thread>
+#include <utility>
+
+#include "emu/base/quiet_thread.h"
 
 namespace emu {
 namespace {
@@ -18,8 +19,7 @@ namespace {
 bool closes_at_once(int fd) {
   if (fcntl(fd, F_GET_SEALS) >= 0) return true;
   struct statx info {};
-  // Of what this host knows: no file system is asked.
-  if (statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_TYPE, &info) != 0) return false;
+  if (!look_at(fd, info)) return false;
   if (S_ISFIFO(info.stx_mode)) return true;
   // One may hold up whoever closes it last for as long as its sender said.
   constexpr linger kAtOnce{};
@@ -36,6 +36,10 @@ void UniqueFd::reset() {
   fd_ = -1;
 }
 
+bool look_at(int fd, struct statx& info) {
+  return statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_TYPE | STATX_INO, &info) == 0;
+}
+
 UniqueFd reopen(int fd, int flags) {
   char path[40];  // verbs programs come here from their polls: nothing is allocated
   std::snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
@@ -45,16 +49,11 @@ UniqueFd reopen(int fd, int flags) {
 void ForeignFd::reset() {
   if (!fd_) return;
   if (closes_at_once(fd_.get())) return fd_.reset();
-  sigset_t all;
-  sigset_t before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);  // signals are the other threads'
   try {
-    std::thread([fd = std::move(fd_)]() mutable { fd.reset(); }).detach();
+    quiet_thread([fd = std::move(fd_)]() mutable { fd.reset(); }).detach();
   } catch (const std::system_error&) {
     // No thread is to be had: it was closed here.
   }
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
 }  // namespace emu

@@ -1,6 +1,8 @@
 // A file descriptor with one owner. Everything in this room that opens one returns it in this.
 #pragma once
 
+#include <sys/stat.h>
+
 #include <utility>
 
 namespace emu {
@@ -59,5 +61,10 @@ class ForeignFd {
 // What the descriptor leads to (a pipe from either end, shared memory), opened anew by /proc:
 // access, and flags such as O_NONBLOCK, are then its own. None: errno says why.
 UniqueFd reopen(int fd, int flags);
+
+// The type of what a program handed over and its inode, as far as this host knows: a file system
+// that does not answer (a FUSE daemon that hangs, an NFS server that is away) must not hold others
+// up. false: errno says why.
+bool look_at(int fd, struct statx& info);
 
 }  // namespace emu

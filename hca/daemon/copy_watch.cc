@@ -1,7 +1,6 @@
 #include "hca/daemon/copy_watch.h"
 
 #include <fcntl.h>
-#include <pthread.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -11,6 +10,7 @@
 
 #include "emu/base/exit_code.h"
 #include "emu/base/log.h"
+#include "emu/base/quiet_thread.h"
 #include "emu/ring/fd.h"
 
 namespace hca {
@@ -22,15 +22,9 @@ constexpr int kLooksKill = 5;  // a second
 constexpr int kLooksEnd = 15;
 }  // namespace
 
-CopyWatch::CopyWatch() : stat_("/proc/self/task/" + std::to_string(::gettid()) + "/stat") {
-  // Signals are the first thread's.
-  sigset_t all;
-  sigset_t before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  thread_ = std::thread([this] { run(); });
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-}
+CopyWatch::CopyWatch()
+    : stat_("/proc/self/task/" + std::to_string(::gettid()) + "/stat"),
+      thread_(emu::quiet_thread([this] { run(); })) {}
 
 CopyWatch::~CopyWatch() {
   {

@@ -24,15 +24,9 @@ namespace hca {
 
 namespace {
 
-// What a program handed over, as far as this host knows: a file system that does not answer (a FUSE
-// daemon that hangs, an NFS server that is away) must not hold the node's other programs.
-bool look_at(int fd, struct statx& info) {
-  return ::statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_TYPE | STATX_INO, &info) == 0;
-}
-
 bool is_pipe(int fd) {
   struct statx info {};
-  return look_at(fd, info) && S_ISFIFO(info.stx_mode);
+  return emu::look_at(fd, info) && S_ISFIFO(info.stx_mode);
 }
 
 // Our end of the pipe whose end a program handed over: opened anew, so that it never waits,
@@ -360,7 +354,7 @@ int Control::destroy_srq(Client& client, const ControlRequest& request) {
 
 int Control::open_xrcd(Client& client, Incoming& in, ControlReply& reply) {
   struct statx info {};
-  if (in.fd && !look_at(in.fd.get(), info)) return EBADF;
+  if (in.fd && !emu::look_at(in.fd.get(), info)) return EBADF;
   const XrcFile file{makedev(info.stx_dev_major, info.stx_dev_minor), info.stx_ino};
   const std::uint32_t flags = in.request.number;
   const auto xrcd = host_->open_xrcd(client.id, in.fd ? &file : nullptr, (flags & kXrcdCreate) != 0,
