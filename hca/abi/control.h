@@ -44,6 +44,8 @@
 //                                                                       connection of its own
 //   open_umad        hello                                              first on a connection of
 //                                                                       its own
+//   read_counter     counter                     value                  without a hello; a port's
+//                                               counter by the name of its file (ENOENT: not ours)
 //   goodbye          -                           behind it hcad touches no memory of the program's
 //
 // A descriptor that finds no room in its receiver is lost, and that request fails with EMFILE: sent
@@ -66,7 +68,7 @@
 
 namespace hca {
 
-inline constexpr std::uint32_t kControlVersion = 10;
+inline constexpr std::uint32_t kControlVersion = 11;
 inline constexpr std::uint32_t kControlMagic = 0x54434c46;  // "FLCT"
 // Environment of a program on a node: the socket of its hcad.
 inline constexpr char kNodeSocketVariable[] = "FLITNET_NODE_SOCKET";
@@ -106,6 +108,7 @@ enum class ControlOp : std::uint32_t {
   fire_cq,
   open_umad,
   goodbye,
+  read_counter,
 };
 
 struct ControlHello {
@@ -114,6 +117,7 @@ struct ControlHello {
   std::uint32_t abi_version;  // kAbiVersion
   std::uint32_t reserved;
 };
+inline constexpr ControlHello kOurHello = {kControlMagic, kControlVersion, kAbiVersion, 0};
 
 struct ControlMr {
   std::uint64_t address;
@@ -191,6 +195,11 @@ struct ControlMcast {
   std::uint16_t reserved[3];
 };
 
+struct ControlCounter {
+  ControlHello hello;
+  char name[40];  // emu/metrics/port_files.h; ends with a zero
+};
+
 struct ControlRequest {
   ControlOp op;
   std::uint32_t number;
@@ -203,6 +212,7 @@ struct ControlRequest {
     ControlModify modify;
     ControlRate rate;
     ControlMcast mcast;
+    ControlCounter counter;
     std::uint8_t bytes[88];
   };
 };
@@ -218,6 +228,7 @@ struct ControlReply {
     ControlSrq srq;
     ControlModify modify;
     ControlRate rate;
+    std::uint64_t value;
     std::uint8_t bytes[88];
   };
 };

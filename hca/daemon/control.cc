@@ -30,6 +30,11 @@ constexpr std::size_t kFilesMax = 8192;
 constexpr std::uint32_t kFilesOfProgramMax = kFilesMax / 4;
 constexpr int kRequestsPerTurn = 64;  // of one program, so that it cannot starve the datapath
 
+bool may_be_first(ControlOp op) {
+  return op == ControlOp::hello || op == ControlOp::open_cm || op == ControlOp::open_umad ||
+         op == ControlOp::read_counter;
+}
+
 bool watch(int epoll, int fd) {
   epoll_event event{};
   event.events = EPOLLIN;
@@ -199,9 +204,7 @@ bool Control::serve(Client& client, emu::Cycle now) {
     }
     std::memcpy(&in.request, buffer.data(), sizeof in.request);
     if (message->fd_count > 0) in.fd = std::move(message->fds[0]);
-    const bool first = in.request.op == ControlOp::hello || in.request.op == ControlOp::open_cm ||
-                       in.request.op == ControlOp::open_umad;
-    if (!client.said_hello && !first) return false;
+    if (!client.said_hello && !may_be_first(in.request.op)) return false;
     ControlReply reply{};
     reply.op = in.request.op;
     reply_fds_.clear();

@@ -7,8 +7,10 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -41,6 +43,9 @@ class Control : public HostEvents {
   void set_nodes(std::span<const emu::NodeConfig> nodes) { nodes_ = nodes; }
   void set_cm(CmService& cm) { cm_ = &cm; }           // without one, rdma_cm is refused
   void set_mads(MadService& mads) { mads_ = &mads; }  // without one, umad is
+  // The port's counter that the kernel would show in a file of that name; none: not ours to tell.
+  using ReadCounter = std::function<std::optional<std::uint64_t>(std::string_view file)>;
+  void set_counters(ReadCounter read) { read_counter_ = std::move(read); }
 
   // Readable when there is something to service: new programs, requests, ends.
   int fd() const { return epoll_.get(); }
@@ -117,6 +122,7 @@ class Control : public HostEvents {
   bool speaks_our_version(const Client& client, const ControlHello& hello);
   int open_cm(Client& client, Incoming& in, ControlReply& reply);
   int open_umad(Client& client, Incoming& in);
+  int read_counter(const Client& client, const ControlCounter& counter, ControlReply& reply);
   bool serve_umad(Client& client, std::span<const std::byte> message, Incoming& in);
   bool serve_cm(Client& client, std::span<const std::byte> command, emu::Cycle now);
   bool send_reply(Client& client, const ControlReply& reply);
@@ -129,6 +135,7 @@ class Control : public HostEvents {
   Host* host_ = nullptr;
   CmService* cm_ = nullptr;
   MadService* mads_ = nullptr;
+  ReadCounter read_counter_;
   emu::UniqueFd listener_;
   emu::UniqueFd epoll_;
   emu::UniqueFd doorbell_fd_;

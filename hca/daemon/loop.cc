@@ -72,12 +72,16 @@ void Node::service(std::uint64_t host_ns, bool busy) {
   ctl_->service();
   if (host_ns - published_ns_ >= kPublishNs) {
     published_ns_ = host_ns;
-    const bool up = attachment_->state() == AttachState::attached;
-    publisher_->publish(*host_, control_->client_count(), {up, session_, attachment_->frames()});
+    publish();
     // Whoever removed the run directory knew of no daemon in it. What is at its place by now is
     // another's, so nothing is tidied up.
     if (ctl_->removed()) ::_exit(1);
   }
+}
+
+void Node::publish() {
+  const bool up = attachment_->state() == AttachState::attached;
+  publisher_->publish(*host_, control_->client_count(), {up, session_, attachment_->frames()});
 }
 
 // Programs hear of the port before they see what was lost with it.

@@ -87,6 +87,10 @@ emu::Result<void> Node::open(const std::string& run_dir, emu::Lending* lending) 
   auto publisher = Publisher::open(run_dir, config_, options_.node);
   if (!publisher) return std::unexpected(publisher.error());
   publisher_ = std::make_unique<Publisher>(std::move(*publisher));
+  control_->set_counters([this](std::string_view file) {
+    publish();
+    return publisher_->port_file(file);
+  });
   auto ctl = emu::ControlServer::open(
       dir + "/hcad.ctl", [this](const std::string& request) { return answer(request); });
   if (!ctl) return std::unexpected(ctl.error());

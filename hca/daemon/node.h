@@ -61,6 +61,7 @@ class Node : public emu::Daemon {
   void service(std::uint64_t host_ns, bool busy);
   emu::Turn rest(std::size_t work, std::uint64_t host_ns);
 
+  void publish();
   void notice_session();
   void tell_port(bool up);
   bool same_host() const { return config_.attach.kind == emu::AttachKind::shm; }

@@ -5,6 +5,8 @@
 
 #include <fmt/core.h>
 
+#include "emu/metrics/port_files.h"
+
 namespace hca {
 
 namespace {
@@ -56,7 +58,7 @@ emu::Result<Publisher> Publisher::open(const std::string& run_dir, const emu::Co
 
 void Publisher::add_counter(Metric metric, std::initializer_list<std::string_view> labels,
                             std::function<std::uint64_t(const HostCounters&)> read) {
-  copied_.push_back({page_.counter(metric, labels), std::move(read)});
+  copied_.push_back({metric, page_.counter(metric, labels), std::move(read)});
 }
 
 void Publisher::add_transport(std::string_view node, std::string_view device) {
@@ -185,6 +187,22 @@ void Publisher::publish(const Host& host, std::size_t clients, const Session& se
   const std::uint64_t used =
       std::min<std::uint64_t>(counters.best_effort_outstanding, credit_limit_);
   credits_.set(static_cast<double>(credit_limit_ - used));
+}
+
+std::optional<emu::Counter> Publisher::counter_of(emu::Metric metric) const {
+  if (metric == Metric::port_link_downed) return link_downed_;
+  if (metric == Metric::port_link_recovered) return link_recovered_;
+  const auto found = std::ranges::find(copied_, metric, &Copied::metric);
+  if (found == copied_.end()) return {};
+  return found->counter;
+}
+
+std::optional<std::uint64_t> Publisher::port_file(std::string_view name) const {
+  const auto file = std::ranges::find(emu::kPortFiles, name, &emu::PortFile::name);
+  if (file == emu::kPortFiles.end() || !file->metric) return {};
+  const auto counter = counter_of(*file->metric);
+  if (!counter) return {};
+  return counter->value();
 }
 
 }  // namespace hca

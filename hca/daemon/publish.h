@@ -6,6 +6,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "emu/base/result.h"
@@ -33,6 +34,9 @@ class Publisher {
     emu::ChannelCounters frames;  // of ways to attach that have frames
   };
   void publish(const Host& host, std::size_t clients, const Session& session);
+  // What was published last of a counter of the port, by the name of its file
+  // (emu/metrics/port_files.h); none: another process counts that one.
+  std::optional<std::uint64_t> port_file(std::string_view name) const;
 
  private:
   explicit Publisher(emu::MetricsPage page) : page_(std::move(page)) {}
@@ -44,7 +48,10 @@ class Publisher {
   void add_port(std::string_view node, std::string_view device, std::uint64_t flit_bits);
   void add_frames(std::string_view node, std::string_view kind);
 
+  std::optional<emu::Counter> counter_of(emu::Metric metric) const;
+
   struct Copied {
+    emu::Metric metric;
     emu::Counter counter;
     std::function<std::uint64_t(const HostCounters&)> read;
   };

@@ -126,19 +126,21 @@ int Control::handle_usual(Client& client, Incoming& in, emu::Cycle now, ControlR
     }
     case ControlOp::destroy_srq:
       return destroy_srq(client, request);
-    case ControlOp::open_cm:
-      return open_cm(client, in, reply);
-    case ControlOp::open_umad:
-      return open_umad(client, in);
     default:
       return handle_rare(client, in, reply);
   }
 }
 
-// Windows, advice, groups, XRC domains.
+// Files of the kernel; windows, advice, groups, XRC domains.
 int Control::handle_rare(Client& client, Incoming& in, ControlReply& reply) {
   const ControlRequest& request = in.request;
   switch (request.op) {
+    case ControlOp::open_cm:
+      return open_cm(client, in, reply);
+    case ControlOp::open_umad:
+      return open_umad(client, in);
+    case ControlOp::read_counter:
+      return read_counter(client, request.counter, reply);
     case ControlOp::alloc_mw: {
       const auto key = host_->alloc_mw(client.id, request.number, request.mr.access);
       if (!key) return key.error();
@@ -207,6 +209,16 @@ int Control::open_umad(Client& client, Incoming& in) {
 
 bool Control::serve_umad(Client& client, std::span<const std::byte> message, Incoming& in) {
   return mads_->write(client.mad_file, message, own_end(in.fd));
+}
+
+int Control::read_counter(const Client& client, const ControlCounter& counter,
+                          ControlReply& reply) {
+  if (!speaks_our_version(client, counter.hello)) return EPROTO;
+  const std::string_view name(counter.name, ::strnlen(counter.name, sizeof counter.name));
+  const auto value = read_counter_ ? read_counter_(name) : std::nullopt;
+  if (!value) return ENOENT;
+  reply.value = *value;
+  return 0;
 }
 
 bool Control::speaks_our_version(const Client& client, const ControlHello& hello) {

@@ -27,6 +27,7 @@
 #include <utility>
 #include <vector>
 
+#include "hca/verbs/counter_file.h"
 #include "hca/verbs/link.h"
 #include "hca/verbs/next.h"
 #include "hca/verbs/nodes.h"
@@ -121,7 +122,7 @@ int open_cm(const char* socket_path, int flags) {
   if (!file->link) return -1;
   ControlRequest request{};
   request.op = ControlOp::open_cm;
-  request.hello = {kControlMagic, kControlVersion, kAbiVersion, 0};
+  request.hello = kOurHello;
   Answered answered;
   if (const int error = file->link->ask(request, answered, write_end.get())) {
     return fail_with(error);
@@ -248,6 +249,7 @@ void forget_range(unsigned first, unsigned last) {
 
 // `to` is what `from` is now; `result`: of the call that made it so, or not.
 int duplicated(int result, int from, int to) {
+  if (result >= 0) follow_counter(from, to);
   if (result < 0 || from == to || (!is_cm(from) && !is_cm(to))) return result;
   std::shared_ptr<CmFile> ended;
   const std::lock_guard lock(g_files_lock);
@@ -271,16 +273,12 @@ bool opens_cm(const char* path) {
          !node_sockets().empty();
 }
 
-// Perhaps ours: open_file() looks closer.
-bool is_device(const char* path) {
-  return path != nullptr && std::strncmp(path, "/dev/infiniband/", 16) == 0;
-}
-
 template <class Function>
 int open_file(Function real, const char* path, int flags, mode_t mode) {
   // Of several nodes the first: one descriptor speaks with one hcad.
   if (opens_cm(path)) return open_cm(node_sockets().front().c_str(), flags);
   if (const auto umad = open_umad(path, flags)) return *umad;
+  if (const auto counter = open_counter(path, flags)) return *counter;
   PathRoom room;
   return real(redirected(path, room), flags, mode);
 }
@@ -345,6 +343,7 @@ ssize_t flitnet_write(int fd, const void* bytes, std::size_t count) {
 
 int flitnet_close(int fd) {
   if (is_cm(fd)) forget(fd);
+  follow_counter(-1, fd);
   static const auto real = next<int (*)(int)>("close");
   return real(fd);
 }
@@ -420,16 +419,14 @@ int flitnet_fxstat64(int version, int fd, struct stat* info) {
 
 int flitnet_open_2(const char* path, int flags) {
   static const auto real = next<int (*)(const char*, int)>("__open_2");
-  PathRoom room;
-  if (is_device(path)) return flitnet_open(path, flags);
-  return real(redirected(path, room), flags);
+  const auto without_mode = [](const char* to, int how, mode_t) { return real(to, how); };
+  return open_file(without_mode, path, flags, 0);
 }
 
 int flitnet_open64_2(const char* path, int flags) {
   static const auto real = next<int (*)(const char*, int)>("__open64_2");
-  PathRoom room;
-  if (is_device(path)) return flitnet_open64(path, flags);
-  return real(redirected(path, room), flags);
+  const auto without_mode = [](const char* to, int how, mode_t) { return real(to, how); };
+  return open_file(without_mode, path, flags, 0);
 }
 
 }  // extern "C"

@@ -14,6 +14,7 @@
 #include <string>
 #include <string_view>
 
+#include "hca/verbs/counter_file.h"
 #include "hca/verbs/next.h"
 #include "hca/verbs/nodes.h"
 
@@ -78,15 +79,19 @@ using namespace hca;
 #define FLITNET_BY_PATH(result, name, parameters, arguments)           \
   FLITNET_IN_FRONT(result, name, parameters, arguments, PathRoom room; \
                    path = redirected(path, room))
+#define FLITNET_OPENS(result, name, parameters, arguments, how)               \
+  FLITNET_IN_FRONT(result, name, parameters, arguments,                       \
+                   if (const auto own = open_counter(path, how)) return *own; \
+                   PathRoom room; path = redirected(path, room))
 #define FLITNET_LOOKED_AT(result, name, parameters, arguments) \
   FLITNET_IN_FRONT(result, name, parameters, arguments, PathRoom room; path = seen_at(path, room))
 
-FLITNET_BY_PATH(std::FILE*, fopen, (const char* path, const char* mode), (path, mode))
-FLITNET_BY_PATH(std::FILE*, fopen64, (const char* path, const char* mode), (path, mode))
-FLITNET_BY_PATH(int, openat, (int folder, const char* path, int flags, mode_t mode),
-                (folder, path, flags, mode))
-FLITNET_BY_PATH(int, openat64, (int folder, const char* path, int flags, mode_t mode),
-                (folder, path, flags, mode))
+FLITNET_OPENS(std::FILE*, fopen, (const char* path, const char* mode), (path, mode), mode)
+FLITNET_OPENS(std::FILE*, fopen64, (const char* path, const char* mode), (path, mode), mode)
+FLITNET_OPENS(int, openat, (int folder, const char* path, int flags, mode_t mode),
+              (folder, path, flags, mode), flags)
+FLITNET_OPENS(int, openat64, (int folder, const char* path, int flags, mode_t mode),
+              (folder, path, flags, mode), flags)
 FLITNET_LOOKED_AT(int, stat, (const char* path, void* info), (path, info))
 FLITNET_LOOKED_AT(int, stat64, (const char* path, void* info), (path, info))
 FLITNET_LOOKED_AT(int, lstat, (const char* path, void* info), (path, info))
@@ -128,5 +133,7 @@ FLITNET_BY_PATH(ssize_t, __readlink_chk,
                 (path, to, size, room_there))
 FLITNET_BY_PATH(char*, __realpath_chk, (const char* path, char* to, std::size_t room_there),
                 (path, to, room_there))
-FLITNET_BY_PATH(int, __openat_2, (int folder, const char* path, int flags), (folder, path, flags))
-FLITNET_BY_PATH(int, __openat64_2, (int folder, const char* path, int flags), (folder, path, flags))
+FLITNET_OPENS(int, __openat_2, (int folder, const char* path, int flags), (folder, path, flags),
+              flags)
+FLITNET_OPENS(int, __openat64_2, (int folder, const char* path, int flags), (folder, path, flags),
+              flags)

@@ -72,7 +72,7 @@ std::unique_ptr<Session> open_session(const char* socket_path) {
 
   ControlRequest request{};
   request.op = ControlOp::hello;
-  request.hello = {kControlMagic, kControlVersion, kAbiVersion, 0};
+  request.hello = kOurHello;
   Answered answered;
   int error = session->link->ask(request, answered, write_end.get());
   if (error == 0) error = take_pages(*session, answered);

@@ -23,6 +23,7 @@
 #include <utility>
 
 #include "emu/ring/unix_socket.h"
+#include "hca/verbs/counter_file.h"
 #include "hca/verbs/link.h"
 #include "hca/verbs/next.h"
 #include "hca/verbs/nodes.h"
@@ -147,7 +148,7 @@ int open_of(const char* socket_path, int flags) {
   if (!link) return -1;
   ControlRequest request{};
   request.op = ControlOp::open_umad;
-  request.hello = {kControlMagic, kControlVersion, kAbiVersion, 0};
+  request.hello = kOurHello;
   Answered answered;
   if (const int error = link->ask(request, answered)) return umad_error(error);
   emu::UniqueFd socket = link->take_socket();
@@ -244,12 +245,14 @@ ssize_t flitnet_read_chk(int fd, void* bytes, std::size_t room,
 
 ssize_t flitnet_read(int fd, void* bytes, std::size_t room) {
   if (was_umad(fd) && is_umad(fd)) return read_umad(fd, bytes, room);
+  before_read(fd);
   static const auto real = next<ssize_t (*)(int, void*, std::size_t)>("read");
   return real(fd, bytes, room);
 }
 
 ssize_t flitnet_read_chk(int fd, void* bytes, std::size_t room, std::size_t there) {
   if (was_umad(fd) && room <= there) return flitnet_read(fd, bytes, room);
+  before_read(fd);
   static const auto real = next<ssize_t (*)(int, void*, std::size_t, std::size_t)>("__read_chk");
   return real(fd, bytes, room, there);
 }

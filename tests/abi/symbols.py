@@ -13,12 +13,12 @@ EXTENSIONS = {"flitnet_now", "flitnet_rejected_by", "flitnet_set_launch"}
 # Linked into the preloaded flavour never: the real library behind it serves these.
 NOT_PRELOADED = ("_kern", "ibv_register_driver")
 # In front of the C library's, for /dev/infiniband/rdma_cm (hca/verbs/cm_file.cc) and umad0
-# (hca/verbs/umad_file.cc), /sys/class/infiniband (hca/verbs/redirect.cc), names of nodes
-# (hca/verbs/hosts.cc) and their interfaces (hca/verbs/interfaces.cc).
+# (hca/verbs/umad_file.cc), /sys/class/infiniband (hca/verbs/redirect.cc, counter_file.cc), names of
+# nodes (hca/verbs/hosts.cc) and their interfaces (hca/verbs/interfaces.cc).
 FILES = {
     "open", "open64", "write", "close", "close_range", "closefrom", "dup", "dup2",
     "dup3", "fcntl", "fcntl64", "fstat",
-    "read", "__read_chk",
+    "read", "__read_chk", "pread", "pread64", "__pread_chk", "__pread64_chk",
     "fopen", "fopen64", "openat", "openat64", "stat", "stat64", "lstat", "lstat64", "fstatat",
     "fstatat64", "statx", "access", "faccessat", "opendir", "chdir", "scandir",
     "scandir64", "readlink", "realpath", "fstat64", "__fxstat", "__fxstat64", "__open_2",

@@ -73,7 +73,7 @@ class Speaker:
         "destroy_channel create_cq resize_cq destroy_cq create_qp modify_qp query_qp destroy_qp "
         "set_rate create_srq modify_srq query_srq destroy_srq open_cm alloc_mw dealloc_mw "
         "advise attach_mcast detach_mcast open_xrcd close_xrcd open_qp find_gid adopt_cq "
-        "fire_cq open_umad"
+        "fire_cq open_umad goodbye read_counter"
     ).split()
     BODY_BYTES = 88
 
@@ -84,8 +84,9 @@ class Speaker:
         limits = (paths.ROOT / "hca" / "abi" / "limits.h").read_text()
         version = int(re.search(r"kControlVersion = (\d+)", header)[1])
         abi_version = int(re.search(r"kAbiVersion = (\d+)", limits)[1])
-        hello = struct.pack("<IIII", 0x54434C46, version, abi_version, 0)
-        assert self.ask(first, 0, hello, self.write_end)[0] == 0
+        self.hello = struct.pack("<IIII", 0x54434C46, version, abi_version, 0)
+        if first:
+            assert self.ask(first, 0, self.hello, self.write_end)[0] == 0
 
     def send(self, op: str, number: int = 0, body: bytes = b"", fd: int | None = None) -> None:
         message = struct.pack("<II", 1 + self.OPS.index(op), number)
@@ -118,6 +119,18 @@ def test_states_that_do_not_exist(cluster2: Cluster) -> None:
         for mask in (1, 2, 3):  # state, cur_state
             attributes = bytes([state, state]) + bytes(70) + struct.pack("<II", mask, 0)
             assert speaker.ask("modify_qp", number, attributes)[0] == errno.EINVAL
+    assert cluster2.node_status("n0")["ok"]
+
+
+def test_counters_that_do_not_exist(cluster2: Cluster) -> None:
+    speaker = Speaker(cluster2, "")
+    known = b"port_xmit_data"
+    for name in (b"", b"x" * 72, known + b"x", known[:-1], known.ljust(72, b"x"), b"\xff" * 40):
+        assert speaker.ask("read_counter", 0, speaker.hello + name)[0] == errno.ENOENT, name
+    assert speaker.ask("read_counter", 0, speaker.hello[:-8] + known)[0] == errno.EPROTO
+    assert speaker.ask("read_counter", 0, speaker.hello + known)[0] == 0
+    speaker.send("create_pd")  # no device was opened
+    assert speaker.socket.recv(256) == b""
     assert cluster2.node_status("n0")["ok"]
 
 

@@ -15,48 +15,12 @@
 #include "emu/base/guid.h"
 #include "emu/base/link_speed.h"
 #include "emu/config/node_address.h"
+#include "emu/metrics/port_files.h"
 
 namespace tools {
 namespace {
 
 using emu::Metric;
-
-// A file under ports/1 and the metric whose stored value it shows. Those of the IBA that nothing
-// here can raise are there as well, since readers expect them, and stay 0.
-struct CounterFile {
-  std::string_view file;
-  std::optional<Metric> metric;
-};
-constexpr std::array kCounters = {
-    CounterFile{"port_xmit_data", Metric::port_xmit_data},
-    CounterFile{"port_rcv_data", Metric::port_rcv_data},
-    CounterFile{"port_xmit_packets", Metric::port_xmit_packets},
-    CounterFile{"port_rcv_packets", Metric::port_rcv_packets},
-    CounterFile{"unicast_xmit_packets", Metric::unicast_xmit_packets},
-    CounterFile{"unicast_rcv_packets", Metric::unicast_rcv_packets},
-    CounterFile{"multicast_xmit_packets", Metric::multicast_xmit_packets},
-    CounterFile{"multicast_rcv_packets", Metric::multicast_rcv_packets},
-    CounterFile{"port_xmit_wait", Metric::port_xmit_wait},
-    CounterFile{"port_rcv_errors", Metric::port_rcv_errors},
-    CounterFile{"port_xmit_discards", Metric::port_xmit_discards},
-    CounterFile{"link_downed", Metric::port_link_downed},
-    CounterFile{"link_error_recovery", Metric::port_link_recovered},
-    CounterFile{"symbol_error", std::nullopt},
-    CounterFile{"port_rcv_remote_physical_errors", std::nullopt},
-    CounterFile{"port_rcv_switch_relay_errors", std::nullopt},
-    CounterFile{"port_xmit_constraint_errors", std::nullopt},
-    CounterFile{"port_rcv_constraint_errors", std::nullopt},
-    CounterFile{"local_link_integrity_errors", std::nullopt},
-    CounterFile{"excessive_buffer_overrun_errors", std::nullopt},
-    CounterFile{"VL15_dropped", std::nullopt},
-};
-constexpr std::array kHwCounters = {
-    CounterFile{"duplicate_request", Metric::rc_duplicates},
-    CounterFile{"out_of_sequence", Metric::rc_out_of_sequence},
-    CounterFile{"packet_seq_err", Metric::naks_received},
-    CounterFile{"rnr_nak_retry_err", Metric::rnr_naks_received},
-    CounterFile{"local_ack_timeout_err", Metric::rc_timeouts},
-};
 
 std::string guid_text(std::uint64_t guid) {
   return fmt::format("{:04x}:{:04x}:{:04x}:{:04x}", guid >> 48, guid >> 32 & 0xffff,
@@ -265,8 +229,8 @@ emu::Result<void> SysfsTree::update(const std::vector<emu::PageContent>& pages) 
     const std::string port = device_dir(node) + "/ports/1";
     const auto up = view.up.find(name);
     const bool active = up != view.up.end() && up->second;
-    const auto put_counter = [&](std::string_view folder, const CounterFile& counter) {
-      const std::string path = fmt::format("{}/{}/{}", port, folder, counter.file);
+    const auto put_counter = [&](const emu::PortFile& counter) {
+      const std::string path = fmt::format("{}/{}/{}", port, counter.folder, counter.name);
       std::uint64_t value = 0;
       if (counter.metric) {
         const std::string metric(emu::metric_info(*counter.metric).name);
@@ -281,11 +245,8 @@ emu::Result<void> SysfsTree::update(const std::vector<emu::PageContent>& pages) 
     };
     if (auto r = put(port + "/state", active ? "4: ACTIVE" : "1: DOWN"); !r) return r;
     if (auto r = put(port + "/phys_state", active ? "5: LinkUp" : "2: Polling"); !r) return r;
-    for (const CounterFile& counter : kCounters) {
-      if (auto r = put_counter("counters", counter); !r) return r;
-    }
-    for (const CounterFile& counter : kHwCounters) {
-      if (auto r = put_counter("hw_counters", counter); !r) return r;
+    for (const emu::PortFile& counter : emu::kPortFiles) {
+      if (auto r = put_counter(counter); !r) return r;
     }
   }
   return {};

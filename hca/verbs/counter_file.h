@@ -1,0 +1,19 @@
+// Counters of ports below /sys/class/infiniband: read at its beginning, such a file says what is
+// counted at that moment, as the kernel's do (counter_file.cc).
+#pragma once
+
+#include <cstdio>
+#include <optional>
+
+namespace hca {
+
+// A descriptor, or -1 and errno; none: the path is no counter that an hcad of this program keeps,
+// or it is not opened to read.
+std::optional<int> open_counter(const char* path, int flags);
+std::optional<std::FILE*> open_counter(const char* path, const char* mode);  // for fopen()
+// Brings what `fd` will read up to date, if it is such a file and at its beginning.
+void before_read(int fd);
+// `to` is what `from` is now, or closes (`from` = -1).
+void follow_counter(int from, int to);
+
+}  // namespace hca
