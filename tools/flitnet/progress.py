@@ -6,11 +6,12 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+Tell = Callable[[int, int], None]  # so many are done, of so many
+
 
 @contextmanager
-def progress(unit: str) -> Iterator[Callable[[int, int], None]]:
-    """A bar on a terminal; elsewhere a line every tenth of the way. To be told how many are done,
-    and of how many."""
+def progress(unit: str) -> Iterator[Tell]:
+    """A bar on a terminal; elsewhere a line every tenth of the way."""
     if not sys.stderr.isatty():
         yield _tenths(unit)
         return
@@ -18,7 +19,7 @@ def progress(unit: str) -> Iterator[Callable[[int, int], None]]:
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     columns = (
-        TextColumn("simulating"), BarColumn(), MofNCompleteColumn(), TextColumn(unit),
+        BarColumn(), MofNCompleteColumn(), TextColumn(unit),
         TimeElapsedColumn(),
     )  # fmt: skip
     with Progress(*columns, console=Console(stderr=True)) as bar:
@@ -26,12 +27,16 @@ def progress(unit: str) -> Iterator[Callable[[int, int], None]]:
         yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
-def _tenths(unit: str) -> Callable[[int, int], None]:
+def silent(_done: int, _total: int) -> None:
+    """Of who waits for nothing: tests."""
+
+
+def _tenths(unit: str) -> Tell:
     last = 0
 
     def tell(done: int, total: int) -> None:
         nonlocal last
-        tenth = done * 10 // total
+        tenth = done * 10 // max(total, 1)
         if tenth > last:
             print(f"flitnet: {done} of {total} {unit}", file=sys.stderr, flush=True)
         last = max(last, tenth)

@@ -8,6 +8,7 @@ import time
 
 from tools.flitnet import build, paths, soak_live, soak_verbs
 from tools.flitnet.errors import EXIT_ERROR, EXIT_OK, UsageError
+from tools.flitnet.progress import progress
 
 SOAKS = ("model", "live", "verbs", "hostile", "kill")
 # One process tells nothing for so long; then comes the next, behind its seeds.
@@ -15,17 +16,22 @@ SLICE_SECONDS = 60
 SEEDS_PER_SLICE = 1_000_000
 
 
+def _live(what: str, seconds: float, seed: int, count: int) -> str:
+    if what == "live":
+        return soak_live.live(seconds, seed, prints=True)
+    soak_verbs.ready()  # what a build says does not mix with the bar
+    with progress("programs" if what == "kill" else "seconds") as tell:
+        if what == "kill":
+            return soak_verbs.kill(count, seed, tell)
+        soak = soak_verbs.verbs if what == "verbs" else soak_verbs.hostile
+        return soak(seconds, seed, tell)
+
+
 def run(what: str, minutes: float, seed: int, count: int) -> int:
     if what not in SOAKS:
         raise UsageError(f"soak {what!r}: one of {', '.join(SOAKS)}")
     if what != "model":
-        said = {
-            "live": lambda: soak_live.live(minutes * 60, seed, prints=True),
-            "verbs": lambda: soak_verbs.verbs(minutes * 60, seed),
-            "hostile": lambda: soak_verbs.hostile(minutes * 60, seed),
-            "kill": lambda: soak_verbs.kill(count, seed),
-        }[what]()
-        print(said)
+        print(_live(what, minutes * 60, seed, count))
         return EXIT_OK
     build.ready(("model_design_test",))
     os.nice(19)  # others on this machine go first; live programs above have time-outs to keep

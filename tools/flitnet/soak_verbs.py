@@ -18,6 +18,7 @@ from tools.flitnet import build, ctl, paths
 from tools.flitnet.cluster import Cluster
 from tools.flitnet.errors import FlitnetError
 from tools.flitnet.process import free_port
+from tools.flitnet.progress import Tell, silent
 
 TABLES: dict[str, Any] = {
     "network": {"nodes": 2, "pass_through": True}, "hca": {"process": "own"},
@@ -76,7 +77,7 @@ def _pids(cluster: Cluster) -> dict[str, int]:
     return {node: cluster.process(f"hcad:{node}").pid for node in cluster.nodes}
 
 
-def verbs(seconds: float, seed: int) -> str:
+def verbs(seconds: float, seed: int, tell: Tell = silent) -> str:
     """Random call sequences of several programs against the model of the object rules."""
     ready()
     calls = completions = 0
@@ -84,6 +85,7 @@ def verbs(seconds: float, seed: int) -> str:
     with Cluster(TABLES) as cluster:
         pids = _pids(cluster)
         while (left := end - time.monotonic()) > 0:
+            tell(round(seconds - left), round(seconds))
             lasts = max(0.5, min(20.0, left))
             argv = [str(paths.program("verbs_soak")), "", f"{lasts:.1f}"]
             running = []
@@ -137,7 +139,7 @@ def _checked_pair(cluster: Cluster) -> None:
         raise FlitnetError(f"neighbours: {client.stdout}{client.stderr}{said}")
 
 
-def hostile(seconds: float, seed: int) -> str:
+def hostile(seconds: float, seed: int, tell: Tell = silent) -> str:
     """Programs write over every byte of their rings while neighbours exchange checked data."""
     ready()
     rounds = pairs = 0
@@ -146,7 +148,8 @@ def hostile(seconds: float, seed: int) -> str:
         pids = _pids(cluster)
         _checked_pair(cluster)
         before = footprint(cluster, "n0")
-        while time.monotonic() < end:
+        while (left := end - time.monotonic()) > 0:
+            tell(round(seconds - left), round(seconds))
             argv = [str(paths.program("scribbler")), "", "8"]
             running = [cluster.popen("n0", [argv[0], str(seed + i), argv[2]]) for i in range(2)]
             seed += 2
@@ -173,7 +176,7 @@ def _compare(before: Footprint, after: Footprint) -> None:
         raise FlitnetError(f"hcad's memory grows: {before}, then {after}")
 
 
-def kill(count: int, seed: int) -> str:
+def kill(count: int, seed: int, tell: Tell = silent) -> str:
     """Programs are killed at random points of random calls; then hcad's belongings are counted."""
     ready()
     chooser = random.Random(seed)
@@ -194,6 +197,7 @@ def kill(count: int, seed: int) -> str:
             time.sleep(chooser.uniform(0.002, 0.040))
             victim.kill()
             victim.wait()
+            tell(done + 1, count)
             if done % 500 == 499:
                 _same_hcads(cluster, pids)
         _same_hcads(cluster, pids)
