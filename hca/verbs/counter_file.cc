@@ -10,10 +10,10 @@
 #include <sys/time.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <charconv>
-#include <climits>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -25,6 +25,7 @@
 #include <system_error>
 #include <vector>
 
+#include "emu/metrics/port_files.h"
 #include "emu/ring/unix_socket.h"
 #include "hca/abi/control.h"
 #include "hca/verbs/next.h"
@@ -107,15 +108,24 @@ bool is_of_node(const std::filesystem::path& file, std::string_view node,
   return std::filesystem::equivalent(file, same, error);
 }
 
-// A path ends in NODE-DEVICE/ports/1/counters/NAME once all links are followed.
-std::optional<CounterName> counter_at(const char* path) {
-  if (path == nullptr || path[0] != '/' || std::strstr(path, "counters/") == nullptr) return {};
-  if (std::getenv("FLITNET_RUN") == nullptr) return {};
+// Of every file that a program opens the name is compared, of few of them more.
+bool has_counters_name(const char* path) {
+  if (path == nullptr) return false;
+  const char* const slash = std::strrchr(path, '/');
+  const std::string_view name = slash != nullptr ? slash + 1 : path;
+  return std::ranges::find(emu::kPortFiles, name, &emu::PortFile::name) != emu::kPortFiles.end();
+}
+
+// Once all links are followed a counter's path ends in NODE-DEVICE/ports/1/counters/NAME.
+std::optional<CounterName> counter_at(int folder, const char* path) {
+  if (!has_counters_name(path) || std::getenv("FLITNET_RUN") == nullptr) return {};
   const auto sockets = node_sockets();
   if (sockets.empty()) return {};
+  std::filesystem::path from;  // where a relative path begins
+  if (folder != AT_FDCWD) from = "/proc/self/fd/" + std::to_string(folder);
   PathRoom room;
   std::error_code error;
-  const auto file = std::filesystem::canonical(redirected(path, room), error);
+  const auto file = std::filesystem::canonical(from / redirected(path, room), error);
   if (error) return {};
   const auto port = file.parent_path().parent_path();
   const std::string folder_name = port.parent_path().parent_path().filename();
@@ -152,10 +162,10 @@ void refresh_counter(int fd) {
 
 }  // namespace
 
-std::optional<int> open_counter(const char* path, int flags) {
+std::optional<int> open_counter_at(int folder, const char* path, int flags, mode_t) {
   constexpr int kOther = O_ACCMODE | O_DIRECTORY | O_PATH | O_CREAT | O_TRUNC;
   if ((flags & kOther) != O_RDONLY) return {};
-  const auto name = counter_at(path);
+  const auto name = counter_at(folder, path);
   if (!name) return {};
   const auto value = ask_counter(*name);
   if (!value) return {};
@@ -167,13 +177,19 @@ std::optional<int> open_counter(const char* path, int flags) {
   return fd.release();
 }
 
+std::optional<int> open_counter(const char* path, int flags) {
+  return open_counter_at(AT_FDCWD, path, flags);
+}
+
 // fopen() has no use for our open().
-std::optional<std::FILE*> open_counter(const char* path, const char* mode) {
+std::optional<std::FILE*> fopen_counter(const char* path, const char* mode) {
   const std::string_view how = mode != nullptr ? mode : "";
   if (!how.starts_with('r') || how.find('+') != how.npos) return {};
   const auto fd = open_counter(path, how.find('e') != how.npos ? O_CLOEXEC : 0);
   if (!fd) return {};
-  return *fd < 0 ? nullptr : ::fdopen(*fd, "r");
+  std::FILE* const stream = *fd < 0 ? nullptr : ::fdopen(*fd, "r");
+  if (stream == nullptr && *fd >= 0) ::close(*fd);
+  return stream;
 }
 
 void before_read(int fd) {

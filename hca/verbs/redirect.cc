@@ -79,19 +79,20 @@ using namespace hca;
 #define FLITNET_BY_PATH(result, name, parameters, arguments)           \
   FLITNET_IN_FRONT(result, name, parameters, arguments, PathRoom room; \
                    path = redirected(path, room))
-#define FLITNET_OPENS(result, name, parameters, arguments, how)               \
-  FLITNET_IN_FRONT(result, name, parameters, arguments,                       \
-                   if (const auto own = open_counter(path, how)) return *own; \
+#define FLITNET_OPENS(result, name, parameters, arguments, counter)     \
+  FLITNET_IN_FRONT(result, name, parameters, arguments,                 \
+                   if (const auto own = counter arguments) return *own; \
                    PathRoom room; path = redirected(path, room))
 #define FLITNET_LOOKED_AT(result, name, parameters, arguments) \
   FLITNET_IN_FRONT(result, name, parameters, arguments, PathRoom room; path = seen_at(path, room))
 
-FLITNET_OPENS(std::FILE*, fopen, (const char* path, const char* mode), (path, mode), mode)
-FLITNET_OPENS(std::FILE*, fopen64, (const char* path, const char* mode), (path, mode), mode)
+FLITNET_OPENS(std::FILE*, fopen, (const char* path, const char* mode), (path, mode), fopen_counter)
+FLITNET_OPENS(std::FILE*, fopen64, (const char* path, const char* mode), (path, mode),
+              fopen_counter)
 FLITNET_OPENS(int, openat, (int folder, const char* path, int flags, mode_t mode),
-              (folder, path, flags, mode), flags)
+              (folder, path, flags, mode), open_counter_at)
 FLITNET_OPENS(int, openat64, (int folder, const char* path, int flags, mode_t mode),
-              (folder, path, flags, mode), flags)
+              (folder, path, flags, mode), open_counter_at)
 FLITNET_LOOKED_AT(int, stat, (const char* path, void* info), (path, info))
 FLITNET_LOOKED_AT(int, stat64, (const char* path, void* info), (path, info))
 FLITNET_LOOKED_AT(int, lstat, (const char* path, void* info), (path, info))
@@ -134,6 +135,6 @@ FLITNET_BY_PATH(ssize_t, __readlink_chk,
 FLITNET_BY_PATH(char*, __realpath_chk, (const char* path, char* to, std::size_t room_there),
                 (path, to, room_there))
 FLITNET_OPENS(int, __openat_2, (int folder, const char* path, int flags), (folder, path, flags),
-              flags)
+              open_counter_at)
 FLITNET_OPENS(int, __openat64_2, (int folder, const char* path, int flags), (folder, path, flags),
-              flags)
+              open_counter_at)

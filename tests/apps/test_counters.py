@@ -52,6 +52,12 @@ def all_ways():
     yield from_the_beginning(again)
     yield by_stream()
     yield subprocess.run(["cat", path], capture_output=True).stdout
+    folder, name = os.path.split(path)
+    yield subprocess.run(["cat", name], cwd=folder, capture_output=True).stdout
+    at = os.open(folder, os.O_RDONLY)
+    with open(os.open(name, os.O_RDONLY, dir_fd=at), "rb") as file:
+        yield file.read()
+    os.close(at)
     with open(path, "rb") as file:
         yield subprocess.run(["cat"], stdin=file, capture_output=True).stdout
 
@@ -111,7 +117,7 @@ def test_however_a_program_reads(counted: Cluster, dropin: bool) -> None:
             seen.append(reader.stdout.readline().split())
         reader.stdin.close()
         assert reader.wait(30) == 0
-    assert all(len(ways) == 7 and len(set(ways)) == 1 for ways in seen), seen
+    assert all(len(ways) == 9 and len(set(ways)) == 1 for ways in seen), seen
     first, second, third = (int(ways[0]) for ways in seen)
     assert second - first == third - second >= 5, seen
 
