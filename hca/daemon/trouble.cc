@@ -72,8 +72,11 @@ std::string key(const Trouble& t) {
       return fmt::format("no memory region or window has the key {:#x}", t.key);
     case KeyFault::domain:
       return fmt::format("key {:#x} is of another protection domain", t.key);
+    case KeyFault::unbound:
+      return fmt::format("key {:#x} is of a memory window that is not bound, or no longer", t.key);
     case KeyFault::access:
-      return fmt::format("key {:#x} was registered without {}", t.key, names(kAccesses, t.access));
+      return fmt::format("key {:#x} was registered or bound without {}", t.key,
+                         names(kAccesses, t.access));
     case KeyFault::window:
       return fmt::format("key {:#x} is of a memory window that is not for this QP", t.key);
     case KeyFault::bounds:

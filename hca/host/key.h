@@ -54,7 +54,10 @@ inline KeyFault key_fault(const std::vector<Mr>& mrs, std::uint32_t key, std::ui
   const Mr& mr = mrs[slot];
   if (mr.key != key || key == 0) return KeyFault::unknown;
   if (mr.pd != pd) return KeyFault::domain;
-  if ((mr.access & access) != access) return KeyFault::access;
+  if ((mr.access & access) != access) {
+    const bool bound = mr.kind == MrKind::region || mr.parent != 0;
+    return bound ? KeyFault::access : KeyFault::unbound;
+  }
   if (mr.kind != MrKind::region) {  // for peers alone, and one of type 2 for its QP's peer alone
     const bool remote =
         (access & (kAccessRemoteRead | kAccessRemoteWrite | kAccessRemoteAtomic)) != 0;

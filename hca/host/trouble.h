@@ -23,7 +23,7 @@ struct KeyUse {
 };
 
 // What keeps a key from opening a range.
-enum class KeyFault : std::uint8_t { none, unknown, domain, access, window, bounds };
+enum class KeyFault : std::uint8_t { none, unknown, domain, unbound, access, window, bounds };
 
 // Why a peer's request is no valid one.
 enum class RequestFault : std::uint8_t {

@@ -77,7 +77,7 @@ def test_memory_that_does_not_come(make_cluster: Callable[..., Cluster]) -> None
 MISTAKES = {
     "key": ("remote access error", "n0 asked for is refused: no memory region or window has the"),
     "bounds": ("remote access error", "are not all in key"),
-    "access": ("remote access error", "was registered without IBV_ACCESS_REMOTE_WRITE"),
+    "access": ("remote access error", "registered or bound without IBV_ACCESS_REMOTE_WRITE"),
     "short": ("remote invalid request error", "receive request 7 has 16 bytes, the message of n0"),
     "unmapped": ("remote operation error", "the memory for what n0 asked for cannot be had"),
     "invalidate": ("remote access error", "no memory window that is bound for this QP has the key"),

@@ -142,6 +142,9 @@ TEST_F(Window, APeerInvalidatesByASend) {
   EXPECT_EQ(got[0].wc_flags & hca::kWcWithInv, hca::kWcWithInv);
   EXPECT_EQ(got[0].imm, key + 1);
   EXPECT_EQ(write(key + 1, 100, 8), WcStatus::rem_access_err);
+  const auto& told = pair.cluster.told(1).troubles;
+  ASSERT_FALSE(told.empty());
+  EXPECT_EQ(told.back().fault, hca::KeyFault::unbound);
 }
 
 TEST_F(Window, ASendThatInvalidatesNothingIsRefused) {
