@@ -95,8 +95,8 @@ void Control::unwatch_events(int pipe) { ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL
 
 void Control::recall(Client::EventPipe& pipe, const std::function<bool(const EventRecord&)>& gone) {
   if (!hca::recall(pipe.end.get(), gone)) {
-    spare_
-        .reset();  // where there is no other descriptor, the one that service() makes again will do
+    // Where there is no other descriptor, the one that service() makes again will do.
+    spare_.reset();
     (void)hca::recall(pipe.end.get(), gone);
   }
   if (pipe.unread.empty()) return;

@@ -29,6 +29,7 @@
 
 #include "hca/verbs/counter_file.h"
 #include "hca/verbs/link.h"
+#include "hca/verbs/marked_fds.h"
 #include "hca/verbs/next.h"
 #include "hca/verbs/nodes.h"
 #include "hca/verbs/objects.h"
@@ -40,7 +41,6 @@ namespace hca {
 namespace {
 
 constexpr char kCmPath[] = "/dev/infiniband/rdma_cm";
-constexpr int kFdsMax = 65536;  // descriptors above are refused: the bitmap ends
 
 struct CmFile {
   std::unique_ptr<Link> link;
@@ -50,7 +50,7 @@ struct CmFile {
   std::uint32_t number = 0;  // hcad's name for it
 };
 
-std::array<std::atomic<std::uint64_t>, kFdsMax / 64> g_is_cm;
+MarkedFds g_is_cm;
 std::mutex g_files_lock;
 // The process whose descriptors these are. A child of vfork() has its parent's memory and
 // descriptors of its own: what it closes is open in its parent still.
@@ -62,25 +62,9 @@ std::unordered_map<int, std::shared_ptr<CmFile>>& files() {
   return *all;
 }
 
-bool is_marked(int fd) {
-  if (fd < 0 || fd >= kFdsMax) return false;
-  const auto word = g_is_cm[static_cast<std::size_t>(fd) / 64].load(std::memory_order_relaxed);
-  return (word >> (fd % 64) & 1) != 0;
-}
-
 bool owns_files() { return g_owner.load(std::memory_order_relaxed) == ::getpid(); }
 
-bool is_cm(int fd) { return is_marked(fd) && owns_files(); }
-
-void mark(int fd, bool cm) {
-  auto& word = g_is_cm[static_cast<std::size_t>(fd) / 64];
-  const std::uint64_t bit = std::uint64_t{1} << (fd % 64);
-  if (cm) {
-    word.fetch_or(bit, std::memory_order_relaxed);
-  } else {
-    word.fetch_and(~bit, std::memory_order_relaxed);
-  }
-}
+bool is_cm(int fd) { return g_is_cm.has(fd) && owns_files(); }
 
 std::shared_ptr<CmFile> find(int fd) {
   const std::lock_guard lock(g_files_lock);
@@ -114,7 +98,7 @@ int open_cm(const char* socket_path, int flags) {
   if (::pipe2(fds, O_CLOEXEC | (flags & O_NONBLOCK)) != 0) return -1;
   emu::UniqueFd read_end(fds[0]);
   const emu::UniqueFd write_end(fds[1]);  // hcad gets a copy; ours closes
-  if (read_end.get() >= kFdsMax) return fail_with(EMFILE);
+  if (!MarkedFds::fits(read_end.get())) return fail_with(EMFILE);
   auto file = std::make_shared<CmFile>();
   file->tokens = emu::UniqueFd(::fcntl(read_end.get(), F_DUPFD_CLOEXEC, 0));
   if (!file->tokens) return -1;
@@ -132,7 +116,7 @@ int open_cm(const char* socket_path, int flags) {
   const std::lock_guard lock(g_files_lock);
   const int fd = read_end.release();
   files()[fd] = std::move(file);
-  mark(fd, true);
+  g_is_cm.set(fd, true);
   return fd;
 }
 
@@ -227,7 +211,7 @@ void forget(int fd) {
   if (it == files().end()) return;
   file = std::move(it->second);
   files().erase(it);
-  mark(fd, false);
+  g_is_cm.set(fd, false);
 }
 
 // Before the descriptors close, so that ours behind them have closed when their numbers are free.
@@ -241,7 +225,7 @@ void forget_range(unsigned first, unsigned last) {
       ++it;
       continue;
     }
-    mark(it->first, false);
+    g_is_cm.set(it->first, false);
     ended.push_back(std::move(it->second));
     it = files().erase(it);
   }
@@ -255,9 +239,9 @@ int duplicated(int result, int from, int to) {
   const std::lock_guard lock(g_files_lock);
   if (const auto old = files().extract(to); !old.empty()) ended = old.mapped();
   const auto source = files().find(from);
-  const bool cm = source != files().end() && to < kFdsMax;
+  const bool cm = source != files().end() && MarkedFds::fits(to);
   if (cm) files()[to] = std::shared_ptr(source->second);
-  if (to < kFdsMax) mark(to, cm);
+  g_is_cm.set(to, cm);
   return result;
 }
 

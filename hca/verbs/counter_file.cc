@@ -12,7 +12,6 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <charconv>
 #include <cstdint>
 #include <cstdio>
@@ -28,6 +27,7 @@
 #include "emu/metrics/port_files.h"
 #include "emu/ring/unix_socket.h"
 #include "hca/abi/control.h"
+#include "hca/verbs/marked_fds.h"
 #include "hca/verbs/next.h"
 #include "hca/verbs/nodes.h"
 #include "hca/verbs/not_cancelled.h"
@@ -39,23 +39,11 @@ namespace {
 
 constexpr std::string_view kFileName = "flitnet-counter:";  // then the node's place, ':', the name
 constexpr std::string_view kLinkName = "/memfd:";           // before it, in /proc/self/fd
-constexpr std::size_t kCounterFdsMax = 65536;               // descriptors above keep their text
 constexpr timeval kPatience = {.tv_sec = 1, .tv_usec = 0};  // for an hcad that has stopped
 
-// [descriptor] it was a counter's when it was opened: perhaps another file's by now.
-std::array<std::atomic<bool>, kCounterFdsMax> g_was_counter;
-
-bool has_flag(int fd) { return fd >= 0 && static_cast<std::size_t>(fd) < kCounterFdsMax; }
-
-bool was_counter(int fd) {
-  return has_flag(fd) &&
-         g_was_counter[static_cast<std::size_t>(fd)].load(std::memory_order_relaxed);
-}
-
-void mark_counter(int fd, bool counter) {
-  if (was_counter(fd) == counter || !has_flag(fd)) return;
-  g_was_counter[static_cast<std::size_t>(fd)].store(counter, std::memory_order_relaxed);
-}
+// Those that were a counter's when they were opened: perhaps another file's by now. One that bears
+// no mark keeps its text.
+MarkedFds g_was_counter;
 
 struct CounterName {
   std::size_t place = 0;  // among the program's nodes
@@ -137,7 +125,7 @@ std::optional<CounterName> counter_at(int folder, const char* path) {
 }
 
 std::optional<CounterName> counter_of(int fd) {
-  if (!was_counter(fd)) return {};
+  if (!g_was_counter.has(fd)) return {};
   std::array<char, 128> link;
   const std::string self = "/proc/self/fd/" + std::to_string(fd);
   const ssize_t length = ::readlink(self.c_str(), link.data(), link.size());
@@ -173,7 +161,7 @@ std::optional<int> open_counter_at(int folder, const char* path, int flags, mode
   emu::UniqueFd fd(::memfd_create(own.c_str(), (flags & O_CLOEXEC) != 0 ? MFD_CLOEXEC : 0U));
   if (!fd) return -1;
   if (!write_text(fd.get(), *value)) return {};
-  mark_counter(fd.get(), true);
+  g_was_counter.set(fd.get(), true);
   return fd.release();
 }
 
@@ -193,10 +181,10 @@ std::optional<std::FILE*> fopen_counter(const char* path, const char* mode) {
 }
 
 void before_read(int fd) {
-  if (was_counter(fd) && ::lseek(fd, 0, SEEK_CUR) == 0) refresh_counter(fd);
+  if (g_was_counter.has(fd) && ::lseek(fd, 0, SEEK_CUR) == 0) refresh_counter(fd);
 }
 
-void follow_counter(int from, int to) { mark_counter(to, was_counter(from)); }
+void follow_counter(int from, int to) { g_was_counter.set(to, g_was_counter.has(from)); }
 
 }  // namespace hca
 

@@ -25,6 +25,7 @@
 #include "emu/ring/unix_socket.h"
 #include "hca/verbs/counter_file.h"
 #include "hca/verbs/link.h"
+#include "hca/verbs/marked_fds.h"
 #include "hca/verbs/next.h"
 #include "hca/verbs/nodes.h"
 #include "hca/verbs/not_cancelled.h"
@@ -35,13 +36,12 @@ namespace {
 
 constexpr std::string_view kUmadPath = "/dev/infiniband/umad";
 constexpr std::string_view kSocketName = "/hcad.sock";
-constexpr std::size_t kUmadFdsMax = 65536;    // descriptors above are refused
 constexpr std::uint32_t kUmadAgentsMax = 32;  // of a file, as in the kernel
 
 // [descriptor] a bit for each agent that was registered by it.
-std::array<std::atomic<std::uint32_t>, kUmadFdsMax> g_agents;
-// [descriptor] it was a umad's when it was opened: perhaps another file's by now.
-std::array<std::atomic<bool>, kUmadFdsMax> g_opened;
+std::array<std::atomic<std::uint32_t>, MarkedFds::kMost> g_agents;
+// Those that were a umad's when they were opened: perhaps another file's by now.
+MarkedFds g_was_umad;
 
 int umad_error(int error) {
   errno = error;
@@ -108,7 +108,7 @@ int ask_hcad(int fd, std::span<const std::byte> message, UmadAnswer& answer) {
 std::uint32_t bit_of(std::uint32_t agent) { return 1U << (agent % kUmadAgentsMax); }
 
 int add_agent(int fd, ib_user_mad_reg_req2& agent) {
-  if (fd < 0 || static_cast<std::size_t>(fd) >= kUmadFdsMax) return umad_error(EINVAL);
+  if (!MarkedFds::fits(fd)) return umad_error(EINVAL);
   if (agent.qpn > 1) return umad_error(EINVAL);
   UmadAnswer answer{};
   if (const int error = ask_hcad(fd, std::as_bytes(std::span(&agent, 1)), answer)) {
@@ -135,8 +135,7 @@ int add_old_agent(int fd, ib_user_mad_reg_req& asked) {
 }
 
 int remove_agent(int fd, std::uint32_t id) {
-  if (fd < 0 || static_cast<std::size_t>(fd) >= kUmadFdsMax || id >= kUmadAgentsMax)
-    return umad_error(EINVAL);
+  if (!MarkedFds::fits(fd) || id >= kUmadAgentsMax) return umad_error(EINVAL);
   g_agents[static_cast<std::size_t>(fd)].fetch_and(~bit_of(id));
   UmadAnswer answer{};
   const int error = ask_hcad(fd, std::as_bytes(std::span(&id, 1)), answer);
@@ -153,19 +152,14 @@ int open_of(const char* socket_path, int flags) {
   if (const int error = link->ask(request, answered)) return umad_error(error);
   emu::UniqueFd socket = link->take_socket();
   const int fd = socket.get();
-  if (static_cast<std::size_t>(fd) >= kUmadFdsMax) return umad_error(EMFILE);
+  if (!MarkedFds::fits(fd)) return umad_error(EMFILE);
   const int status = ::fcntl(fd, F_GETFL);
   if ((flags & O_NONBLOCK) != 0) (void)::fcntl(fd, F_SETFL, status | O_NONBLOCK);
   if ((flags & O_CLOEXEC) == 0) (void)::fcntl(fd, F_SETFD, 0);
   own_reading();
   g_agents[static_cast<std::size_t>(fd)].store(0);
-  g_opened[static_cast<std::size_t>(fd)].store(true);
+  g_was_umad.set(fd, true);
   return socket.release();
-}
-
-bool was_umad(int fd) {
-  return fd >= 0 && static_cast<std::size_t>(fd) < kUmadFdsMax &&
-         g_opened[static_cast<std::size_t>(fd)].load(std::memory_order_relaxed);
 }
 
 // A message if there is one. One that is longer than the program's room stays (ENOSPC), and its
@@ -216,7 +210,7 @@ std::optional<int> ask_umad(int fd, unsigned long request, void* argument) {
 // Only for an agent that was registered elsewhere (by this file's other descriptor, or its other
 // process), or not at all, does hcad have to be asked.
 std::optional<ssize_t> write_umad(int fd, const void* bytes, std::size_t count) {
-  if (!was_umad(fd) || !is_umad(fd)) return {};
+  if (!g_was_umad.has(fd) || !is_umad(fd)) return {};
   constexpr std::size_t kRmppHeaderBytes = 36;  // the least that the kernel takes
   constexpr std::size_t kMadBytes = 256;        // longer ones in segments (RMPP) are refused
   if (count < sizeof(ib_user_mad_hdr) + kRmppHeaderBytes ||
@@ -244,14 +238,14 @@ ssize_t flitnet_read_chk(int fd, void* bytes, std::size_t room,
                          std::size_t there) __asm__("__read_chk");
 
 ssize_t flitnet_read(int fd, void* bytes, std::size_t room) {
-  if (was_umad(fd) && is_umad(fd)) return read_umad(fd, bytes, room);
+  if (g_was_umad.has(fd) && is_umad(fd)) return read_umad(fd, bytes, room);
   before_read(fd);
   static const auto real = next<ssize_t (*)(int, void*, std::size_t)>("read");
   return real(fd, bytes, room);
 }
 
 ssize_t flitnet_read_chk(int fd, void* bytes, std::size_t room, std::size_t there) {
-  if (was_umad(fd) && room <= there) return flitnet_read(fd, bytes, room);
+  if (g_was_umad.has(fd) && room <= there) return flitnet_read(fd, bytes, room);
   before_read(fd);
   static const auto real = next<ssize_t (*)(int, void*, std::size_t, std::size_t)>("__read_chk");
   return real(fd, bytes, room, there);

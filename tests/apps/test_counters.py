@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import re
 import subprocess
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.apps.test_half_dead import until
 from tests.apps.test_verbs import PORTS, pingpong
 from tools.flitnet.cluster import Cluster
 
@@ -69,20 +69,12 @@ for line in sys.stdin:
 @pytest.fixture(scope="module")
 def counted() -> Iterator[Cluster]:
     with Cluster({"network": {"nodes": 2}}, exporter="127.0.0.1:0") as cluster:
-        wait_until(lambda: all(list(folder(cluster, node).glob("*")) for node in ("n0", "n1")))
+        until(lambda: all(list(folder(cluster, node).glob("*")) for node in ("n0", "n1")))
         yield cluster
 
 
 def folder(cluster: Cluster, node: str) -> Path:
     return cluster.run / "sys/nodes" / node / "class/infiniband/flitnet0/ports/1/counters"
-
-
-def wait_until(true: Callable[[], bool]) -> None:
-    for _ in range(1000):
-        if true():
-            return
-        time.sleep(0.02)
-    pytest.fail("it did not come")
 
 
 def send(cluster: Cluster, argv: list[str]) -> str:
@@ -135,10 +127,10 @@ def test_of_several_nodes_each_its_own(counted: Cluster) -> None:
 def test_what_hcad_counted_last_stays_when_it_has_gone() -> None:
     with Cluster({"network": {"nodes": 2}}, exporter="127.0.0.1:0") as cluster:
         file = folder(cluster, "n1") / "port_xmit_packets"
-        wait_until(file.exists)
+        until(file.exists)
         send(cluster, ["ib_send_bw", "-F", "-n", "5", "-s", "64"])
         now = cluster.exec("n1", ["cat", PACKETS]).stdout
-        wait_until(lambda: file.read_text() == now)  # as the exporter saw it
+        until(lambda: file.read_text() == now)  # as the exporter saw it
         cluster.kill("hcad:n1")
         done = cluster.exec("n1", ["cat", PACKETS])
         assert (done.stdout, done.stderr) == (now, "")

@@ -10,10 +10,9 @@ import re
 import resource
 import socket
 import struct
-import time
-from collections.abc import Callable
 from pathlib import Path
 
+from tests.apps.test_half_dead import until
 from tools.flitnet import paths
 from tools.flitnet.cluster import Cluster
 
@@ -48,14 +47,6 @@ while depth > 0:
 qps.pop().close()
 qps.append(make(1))
 """
-
-
-def until(holds: Callable[[], bool]) -> None:
-    for _ in range(1000):
-        if holds():
-            return
-        time.sleep(0.02)
-    raise AssertionError("it never came to be")
 
 
 def connect(cluster: Cluster, node: str) -> socket.socket:

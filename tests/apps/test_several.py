@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 
+from tests.apps.test_half_dead import until
 from tests.apps.test_verbs import PORTS, assert_done, start_server
 from tools.flitnet.cluster import Cluster
 from tools.flitnet.errors import UsageError
@@ -54,7 +54,8 @@ def test_programs_choose_a_device(cluster3: Cluster, program: str, device: str) 
 def test_the_packets_leave_by_the_chosen_device(cluster3: Cluster) -> None:
     """perftest reads the counters of its device in /sys/class/infiniband: those of n2 here."""
     for node in ("n1", "n2"):
-        wait_for(cluster3.run / "sys/nodes" / node / "class/infiniband/flitnet0/ports/1/counters")
+        device = cluster3.run / "sys/nodes" / node / "class/infiniband/flitnet0"
+        until((device / "ports/1/counters").exists)
     port = next(PORTS)
     argv = ["ib_write_bw", "-F", "-D", "2", "-s", "4096"]
     server = start_server(cluster3, argv, port)
@@ -119,14 +120,6 @@ def test_no_node_twice_and_none_unknown(cluster3: Cluster) -> None:
     for nodes, words in (("n0,n0", "twice"), ("n0,n9", "no node 'n9'")):
         with pytest.raises(UsageError, match=words):
             cluster3.exec(nodes, ["ibv_devices"])
-
-
-def wait_for(path: Path) -> None:
-    for _ in range(1000):
-        if path.exists():
-            return
-        time.sleep(0.02)
-    pytest.fail(f"no {path}")
 
 
 BOTH = """

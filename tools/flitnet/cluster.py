@@ -231,8 +231,8 @@ class Cluster:
         """What fabricd says of itself and of the attached nodes."""
         return ctl.ask(self.run / "fabricd.ctl", {"cmd": "status"})
 
-    def node_status(self, node: str) -> dict[str, Any]:
-        return ctl.ask(self.node_dir(node) / "hcad.ctl", {"cmd": "status"})
+    def node_status(self, node: str, timeout_s: float | None = None) -> dict[str, Any]:
+        return ctl.ask(self.node_dir(node) / "hcad.ctl", {"cmd": "status"}, timeout_s)
 
     def dead(self) -> list[str]:
         """Daemons that should run and do not: of the record, or that never came into it."""

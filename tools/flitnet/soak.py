@@ -16,7 +16,7 @@ SLICE_SECONDS = 60
 SEEDS_PER_SLICE = 1_000_000
 
 
-def _live(what: str, seconds: float, seed: int, count: int) -> str:
+def _with_programs(what: str, seconds: float, seed: int, count: int) -> str:
     if what == "live":
         return soak_live.live(seconds, seed, prints=True)
     soak_verbs.ready()  # what a build says does not mix with the bar
@@ -31,7 +31,7 @@ def run(what: str, minutes: float, seed: int, count: int) -> int:
     if what not in SOAKS:
         raise UsageError(f"soak {what!r}: one of {', '.join(SOAKS)}")
     if what != "model":
-        print(_live(what, minutes * 60, seed, count))
+        print(_with_programs(what, minutes * 60, seed, count))
         return EXIT_OK
     build.ready(("model_design_test",))
     os.nice(19)  # others on this machine go first; live programs above have time-outs to keep

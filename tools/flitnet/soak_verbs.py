@@ -27,7 +27,6 @@ TARGETS = ("verbs_soak", "scribbler")
 PROGRAMS_PER_NODE = 2
 # What hcad keeps for the next program: growth that stops. Rings of one program are far more.
 MEMORY_SLACK_KB = 4096
-STATUS = {"cmd": "status"}
 # A kernel may give an hcad no core for many seconds where another session keeps all of them busy
 # with programs that wake each other (seen with Linux 6.18 and autogroups: 12 s).
 PATIENCE_S = 60.0
@@ -48,7 +47,8 @@ def footprint(cluster: Cluster, node: str) -> Footprint:
     proc = Path(f"/proc/{cluster.process(f'hcad:{node}').pid}")
     # The question is counted, too: it stays until all is, or a busy hcad, slow to hang up, would
     # seem to hold a descriptor more at one look than at another.
-    with ctl.asking(cluster.node_dir(node) / "hcad.ctl", STATUS, PATIENCE_S) as status:
+    socket = cluster.node_dir(node) / "hcad.ctl"
+    with ctl.asking(socket, {"cmd": "status"}, PATIENCE_S) as status:
         descriptors = len(list((proc / "fd").iterdir()))
         rss = next(line for line in (proc / "status").read_text().splitlines() if "VmRSS" in line)
         mappings = len((proc / "maps").read_text().splitlines())
@@ -73,8 +73,8 @@ def _ended(process: subprocess.Popen[str], timeout_s: float) -> str:
 
 def _same_hcads(cluster: Cluster, pids: dict[str, int]) -> None:
     for node, pid in pids.items():
-        socket = cluster.node_dir(node) / "hcad.ctl"
-        if not cluster.alive(f"hcad:{node}") or ctl.ask(socket, STATUS, PATIENCE_S)["pid"] != pid:
+        alive = cluster.alive(f"hcad:{node}")
+        if not alive or cluster.node_status(node, PATIENCE_S)["pid"] != pid:
             raise FlitnetError(f"hcad of {node} did not live through it")
 
 
