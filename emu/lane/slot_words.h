@@ -15,6 +15,14 @@ namespace emu {
 struct alignas(64) SlotWords {
   std::array<std::uint16_t, kLaneSlots> of{};
 };
+// The same where a bid has its stamp, to be added to it and compared with it.
+struct alignas(64) UpperWords {
+  std::array<std::uint32_t, kLaneSlots> of{};
+  void set(unsigned slot, std::uint16_t word) { of[slot] = std::uint32_t{word} << kStampShift; }
+  std::uint16_t get(unsigned slot) const {
+    return static_cast<std::uint16_t>(of[slot] >> kStampShift);
+  }
+};
 
 #if defined(__x86_64__)
 
@@ -142,21 +150,16 @@ FLITNET_AVX512 inline void set_stamps(BidRows& bids, Lanes8 lanes, Lanes8 stamps
     _mm512_mask_storeu_epi16(&bids.of[i * kSlotsOfVector / 2], mask, stamp);
   }
 }
-FLITNET_AVX512 inline __m512i upper_halves(const SlotWords& words, unsigned row) {
-  const auto half =
-      _mm256_load_si256(reinterpret_cast<const __m256i*>(&words.of[row * kSlotsOfVector / 2]));
-  return _mm512_slli_epi32(_mm512_cvtepu16_epi32(half), kStampShift);
-}
 // The stamps in the bids of `lanes` grow by their Vtick, up to their limit.
-FLITNET_AVX512 inline void charge_lanes(BidRows& bids, const SlotWords& vtick,
-                                        const SlotWords& limit, Lanes8 lanes) {
+FLITNET_AVX512 inline void charge_lanes(BidRows& bids, const UpperWords& vtick,
+                                        const UpperWords& limit, Lanes8 lanes) {
   const __m512i which = upper_halves(lanes);
 #pragma GCC unroll 8
   for (unsigned i = 0; i < kRowsAvx512; ++i) {
     const __mmask32 mask = _mm512_test_epi16_mask(which, row512(kUpperLaneBits.of.data(), i));
-    const __m512i next = _mm512_adds_epu16(row512(bids.of.data(), i), upper_halves(vtick, i));
+    const __m512i next = _mm512_adds_epu16(row512(bids.of.data(), i), row512(vtick.of.data(), i));
     _mm512_mask_storeu_epi16(&bids.of[i * kSlotsOfVector / 2], mask,
-                             _mm512_min_epu16(next, upper_halves(limit, i)));
+                             _mm512_min_epu16(next, row512(limit.of.data(), i)));
   }
 }
 

@@ -146,16 +146,25 @@ class InputStamps : public StampClocks {
 // At an HCA's link: all flits of a message arrive when it becomes ready to leave.
 class SourceStamps : public StampClocks {
  public:
+  void set_vtick(unsigned port, unsigned lane, Vtick vtick) {
+    StampClocks::set_vtick(port, lane, vtick);
+    charge_.set(lane_slot(port, lane), vtick);
+  }
+  void configure(SchedulerKind kind, const std::array<Vtick, kVlCount>& lane_vtick,
+                 LaneMask control) {
+    StampClocks::configure(kind, lane_vtick, control);
+    for (unsigned slot = 0; slot < kLaneSlots; ++slot) charge_.set(slot, vtick_.of[slot]);
+  }
   // A message that became ready in cycle `ready` is now first in its lane.
   void front(unsigned port, unsigned lane, Cycle ready, Cycle now, Vtick vtick) {
     const unsigned slot = lane_slot(port, lane);
-    if (per_message_) vtick_.of[slot] = vtick;
+    if (per_message_) set_vtick(port, lane, vtick);
     if (head_of_line_) return bids_.set_stamp(slot, tick(slot, stamp_now(now)));
     const auto behind = static_cast<std::int64_t>(now - ready);
     const std::int64_t arrival = static_cast<std::int64_t>(stamp_now(now)) - behind;
     const std::int64_t base =
         per_message_ ? arrival : std::max(arrival, static_cast<std::int64_t>(aux_.of[slot]));
-    limit_.of[slot] = floor_one(arrival + kStampHorizon);
+    limit_.set(slot, floor_one(arrival + kStampHorizon));
     bids_.set_stamp(slot, floor_one(std::min(base + vtick_.of[slot], arrival + kStampHorizon)));
   }
   template <Isa kIsa>
@@ -176,12 +185,12 @@ class SourceStamps : public StampClocks {
     }
 #if defined(__x86_64__)
     if constexpr (kIsa == Isa::avx512) {
-      if (several(lanes)) return charge_lanes(bids_, vtick_, limit_, lanes);
+      if (several(lanes)) return charge_lanes(bids_, charge_, limit_, lanes);
     }
 #endif
     FlitSlots(lanes).visit([&](unsigned slot) {
       const unsigned next = bids_.stamp(slot) + unsigned{vtick_.of[slot]};
-      bids_.set_stamp(slot, static_cast<std::uint16_t>(std::min<unsigned>(next, limit_.of[slot])));
+      bids_.set_stamp(slot, static_cast<std::uint16_t>(std::min<unsigned>(next, limit_.get(slot))));
     });
   }
   // Those of the `ending` that were tails, and those whose message goes on.
@@ -196,7 +205,8 @@ class SourceStamps : public StampClocks {
   }
   void age(std::uint64_t moved) {
     age_clocks(bids_, moved);
-    for (std::uint16_t& limit : limit_.of) limit = aged_stamp(limit, moved);
+    for (unsigned slot = 0; slot < kLaneSlots; ++slot)
+      limit_.set(slot, aged_stamp(limit_.get(slot), moved));
   }
 
  private:
@@ -204,7 +214,8 @@ class SourceStamps : public StampClocks {
     return static_cast<std::uint16_t>(std::max<std::int64_t>(stamp, 1));
   }
   BidRows bids_;  // without a way
-  SlotWords limit_;
+  UpperWords limit_;
+  UpperWords charge_;  // Vticks
 };
 
 }  // namespace emu

@@ -237,7 +237,9 @@ class Engine final : public Network::Impl {
     } while (++cycle != end);
   }
 
-  // One router and its HCAs: what leaves the HCAs is decided while the router's allocator works.
+  // One router and its HCAs, which are stepped while the router's allocator works: a chain of steps
+  // that wait for each other. One that takes turns is done before the HCAs have heard of heads and
+  // tails.
   template <emu::Isa kIsa>
   void step_both(const Units& units, emu::Box* here, emu::Box* there, emu::Lanes8 control,
                  const Surroundings& world, emu::Cycle cycle) {
@@ -252,11 +254,18 @@ class Engine final : public Network::Impl {
       return;
     }
     const emu::Outlet& outlet = units.outlets[r];
-    typename Group::Leaving leaving;
-    const Moves moves =
-        move_flits<kIsa>(units.routers[r], here[r].credits, outlet, control, world, cycle,
-                         [&] { leaving = group.template choose<kIsa>(here[unit].credits, cycle); });
-    group.template finish<kIsa>(leaving, here[unit], there, units.outlets[unit], cycle);
+    Moves moves;
+    if constexpr (InputScheduler::kTakesTurns) {
+      typename Group::Leaving leaving;
+      moves = move_flits<kIsa>(
+          units.routers[r], here[r].credits, outlet, control, world, cycle,
+          [&] { leaving = group.template choose<kIsa>(here[unit].credits, cycle); });
+      group.template finish<kIsa>(leaving, here[unit], there, units.outlets[unit], cycle);
+    } else {
+      moves = move_flits<kIsa>(
+          units.routers[r], here[r].credits, outlet, control, world, cycle,
+          [&] { group.template step<kIsa>(here[unit], there, units.outlets[unit], cycle); });
+    }
     units.busy[r] =
         finish_cycle<kIsa>(units.routers[r], moves, here[r], there, outlet, world, cycle);
   }

@@ -88,14 +88,15 @@ template <emu::Isa kIsa, class State, class Scheduler, class Multiplexer, class 
 Crossed stage4_cross(State& r, Scheduler& scheduler, Multiplexer& multiplexer, emu::Lanes8 sent,
                      const Surroundings& world, emu::Cycle now, const Beside& beside) {
   const emu::Lanes8 wishes = r.in_occupied & r.active & r.ready;
-  if (!emu::any(wishes)) {
-    beside();
+  const bool some = emu::any(wishes);
+  Crossing crossing{};
+  if (some) crossing = allocate<kIsa>(r, scheduler, wishes, world, now);
+  beside();
+  if (!some) {
     r.out_count.take_one(sent);
     r.out_occupied = r.out_count.nonzero();
     return {};
   }
-  const Crossing crossing = allocate<kIsa>(r, scheduler, wishes, world, now);
-  beside();
   const emu::Lanes8 in = crossing.in;
   const emu::Lanes8 out = crossing.out;
   scheduler.template leave<kIsa>(r.bids, in);
