@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import time
 from collections.abc import Callable, Iterator
 
@@ -83,6 +84,20 @@ def test_programs_that_read_sysfs_see_both(cluster3: Cluster) -> None:
     said = cluster3.exec("n1,n2", ["ibstat"]).stdout
     assert re.findall("State: (.*)", said) == ["Active", "Active"], said
     assert re.findall("Port GUID: .*(.)", said) == ["2", "3"]
+
+
+@pytest.mark.skipif(shutil.which("ibaddr") is None, reason="infiniband-diags is not installed")
+def test_the_subnet_is_asked_through_either(cluster3: Cluster) -> None:
+    """Each answers for its own port, and what it asks comes from there."""
+    for node in ("n1", "n2"):
+        port = cluster3.run / "sys/nodes" / node / "class/infiniband/flitnet0/ports/1"
+        until((port / "state").exists)
+    for device, lid in (("flitnet0", 2), ("flitnet1", 3)):
+        done = cluster3.exec("n1,n2", ["ibaddr", "-C", device])
+        assert f"LID start {lid:#x} end {lid:#x}" in done.stdout, done.stdout + done.stderr
+        done = cluster3.exec("n1,n2", ["ibnetdiscover", "-C", device])
+        assert f"# Initiated from node 0002c9030000000{lid} " in done.stdout, done.stderr
+    assert len(cluster3.exec("n1,n2", ["ibstat", "-l"]).stdout.split()) == 2
 
 
 def test_a_node_serves_hundreds_of_open_devices(cluster3: Cluster) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import tomllib
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -77,23 +79,52 @@ def _library(cluster: Cluster, name: str) -> Path:
 def _make_host(cluster: Cluster, nodes: list[str]) -> None:
     """Where /sys/class/infiniband of a program lies: links to what the exporter, if one runs,
     writes of its nodes. Programs see by the links alone that there are devices."""
-    device = tomllib.loads(cluster.file.text).get("hca", {}).get("device", "flitnet0")
-    devices = cluster.run / "sys" / "nodes" / ",".join(nodes) / "class" / "infiniband"
+    hca = tomllib.loads(cluster.file.text).get("hca", {})
+    device = hca.get("device", "flitnet0")
+    classes = cluster.run / "sys" / "nodes" / ",".join(nodes) / "class"
+    several = [f"{device.rstrip('0123456789')}{place}" for place in range(len(nodes))]
     links: dict[Path, str] = {}
-    for place, node in enumerate(nodes):
-        several = f"{device.rstrip('0123456789')}{place}"
-        link = devices / (several if len(nodes) > 1 else device)
-        links[link] = f"../../../../class/infiniband/{node}-{device}"
+    for node, name in zip(nodes, several if len(nodes) > 1 else [device], strict=True):
+        links[classes / "infiniband" / name] = f"../../../../class/infiniband/{node}-{device}"
+    # Of one node alone the exporter writes this, too. RoCE has no subnet to be asked.
+    if len(nodes) > 1 and hca.get("link_layer") != "roce_v2":
+        _make_files(cluster, _umads(classes / "infiniband_mad", several))
     _make_links(cluster, links)
+
+
+def _umads(folder: Path, devices: list[str]) -> dict[Path, str]:
+    """What libibumad reads before it opens a device: as the exporter has it (make_umad)."""
+    files = {folder / "abi_version": "5\n"}  # IB_USER_MAD_ABI_VERSION
+    for place, device in enumerate(devices):
+        files[folder / f"umad{place}" / "ibdev"] = f"{device}\n"
+        files[folder / f"umad{place}" / "port"] = "1\n"
+    return files
+
+
+def _make_files(cluster: Cluster, files: dict[Path, str]) -> None:
+    if all(file.is_file() for file in files):
+        return
+    with _making(cluster):
+        for file, text in files.items():
+            file.parent.mkdir(parents=True, exist_ok=True)
+            fresh = file.with_suffix(".new")
+            fresh.write_text(text)
+            fresh.rename(file)  # whoever finds it finds it whole
 
 
 def _make_links(cluster: Cluster, links: dict[Path, str]) -> None:
     if all(link.is_symlink() for link in links):
         return  # nobody waits for a command that has the lock
-    with rundir.lock(cluster.run):
-        if cluster.ends:  # what is made now, nobody would remove
-            raise rundir.no_cluster(cluster.run)
+    with _making(cluster):
         for link, target in links.items():
             link.parent.mkdir(parents=True, exist_ok=True)
             if not link.is_symlink():
                 link.symlink_to(target)
+
+
+@contextlib.contextmanager
+def _making(cluster: Cluster) -> Iterator[None]:
+    with rundir.lock(cluster.run):
+        if cluster.ends:  # what is made now, nobody would remove
+            raise rundir.no_cluster(cluster.run)
+        yield
