@@ -236,7 +236,7 @@ int _ibv_query_gid_ex(ibv_context* context, std::uint32_t port, std::uint32_t in
     return EINVAL;
   }
   const NodePage& node = to_context(context)->node();
-  if (index >= static_cast<std::uint32_t>(gid_count(node))) return ENODATA;
+  if (index >= static_cast<std::uint32_t>(gid_count(node))) return EINVAL;  // none is empty
   *entry = {};
   entry->gid = port_gid(node, static_cast<int>(index));
   entry->gid_index = index;

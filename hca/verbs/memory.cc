@@ -175,17 +175,21 @@ constexpr unsigned kKnownAccess = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRI
                                   IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC |
                                   IBV_ACCESS_MW_BIND | IBV_ACCESS_ZERO_BASED | IBV_ACCESS_HUGETLB |
                                   IBV_ACCESS_ON_DEMAND;
+// Those to flush to memory, of libraries after 44: a kernel that knows them says that the device
+// does not.
+constexpr unsigned kFlushAccess = 3U << 8;
 
 // Fills the request and finds the descriptor to send along, if any. Returns an errno.
 int describe(std::uint64_t address, std::uint64_t length, std::uint64_t iova, unsigned access,
              ControlMr& mr, emu::UniqueFd& fd) {
   const NotCancelled to_its_end;
   access &= ~static_cast<unsigned>(IBV_ACCESS_OPTIONAL_RANGE);  // hints
-  if ((access & ~kKnownAccess) != 0) return EOPNOTSUPP;
+  if ((access & ~(kKnownAccess | kFlushAccess)) != 0) return EINVAL;
   if ((access & (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC)) != 0 &&
       (access & IBV_ACCESS_LOCAL_WRITE) == 0) {
     return EINVAL;
   }
+  if ((access & kFlushAccess) != 0) return EOPNOTSUPP;
   const bool everything = address == 0 && length == ~std::uint64_t{0};  // implicit ODP
   if (everything && (access & IBV_ACCESS_ON_DEMAND) == 0) return EINVAL;
   if ((length > kMaxMrBytes && !everything) || address + length < address) return EINVAL;
@@ -308,9 +312,9 @@ int ibv_rereg_mr(ibv_mr* mr, int flags, ibv_pd* pd, void* address, std::size_t l
     return IBV_REREG_MR_ERR_INPUT;
   }
   auto* mine = static_cast<Mr*>(mr);
-  // Of device memory the program knows no address, and a region of it can be of nothing else.
-  if (mine->device_memory != nullptr && (moves || regrants)) {
-    errno = EOPNOTSUPP;
+  if (mine->device_memory !=
+      nullptr) {  // nothing of it changes, not its domain either: as in Linux
+    errno = EINVAL;
     return IBV_REREG_MR_ERR_INPUT;
   }
   ControlRequest request{};
