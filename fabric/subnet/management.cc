@@ -74,6 +74,7 @@ void SubnetManagement::node_info(DeviceEnd at, Data data) const {
   for (const std::size_t guid_at : {4, 12, 20}) put<8>(d + guid_at, SubnetMap::guid(at.device));
   put<2>(d + 28, 1);  // partition keys
   put<2>(d + 30, spec_.device_id);
+  put<4>(d + 32, emu::kHardwareVersion);
   d[36] = static_cast<std::uint8_t>(at.port);
   put<3>(d + 37, spec_.vendor_id);
 }

@@ -2,6 +2,7 @@
 // functions that programs call through their context.
 #include <cstring>
 
+#include "emu/base/guid.h"
 #include "emu/base/link_speed.h"
 #include "hca/abi/limits.h"
 #include "hca/verbs/objects.h"
@@ -49,7 +50,7 @@ void fill_device(const NodePage& node, ibv_device_attr& a) {
   a.page_size_cap = 0xfffffffffffff000;
   a.vendor_id = node.vendor_id;
   a.vendor_part_id = node.vendor_part_id;
-  a.hw_ver = 1;
+  a.hw_ver = emu::kHardwareVersion;
   a.max_qp = static_cast<int>(kMaxQp);
   a.max_qp_wr = static_cast<int>(kMaxQpWr);
   a.device_cap_flags = IBV_DEVICE_CURR_QP_STATE_MOD | IBV_DEVICE_PORT_ACTIVE_EVENT |
@@ -86,7 +87,7 @@ void fill_port(const NodePage& node, ibv_port_attr& a) {
   a.gid_tbl_len = gid_count(node);
   a.port_cap_flags = is_roce(node)
                          ? static_cast<std::uint32_t>(IBV_PORT_CM_SUP | IBV_PORT_IP_BASED_GIDS)
-                         : IBV_PORT_SL_MAP_SUP | IBV_PORT_SYS_IMAGE_GUID_SUP;
+                         : emu::port_capabilities(node.link_bps, node.lid == node.sm_lid);
   if (is_roce(node)) a.flags = IBV_QPF_GRH_REQUIRED;
   a.max_msg_sz = node.max_message_bytes;
   a.pkey_tbl_len = 1;

@@ -376,6 +376,22 @@ def test_without_a_fabric_tools_end_with_an_error(make: Callable[..., Cluster]) 
     assert done.returncode != 0
 
 
+def test_a_port_is_the_same_to_verbs_files_and_agents(mesh: Cluster) -> None:
+    for place, node in enumerate(mesh.nodes):
+        verbs = said(mesh, ["ibv_devinfo", "-v"], node)
+        files = said(mesh, ["ibstat"], node)
+        info = said(mesh, ["smpquery", "nodeinfo", str(place + 1)])
+        port = said(mesh, ["smpquery", "portinfo", str(place + 1), "1"])
+        version = re.search(r"hw_ver:\s+(0x\w+)", verbs)[1]
+        assert re.search(r"Hardware version: (\w+)", files)[1] == f"{int(version, 16):x}"
+        assert int(re.search(r"Revision:\.+(0x\w+)", info)[1], 16) == int(version, 16)
+        able = re.search(r"port_cap_flags:\s+(0x\w+)", verbs)[1]
+        assert re.search(r"Capability mask: (0x\w+)", files)[1] == able
+        assert int(re.search(r"CapMask:\.+(0x\w+)", port)[1], 16) == int(able, 16)
+        named = said(mesh, ["cat", "/sys/class/infiniband/flitnet0/node_desc"], node).strip()
+        assert said(mesh, ["smpquery", "nodedesc", str(place + 1)]).strip().endswith(f".{named}")
+
+
 def test_states_of_ports(mesh: Cluster) -> None:
     assert "LinkUp" in said(mesh, ["ibportstate", str(NODES + 1), "1", "query"])
     # Links are taken out of service by `flitnet link`; nobody else changes the subnet.
