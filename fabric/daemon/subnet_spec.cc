@@ -4,13 +4,10 @@
 #include <bit>
 #include <utility>
 
+#include "emu/packet/device_info.h"
 #include "fabric/topo/shape.h"
 
 namespace fabric {
-
-// Not what hca.vendor_part_id tells programs: with some vendor's number infiniband-diags go on to
-// ask for that vendor's own attributes.
-constexpr std::uint16_t kSubnetDeviceId = 0xf117;
 
 SubnetSpec subnet_spec(const emu::Config& config, const NetworkSpec& network) {
   const emu::QosConfig& qos = config.qos;
@@ -22,7 +19,7 @@ SubnetSpec subnet_spec(const emu::Config& config, const NetworkSpec& network) {
   spec.flit_bits = config.network.flit_bits;
   spec.mtu_bytes = config.datagram_bytes();
   spec.vendor_id = config.hca.vendor_id & 0xffffff;
-  spec.device_id = kSubnetDeviceId;
+  spec.device_id = emu::kSubnetDeviceId;
   spec.high_limit = static_cast<std::uint8_t>(std::min<std::uint32_t>(qos.qos_high_limit, 255));
   spec.vlarb_high = qos.qos_vlarb_high;
   spec.vlarb_low = qos.qos_vlarb_low;

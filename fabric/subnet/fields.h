@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "emu/packet/device_info.h"
+
 namespace fabric {
 
 template <int Bytes>
@@ -21,12 +23,7 @@ constexpr std::uint8_t nibbles(unsigned high, unsigned low) {
   return static_cast<std::uint8_t>(high << 4 | (low & 15));
 }
 
-// MTUs by their code: 1 is 256 bytes, 5 is 4096.
-constexpr unsigned mtu_code(std::uint32_t bytes) {
-  unsigned code = 1;
-  while (code < 5 && (256U << (code - 1)) < bytes) ++code;
-  return code;
-}
+using emu::mtu_code;
 
 // IBA 13.4.7; those of subnet administration (15.2.1) are in the upper byte.
 enum class MadStatus : std::uint16_t {
@@ -42,8 +39,7 @@ enum class MadStatus : std::uint16_t {
   too_few_components = 0x0600,
 };
 
-inline constexpr std::size_t kMadDataAt = 64;   // of SMPs and of the performance class
-inline constexpr unsigned kSubnetTimeout = 18;  // 4.096 us * 2^18: about a second
-inline constexpr unsigned kResponseTime = 16;
+inline constexpr std::size_t kMadDataAt = 64;  // of SMPs and of the performance class
+using emu::kResponseTime, emu::kSubnetTimeout;
 
 }  // namespace fabric

@@ -1,26 +1,17 @@
 #include "fabric/subnet/management.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include <fmt/core.h>
 
 #include "emu/base/guid.h"
-#include "emu/base/link_speed.h"
 #include "emu/packet/headers.h"
 
 namespace fabric {
 
 namespace {
 
-constexpr unsigned kPortDown = 1;
-constexpr unsigned kPortActive = 4;
-constexpr unsigned kPolling = 2;
-constexpr unsigned kLinkUp = 5;
 constexpr unsigned kManagerMaster = 3;
-constexpr unsigned kVl0To14 = 5;
-
-constexpr std::size_t kVlArbitrationEntries = 64;  // of high and of low priority, two blocks each
 constexpr std::uint16_t kLinearTableMax = 0xc000;  // every unicast LID
 
 }  // namespace
@@ -62,21 +53,17 @@ void SubnetManagement::node_description(Device device, Data data) const {
   const std::vector<std::string>& names = device.is_switch ? spec_.switch_names : spec_.node_names;
   std::string name = device.index < names.size() ? names[device.index] : "";
   if (name.empty()) name = fmt::format("{} {}", device.is_switch ? "switch" : "node", device.index);
-  std::memcpy(data.data(), name.data(), std::min(name.size(), data.size() - 1));
+  emu::put_description(name, data);
 }
 
 void SubnetManagement::node_info(DeviceEnd at, Data data) const {
-  std::uint8_t* d = data.data();
-  d[0] = 1;  // base version
-  d[1] = 1;  // class version
-  d[2] = at.device.is_switch ? 2 : 1;
-  d[3] = static_cast<std::uint8_t>(map_.ports(at.device));
-  for (const std::size_t guid_at : {4, 12, 20}) put<8>(d + guid_at, SubnetMap::guid(at.device));
-  put<2>(d + 28, 1);  // partition keys
-  put<2>(d + 30, spec_.device_id);
-  put<4>(d + 32, emu::kHardwareVersion);
-  d[36] = static_cast<std::uint8_t>(at.port);
-  put<3>(d + 37, spec_.vendor_id);
+  const Device device = at.device;
+  emu::put_node_info({.is_switch = device.is_switch,
+                      .ports = map_.ports(device),
+                      .guid = SubnetMap::guid(device),
+                      .device_id = spec_.device_id,
+                      .vendor_id = spec_.vendor_id},
+                     at.port, data);
 }
 
 MadStatus SubnetManagement::switch_info(Device device, Data data) const {
@@ -100,45 +87,12 @@ MadStatus SubnetManagement::port_info(DeviceEnd at, std::uint32_t modifier, Data
   DeviceEnd port = {device, static_cast<int>(modifier & 0xff)};
   if (modifier > 0xff || port.port > map_.ports(device)) return MadStatus::invalid_field;
   if (!device.is_switch) port.port = 1;
-  std::uint8_t* d = data.data();
-  // Of a switch only its management port has an address.
-  if (!device.is_switch || port.port == 0) {
-    put<8>(d + 8, emu::kGidPrefix);
-    put<2>(d + 16, map_.lid(device));
-    put<2>(d + 18, kManagerLid);
-    put<4>(d + 20, emu::port_capabilities(spec_.link_bps, map_.lid(device) == kManagerLid));
-    d[50] = 1;  // GUIDs
-    d[51] = kSubnetTimeout;
-  }
-  d[28] = static_cast<std::uint8_t>(at.port);
-  port_links(port, data);
-  d[52] = kResponseTime;
+  emu::put_port(at.port, data);
+  // Of a switch only its management port has an address. It has no link, and is active.
+  if (!device.is_switch || port.port == 0) emu::put_address(map_.lid(device), spec_.link_bps, data);
+  emu::put_link({spec_.link_bps, spec_.mtu_bytes, spec_.high_limit},
+                port.port == 0 || map_.is_up(port), data);
   return MadStatus::ok;
-}
-
-// The half of PortInfo that is about the link; a switch's management port has none and is active.
-void SubnetManagement::port_links(DeviceEnd port, Data data) const {
-  std::uint8_t* d = data.data();
-  const emu::LinkSpeed& speed = emu::link_speed_of(spec_.link_bps);
-  const bool up = port.port == 0 || map_.is_up(port);
-  const unsigned width = speed.width == 1 ? 1 : 3;             // supported: 1x, or 1x and 4x
-  const unsigned speeds = (unsigned{speed.plain()} << 1) - 1;  // that one and all slower ones
-  const unsigned faster = speed.extended() == 0 ? 0 : (unsigned{speed.extended()} << 1) - 1;
-  const unsigned mtu = mtu_code(spec_.mtu_bytes);
-  d[29] = d[30] = static_cast<std::uint8_t>(width);
-  d[31] = speed.width;
-  d[32] = nibbles(speeds, up ? kPortActive : kPortDown);
-  d[33] = nibbles(up ? kLinkUp : kPolling, kPolling);
-  d[35] = nibbles(speed.plain(), speeds);
-  d[36] = nibbles(mtu, 0);
-  d[37] = nibbles(kVl0To14, 0);
-  d[38] = spec_.high_limit;
-  d[39] = d[40] = kVlArbitrationEntries;
-  d[41] = nibbles(0, mtu_code(4096));
-  d[43] = nibbles(kVl0To14, 0);
-  d[53] = nibbles(8, 8);  // errors until a link counts as bad: the IBA's default
-  d[62] = nibbles(speed.extended(), faster);
-  d[63] = static_cast<std::uint8_t>(faster);
 }
 
 MadStatus SubnetManagement::pkey_table(Device device, std::uint32_t modifier, Data data) const {

@@ -6,29 +6,19 @@
 #include <cstdint>
 #include <span>
 
+#include "emu/packet/device_info.h"
 #include "fabric/subnet/fields.h"
 #include "fabric/subnet/map.h"
 #include "fabric/subnet/spec.h"
 
 namespace fabric {
 
-enum SubnetAttribute : std::uint16_t {
-  kNodeDescription = 0x10,
-  kNodeInfo = 0x11,
-  kSwitchInfo = 0x12,
-  kGuidInfo = 0x14,
-  kPortInfo = 0x15,
-  kPkeyTable = 0x16,
-  kSlToVlTable = 0x17,
-  kVlArbitrationTable = 0x18,
-  kLinearForwardingTable = 0x19,
-  kMulticastForwardingTable = 0x1b,
-  kSubnetManagerInfo = 0x20,
-};
+using emu::SubnetAttribute;
+using enum emu::SubnetAttribute;
 
 class SubnetManagement {
  public:
-  using Data = std::span<std::uint8_t, 64>;
+  using Data = emu::SmpData;
   SubnetManagement(const SubnetSpec& spec, SubnetMap& map) : spec_(spec), map_(map) {}
 
   // Of `at.device`; `at.port` is the port by which the question came in. `data` is all zero.
@@ -41,7 +31,6 @@ class SubnetManagement {
   MadStatus switch_info(Device device, Data data) const;
   MadStatus guid_info(Device device, std::uint32_t block, Data data) const;
   MadStatus port_info(DeviceEnd at, std::uint32_t modifier, Data data) const;
-  void port_links(DeviceEnd at, Data data) const;
   MadStatus pkey_table(Device device, std::uint32_t modifier, Data data) const;
   MadStatus sl_to_vl(Data data) const;
   MadStatus vl_arbitration(std::uint32_t modifier, Data data) const;

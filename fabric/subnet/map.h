@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "emu/base/units.h"
+#include "emu/packet/device_info.h"
 #include "fabric/router/network.h"
 
 namespace fabric {
@@ -28,7 +29,7 @@ struct DeviceEnd {
   int port = 0;
 };
 
-inline constexpr emu::Lid kManagerLid = 1;           // where the subnet manager is said to be
+using emu::kManagerLid;
 inline constexpr std::uint8_t kNoLinearPort = 0xff;  // of a forwarding table: leads nowhere
 
 class SubnetMap {
