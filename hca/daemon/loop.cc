@@ -90,7 +90,7 @@ void Node::tell_port(bool up) {
   constexpr std::uint32_t kPortActive = 4;
   const std::uint32_t state = up ? kPortActive : kPortDown;
   if (page()->port_state.exchange(state, std::memory_order_acq_rel) == state) return;
-  if (!up && mads_ != nullptr) mads_->lost();
+  if (mads_ != nullptr) mads_->port_is(up);
   control_->port_event(up ? AsyncEvent::port_active : AsyncEvent::port_err);
 }
 

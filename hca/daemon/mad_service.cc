@@ -6,7 +6,9 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <optional>
 
+#include "emu/base/guid.h"
 #include "emu/clock/host.h"
 #include "hca/abi/control.h"
 
@@ -38,7 +40,39 @@ bool sent(int socket, std::span<const std::uint8_t> message) {
   return ::send(socket, message.data(), message.size(), flags) >= 0 || errno != EAGAIN;
 }
 
+OwnPort own_port(const emu::Config& config, const HostOptions& options) {
+  OwnPort own;
+  own.description = config.nodes[options.node].name + " " + config.hca.device;
+  own.device.guid = emu::guid_of(options.node);
+  own.device.vendor_id = config.hca.vendor_id & 0xffffff;
+  own.link = {config.network.link_bps(), config.datagram_bytes(),
+              static_cast<std::uint8_t>(std::min<std::uint32_t>(config.qos.qos_high_limit, 255))};
+  own.lid = emu::lid_of(options.node);
+  return own;
+}
+
 }  // namespace
+
+MadService::MadService(Host& host, const emu::Config& config, const HostOptions& options)
+    : host_(host), agents_(*this, options.nodes), own_(own_port(config, options)) {}
+
+void MadService::port_is(bool up) {
+  up_ = up;
+  if (!up) agents_.lost();
+}
+
+bool MadService::to_subnet(emu::Lid dlid, std::uint32_t qpn, const Mad& mad) {
+  const auto answer = up_ ? std::nullopt : answer_of(own_, mad);
+  if (!answer) return host_.send_subnet_mad(dlid, qpn, mad);
+  own_answers_.push_back(*answer);
+  return true;
+}
+
+// When the request is in its table.
+void MadService::hand_back() {
+  for (const Mad& answer : own_answers_) agents_.from_subnet(own_.lid, emu::kSubnetQp, answer);
+  own_answers_.clear();
+}
 
 MadFileId MadService::open(int socket) {
   const MadFileId file = agents_.open(message_bytes_max(socket));
@@ -56,6 +90,7 @@ bool MadService::write(MadFileId file, std::span<const std::byte> message,
   const auto written =
       agents_.write(file, {reinterpret_cast<const std::uint8_t*>(message.data()), message.size()},
                     emu::host_now_ns());
+  hand_back();
   if (!written) return false;
   const UmadAnswer said{written->error, written->agent};
   if (answer) (void)!::write(answer.get(), &said, sizeof said);
@@ -81,6 +116,7 @@ bool MadService::is_closed(MadFileId file) {
 
 void MadService::service(std::uint64_t host_ns) {
   agents_.service(host_ns);
+  hand_back();
   for (auto& [id, file] : files_) {
     while (!file.waiting.empty() && sent(file.socket, file.waiting.front())) {
       file.waiting_bytes -= file.waiting.front().size();

@@ -8,15 +8,17 @@
 #include <unordered_map>
 #include <vector>
 
+#include "emu/config/config.h"
 #include "emu/ring/fd.h"
 #include "hca/host/host.h"
 #include "hca/umad/agents.h"
+#include "hca/umad/own_port.h"
 
 namespace hca {
 
 class MadService : public MadOut {
  public:
-  MadService(Host& host, std::uint32_t nodes) : host_(host), agents_(*this, nodes) {}
+  MadService(Host& host, const emu::Config& config, const HostOptions& options);
 
   // `socket`: the program's end is what it writes to and reads from. Open until close().
   MadFileId open(int socket);
@@ -28,18 +30,17 @@ class MadService : public MadOut {
     agents_.from_subnet(from, qpn, mad);
   }
   void from_node(emu::NodeId source, const Mad& mad) { agents_.from_node(source, mad); }
-  void lost() { agents_.lost(); }
+  void port_is(bool up);
   void service(std::uint64_t host_ns);
 
   // MadOut
-  bool to_subnet(emu::Lid dlid, std::uint32_t qpn, const Mad& mad) override {
-    return host_.send_subnet_mad(dlid, qpn, mad);
-  }
+  bool to_subnet(emu::Lid dlid, std::uint32_t qpn, const Mad& mad) override;
   bool to_node(emu::NodeId dest, const Mad& mad) override { return host_.send_mad(dest, mad); }
   void to_program(MadFileId file, std::span<const std::uint8_t> message) override;
   bool is_closed(MadFileId file) override;
 
  private:
+  void hand_back();
   struct File {
     int socket = -1;
     std::deque<std::vector<std::uint8_t>> waiting;  // messages: its socket is full
@@ -47,6 +48,9 @@ class MadService : public MadOut {
   };
   Host& host_;
   MadAgents agents_;
+  const OwnPort own_;
+  bool up_ = false;
+  std::vector<Mad> own_answers_;  // to what is being asked just now
   std::unordered_map<MadFileId, File> files_;
 };
 

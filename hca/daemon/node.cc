@@ -80,7 +80,7 @@ emu::Result<void> Node::open(const std::string& run_dir, emu::Lending* lending) 
   cm_->set_host(*host_);
   control_->set_cm(*cm_);
   if (!options_.roce) {
-    mads_ = std::make_unique<MadService>(*host_, options_.nodes);
+    mads_ = std::make_unique<MadService>(*host_, config_, options_);
     control_->set_mads(*mads_);
   }
   if (auto written = write_hosts(dir + "/hosts", config_); !written) return written;

@@ -111,6 +111,29 @@ def test_a_link_that_is_down_is_not_found(make: Callable[..., Cluster]) -> None:
     assert counters(cluster, NODES + 1, 4)["LinkDownedCounter"] == 0
 
 
+def test_without_a_link_a_node_finds_itself(make: Callable[..., Cluster]) -> None:
+    """Its own HCA answers, and says that the port is down; there is no way to any other."""
+    cluster = make(MESH)
+    info = said(cluster, ["smpquery", "-D", "nodeinfo", "0"])
+    port = said(cluster, ["smpquery", "-D", "portinfo", "0", "1"])
+    assert port.count("LinkUp") == port.count(".Active") == 1
+    operate.set_link(cluster.run, "n0", "down")
+    until(lambda: "PORT_DOWN" in said(cluster, ["ibv_devinfo"]))
+    text = said(cluster, ["ibnetdiscover"])
+    assert re.findall(r"^(?:Ca|Switch)\t.*", text, re.MULTILINE) == [
+        'Ca\t1 "H-0002c90300000001"\t\t# "n0 flitnet0"'
+    ]
+    assert links_of(text) == []
+    assert said(cluster, ["smpquery", "-D", "nodeinfo", "0"]) == info
+    down = port.replace(".Active", ".Down").replace("LinkUp", "Polling")
+    assert said(cluster, ["smpquery", "-D", "portinfo", "0", "1"]) == down
+    assert cluster.exec("n0", ["smpquery", "-D", "nodeinfo", "0,1"]).returncode != 0
+    assert cluster.exec("n0", ["sminfo"]).returncode != 0
+    operate.set_link(cluster.run, "n0", "up")
+    until(lambda: "n0 " in said(cluster, ["ibhosts"], "n1"))
+    assert said(cluster, ["smpquery", "-D", "portinfo", "0", "1"]) == port
+
+
 def test_a_node_that_died_is_not_found(make: Callable[..., Cluster]) -> None:
     cluster = make(MESH)
     cluster.kill("hcad:n2")
