@@ -34,11 +34,11 @@ constexpr const LinkSpeed& link_speed_of(std::uint64_t link_bps) {
 }
 
 // Capabilities of an HCA's port (IBA 14.2.5.6), as PortInfo, verbs and the exporter's files have
-// them: SL mapping, a system image GUID; extended speeds where the link has one; whether the
-// subnet's manager is there.
+// them: SL mapping, a system image GUID, programs are told to register anew; extended speeds where
+// the link has one; whether the subnet's manager is there.
 constexpr std::uint32_t port_capabilities(std::uint64_t link_bps, bool is_manager) {
   const bool extended = link_speed_of(link_bps).extended() != 0;
-  return 1U << 6 | 1U << 11 | (extended ? 1U << 14 : 0) | (is_manager ? 1U << 1 : 0);
+  return 1U << 6 | 1U << 11 | 1U << 25 | (extended ? 1U << 14 : 0) | (is_manager ? 1U << 1 : 0);
 }
 
 }  // namespace emu

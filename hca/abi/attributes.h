@@ -60,6 +60,7 @@ enum class AsyncEvent : std::uint8_t {
   srq_err = 14,
   srq_limit_reached = 15,
   qp_last_wqe_reached = 16,
+  client_reregister = 17,
 };
 
 // What an event's number is of.

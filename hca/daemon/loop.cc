@@ -92,6 +92,8 @@ void Node::tell_port(bool up) {
   if (page()->port_state.exchange(state, std::memory_order_acq_rel) == state) return;
   if (mads_ != nullptr) mads_->port_is(up);
   control_->port_event(up ? AsyncEvent::port_active : AsyncEvent::port_err);
+  // To the subnet's administration the port is new: it is in no group (fabric/subnet/groups.h).
+  if (up && !options_.roce) control_->port_event(AsyncEvent::client_reregister);
 }
 
 void Node::notice_session() {

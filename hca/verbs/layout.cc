@@ -86,6 +86,7 @@ static_assert(same(AsyncEvent::cq_err, IBV_EVENT_CQ_ERR) &&
               same(AsyncEvent::port_active, IBV_EVENT_PORT_ACTIVE) &&
               same(AsyncEvent::port_err, IBV_EVENT_PORT_ERR) &&
               same(AsyncEvent::srq_limit_reached, IBV_EVENT_SRQ_LIMIT_REACHED) &&
-              same(AsyncEvent::qp_last_wqe_reached, IBV_EVENT_QP_LAST_WQE_REACHED));
+              same(AsyncEvent::qp_last_wqe_reached, IBV_EVENT_QP_LAST_WQE_REACHED) &&
+              same(AsyncEvent::client_reregister, IBV_EVENT_CLIENT_REREGISTER));
 
 }  // namespace hca

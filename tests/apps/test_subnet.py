@@ -244,6 +244,31 @@ def test_groups_are_joined_at_the_administration(make: Callable[..., Cluster]) -
     assert said(cluster, ["saquery", "-m"]) == ""
 
 
+@pytest.mark.parametrize("what", ["link", "fabric"])
+def test_who_is_in_groups_no_longer_is_told(make: Callable[..., Cluster], what: str) -> None:
+    """The port was away, or its manager began anew: as on hardware its programs join once more."""
+    cluster = make({"network": {"nodes": 2}})
+    watch = cluster.popen("n1", ["stdbuf", "-oL", "ibv_asyncwatch"])
+    assert "flitnet0" in watch.stdout.readline()
+    asked = ["python3", "-c", JOIN, SET, "1", "ff124001ffff0000000000000f010101"]
+    assert said(cluster, asked, "n1").startswith("0000 ")
+    assert "MCMemberRecord" in said(cluster, ["saquery", "-m"])
+    if what == "link":
+        operate.set_link(cluster.run, "n1", "down")
+        operate.set_link(cluster.run, "n1", "up")
+    else:
+        cluster.kill("fabricd")
+        cluster.start_fabricd()
+    heard = [watch.stdout.readline() for _ in range(3)]
+    for event, line in zip(("PORT_ERR", "PORT_ACTIVE", "CLIENT_REREGISTER"), heard, strict=True):
+        assert f"IBV_EVENT_{event}" in line, heard
+    assert said(cluster, ["saquery", "-m"], "n1") == ""
+    assert said(cluster, asked, "n1").startswith("0000 ")
+    assert "MCMemberRecord" in said(cluster, ["saquery", "-m"], "n1")
+    watch.kill()
+    watch.communicate(timeout=10)
+
+
 @pytest.mark.parametrize("argv", [
     ["ib_send_bw"], ["ib_send_bw", "-e"], ["ib_send_lat"],
 ], ids="_".join)  # fmt: skip

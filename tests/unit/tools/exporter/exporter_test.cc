@@ -253,8 +253,8 @@ TEST_F(Exporter, SysfsTreeFollowsThePages) {
   EXPECT_EQ(read(device + "ports/1/state"), "1: DOWN\n");
   EXPECT_EQ(read(device + "ports/1/counters/port_xmit_data"), "0\n");
   EXPECT_EQ(read(device + "ports/1/link_layer"), "InfiniBand\n");
-  EXPECT_EQ(read(device + "ports/1/cap_mask"), "0x00000840\n");
-  EXPECT_EQ(read(dir_ + "/sys/class/infiniband/n0-flitnet0/ports/1/cap_mask"), "0x00000842\n")
+  EXPECT_EQ(read(device + "ports/1/cap_mask"), "0x02000840\n");
+  EXPECT_EQ(read(dir_ + "/sys/class/infiniband/n0-flitnet0/ports/1/cap_mask"), "0x02000842\n")
       << "where the subnet's manager is";
   EXPECT_FALSE(std::filesystem::exists(device + "ports/1/gids/1"));
   std::ifstream open_counter(device + "ports/1/counters/port_xmit_data");
