@@ -162,7 +162,7 @@ int Control::handle_rare(Client& client, Incoming& in, ControlReply& reply) {
       std::copy(std::begin(request.mcast.gid), std::end(request.mcast.gid), gid.begin());
       return request.op == ControlOp::attach_mcast
                  ? host_->attach_mcast(client.id, request.number, gid, request.mcast.lid)
-                 : host_->detach_mcast(client.id, request.number, gid);
+                 : host_->detach_mcast(client.id, request.number, gid, request.mcast.lid);
     }
     case ControlOp::find_gid: {
       emu::Gid gid;

@@ -142,7 +142,7 @@ class Host {
 
   // UD only; a QP that is attached somewhere is EBUSY at destroy_qp.
   int attach_mcast(ClientId client, std::uint32_t qpn, const emu::Gid& gid, emu::Lid lid);
-  int detach_mcast(ClientId client, std::uint32_t qpn, const emu::Gid& gid);
+  int detach_mcast(ClientId client, std::uint32_t qpn, const emu::Gid& gid, emu::Lid lid);
 
   // Admission (ibv_modify_qp_rate_limit): 0 means that HostEvents::admission will tell, perhaps
   // before this returns. rate 0 gives back what was booked. One request per QP at a time (EBUSY).

@@ -23,19 +23,26 @@ Qp* member(HostState& s, ClientId client, std::uint32_t qpn) {
   return qp != nullptr && qp->client == client ? qp : nullptr;
 }
 
-void leave(McastGroup& group, std::uint32_t qpn) { std::erase(group.qpns, qpn); }
+McastMember* find_member(McastGroup& group, std::uint32_t qpn) {
+  const auto found = std::ranges::find(group.members, qpn, &McastMember::qpn);
+  return found == group.members.end() ? nullptr : &*found;
+}
+
+void leave(McastGroup& group, std::uint32_t qpn) {
+  std::erase_if(group.members, [qpn](const McastMember& one) { return one.qpn == qpn; });
+}
 
 }  // namespace
 
 bool is_attached(const HostState& s, std::uint32_t qpn) {
   return std::any_of(s.groups_.begin(), s.groups_.end(), [qpn](const McastGroup& group) {
-    return std::find(group.qpns.begin(), group.qpns.end(), qpn) != group.qpns.end();
+    return std::ranges::find(group.members, qpn, &McastMember::qpn) != group.members.end();
   });
 }
 
 void detach_all(HostState& s, std::uint32_t qpn) {
   for (McastGroup& group : s.groups_) leave(group, qpn);
-  std::erase_if(s.groups_, [](const McastGroup& group) { return group.qpns.empty(); });
+  std::erase_if(s.groups_, [](const McastGroup& group) { return group.members.empty(); });
 }
 
 void receive_multicast(HostState& s, const Arrival& arrival, const emu::ParsedPacket& packet) {
@@ -45,8 +52,8 @@ void receive_multicast(HostState& s, const Arrival& arrival, const emu::ParsedPa
     ++s.counters_.dropped_no_qp;
     return;
   }
-  for (const std::uint32_t qpn : group->qpns) {
-    Qp* qp = s.find_qp(qpn);
+  for (const McastMember& one : group->members) {
+    Qp* qp = s.find_qp(one.qpn);
     if (qp != nullptr && may_receive(*qp)) receive_datagram(s, *qp, arrival, packet);
   }
 }
@@ -63,22 +70,25 @@ int Host::attach_mcast(ClientId client, std::uint32_t qpn, const emu::Gid& gid, 
     s.groups_.push_back({gid, {}});
     group = &s.groups_.back();
   }
-  if (std::find(group->qpns.begin(), group->qpns.end(), qpn) != group->qpns.end()) return 0;
-  if (group->qpns.size() == kMaxMcastQps) return ENOMEM;
-  group->qpns.push_back(qpn);
+  McastMember* found = find_member(*group, qpn);
+  if (found == nullptr) {
+    if (group->members.size() == kMaxMcastQps) return ENOMEM;
+    found = &group->members.emplace_back(McastMember{qpn, {}});
+  }
+  if (std::ranges::find(found->lids, lid) != found->lids.end()) return 0;
+  if (found->lids.size() == kMaxMcastQps) return ENOMEM;
+  found->lids.push_back(lid);
   return 0;
 }
 
-int Host::detach_mcast(ClientId client, std::uint32_t qpn, const emu::Gid& gid) {
+int Host::detach_mcast(ClientId client, std::uint32_t qpn, const emu::Gid& gid, emu::Lid lid) {
   HostState& s = *state_;
   if (member(s, client, qpn) == nullptr) return ENOENT;
   McastGroup* group = find_group(s, gid);
-  if (group == nullptr ||
-      std::find(group->qpns.begin(), group->qpns.end(), qpn) == group->qpns.end()) {
-    return EINVAL;
-  }
-  leave(*group, qpn);
-  if (group->qpns.empty()) s.groups_.erase(s.groups_.begin() + (group - s.groups_.data()));
+  McastMember* found = group == nullptr ? nullptr : find_member(*group, qpn);
+  if (found == nullptr || std::erase(found->lids, lid) == 0) return EINVAL;
+  if (found->lids.empty()) leave(*group, qpn);
+  if (group->members.empty()) s.groups_.erase(s.groups_.begin() + (group - s.groups_.data()));
   return 0;
 }
 

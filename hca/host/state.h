@@ -23,6 +23,7 @@
 #include "hca/host/key.h"
 #include "hca/host/lanes.h"
 #include "hca/host/mad.h"
+#include "hca/host/multicast.h"
 #include "hca/host/power.h"
 #include "hca/host/qp.h"
 #include "hca/host/srq.h"
@@ -42,11 +43,6 @@ struct Pd {
   bool used = false;
   ClientId client = 0;
   std::uint32_t users = 0;  // MRs and QPs
-};
-
-struct McastGroup {
-  emu::Gid gid{};
-  std::vector<std::uint32_t> qpns;
 };
 
 // Of a class: whether those that are read from have their turn or those with requests, and how many

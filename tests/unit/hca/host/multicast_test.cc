@@ -132,11 +132,28 @@ TEST_F(Multicast, AttachedOnceDetachedOnce) {
   EXPECT_EQ(attach(1), 0);
   EXPECT_EQ(attach(1), 0);
   EXPECT_EQ(host.destroy_qp(client, qpn), EBUSY);
-  EXPECT_EQ(host.detach_mcast(client, qpn, kOther), EINVAL);
-  EXPECT_EQ(host.detach_mcast(client, qpn, kGroup), 0);
-  EXPECT_EQ(host.detach_mcast(client, qpn, kGroup), EINVAL);
+  EXPECT_EQ(host.detach_mcast(client, qpn, kOther, kGroupLid), EINVAL);
+  EXPECT_EQ(host.detach_mcast(client, qpn, kGroup, kGroupLid), 0);
+  EXPECT_EQ(host.detach_mcast(client, qpn, kGroup, kGroupLid), EINVAL);
   send(0);
   EXPECT_TRUE(received(1).empty());
+}
+
+// As often as with other LIDs, and received once: the kernel keeps both, an HCA goes by the GID.
+TEST_F(Multicast, DetachedWithTheLidThatItWasAttachedWith) {
+  constexpr emu::Lid kOtherLid = 0xc102;
+  hca::Host& host = cluster.host(1);
+  const auto client = sides[1].app->client();
+  const std::uint32_t qpn = sides[1].qp.number;
+  EXPECT_EQ(attach(1), 0);
+  EXPECT_EQ(host.detach_mcast(client, qpn, kGroup, kOtherLid), EINVAL);
+  EXPECT_EQ(host.attach_mcast(client, qpn, kGroup, kOtherLid), 0);
+  send(0);
+  EXPECT_EQ(received(1).size(), 1u);
+  EXPECT_EQ(host.detach_mcast(client, qpn, kGroup, kGroupLid), 0);
+  EXPECT_EQ(host.detach_mcast(client, qpn, kGroup, kGroupLid), EINVAL);
+  EXPECT_EQ(host.destroy_qp(client, qpn), EBUSY);
+  EXPECT_EQ(host.detach_mcast(client, qpn, kGroup, kOtherLid), 0);
 }
 
 TEST_F(Multicast, OnlyDatagramsAndOnlyGroups) {

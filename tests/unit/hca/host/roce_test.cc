@@ -157,7 +157,7 @@ TEST(Roce, GroupsHaveNoLid) {
   hca::Host& host = cluster.host(0);
   EXPECT_EQ(host.attach_mcast(app.client(), qp.number, kIpGroup, 0), 0);
   EXPECT_EQ(host.destroy_qp(app.client(), qp.number), EBUSY);
-  EXPECT_EQ(host.detach_mcast(app.client(), qp.number, kIpGroup), 0);
+  EXPECT_EQ(host.detach_mcast(app.client(), qp.number, kIpGroup, 0), 0);
   EXPECT_EQ(host.destroy_qp(app.client(), qp.number), 0);
 }
 
