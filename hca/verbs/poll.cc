@@ -157,7 +157,7 @@ void after_full_poll(bool received) {
 }
 
 int poll_cq(ibv_cq* base_cq, int count, ibv_wc* completions) {
-  if (base_cq == nullptr || completions == nullptr || count < 0) return -EINVAL;
+  if (base_cq == nullptr || count < 0 || (completions == nullptr && count > 0)) return -EINVAL;
   Cq& cq = *to_cq(base_cq);
   if (to_context(cq.context)->link().abandoned()) return -EIO;
   int taken = take(cq, count, completions);

@@ -30,6 +30,14 @@ TEST_F(Refusals, RightsThatThereAreNotAreInvalid) {
   for (unsigned bit = 20; bit < 30; ++bit) EXPECT_EQ(register_with(1U << bit), 0) << bit;
 }
 
+// Who asks for nothing needs no room for it.
+TEST_F(Refusals, APollForNothingFindsNothing) {
+  EXPECT_EQ(ibv_poll_cq(program.cq, 0, nullptr), 0);
+  EXPECT_EQ(ibv_poll_cq(program.cq, 1, nullptr), -EINVAL);
+  ibv_wc completion;
+  EXPECT_EQ(ibv_poll_cq(program.cq, -1, &completion), -EINVAL);
+}
+
 TEST_F(Refusals, AnEntryBehindTheTableOfGidsIsInvalid) {
   ibv_gid_entry entry{};
   EXPECT_EQ(ibv_query_gid_ex(program.context, 1, 0, &entry, 0), 0);
