@@ -14,9 +14,9 @@ import pytest
 
 from tests.apps.test_udp import free_port
 from tests.apps.test_verbs import assert_done, ended, pingpong, running_pair, start_server
-from tools.flitnet import ctl, operate, paths
+from tools.flitnet import ctl, operate, paths, traffic
 from tools.flitnet.cluster import Cluster
-from tools.flitnet.errors import UsageError
+from tools.flitnet.errors import FlitnetError, UsageError
 
 PORTS = itertools.count(19100)
 TREE = {"network": {"topology": "tree:2x3"}}  # 8 nodes; every leaf router has two ways up
@@ -80,6 +80,21 @@ def test_the_sender_without_a_cable_hears_no_answer(make_cluster: Callable[..., 
     operate.set_link(cluster.run, "n1", "up")
     wait_state(cluster, "n1", "attached")
     assert_done(pingpong(cluster, ["ibv_rc_pingpong", "-n", "50"], next(PORTS)))
+
+
+def test_a_stream_without_an_answer_was_refused_by_nobody(
+    make_cluster: Callable[..., Cluster], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its probe stays behind the pulled cable: it counts as one that was not admitted."""
+    cluster = make_cluster({"network": {"nodes": 2}})
+    operate.set_link(cluster.run, "n1", "down")
+    wait_state(cluster, "n1", "down")
+    clip = paths.ROOT / "traces/t2_city.ts"
+    with pytest.raises(FlitnetError, match="1 of 1 streams not admitted: .* see: flitnet status"):
+        traffic.replay(
+            cluster.run, clip, "n1", "n0", seconds=1, copies=1, trace={}, as_json=False
+        )  # fmt: skip
+    assert "0 of 1 admitted" in capsys.readouterr().out
 
 
 def test_programs_hear_of_a_fabric_that_was_away(make_cluster: Callable[..., Cluster]) -> None:

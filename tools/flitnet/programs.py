@@ -380,6 +380,7 @@ def _join(stream: StreamReport, one: dict[str, Any]) -> None:
     if one["role"] == "send":
         stream.admitted = one["admitted"]
         stream.rejected_by = one["rejected_by"]
+        stream.why = "" if one["admitted"] else one["why"]
         stream.frames_sent = one["frames_sent"]
         stream.posts_refused = one["credit_refusals"]
         stream.frames_posted_late = one["posted_late"]

@@ -24,6 +24,7 @@ class StreamReport:
     target: str
     admitted: bool = False
     rejected_by: str | None = None
+    why: str = ""  # of one that was not admitted at its end, whoever or whatever kept it out
     frames_sent: int = 0
     posts_refused: int = 0  # for want of credit; tried again
     frames_posted_late: int = 0  # the host was late, not the fabric
@@ -36,6 +37,11 @@ class StreamReport:
     dmt_ms: float = 0.0
     interval_ms_mean: float = 0.0
     interval_ms_sd: float = 0.0
+
+    @property
+    def refused(self) -> bool:
+        """Not one that waits for its peer."""
+        return not self.admitted and (self.rejected_by is not None or self.why != "")
 
     def to_dict(self) -> dict[str, Any]:
         value = asdict(self)
@@ -243,7 +249,7 @@ def total_of(streams: list[StreamReport]) -> Total:
     measured = [s for s in admitted if s.frames_delivered > 1]
     return Total(
         admitted=len(admitted),
-        refused=sum(1 for s in streams if s.rejected_by is not None),
+        refused=sum(s.refused for s in streams),
         frames_sent=sum(s.frames_sent for s in admitted),
         frames_delivered=delivered,
         frames_posted_late=sum(s.frames_posted_late for s in admitted),

@@ -103,7 +103,7 @@ def stream_table(streams: list[StreamReport], worst: int = WORST) -> RenderableT
     table.add_column(f"stream (worst {worst})", no_wrap=True)
     for name in ("from", "to", "sent", "arrived", "DMP", "DMT ms", "interval ms", "sd ms"):
         table.add_column(name, justify="right", no_wrap=name != "interval ms")
-    shown = [s for s in streams if s.admitted or s.rejected_by is None]
+    shown = [s for s in streams if not s.refused]
     for s in sorted(shown, key=badness, reverse=True)[:worst]:
         table.add_row(
             s.name, s.source, s.target, str(s.frames_sent), str(s.frames_delivered),

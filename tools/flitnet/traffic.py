@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from tools.flitnet import config, nodes, output, programs
+from tools.flitnet import config, nodes, output, paths, programs
 from tools.flitnet.cluster import Cluster
 from tools.flitnet.errors import (
     EXIT_ERROR, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, FlitnetError, UsageError,
@@ -50,10 +50,16 @@ def replay(
     else:
         _show(streams)
     if refused := [stream for stream in streams if not stream.admitted]:
-        who = refused[0].rejected_by
-        raise FlitnetError(f"{len(refused)} of {copies} streams refused by {who}")
+        raise FlitnetError(f"{len(refused)} of {copies} streams {_refusal(refused[0])}")
     whole = all(s.frames_delivered == s.frames_sent and not s.bytes_corrupt for s in streams)
     return EXIT_OK if whole else EXIT_ERROR
+
+
+def _refusal(stream: StreamReport) -> str:
+    """Nobody refused one whose probe had no answer, as behind a cable that is pulled."""
+    if stream.rejected_by:
+        return f"refused by {stream.rejected_by}"
+    return f"not admitted: {stream.why or 'no answer'}; see: {paths.call('status')}"
 
 
 def load(run: Path, kind: str, rate: str, *, seconds: float, seed: int, as_json: bool) -> int:
