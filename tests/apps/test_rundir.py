@@ -1,17 +1,18 @@
 """The directory of a cluster while commands meet in it, and when it cannot be removed. A record of
-nobody is enough for that: no daemon runs here."""
+nobody is enough for that: no daemon lives here."""
 
 from __future__ import annotations
 
 import shutil
+import subprocess
 import threading
 from pathlib import Path
 
 import pytest
 
-from tools.flitnet import operate, record, rundir
+from tools.flitnet import operate, paths, record, rundir
 from tools.flitnet.cluster import Cluster
-from tools.flitnet.errors import FlitnetError
+from tools.flitnet.errors import FlitnetError, UsageError
 
 
 @pytest.fixture
@@ -26,7 +27,8 @@ def leave_crashed(run: Path) -> None:
     for name in ("log", "metrics", "sys", "eal.4711"):
         (run / name / "deeper").mkdir(parents=True)
         (run / name / "deeper" / "file").touch()
-    (run / "cluster.toml").write_text("[network]\nnodes = 2\n")
+    for name in ("cluster.toml", "cluster.toml.new"):  # fabricd dies before it has renamed it
+        (run / name).write_text("[network]\nnodes = 2\n")
     record.write(run, record.Record())
 
 
@@ -126,3 +128,24 @@ def test_what_comes_meanwhile_is_removed_too(run: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(shutil, "rmtree", busy)
     operate.down(run)
     assert not run.exists()
+
+
+def test_what_is_no_directory_is_refused_in_words(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(UsageError, match="file: not a directory"):
+        Cluster(run=tmp_path / "file", owned=False).up()
+
+
+@pytest.mark.parametrize(
+    "options, reason", [("ro", "Read-only file system"), ("size=16k", "No space left on device")]
+)
+def test_a_disk_that_takes_nothing_is_named(tmp_path: Path, options: str, reason: str) -> None:
+    """Of the first file that is to be written: not of old ones, which nobody could remove there."""
+    own = ["unshare", "--map-root-user", "--mount", "sh", "-c"]
+    if subprocess.run([*own, "true"], capture_output=True).returncode:
+        pytest.skip("no namespace to mount in")
+    script = f'mount -t tmpfs -o {options} none "$1" && cd "$1" && "$0" --run . up; echo $? *'
+    argv = [*own, script, str(paths.ROOT / "flitnet"), str(tmp_path)]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=60)
+    assert done.stderr == f"flitnet: {tmp_path}/processes.json.new: {reason}\n"
+    assert done.stdout == "1 *\n"  # nothing is there

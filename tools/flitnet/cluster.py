@@ -107,7 +107,7 @@ class Cluster:
                         failure.args = (f"{failure.args[0]}; {words}",)
                     # Still under the lock: whoever waits for it finds nothing. What cannot be
                     # removed now, the next command names; why we failed is said first.
-                    with contextlib.suppress(FlitnetError):
+                    with contextlib.suppress(FlitnetError, OSError):
                         self._clear()
                 raise
 

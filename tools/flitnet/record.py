@@ -20,8 +20,8 @@ from tools.flitnet.process import ProcessId, spawn
 
 # What we and the daemons put into a run directory: `down` removes these and nothing else.
 ENTRIES = (
-    "cluster.toml", "fabricd.pid", "fabric.sock", "fabricd.ctl", "clock.page",
-    "fabric.state", "nodes", "metrics", "sys", "log", "plans", "fabric.udp", "state",
+    "cluster.toml", "cluster.toml.new", "fabricd.pid", "fabric.sock", "fabricd.ctl",
+    "clock.page", "fabric.state", "nodes", "metrics", "sys", "log", "plans", "fabric.udp", "state",
     "capture.ring", "cluster.key", "part.json", "controls.json", "controls.json.new",
 )  # fmt: skip
 SCRATCH = "eal.*"  # of a fabricd that died while it started
@@ -74,8 +74,11 @@ def ends(run: Path) -> bool:
 
 def write(run: Path, record: Record) -> None:
     fresh = run / f"{NAME}.new"
-    fresh.write_text(record.to_json())
-    fresh.rename(run / NAME)
+    try:
+        fresh.write_text(record.to_json())
+        fresh.rename(run / NAME)
+    except OSError as error:  # a disk that is full does not say of which file
+        raise OSError(error.errno, error.strerror, str(fresh)) from None
 
 
 @contextmanager

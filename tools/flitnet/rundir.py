@@ -27,7 +27,7 @@ def lock(run: Path, make: bool = False) -> Iterator[bool]:
     made if asked; else the value says whether it is still there."""
     while True:
         if make:
-            run.mkdir(mode=0o700, parents=True, exist_ok=True)
+            _make(run)
         fd = -1
         with contextlib.suppress(FileNotFoundError):
             fd = os.open(run, os.O_RDONLY | os.O_DIRECTORY)
@@ -47,6 +47,13 @@ def lock(run: Path, make: bool = False) -> Iterator[bool]:
                 return
         finally:
             os.close(fd)
+
+
+def _make(run: Path) -> None:
+    try:
+        run.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except FileExistsError:
+        raise UsageError(f"run directory {run}: not a directory") from None
 
 
 def no_cluster(run: Path) -> FlitnetError:
@@ -95,6 +102,8 @@ def clear(run: Path) -> None:
 
 def _remove(path: Path) -> OSError | None:
     """A program that runs on may put something there meanwhile: so not in one try alone."""
+    if not path.exists() and not path.is_symlink():
+        return None  # a read-only file system would say so of what is not there, too
     failure = None
     for _ in range(REMOVAL_TRIES):
         try:
