@@ -62,6 +62,17 @@ def test_a_program_beside_down_makes_nothing(run: Path) -> None:
     assert not run.exists()
 
 
+def test_a_second_down_stops_nothing(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It waited for the first: what ran when it came is not what it stopped."""
+    second = threading.Thread(target=operate.down, args=(run,))
+    with rundir.lock(run):
+        second.start()
+        second.join(0.2)
+        Cluster(run=run, owned=False)._clear()
+    second.join()
+    assert capsys.readouterr().out == f"no cluster in {run}\n"
+
+
 def test_programs_in_a_loop_beside_down(run: Path, tmp_path: Path) -> None:
     over, said, now = threading.Event(), list[str](), [run]
 

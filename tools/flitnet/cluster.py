@@ -57,6 +57,7 @@ class Cluster:
         self._owned = owned
         self._exporter = exporter
         self.attach_timeout_s = ATTACH_TIMEOUT_S
+        self.stopped: int | None = None  # how many lived when down() came; None: no cluster
         self._mine = False  # whether this object started what is in the run directory
 
     def share(self, part: Part) -> None:
@@ -421,6 +422,7 @@ class Cluster:
     def _stop_recorded(self) -> list[str]:
         """Programs first, then nodes, then the fabric: each sees its peers end in order."""
         found = self.record()
+        self.stopped = sum(process.alive() for process in set(found.processes.values()))
         killed: list[str] = []
         for rank in ((), ("exporter",), ("hcad",), ("fabricd",)):
             wave = {

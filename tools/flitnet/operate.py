@@ -103,13 +103,13 @@ def _fabric_dead() -> str:
 
 def down(run: Path) -> None:
     """Idempotent: nothing to stop is not an error."""
-    if not (run / "processes.json").exists():
+    cluster = Cluster(run=run, owned=False)  # the record says all that is needed
+    killed = cluster.down() if (run / "processes.json").exists() else []
+    if cluster.stopped is None:  # or another `down` was there first
         print(f"no cluster in {run}")
         return
-    cluster = Cluster(run=run, owned=False)  # the record says all that is needed
-    count = sum(process.alive() for process in set(cluster.record().processes.values()))
-    killed = cluster.down()
-    print(f"stopped {count} processes" + (f" (by SIGKILL: {', '.join(killed)})" if killed else ""))
+    by_force = f" (by SIGKILL: {', '.join(killed)})" if killed else ""
+    print(f"stopped {cluster.stopped} processes{by_force}")
 
 
 def tables_of(run: Path) -> dict[str, Any]:
