@@ -117,6 +117,9 @@ def test_each_host_shows_what_it_knows(hosts: tuple[Host, Host, Path]) -> None:
         assert devices == [f"{node}-flitnet0"]
         assert "as this host's HCAs received" in host("status").stdout
     assert json.loads(a("status", "--json").stdout)["here"] == ["n0"]
+    first, there = (json.loads(host("status", "--json").stdout)["seconds"] for host in (a, b))
+    assert 0 < first < there
+    until(lambda: there < json.loads(a("status", "--json").stdout)["seconds"])  # one clock
     with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as metrics:
         assert b'flitnet_device_port_up{node="n1"' in metrics.read()
     assert a("link", "n1", "down").returncode == 0
@@ -158,9 +161,12 @@ def test_both_hosts_know_what_is_wrong(hosts: tuple[Host, Host, Path]) -> None:
     assert a("link", "n1", "down").returncode == 0
     there = Cluster.open(b.run)
     until(lambda: there.node_status("n1")["link_down"])
-    for host in (a, b):
+    for host, where in ((a, ""), (b, ", on the fabric's host,")):
         done = host("status")
         assert done.returncode == 0, done.stdout
+        assert f"link n1 is down; back into service{where} with: flitnet link n1 up" in (
+            " ".join(done.stdout.split())
+        )
     assert a("link", "n1", "up").returncode == 0
     until(lambda: there.node_status("n1")["attached"])
     assert a("fabric", "kill").returncode == 0

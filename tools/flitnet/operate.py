@@ -134,6 +134,8 @@ def status(run: Path, as_json: bool) -> int:
     cluster = Cluster.open(run)
     dead, absent = cluster.dead(), cluster.absent()
     value = current(run)
+    heard = {} if cluster.part.fabric else _heard(cluster)
+    value.seconds = _emulated_s(heard, value.seconds)
     if as_json:
         more = {"dead": dead, "absent": list(absent), "here": cluster.here, "run": str(run)}
         output.print_json(value.to_dict() | more)
@@ -147,6 +149,9 @@ def status(run: Path, as_json: bool) -> int:
         _print_dead(run, [r for r in dead if not (cluster.together and r.startswith("hcad:"))])
         for name in _links_down(run) if value.links_down else []:
             print(f"link {name} is down; back into service with: {paths.call(f'link {name} up')}")
+        for node in (name for name, said in heard.items() if said["link_down"]):
+            up = f"flitnet link {node} up"
+            print(f"link {node} is down; back into service, on the fabric's host, with: {up}")
         for node, reason in absent.items():
             if f"hcad:{node}" in dead:
                 continue
@@ -155,6 +160,20 @@ def status(run: Path, as_json: bool) -> int:
             else:
                 print(f"{node}, of another host, is not attached; see flitnet join there")
     return EXIT_ERROR if dead or absent else EXIT_OK
+
+
+def _heard(cluster: Cluster) -> dict[str, dict[str, Any]]:
+    """What the nodes of this host say of themselves, those that answer."""
+    found = {}
+    for node in cluster.here:
+        with contextlib.suppress(FlitnetError):
+            found[node] = cluster.node_status(node)
+    return found
+
+
+def _emulated_s(heard: dict[str, dict[str, Any]], fabric_s: float) -> float:
+    """The fabric's time; on a host without it, as the node has it that heard of it last."""
+    return max([fabric_s, *(said["emulated_ns"] / 1e9 for said in heard.values())])
 
 
 def _print_dead(run: Path, dead: list[str]) -> None:
@@ -297,6 +316,7 @@ def top(run: Path) -> None:
         while (run / "processes.json").exists():
             snapshot = pages.read(run)
             now = _report(snapshot, run)
+            now.seconds = _emulated_s(_heard(cluster) if elsewhere else {}, now.seconds)
             power = snapshot.one("flitnet_power_last_watts")
             height = live.console.height
             title = ", ".join(["flitnet top", *(f"{role} is dead" for role in cluster.dead())])

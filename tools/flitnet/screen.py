@@ -70,8 +70,9 @@ def heading(view: View) -> RenderableType:
     dilation = clock["dilation"]
     if view.elsewhere:
         return Padding(Text.assemble(
-            (view.title, "bold"), f"   nodes of this host attached: {view.now.nodes}; the "
-            "clock, the power and the lanes are on the fabric's"), (0, 1))  # fmt: skip
+            (view.title, "bold"), f"   nodes of this host attached: {view.now.nodes}   ",
+            (f"{view.now.seconds:.1f} s", "bold cyan"), " emulated; the clock's pace, the power "
+            "and the lanes are on the fabric's"), (0, 1))  # fmt: skip
     now = view.now
     links = "packets pass at once" if now.pass_through else f"{now.link_mbps} Mb/s links"
     text = Text.assemble(
