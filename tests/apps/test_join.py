@@ -210,3 +210,18 @@ def test_a_key_of_another_cluster_is_named(hosts: tuple[Host, Host, Path]) -> No
     sizes = "cluster.toml here is not the fabric's: network.packet_size is 40 there, 120 here"
     b.refuses(1, sizes, "join", other, "--here", "n1", "--key", key, "--wait", "1")
     b.refuses(1, says, "join", swapped, "--here", "n1", "--key", key, "--wait", "1")
+
+
+def test_a_key_of_ones_own_is_in_a_file_of_each_host(hosts: tuple[Host, Host, Path]) -> None:
+    """Then there is no cluster.key that could be copied, and `up` names what can be."""
+    verbs_ready()
+    a, b, file = hosts
+    key = file.with_name("my.key")
+    key.write_text("5e" * 32)
+    key.chmod(0o600)
+    file.write_text(file.read_text() + 'key_file = "my.key"\n')
+    up = a("up", file, "--here", "n0")
+    copies = f"{a.run}/cluster.toml and {key}"
+    assert f"flitnet join FILE --here NODES, with copies of {copies}\n" in up.stdout, up
+    joined = b("join", a.run / "cluster.toml", "--here", "n1")
+    assert joined.returncode == 0, joined.stderr

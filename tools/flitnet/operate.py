@@ -62,15 +62,21 @@ def up(
         print('one process runs the fabric and its nodes, for want of cores; [hca] process = "own" '
               "in a cluster file gives each its own")  # fmt: skip
     if here is not None:
-        which = "the others" if ours else "the nodes"
-        print(f"{which}: flitnet join FILE --key KEY --here NODES, with copies of {run}/cluster."
-              "{toml,key}")  # fmt: skip
+        print(f"{'the others' if ours else 'the nodes'}: {_joining(run)}")
     if not cluster.file.pass_through:
         cap = ", and best effort its power cap" if cluster.file.power_scheme else ""
         print(f"programs meet this network's rates{cap}; for the bare software: "
               f"{paths.call('up --pass-through')}")  # fmt: skip
     if ours:
         _propose(ours[0])
+
+
+def _joining(run: Path) -> str:
+    """What to type on other hosts: the key is one that we made, or a file that each host has."""
+    key = tables_of(run).get("attach", {}).get("key_file")
+    if key:
+        return f"flitnet join FILE --here NODES, with copies of {run}/cluster.toml and {key}"
+    return f"flitnet join FILE --key KEY --here NODES, with copies of {run}/cluster.{{toml,key}}"
 
 
 def join(
