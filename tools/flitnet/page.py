@@ -4,6 +4,7 @@ the counter pages and fabricd say. It only reads; it finds clusters that come an
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 import socket
@@ -148,8 +149,8 @@ def _state(
     between = [link for link in links if ":" in link["link"]]
     pairs = [(router_of(link["link"]), router_of(link["to"])) for link in between]
     home = {name: router_of(link["to"]) for name, link in nodes.items()}
-    drawn = layout(topology, home, pairs)
-    for link, bend in zip(between, bends(drawn.routers, pairs)):
+    drawn, bent = _drawn(topology, tuple(home.items()), tuple(pairs))
+    for link, bend in zip(between, bent):
         link["bend"] = bend
     power_now = snapshot.one("flitnet_power_last_watts")
     flits = _port_flits(snapshot)
@@ -168,6 +169,15 @@ def _state(
         "sent_bytes": sent,
         "received_bytes": received,
     }
+
+
+@functools.lru_cache(maxsize=1)
+def _drawn(
+    topology: str, home: tuple[tuple[str, int], ...], pairs: tuple[tuple[int, int], ...]
+) -> tuple[Layout, list[float]]:
+    """Links that go out of service stay in the picture: it is the same until another cluster's."""
+    found = layout(topology, dict(home), list(pairs))
+    return found, bends(found.routers, list(pairs))
 
 
 def _nodes(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import functools
 import math
 import os
 import stat
@@ -29,6 +30,7 @@ SERIES = struct.Struct("<80s216sdIIHB5x")
 COUNTER, GAUGE, HISTOGRAM = 0, 1, 2
 SUB = 16
 BUCKETS = SUB + (44 - 4) * SUB
+LABELS_KEPT = 1 << 15
 HISTOGRAM_WORDS = 2 + BUCKETS
 assert HEADER.size == 128 and SERIES.size == 320
 
@@ -216,6 +218,8 @@ def _text(raw: bytes) -> str:
     return raw.split(b"\0", 1)[0].decode("utf-8", "replace")
 
 
+@functools.lru_cache(maxsize=LABELS_KEPT)
 def _labels(raw: bytes) -> Labels:
+    """The same at each look of who looks often."""
     pairs = (pair.partition("=") for pair in _text(raw).split(",") if pair)
     return tuple((key, value) for key, _, value in pairs)

@@ -6,6 +6,7 @@ In: a Snapshot and what the cluster file says. Out: Report, whose to_dict is the
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
@@ -178,14 +179,7 @@ def report(snapshot: Snapshot, tables: dict[str, Any]) -> Report:
             latency_us_mean=latency.mean * 1e6,
             latency_us_p99=latency.quantile(0.99) * 1e6,
         )
-    lanes = [
-        round(snapshot.total("flitnet_switch_transmitted_flits_total", vl=str(vl)))
-        for vl in range(LANES)
-    ]
-    links = {
-        (labels.get("switch"), labels.get("port"))
-        for labels, _ in snapshot.series("flitnet_switch_transmitted_flits_total")
-    }
+    lanes, links = _lanes(snapshot)
     passes = network.get("pass_through") is True
     loads_lost = snapshot.total("flitnet_load_lost_messages_total")
     return Report(
@@ -204,7 +198,7 @@ def report(snapshot: Snapshot, tables: dict[str, Any]) -> Report:
         lost=round(sum(s.lost for s in streams) + loads_lost),
         duplicated=sum(s.duplicated for s in streams),
         lanes=lanes,
-        links=len(links),
+        links=links,
         links_down=round(snapshot.total("flitnet_links_down")),
         congestion=sorted({
             labels.get("scheme", "")
@@ -212,6 +206,17 @@ def report(snapshot: Snapshot, tables: dict[str, Any]) -> Report:
         }),
         pass_through=passes,
     )
+
+
+def _lanes(snapshot: Snapshot) -> tuple[list[int], int]:
+    """Flits that left the switches by lane, and the links that they feed: in one look at each of
+    what are most of a large network's series."""
+    flits: dict[str, float] = defaultdict(float)
+    links = set()
+    for labels, value in snapshot.series("flitnet_switch_transmitted_flits_total"):
+        flits[labels.get("vl", "")] += value
+        links.add((labels.get("switch"), labels.get("port")))
+    return [round(flits.get(str(vl), 0)) for vl in range(LANES)], len(links)
 
 
 def clock_of(snapshot: Snapshot) -> dict[str, Any]:
