@@ -49,7 +49,9 @@ def demo(request: Request, *, keep: bool, json_file: Path | None) -> int:
     )
     print(screen.summary(final))
     if early:
-        print(f"ended early, after {final.seconds:.1f} of {request.seconds:g} s")
+        # Emulated time is the cluster's; streams begin when all are admitted.
+        print(f"ended early, {final.seconds:.1f} s after the start of its cluster, before "
+              f"{request.seconds:g} s of streams")  # fmt: skip
     if json_file:
         value = final.to_dict() | {"problems": problems, "seed": request.seed}
         json_file.write_text(json.dumps(value, indent=1, allow_nan=False) + "\n")
