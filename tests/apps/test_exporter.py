@@ -11,7 +11,7 @@ import pytest
 from tests.apps.test_half_dead import until
 from tests.apps.test_node import flitnet
 from tests.apps.test_udp import free_port
-from tools.flitnet import exporter, operate, paths
+from tools.flitnet import exporter, operate, paths, surroundings
 from tools.flitnet.cluster import Cluster
 from tools.flitnet.errors import FlitnetError, UsageError
 
@@ -23,12 +23,48 @@ def state_of(cluster: Cluster) -> str:
     return cluster.exec("n0", ["cat", STATE]).stdout.strip()
 
 
+def test_ports_are_up_when_the_cluster_is(make_cluster: Callable[..., Cluster]) -> None:
+    """The exporter has less to do with few nodes, and lost the race all the same. Once all is
+    written it looks every second."""
+    cluster = make_cluster({"network": {"topology": "mesh:5x5"}}, exporter="off")
+
+    def states() -> list[str]:
+        files = cluster.run.glob("sys/class/infiniband/*/ports/1/state")
+        return sorted(file.read_text().strip() for file in files)
+
+    assert states() == ["4: ACTIVE"] * 25
+    assert flitnet(cluster, "node", "n1", "kill").returncode == 0
+    until(lambda: states() == ["1: DOWN", *["4: ACTIVE"] * 24])
+    assert flitnet(cluster, "node", "n1", "start").returncode == 0
+    assert states() == ["4: ACTIVE"] * 25
+    assert flitnet(cluster, "fabric", "kill").returncode == 0
+    until(lambda: states() == ["1: DOWN"] * 25)
+    assert flitnet(cluster, "fabric", "start").returncode == 0
+    assert states() == ["4: ACTIVE"] * 25
+
+
+def test_a_tree_that_cannot_be_written_holds_nobody_up(
+    make_cluster: Callable[..., Cluster], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Programs that ask verbs alone can do without."""
+    monkeypatch.setattr(surroundings, "PORTS_S", 3600.0)
+    start = Cluster.start_exporter
+
+    def behind_a_file(cluster: Cluster, listen: str) -> None:
+        (cluster.run / "sys" / "class").touch()
+        start(cluster, listen)
+
+    monkeypatch.setattr(Cluster, "start_exporter", behind_a_file)
+    cluster = make_cluster(exporter="off")
+    assert "no sysfs tree: cannot make" in cluster.last_line("exporter")
+
+
 def test_one_that_died_is_started_again(
     make_cluster: Callable[..., Cluster], tmp_path: Path
 ) -> None:
     port = free_port()
     cluster = make_cluster(owned=False, exporter=f"127.0.0.1:{port}")
-    until(lambda: state_of(cluster) == "4: ACTIVE")
+    assert state_of(cluster) == "4: ACTIVE"
     cluster.kill("exporter")
     operate.set_link(cluster.run, "n0", "down")
     said = flitnet(cluster, "status")

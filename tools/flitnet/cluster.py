@@ -122,6 +122,8 @@ class Cluster:
         if self._exporter:
             self.start_exporter(self._exporter)
         self.wait_attached()
+        if self._exporter:
+            surroundings.wait_ports(self, self.here)
         if self._exporter and not self.alive("exporter"):
             raise FlitnetError("exporter stopped at its start")
 

@@ -12,7 +12,7 @@ import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 
-from tools.flitnet import controls, paths
+from tools.flitnet import controls, paths, surroundings
 from tools.flitnet.cluster import Cluster
 from tools.flitnet.errors import UsageError
 from tools.flitnet.nodes import held
@@ -53,6 +53,8 @@ def start(run: Path) -> None:
             controls.repeat(run, run / "fabricd.ctl", controls.OF_THE_FABRIC)
             for node in nodes if cluster.together else []:
                 controls.repeat(run, cluster.node_dir(node) / "hcad.ctl")
+            if cluster.record().exporter:
+                surroundings.wait_ports(cluster, nodes)
         except BaseException:
             with uninterrupted():
                 if ROLE not in cluster.dead():

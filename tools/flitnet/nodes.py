@@ -10,7 +10,7 @@ import contextlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from tools.flitnet import controls, paths, rundir
+from tools.flitnet import controls, paths, rundir, surroundings
 from tools.flitnet.cluster import Cluster
 from tools.flitnet.errors import FlitnetError, UsageError
 from tools.flitnet.process import stop_all, uninterrupted
@@ -50,6 +50,8 @@ def start(run: Path, node: str) -> None:
         try:
             cluster.start_node(node)
             controls.repeat(run, cluster.node_dir(node) / "hcad.ctl")
+            if cluster.record().exporter:
+                surroundings.wait_ports(cluster, [node])
         except BaseException:
             with uninterrupted():
                 if f"hcad:{node}" not in cluster.dead():

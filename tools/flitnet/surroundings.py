@@ -5,19 +5,21 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import time
 import tomllib
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tools.flitnet import paths, rundir
-from tools.flitnet.errors import UsageError
+from tools.flitnet.errors import FlitnetError, UsageError
 
 if TYPE_CHECKING:
     from tools.flitnet.cluster import Cluster
 
 
+PORTS_S = 20.0
 # Where the loader ends the name of a library or folder in its variables, or puts another in.
 SPLITS = set(" :;$")
 
@@ -53,6 +55,30 @@ def of(cluster: Cluster, nodes: list[str], dropin: bool) -> dict[str, str]:
     options = env.get("ASAN_OPTIONS")
     env["ASAN_OPTIONS"] = "verify_asan_link_order=0" + (f":{options}" if options else "")
     return env
+
+
+def wait_ports(cluster: Cluster, nodes: Iterable[str]) -> None:
+    """Until the exporter has written of nodes of this host, which are attached, that their ports
+    are up: ibstat, UCX and perftest believe that. Where it complained it writes nothing, and
+    programs that ask verbs alone can do without."""
+    late = time.monotonic() + PORTS_S
+    for node in nodes:
+        while not _port_is_up(cluster.run, node) and time.monotonic() < late:
+            said = any(line.startswith("flitnet-exporter: ") for line in cluster.lines("exporter"))
+            if said or "exporter" in cluster.dead() or _unplugged(cluster, node):
+                break
+            time.sleep(0.02)
+
+
+def _unplugged(cluster: Cluster, node: str) -> bool:
+    with contextlib.suppress(FlitnetError):  # asked again: it has answered before
+        return bool(cluster.node_status(node)["link_down"])
+    return False
+
+
+def _port_is_up(run: Path, node: str) -> bool:
+    devices = run / "sys" / "nodes" / node / "class" / "infiniband"
+    return any(f.read_text().startswith("4") for f in devices.glob("*/ports/1/state"))
 
 
 def _preloaded(library: str, before: str) -> str:
