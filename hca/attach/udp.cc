@@ -132,6 +132,7 @@ class UdpAttachment final : public Attachment {
   emu::Initiator session_state_;
   emu::UdpAddress fabric_;
   std::string fabric_text_;
+  std::string doubt_;
   std::string node_name_;
   AttachState state_ = AttachState::down;
   std::string reason_ = "not attached yet";
@@ -174,6 +175,7 @@ UdpAttachment::UdpAttachment(const UdpAttachOptions& options, emu::UdpAddress fa
     : session_state_(initiator_options(options)),
       fabric_(fabric),
       fabric_text_(options.fabric),
+      doubt_(options.doubt),
       node_name_(options.node_name),
       epoll_(::epoll_create1(EPOLL_CLOEXEC)) {
   CHECK(epoll_);
@@ -251,8 +253,8 @@ void UdpAttachment::explain(std::uint64_t host_ns) {
         "makes a new one)",
         fabric_text_, (host_ns - channel.last_heard_ns()) / 1'000'000);
   } else {
-    reason_ = fmt::format("no answer from fabricd at {}: is it up, and has it the same key?",
-                          fabric_text_);
+    reason_ = fmt::format("no answer from fabricd at {}: is it up, and has it the same key?{}",
+                          fabric_text_, doubt_);
   }
 }
 

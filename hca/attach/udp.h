@@ -23,6 +23,7 @@ struct UdpAttachOptions {
   std::uint64_t dead_ns = 700'000'000;  // silence after which the state is `down`
   bool io_uring = true;                 // false: plain socket calls
   std::optional<emu::Terms> terms{};    // as the configuration here has them; none: any
+  std::string doubt{};                  // what else may be wrong where nobody answers
 };
 
 // Fails only if the address does not resolve or no socket can be had; otherwise the state is `down`

@@ -20,6 +20,16 @@ namespace hca {
 
 namespace {
 constexpr std::size_t kBurst = 512;  // deliveries, injected events, answers taken in one turn
+
+// Behind a host that forwards ports both may be right.
+std::string port_doubt(const emu::AttachConfig& attach) {
+  const auto port = [](const std::string& address) {
+    return address.substr(address.rfind(':') + 1);
+  };
+  if (attach.fabric.empty() || port(attach.fabric) == port(attach.listen)) return "";
+  return fmt::format(" attach.listen has another port: {}", attach.listen);
+}
+
 }  // namespace
 
 Node::Node(const std::string& run_dir, const emu::Config& config, emu::NodeId node)
@@ -107,6 +117,7 @@ emu::Result<void> Node::attach(const std::string& run_dir, emu::Lending* lending
   }
   UdpAttachOptions options;
   options.fabric = config_.attach.fabric.empty() ? config_.attach.listen : config_.attach.fabric;
+  options.doubt = port_doubt(config_.attach);
   options.node_name = name;
   // Whoever of a run directory comes first makes its key; another host gets a copy of the file.
   auto key = config_.attach.key_file.empty() ? emu::ensure_key_file(run_dir + "/cluster.key")

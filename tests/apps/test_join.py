@@ -15,6 +15,7 @@ from tests.apps.test_half_dead import until
 from tests.apps.test_udp import free_port, pingpong, verbs_ready
 from tools.flitnet import page, paths
 from tools.flitnet.cluster import Cluster
+from tools.flitnet.errors import FlitnetError
 
 
 class Host:
@@ -225,3 +226,13 @@ def test_a_key_of_ones_own_is_in_a_file_of_each_host(hosts: tuple[Host, Host, Pa
     assert f"flitnet join FILE --here NODES, with copies of {copies}\n" in up.stdout, up
     joined = b("join", a.run / "cluster.toml", "--here", "n1")
     assert joined.returncode == 0, joined.stderr
+
+
+def test_who_asks_at_another_port_than_the_fabrics_is_told(tmp_path: Path) -> None:
+    """attach.fabric with a port of one's own, and attach.listen forgotten."""
+    attach = {"kind": "udp", "fabric": f"127.0.0.1:{free_port()}",
+              "listen": (listen := f"127.0.0.1:{free_port()}")}  # fmt: skip
+    cluster = Cluster({"network": {"nodes": 1}, "attach": attach}, run=tmp_path / "r")
+    cluster.attach_timeout_s = 2
+    with pytest.raises(FlitnetError, match=rf"attach.listen has another port: {listen}\)"):
+        cluster.up()
