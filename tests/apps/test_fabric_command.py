@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 
 import pytest
@@ -40,9 +41,13 @@ def test_connections_go_on_when_it_is_back(
 
 def test_status_and_up_say_how_to_have_it_back(make_cluster: Callable[..., Cluster]) -> None:
     cluster = make_cluster(owned=False)
+    began = json.loads(flitnet(cluster, "status", "--json").stdout)["seconds"]
     fabric.kill(cluster.run)
     status = flitnet(cluster, "status")
     assert status.returncode == 1 and "flitnet fabric start" in status.stdout
+    stands = json.loads(flitnet(cluster, "status", "--json").stdout)["seconds"]
+    assert 0 < began < stands, "emulated time stands still, and is not 0"
+    assert stands == json.loads(flitnet(cluster, "status", "--json").stdout)["seconds"]
     up = flitnet(cluster, "up")
     assert (up.returncode, up.stderr.count("\n")) == (1, 1), up.stderr
     assert "flitnet fabric start" in up.stderr

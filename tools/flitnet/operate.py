@@ -140,7 +140,7 @@ def status(run: Path, as_json: bool) -> int:
     cluster = Cluster.open(run)
     dead, absent = cluster.dead(), cluster.absent()
     value = current(run)
-    heard = {} if cluster.part.fabric else _heard(cluster)
+    heard = _heard(cluster) if not cluster.part.fabric or "fabricd" in dead else {}
     value.seconds = _emulated_s(heard, value.seconds)
     if as_json:
         more = {"dead": dead, "absent": list(absent), "here": cluster.here, "run": str(run)}
@@ -155,7 +155,8 @@ def status(run: Path, as_json: bool) -> int:
         _print_dead(run, [r for r in dead if not (cluster.together and r.startswith("hcad:"))])
         for name in _links_down(run) if value.links_down else []:
             print(f"link {name} is down; back into service with: {paths.call(f'link {name} up')}")
-        for node in (name for name, said in heard.items() if said["link_down"]):
+        pulled = [] if cluster.part.fabric else [n for n in heard if heard[n]["link_down"]]
+        for node in pulled:
             up = f"flitnet link {node} up"
             print(f"link {node} is down; back into service, on the fabric's host, with: {up}")
         for node, reason in absent.items():
@@ -178,7 +179,8 @@ def _heard(cluster: Cluster) -> dict[str, dict[str, Any]]:
 
 
 def _emulated_s(heard: dict[str, dict[str, Any]], fabric_s: float) -> float:
-    """The fabric's time; on a host without it, as the node has it that heard of it last."""
+    """The fabric's time; on a host without it, or when it is dead, as the node has it that heard of
+    it last."""
     return max([fabric_s, *(said["emulated_ns"] / 1e9 for said in heard.values())])
 
 
@@ -322,10 +324,12 @@ def top(run: Path) -> None:
         while (run / "processes.json").exists():
             snapshot = pages.read(run)
             now = _report(snapshot, run)
-            now.seconds = _emulated_s(_heard(cluster) if elsewhere else {}, now.seconds)
+            dead = cluster.dead()
+            heard = _heard(cluster) if elsewhere or "fabricd" in dead else {}
+            now.seconds = _emulated_s(heard, now.seconds)
             power = snapshot.one("flitnet_power_last_watts")
             height = live.console.height
-            title = ", ".join(["flitnet top", *(f"{role} is dead" for role in cluster.dead())])
+            title = ", ".join(["flitnet top", *(f"{role} is dead" for role in dead)])
             part_only = cluster.here != cluster.nodes
             view = screen.View(title, now, before, power, height, elsewhere, part_only)
             live.update(screen.screen(view), refresh=True)
