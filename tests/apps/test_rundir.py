@@ -32,6 +32,15 @@ def leave_crashed(run: Path) -> None:
     record.write(run, record.Record())
 
 
+def in_own_mounts(script: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    """$0: the command; $1: the folder."""
+    own = ["unshare", "--map-root-user", "--mount", "bash", "-c"]
+    if subprocess.run([*own, "true"], capture_output=True).returncode:
+        pytest.skip("no namespace to mount in")
+    argv = [*own, script, str(paths.ROOT / "flitnet"), str(folder)]
+    return subprocess.run(argv, capture_output=True, text=True, timeout=60)
+
+
 def enter(run: Path, said: list[str]) -> None:
     """What `exec` does before it becomes the program."""
     try:
@@ -152,11 +161,19 @@ def test_what_is_no_directory_is_refused_in_words(tmp_path: Path) -> None:
 )
 def test_a_disk_that_takes_nothing_is_named(tmp_path: Path, options: str, reason: str) -> None:
     """Of the first file that is to be written: not of old ones, which nobody could remove there."""
-    own = ["unshare", "--map-root-user", "--mount", "sh", "-c"]
-    if subprocess.run([*own, "true"], capture_output=True).returncode:
-        pytest.skip("no namespace to mount in")
     script = f'mount -t tmpfs -o {options} none "$1" && cd "$1" && "$0" --run . up; echo $? *'
-    argv = [*own, script, str(paths.ROOT / "flitnet"), str(tmp_path)]
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=60)
+    done = in_own_mounts(script, tmp_path)
     assert done.stderr == f"flitnet: {tmp_path}/processes.json.new: {reason}\n"
     assert done.stdout == "1 *\n"  # nothing is there
+
+
+def test_down_on_a_disk_without_room_makes_room(tmp_path: Path) -> None:
+    """Not even for the mark that the cluster ends, of which commands that wait for it hear."""
+    script = """
+        mount -t tmpfs -o nr_inodes=20 none "$1" && cd "$1" && mkdir r
+        echo '{"owner": null, "processes": {}}' > r/processes.json
+        while : > $((n = n + 1)); do :; done 2>/dev/null
+        "$0" --run r down; echo $?; ls -d r
+    """
+    done = in_own_mounts(script, tmp_path)
+    assert done.stdout == "stopped 0 processes\n0\n", done

@@ -144,7 +144,8 @@ class Cluster:
 
     def _clear(self) -> list[str]:
         with uninterrupted():
-            (self.run / record.ENDING).touch()  # for commands that wait for what runs here
+            with contextlib.suppress(OSError):  # on a full disk, too
+                (self.run / record.ENDING).touch()  # for commands that wait for what runs here
             killed = self._stop_recorded()
             rundir.clear(self.run)
             self._mine = False
