@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from tools.flitnet import output
+
 ROOT = Path(__file__).resolve().parents[2]
 COMMANDS = (
     "demo", "test", "up", "status", "top", "exec", "shell", "replay", "load", "down", "doctor",
@@ -361,3 +363,14 @@ sys.meta_path.insert(0, Impatient())
 sys.argv = ["flitnet", "status"]
 runpy.run_path("tools/flitnet/__main__.py", run_name="__main__")
 """
+
+
+def test_an_error_names_the_link_and_not_where_it_leads(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`replay` on a full disk said of the user's clip that there is no space left on its device."""
+    link = tmp_path / "none" / "clip"
+    with pytest.raises(OSError) as failed:
+        link.symlink_to(ROOT / "README.md")
+    assert output.say_os(failed.value, 1) == 1
+    assert capsys.readouterr().err == f"flitnet: {link}: No such file or directory\n"

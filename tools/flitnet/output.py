@@ -51,7 +51,9 @@ def say_os(error: OSError, code: int) -> int:
     """Of a full disk, a path that is none."""
     if isinstance(error, BrokenPipeError):
         return code
-    where = f"{error.filename}: " if error.filename else ""
+    # Of two files, the target of a link and the link, the second is what could not be made.
+    name = error.filename2 or error.filename
+    where = f"{name}: " if name else ""
     return say(f"{where}{reason(error)}", code)
 
 
