@@ -256,12 +256,12 @@ bool Network::submit(emu::NodeId src, const hca::SendPacket& packet) {
   message.kind = packet.kind;
   message.is_answer = false;
   message.stream = packet.stream;
-  // What waits for this very cycle becomes ready when it begins, and this one behind it.
-  hca::LaunchQueue& launches = impl_->launches_of(src);
-  if (message.launch <= impl_->now && launches.next() > impl_->now) {
+  // What waits for this very cycle becomes ready when it begins, and this one behind it. Whose part
+  // waits makes no difference: threads must not decide by which Vticks a message is stamped.
+  if (message.launch <= impl_->now && impl_->next_launch() > impl_->now) {
     impl_->ready(id);
   } else {
-    launches.push(message.launch, id);
+    impl_->launches_of(src).push(message.launch, id);
   }
   return true;
 }

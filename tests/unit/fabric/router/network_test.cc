@@ -87,6 +87,34 @@ TEST(Network, PacketsOfALaneKeepTheirOrderInTheCycleOfALaunch) {
   }
 }
 
+// What is handed in where another waits for this very cycle becomes ready with it, by the Vticks
+// that hold then, whichever thread steps the other one's HCA.
+TEST(Network, WhoWaitsForThisCycleCountsOnAnyThread) {
+  for (const RouterKind router : {RouterKind::non_preemptive, RouterKind::traditional}) {
+    NetworkSpec spec = mesh(4, 1);
+    spec.router = router;
+    spec.hca_scheduler = emu::SchedulerKind::virtual_clock;
+    for (const int threads : {1, 2}) {
+      spec.threads = threads;
+      const auto network = Network::make(spec).value();
+      auto waits = packet_by_lane_5(1, 3);
+      waits.launch = 10;
+      ASSERT_TRUE(network->submit(0, waits));
+      network->run_until(waits.launch);
+      auto packet = packet_by_lane_5(14, 1);
+      for (const emu::Vl lane : {emu::Vl{5}, emu::Vl{6}}) {
+        packet.vl_in = lane;
+        packet.cookie = lane;
+        ASSERT_TRUE(network->submit(15, packet));
+      }
+      network->set_wire_vtick(15, 5, 2000);
+      network->step(2);
+      ASSERT_EQ(network->injected().size(), 2U);
+      EXPECT_EQ(network->injected()[0].cookie, 6U) << threads << " threads";
+    }
+  }
+}
+
 TEST(Network, SpecErrorsNameFieldAndRange) {
   NetworkSpec spec;
   spec.vc_buf_size = 4096;
