@@ -20,6 +20,7 @@ class Engine final : public Network::Impl {
   void age(std::uint64_t moved) override;
   bool watch_heads(HeadWatcher* watcher) override;
   void close_window() override;
+  void windows_passed(std::uint64_t count) override { world_.herd.windows_pass(count); }
   void set_weights(emu::RouterId router, emu::PortId port, const emu::VlWeights& w) override;
   void set_wire_weights(emu::NodeId node, const emu::VlWeights& w) override;
   void set_vtick(emu::RouterId router, emu::PortId port, emu::Vl vl, emu::Vtick vtick) override;

@@ -40,6 +40,8 @@ struct Network::Impl {
   virtual bool watch_heads(HeadWatcher*) { return false; }
   // Ends the running energy window; next_window is then the end of the next one.
   virtual void close_window() = 0;
+  // So many windows more have ended, in which nothing was done.
+  virtual void windows_passed(std::uint64_t /*count*/) {}
   virtual void set_weights(emu::RouterId router, emu::PortId port, const emu::VlWeights& w) = 0;
   virtual void set_wire_weights(emu::NodeId node, const emu::VlWeights& w) = 0;
   virtual void set_vtick(emu::RouterId router, emu::PortId port, emu::Vl vl, emu::Vtick vtick) = 0;

@@ -174,8 +174,10 @@ void Network::Impl::jump(emu::Cycle cycle) {
   watch_busy = false;
   if (moved != 0) age(moved);
   if (now < next_window) return;
-  close_window();  // it ended in the idle time
-  next_window = window_after(now, spec.energy_window);
+  close_window();  // it ended in the idle time, as did those behind it
+  const emu::Cycle next = window_after(now, spec.energy_window);
+  windows_passed((next - next_window) / static_cast<emu::Cycle>(spec.energy_window));
+  next_window = next;
 }
 
 emu::Result<std::unique_ptr<Network>> Network::make(const NetworkSpec& spec, ControlHook* hook) {

@@ -108,4 +108,15 @@ void PowerHerd::window_ends() {
   for (Router& router : routers_) router.left_pj += router.budget_pj;
 }
 
+// Predictions and differences between budgets fade, until a window changes nothing: then none does,
+// however long the idle time is.
+void PowerHerd::windows_pass(std::uint64_t count) {
+  for (; count > 0 && on(); --count) {
+    for (Router& router : routers_) router.before_pj = standing_of(router);
+    window_ends();
+    const auto rests = [](const Router& r) { return r.before_pj == standing_of(r); };
+    if (std::ranges::all_of(routers_, rests)) return;
+  }
+}
+
 }  // namespace fabric

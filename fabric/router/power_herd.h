@@ -13,6 +13,7 @@
 // router (strict() is false) the mean is kept.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <vector>
 
@@ -64,6 +65,8 @@ class PowerHerd {
 
   void came_from_hca(emu::RouterId router) { routers_[router].left_pj -= hca_arrives_pj_; }
   void window_ends();
+  // So many windows in which nobody spent anything: as if each of them had ended.
+  void windows_pass(std::uint64_t count);
 
   // Every window is below the cap, not only their mean.
   bool strict() const { return strict_; }
@@ -80,8 +83,9 @@ class PowerHerd {
     double hcas_cycle_pj = 0;  // what its HCAs can make it spend in a cycle
     double least_pj = 0;       // of its budget
     double predicted_pj = 0;
-    double lacks_pj = 0;   // of what it predicts
-    bool stopped = false;  // in this window
+    double lacks_pj = 0;                // of what it predicts
+    bool stopped = false;               // in this window
+    std::array<double, 3> before_pj{};  // budget, left and predicted, when a window passes
     unsigned ports = 0;
     std::uint64_t router_ports = 0;
     std::vector<emu::RouterId> neighbours;
@@ -97,6 +101,9 @@ class PowerHerd {
     const bool may = strict_ ? router.left_pj - reserve_pj >= energy_pj : router.left_pj > 0;
     router.stopped |= !may;
     return may;
+  }
+  static std::array<double, 3> standing_of(const Router& router) {
+    return {router.budget_pj, router.left_pj, router.predicted_pj};
   }
   void place(Router& router, const std::vector<PortEnd>& ends, int crossings);
   double spare_pj(const Router& router) const;

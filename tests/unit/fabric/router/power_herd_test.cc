@@ -169,6 +169,38 @@ TEST(PowerHerd, ANetworkKeepsToItsCap) {
   }
 }
 
+// Budgets move in idle time too, as much when a caller jumps over it.
+TEST(PowerHerd, IdleTimeMayBeJumpedOver) {
+  const auto run = [](bool jumps, std::uint64_t seed) {
+    fabric::NetworkSpec spec;
+    spec.topology = fabric::TopologyKind::mesh;
+    spec.sides = {3, 3};
+    spec.general_engine = true;
+    spec.herd.window_pj = 4e6;
+    const auto network = std::move(*fabric::Network::make(spec));
+    emu::Prng prng(seed);
+    for (int turn = 0; turn < 6; ++turn) {
+      const emu::NodeId corner = turn % 2 == 0 ? 8 : 0;
+      for (int i = 0; i < 100; ++i) {
+        hca::SendPacket packet;
+        packet.flits = 40;
+        packet.cookie = static_cast<std::uint64_t>(i);
+        packet.dest = static_cast<emu::NodeId>(prng.below(9));
+        packet.vl_in = packet.vl_out = static_cast<emu::Vl>(prng.below(4));
+        network->submit(corner, packet);
+      }
+      const emu::Cycle next = network->now() + 20'000 + prng.below(10'000);
+      jumps ? network->run_until(next) : network->step(next - network->now());
+      network->clear_events();
+    }
+    // And at last long enough for nothing to change any more.
+    network->skip_to(network->now() + (emu::Cycle{1} << 40));
+    return network->digest();
+  };
+  for (std::uint64_t seed = 1; seed <= 4; ++seed)
+    EXPECT_EQ(run(true, seed), run(false, seed)) << "seed " << seed;
+}
+
 // A cap that does not pay what HCAs may send: not every window is below it, the mean is.
 TEST(PowerHerd, ACapBelowWhatComesUnasked) {
   const PowerHerd herd({.window_pj = 4 * 1000, .energy = fives(5)}, mesh(2), {});
