@@ -23,20 +23,13 @@ HcaGate::HcaGate(const emu::Config& config, emu::NodeId node, const fabric::Netw
       place_{network.router_of(node), network.port_of(node)},
       lanes_(lanes[static_cast<std::size_t>(emu::TrafficClass::best_effort)]),
       energy_(config.energy) {
-  hca::HostOptions options = hca::host_options(config, node);
+  const hca::HostOptions options = hca::host_options(config, node);
   const auto nodes = static_cast<std::size_t>(network.nodes());
   CHECK(options.nodes == nodes);
-  for (std::size_t dest = 0; dest < nodes; ++dest) {
-    hca::PortMask useful = 0;
-    for (const auto choice : network.choices(place_.router, static_cast<emu::NodeId>(dest)))
-      useful |= hca::PortMask{1} << choice.port;
-    options.useful_ports.push_back(useful);
-  }
-  const bool on = config.controls.congestion_control;
-  const std::string_view scheme = on ? options.congestion : "none";
-  control_ = hca::make_congestion(scheme, hca::congestion_options(options));
-  CHECK(control_ != nullptr);
-  at_consumer_ = scheme == "credit";
+  scheme_ = config.controls.congestion_control ? options.congestion : "none";
+  congestion_ = hca::congestion_options(options);
+  choose_congestion(network);
+  at_consumer_ = scheme_ == "credit";
   outer_.resize(control_->groups());
   inner_.resize(control_->groups());
   buffer_ = options.hca_buffer_packets;
@@ -48,6 +41,18 @@ HcaGate::HcaGate(const emu::Config& config, emu::NodeId node, const fabric::Netw
                                           options.power_window_packets, power_pj_per_cycle);
   if (config.power_scheme() && budget_pj_ > 0)
     meter(power_pj_per_cycle, static_cast<double>(node) / static_cast<double>(nodes));
+}
+
+void HcaGate::choose_congestion(const fabric::Network& network) {
+  congestion_.useful_ports.clear();
+  for (int dest = 0; dest < network.nodes(); ++dest) {
+    hca::PortMask useful = 0;
+    for (const auto choice : network.choices(place_.router, static_cast<emu::NodeId>(dest)))
+      useful |= hca::PortMask{1} << choice.port;
+    congestion_.useful_ports.push_back(useful);
+  }
+  control_ = hca::make_congestion(scheme_, congestion_);
+  CHECK(control_ != nullptr);
 }
 
 // Each packet holds its energy until it is paid for, so the calendar reaches as far. HCAs that all
@@ -127,6 +132,8 @@ bool HcaGate::take_one(std::size_t group, emu::Cycle now) {
 void HcaGate::links_changed(const fabric::Network& network) {
   for (std::size_t n = 0; n < hops_to_.size(); ++n)
     hops_to_[n] = static_cast<std::uint8_t>(network.hops(node_, static_cast<emu::NodeId>(n)) - 1);
+  // As in a live HCA (Host::set_ways): who looks at routers begins anew, with the ways of now.
+  if (control_->needs() == hca::Signal::state) choose_congestion(network);
 }
 
 bool HcaGate::power_allows(const FlitMessage& message, emu::Cycle now) {

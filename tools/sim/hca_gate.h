@@ -10,6 +10,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <string_view>
 #include <vector>
 
 #include "emu/config/config.h"
@@ -47,13 +48,14 @@ class HcaGate {
         {.free_lanes = {}, .full_buffers = full, .buffers = buffers, .delivered_flits = delivered},
         now);
   }
-  // What a message costs is a matter of its way.
+  // What a message costs is a matter of its way, and which ports are useful.
   void links_changed(const fabric::Network& network);
   hca::Signal needs() const { return control_->needs(); }
   // Messages before the HCA, and best effort in it.
   std::uint64_t waiting() const;
 
  private:
+  void choose_congestion(const fabric::Network& network);
   void take_first(emu::Cycle now, const Out& out);
   void take_in(emu::Cycle now);
   bool take_one(std::size_t group, emu::Cycle now);
@@ -64,6 +66,8 @@ class HcaGate {
   emu::NodeId node_;
   fabric::Network::Peer place_;
   emu::LaneMask lanes_;
+  std::string_view scheme_;
+  hca::CongestionOptions congestion_;
   std::unique_ptr<hca::CongestionControl> control_;
   bool at_consumer_;                              // where the scheme holds back
   std::array<std::deque<FlitMessage>, 2> first_;  // control, real time: with the consumers

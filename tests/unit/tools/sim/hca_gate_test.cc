@@ -288,6 +288,53 @@ power_control = false
   EXPECT_EQ(sent, 1);
 }
 
+// A link that is down has all its lanes free: it must not be what ALO looks at.
+TEST(HcaGate, AloFollowsTheWaysRoundALinkThatIsDown) {
+  const emu::Config config = emu::Config::parse(R"([network]
+topology = "tree:2x2"
+[qos]
+scheduler = "rr"
+vls_control = "15"
+vls_real_time = "1-14"
+vls_best_effort = "0"
+[controls]
+congestion = "alo"
+power_control = false
+)")
+                                 .value();
+  const auto network = fabric::Network::make(fabric::network_spec(config, 0)).value();
+  std::array<emu::LaneMask, emu::kClassCount> lanes{};
+  lanes[static_cast<std::size_t>(emu::TrafficClass::best_effort)] = 1;
+  HcaGate gate(config, 0, *network, lanes);
+  const fabric::LinkEnd first = {0, network->route(0, 3)};
+  ASSERT_TRUE(network->set_down({&first, 1}));
+  gate.links_changed(*network);
+  ASSERT_NE(network->route(0, 3), first.port);
+  // The neighbour at the same router takes the way that is left.
+  hca::SendPacket packet;
+  packet.dest = 2;
+  packet.flits = 200;
+  packet.traffic_class = emu::TrafficClass::best_effort;
+  ASSERT_TRUE(network->submit(1, packet));
+  network->step(100);
+  ASSERT_EQ(fabric::free_lanes(*network, 0, network->route(0, 3)) & 1, 0);
+  ASSERT_EQ(fabric::free_lanes(*network, 0, first.port) & 1, 1);
+  gate.look(*network, 0, 1, 0);
+  FlitMessage message{};
+  message.dest = 3;
+  message.flits = 40;
+  message.traffic_class = emu::TrafficClass::best_effort;
+  gate.offer(message);
+  int sent = 0;
+  const auto count = [&](const FlitMessage&) { ++sent; };
+  gate.release(network->now(), count);
+  EXPECT_EQ(sent, 0) << "the only way has no free lane";
+  network->step(400);
+  gate.look(*network, 0, 1, 0);
+  gate.release(network->now(), count);
+  EXPECT_EQ(sent, 1);
+}
+
 // Deeper buffers than an occupancy can count are full nevertheless.
 TEST(HcaGate, DeepBuffersCanBeFull) {
   const auto run = play_point(R"([network]
