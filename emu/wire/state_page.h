@@ -18,7 +18,7 @@
 namespace emu {
 
 inline constexpr std::uint32_t kStatePageMagic = 0x74536c46;  // "FlSt"
-inline constexpr std::uint32_t kStatePageVersion = 3;
+inline constexpr std::uint32_t kStatePageVersion = 4;
 inline constexpr std::size_t kStatePortsMax = 16;  // of a router, from its first port on
 
 // Of one node's router, as far as it concerns that node.
@@ -51,15 +51,15 @@ struct StatePage {
   std::atomic<std::uint64_t> delivered_flits;
   std::atomic<std::uint32_t> full_buffers;
   std::atomic<std::uint32_t> buffers;
-  std::atomic<std::uint64_t> ways;  // changes of useful_port and hops
+  std::atomic<std::uint64_t> ways;  // changes of useful_ports and hops
   std::uint64_t pad[2];
   std::array<std::array<std::atomic<std::uint16_t>, kStatePortsMax>, kNodesMax> free_lanes;
-  std::array<std::array<std::atomic<std::uint8_t>, kNodesMax>, kNodesMax> useful_port;
+  std::array<std::array<std::atomic<std::uint64_t>, kNodesMax>, kNodesMax> useful_ports;
   std::array<std::array<std::atomic<std::uint8_t>, kNodesMax>, kNodesMax> hops;
   // Not under the sequence: each entry is written and read whole.
   std::array<NoticeRing, kNodesMax> notices;
 };
-static_assert(sizeof(StatePage) == 64 + 2048 + 2 * 4096 + 64 * 8 * (1 + kNoticesKept));
+static_assert(sizeof(StatePage) == 64 + 2048 + (8 + 1) * 4096 + 64 * 8 * (1 + kNoticesKept));
 
 class StateWriter {
  public:
@@ -68,9 +68,10 @@ class StateWriter {
   StateWriter& operator=(StateWriter&& other) noexcept;
   ~StateWriter();
 
-  // From the node's router out by `port`, over `hops` links between routers; then ways_told().
-  void set_way(NodeId node, NodeId dest, PortId port, int hops) {
-    page_->useful_port[node][dest].store(port, std::memory_order_relaxed);
+  // From the node's router out by any of `ports`, a bit each, over `hops` links between routers;
+  // then ways_told().
+  void set_way(NodeId node, NodeId dest, std::uint64_t ports, int hops) {
+    page_->useful_ports[node][dest].store(ports, std::memory_order_relaxed);
     page_->hops[node][dest].store(static_cast<std::uint8_t>(hops), std::memory_order_relaxed);
   }
   void ways_told() { page_->ways.fetch_add(1, std::memory_order_release); }
@@ -104,8 +105,8 @@ class StateReader {
   std::uint8_t hops(NodeId node, NodeId dest) const {
     return page_->hops[node][dest].load(std::memory_order_relaxed);
   }
-  PortId useful_port(NodeId node, NodeId dest) const {
-    return page_->useful_port[node][dest].load(std::memory_order_relaxed);
+  std::uint64_t useful_ports(NodeId node, NodeId dest) const {
+    return page_->useful_ports[node][dest].load(std::memory_order_relaxed);
   }
   // How many notices the HCA of `node` was told so far.
   std::uint64_t told(NodeId node) const {

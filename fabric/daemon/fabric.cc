@@ -5,6 +5,7 @@
 #include "emu/base/check.h"
 #include "emu/base/log.h"
 #include "emu/clock/host.h"
+#include "fabric/daemon/look.h"
 #include "fabric/daemon/spec.h"
 #include "fabric/daemon/subnet_spec.h"
 #include "fabric/port/remote.h"
@@ -104,8 +105,8 @@ void Fabric::tell_ways() {
     const auto node = static_cast<emu::NodeId>(n);
     for (int d = 0; d < network_->nodes(); ++d) {
       const auto dest = static_cast<emu::NodeId>(d);
-      const emu::PortId port = network_->route(network_->router_of(node), dest);
-      side_band_->set_way(node, dest, port, network_->hops(node, dest) - 1);
+      side_band_->set_way(node, dest, useful_ports(*network_, node, dest),
+                          network_->hops(node, dest) - 1);
     }
   }
   side_band_->ways_told();

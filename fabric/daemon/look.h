@@ -23,6 +23,14 @@ inline std::uint16_t free_lanes(const Network& network, emu::RouterId router, em
   return static_cast<std::uint16_t>(lanes);
 }
 
+// Output ports of the node's router that the routing may choose for `dest`, a bit each.
+inline std::uint64_t useful_ports(const Network& network, emu::NodeId node, emu::NodeId dest) {
+  std::uint64_t ports = 0;
+  for (const Choice& choice : network.choices(network.router_of(node), dest))
+    ports |= std::uint64_t{1} << choice.port;
+  return ports;
+}
+
 // An occupancy is counted in a byte: a deeper buffer is full when the byte is.
 inline bool is_full(std::uint8_t flits, int vc_buf_size) {
   return flits >= std::min<int>(vc_buf_size, std::numeric_limits<std::uint8_t>::max());

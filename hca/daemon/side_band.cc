@@ -26,9 +26,7 @@ void SideBand::follow_ways(Host& host) {
   std::vector<std::uint8_t> hops;
   for (std::size_t n = 0; n < nodes_; ++n) {
     const auto dest = static_cast<emu::NodeId>(n);
-    // Of further ports the page shows no lanes: then none is useful, and ALO holds nothing back.
-    const emu::PortId port = page_->useful_port(node_, dest);
-    useful.push_back(port < emu::kStatePortsMax ? PortMask{1} << port : 0);
+    useful.push_back(page_->useful_ports(node_, dest));
     hops.push_back(page_->hops(node_, dest));
   }
   host.set_ways(std::move(useful), hops);

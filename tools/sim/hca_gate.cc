@@ -45,12 +45,9 @@ HcaGate::HcaGate(const emu::Config& config, emu::NodeId node, const fabric::Netw
 
 void HcaGate::choose_congestion(const fabric::Network& network) {
   congestion_.useful_ports.clear();
-  for (int dest = 0; dest < network.nodes(); ++dest) {
-    hca::PortMask useful = 0;
-    for (const auto choice : network.choices(place_.router, static_cast<emu::NodeId>(dest)))
-      useful |= hca::PortMask{1} << choice.port;
-    congestion_.useful_ports.push_back(useful);
-  }
+  for (int dest = 0; dest < network.nodes(); ++dest)
+    congestion_.useful_ports.push_back(
+        fabric::useful_ports(network, node_, static_cast<emu::NodeId>(dest)));
   control_ = hca::make_congestion(scheme_, congestion_);
   CHECK(control_ != nullptr);
 }

@@ -20,7 +20,7 @@ TEST(StatePage, ReadersSeeThePicture) {
   ASSERT_TRUE(writer);
   const auto reader = emu::StateReader::open(path);
   ASSERT_TRUE(reader);
-  writer->set_way(3, 5, 2, 4);
+  writer->set_way(3, 5, 0b110, 4);
   writer->ways_told();
   writer->begin();
   emu::StateReading reading;
@@ -35,7 +35,7 @@ TEST(StatePage, ReadersSeeThePicture) {
   EXPECT_EQ(reading.full_buffers, 4U);
   EXPECT_EQ(reading.buffers, 128U);
   EXPECT_EQ(view.free_lanes[2], 0x000f);
-  EXPECT_EQ(reader->useful_port(3, 5), 2);
+  EXPECT_EQ(reader->useful_ports(3, 5), 0b110U);
   EXPECT_EQ(reader->hops(3, 5), 4);
   EXPECT_EQ(reader->ways(), 1u);
   std::remove(path.c_str());
