@@ -37,17 +37,18 @@ inline bool is_full(std::uint8_t flits, int vc_buf_size) {
 }
 
 struct Fullness {
-  std::uint32_t full = 0;  // input lanes without room, in all routers
-  std::uint32_t buffers = 0;
+  std::uint32_t full = 0;     // input lanes without room, in all routers
+  std::uint32_t buffers = 0;  // input lanes that there are
 };
-inline Fullness fullness(const Network& network, int vc_buf_size) {
+// A link has `num_vcs` lanes.
+inline Fullness fullness(const Network& network, int vc_buf_size, std::uint32_t num_vcs) {
   Fullness sum;
   for (int r = 0; r < network.routers(); ++r) {
     const auto router = static_cast<emu::RouterId>(r);
     for (int p = 0; p < network.ports(router); ++p) {
       const auto occupancy = network.occupancy(router, static_cast<emu::PortId>(p));
       for (const auto flits : occupancy.input) sum.full += is_full(flits, vc_buf_size) ? 1 : 0;
-      sum.buffers += emu::kVlCount;
+      sum.buffers += num_vcs;
     }
   }
   return sum;

@@ -142,7 +142,8 @@ void Fabric::tell_state() {
       side_band_->free_lanes(node, port, free_lanes(*network_, router, port));
     }
   }
-  const Fullness sum = fullness(*network_, static_cast<int>(config_.network.vc_buf_size));
+  const Fullness sum =
+      fullness(*network_, static_cast<int>(config_.network.vc_buf_size), config_.network.num_vcs);
   side_band_->end({network_->now(), delivered_flits_, sum.full, sum.buffers});
 }
 

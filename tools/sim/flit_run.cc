@@ -292,7 +292,7 @@ void FlitRun::look() {
   if (gates_.empty() || gates_.front().needs() != hca::Signal::state) return;
   if (in_band_) return in_band_->look(*network_, now(), of_hcas_);
   const auto size = static_cast<int>(point_.cluster.network.vc_buf_size);
-  const fabric::Fullness sum = fabric::fullness(*network_, size);
+  const fabric::Fullness sum = fabric::fullness(*network_, size, point_.cluster.network.num_vcs);
   for (HcaGate& gate : gates_) gate.look(*network_, sum.full, sum.buffers, delivered_flits_);
 }
 

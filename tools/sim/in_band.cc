@@ -37,8 +37,8 @@ emu::Result<InBand> InBand::make(const emu::Config& config,
   for (int n = 0; n < network.nodes(); ++n)
     made.router_of_.push_back(network.router_of(static_cast<emu::NodeId>(n)));
   for (std::size_t r = 0; r < routers; ++r) {
-    made.buffers_ +=
-        static_cast<std::uint32_t>(network.ports(static_cast<emu::RouterId>(r))) * emu::kVlCount;
+    made.buffers_ += static_cast<std::uint32_t>(network.ports(static_cast<emu::RouterId>(r))) *
+                     config.network.num_vcs;
   }
   const auto busiest = static_cast<emu::Cycle>(std::max(routers, made.router_of_.size()));
   made.period_ = std::max(kLeastPeriod, kSlack * busiest * made.flits_);

@@ -4,6 +4,7 @@
 #include "fabric/daemon/look.h"
 #include "fabric/daemon/spec.h"
 #include "tests/unit/tools/sim/runs.h"
+#include "tools/sim/in_band.h"
 
 namespace tools {
 namespace {
@@ -335,6 +336,21 @@ power_control = false
   EXPECT_EQ(sent, 1);
 }
 
+// Self-Tuned's threshold is a part of the buffers that there are: with four lanes a link a fabric
+// without any room is full, and not by a quarter.
+TEST(HcaGate, LanesThatAreNotThereAreNoBuffers) {
+  const emu::Config config = emu::Config::parse(R"([network]
+topology = "single:8"
+num_vcs = 4
+[controls]
+congestion = "self_tuned"
+)")
+                                 .value();
+  const auto network = fabric::Network::make(fabric::network_spec(config, 0)).value();
+  EXPECT_EQ(fabric::fullness(*network, 10, config.network.num_vcs).buffers, 8U * 4);
+  EXPECT_EQ(InBand::make(config, config.qos.class_vls, *network).value().buffers(), 8U * 4);
+}
+
 // Deeper buffers than an occupancy can count are full nevertheless.
 TEST(HcaGate, DeepBuffersCanBeFull) {
   const auto run = play_point(R"([network]
@@ -351,7 +367,7 @@ batch_cycles = 5000
 batches = 1
 lanes = [0x8000, 0, 0x1]
 )");
-  EXPECT_GE(fabric::fullness(run->network(), 300).full, 3U);
+  EXPECT_GE(fabric::fullness(run->network(), 300, 16).full, 3U);
   EXPECT_FALSE(fabric::is_full(254, 300));
   EXPECT_FALSE(fabric::is_full(9, 10));
   EXPECT_TRUE(fabric::is_full(10, 10));
