@@ -7,12 +7,6 @@
 
 namespace tools {
 
-namespace {
-
-constexpr emu::Cycle kPatience = 100'000;  // a probe crosses an empty network in hundreds
-
-}  // namespace
-
 void Bookings::attach(fabric::Network& network, const std::vector<StreamDemand>& demands) {
   for (const StreamDemand& demand : demands) {
     streams_.push_back({.demand = demand});
@@ -100,7 +94,8 @@ bool Bookings::ask(fabric::Network& network, std::uint32_t number) {
       set_up_cycles_ += answer.cycle - begun;
     }
     network.clear_events();
-    CHECK(network.now() < begun + kPatience);
+    // Hosts take what arrives when they are ready for it: how long that is is theirs to say.
+    CHECK(answered || (!network.idle() && network.stuck().empty()));
   }
   const bool accepted = stream.probe.rejected_by == emu::kNoRouter;
   if (accepted) {

@@ -257,6 +257,30 @@ batches = 2
   EXPECT_NE(run_at(1.8, "false").find("\"asked\":0,"), std::string::npos);
 }
 
+// A host may take longer for a probe than any network does.
+TEST(FlitRun, SlowHostsAnswerProbesToo) {
+  const auto run = play_point(R"([network]
+topology = "single:2"
+router = "cell"
+link_mbps = 100000
+[controls]
+admission = true
+power_control = false
+[workload]
+streams = "cbr"
+stream_kbps = 1000000
+frame_ms = 1
+load = 0.01
+real_time_share = 1
+[run]
+hca = true
+receive_us = 1000
+batch_cycles = 1000
+batches = 1
+)");
+  EXPECT_NE(run->json().find(R"("asked":2,"granted":2)"), std::string::npos) << run->json();
+}
+
 // What admission sent before the workload began is no energy of its first window.
 TEST(FlitRun, ProbesAreInNoWindowOfTheHcas) {
   const auto run = play_point(R"([network]
