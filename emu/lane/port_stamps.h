@@ -151,7 +151,9 @@ class SourceClocks : public PortClocks<PortClock> {
       stamp_[lane] = tick(lane, stamp_now(now));
       return;
     }
-    const auto behind = static_cast<std::int64_t>(now - ready);
+    // Older arrivals would all have the oldest stamp, and the lowest lane would always go first.
+    const auto behind =
+        std::min<std::int64_t>(static_cast<std::int64_t>(now - ready), kStampPeriod);
     const std::int64_t arrival = static_cast<std::int64_t>(stamp_now(now)) - behind;
     const std::int64_t base =
         per_message_ ? arrival : std::max(arrival, static_cast<std::int64_t>(clock.aux));

@@ -160,7 +160,9 @@ class SourceStamps : public StampClocks {
     const unsigned slot = lane_slot(port, lane);
     if (per_message_) set_vtick(port, lane, vtick);
     if (head_of_line_) return bids_.set_stamp(slot, tick(slot, stamp_now(now)));
-    const auto behind = static_cast<std::int64_t>(now - ready);
+    // Older arrivals would all have the oldest stamp, and the lowest lane would always go first.
+    const auto behind =
+        std::min<std::int64_t>(static_cast<std::int64_t>(now - ready), kStampPeriod);
     const std::int64_t arrival = static_cast<std::int64_t>(stamp_now(now)) - behind;
     const std::int64_t base =
         per_message_ ? arrival : std::max(arrival, static_cast<std::int64_t>(aux_.of[slot]));

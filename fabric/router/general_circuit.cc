@@ -83,7 +83,7 @@ void Hca::begin_probe(World& world, Stream& stream, unsigned lane, emu::Cycle no
   probing_ |= lane_bit(lane);
   lane_stream_[lane] = static_cast<std::uint8_t>(&stream - streams_.data());
   clock_.head(lane, world.messages[stream.queue.first].vtick, now);
-  begin(world, lane, stream.queue.first);  // stays there until the answer
+  begin(world, lane, stream.queue.first, now);  // stays there until the answer
   stamp_next(world, lane, now);
 }
 
@@ -138,7 +138,7 @@ void Hca::begin_message(World& world, hca::Events& events, unsigned l, emu::Cycl
     --backlog_;
   }
   if (stream.queue.first == hca::kNoMessage) return;
-  begin(world, l, pop(world, stream));
+  begin(world, l, pop(world, stream), now);
   if (stream.stays) world.messages[lanes_[l].current].head_cycle = now;
   stamp_next(world, l, now);
 }

@@ -38,12 +38,12 @@ void Hca::bring_to_front(World& world, unsigned l, emu::Cycle now) {
   const hca::MessageId first = queue.first;
   queue.first = world.messages[first].next;
   clock_.head(l, world.messages[first].vtick, now);
-  begin(world, l, first);
+  begin(world, l, first, now);
   stamp_next(world, l, now);
 }
 
 // The first flit of the message is what the lane sends next.
-void Hca::begin(World& world, unsigned l, hca::MessageId id) {
+void Hca::begin(World& world, unsigned l, hca::MessageId id, emu::Cycle now) {
   const hca::Message& message = world.messages[id];
   Lane& lane = lanes_[l];
   lane.current = id;
@@ -51,6 +51,9 @@ void Hca::begin(World& world, unsigned l, hca::MessageId id) {
   lane.sent = 0;
   lane.level = static_cast<std::uint8_t>(world.level_of(message));
   lane.launch = message.launch;
+  // Older arrivals would all have the oldest stamp, and the lowest lane would always go first.
+  if (clock_.by_epoch() && now > message.launch + emu::kStampPeriod)
+    lane.launch = now - emu::kStampPeriod;
   waiting_ |= lane_bit(l);
   show_next<AnyDesign>(world, l);
 }

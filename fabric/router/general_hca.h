@@ -48,7 +48,7 @@ class Hca {
     std::array<std::uint16_t, kLevelsMax> credits{};
   };
   void bring_to_front(World& world, unsigned lane, emu::Cycle now);
-  void begin(World& world, unsigned lane, hca::MessageId id);
+  void begin(World& world, unsigned lane, hca::MessageId id, emu::Cycle now);
   template <class Design>
   void take_credits(const World& world, const Inbox& box);
   template <class Design>

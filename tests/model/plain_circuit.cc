@@ -114,6 +114,7 @@ void PlainNetwork::begin_probes(PlainHca& hca) {
                                             opens(*message),
                                             {}});
       lane.current = message;
+      lane.current->fronted = now_;
       lane.sent = 0;
       lane.probe_due = true;
       hca.clock->head(v, message->packet.vtick);
@@ -170,6 +171,7 @@ void PlainNetwork::begin_message(PlainHca& hca, std::size_t v) {
   if (stream.queue.empty()) return;
   lane.current = stream.queue.front();
   stream.queue.pop_front();
+  lane.current->fronted = now_;
   lane.sent = 0;
   if (stays) lane.current->head_cycle = now_;
   lane.stamp = stamp(hca, v, came(*lane.current));

@@ -150,6 +150,7 @@ void PlainNetwork::new_front(PlainHca& hca, std::size_t v) {
         [&](const MessagePtr& a, const MessagePtr& b) { return level_of(*a) < level_of(*b); });
   lane.current = *next;
   lane.queue.erase(next);
+  lane.current->fronted = now_;
   hca.clock->head(v, lane.current->packet.vtick);
   lane.stamp = stamp(hca, v, came(*lane.current));
 }

@@ -29,6 +29,7 @@ struct PlainMessage {
   int flits = 0;
   emu::Vl vl_in = 0;
   emu::Cycle launch = 0;
+  emu::Cycle fronted = 0;  // it came to the head of its lane at the HCA
   emu::Cycle head_cycle = 0;
   emu::RouterId rejected_by = emu::kNoRouter;
   bool is_answer = false;
@@ -319,7 +320,11 @@ class PlainNetwork final : public PlainModel {
   bool stamps_at_head() const { return scheduler_kind() == emu::SchedulerKind::head_of_line; }
   // When the next flit of an HCA's message came, as its scheduler sees it.
   emu::Cycle came(const PlainMessage& message) const {
-    return hca_scheduler_kind() == emu::SchedulerKind::head_of_line ? now_ : message.launch;
+    if (hca_scheduler_kind() == emu::SchedulerKind::head_of_line) return now_;
+    // Counters of epochs see no farther back than one of them.
+    if (spec_.counters != fabric::CounterKind::epoch) return message.launch;
+    return std::max(message.launch,
+                    message.fronted - std::min(message.fronted, static_cast<emu::Cycle>(kPeriod)));
   }
   bool traditional() const { return spec_.router == fabric::RouterKind::traditional; }
   bool full_crossbar() const { return spec_.crossbar == fabric::CrossbarKind::full; }

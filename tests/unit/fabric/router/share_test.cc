@@ -212,5 +212,45 @@ TEST(Shares, StrictClassesStarveBestEffortOnly) {
   }
 }
 
+// Lanes of an HCA whose messages wait for longer than its counters can tell share its link all the
+// same: none is forgotten behind those of lower numbers.
+TEST(Share, LanesOfAnOldBacklogAreNotForgotten) {
+  for (const auto kind :
+       {emu::SchedulerKind::fcfs, emu::SchedulerKind::virtual_clock, emu::SchedulerKind::fgvc}) {
+    NetworkSpec spec;
+    spec.nodes = 2;
+    spec.scheduler = kind;
+    spec.packets_per_node = 8192;
+    spec.lane_vtick = default_lane_vticks(spec.lanes_of_class);
+    for (const bool general : {false, true}) {
+      spec.general_engine = general;
+      const auto network = Network::make(spec).value();
+      std::array<int, emu::kVlCount> left{};
+      std::array<int, emu::kVlCount> sent{};
+      for (int turn = 0; turn < 3000; ++turn) {
+        for (unsigned lane = 4; lane < 15; ++lane) {
+          for (; left[lane] < 256; ++left[lane]) {
+            hca::SendPacket packet;
+            packet.dest = 1;
+            packet.flits = 40;
+            packet.vl_in = packet.vl_out = static_cast<emu::Vl>(lane);
+            packet.vtick = 11;
+            packet.handle = lane;
+            ASSERT_TRUE(network->submit(0, packet));
+          }
+        }
+        network->step(100);
+        for (const auto& event : network->injected()) {
+          --left[event.handle];
+          if (turn >= 2000) ++sent[event.handle];
+        }
+        network->clear_events();
+      }
+      for (unsigned lane = 4; lane < 15; ++lane)
+        EXPECT_NEAR(sent[lane], 1000 * 100 / 40 / 11, 5) << "lane " << lane;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace fabric
