@@ -22,10 +22,6 @@ template <int Bytes>
 void put(SmpData data, std::size_t at, std::uint64_t value) {
   put_be<Bytes>(std::as_writable_bytes(data).data() + at, value);
 }
-// Two fields of four bits.
-constexpr std::uint8_t nibbles(unsigned high, unsigned low) {
-  return static_cast<std::uint8_t>(high << 4 | (low & 15));
-}
 
 }  // namespace
 

@@ -35,6 +35,10 @@ inline constexpr Lid kManagerLid = 1;           // where the subnet manager is s
 inline constexpr unsigned kSubnetTimeout = 18;  // 4.096 us * 2^18: about a second
 inline constexpr unsigned kResponseTime = 16;
 
+// Two fields of four bits.
+constexpr std::uint8_t nibbles(unsigned high, unsigned low) {
+  return static_cast<std::uint8_t>(high << 4 | (low & 15));
+}
 // MTUs by their code: 1 is 256 bytes, 5 is 4096.
 constexpr unsigned mtu_code(std::uint32_t bytes) {
   unsigned code = 1;

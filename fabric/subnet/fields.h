@@ -18,12 +18,8 @@ template <int Bytes>
 constexpr void put(std::uint8_t* at, std::uint64_t value) {
   for (int i = 0; i < Bytes; ++i) at[i] = static_cast<std::uint8_t>(value >> (8 * (Bytes - 1 - i)));
 }
-// Two fields of four bits.
-constexpr std::uint8_t nibbles(unsigned high, unsigned low) {
-  return static_cast<std::uint8_t>(high << 4 | (low & 15));
-}
 
-using emu::mtu_code;
+using emu::mtu_code, emu::nibbles;
 
 // IBA 13.4.7; those of subnet administration (15.2.1) are in the upper byte.
 enum class MadStatus : std::uint16_t {

@@ -312,8 +312,8 @@ int ibv_rereg_mr(ibv_mr* mr, int flags, ibv_pd* pd, void* address, std::size_t l
     return IBV_REREG_MR_ERR_INPUT;
   }
   auto* mine = static_cast<Mr*>(mr);
-  if (mine->device_memory !=
-      nullptr) {  // nothing of it changes, not its domain either: as in Linux
+  // Of device memory nothing changes, not the domain of its region either: as in Linux.
+  if (mine->device_memory != nullptr) {
     errno = EINVAL;
     return IBV_REREG_MR_ERR_INPUT;
   }
