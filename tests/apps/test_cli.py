@@ -38,6 +38,7 @@ def test_every_command_has_help(command: str, run: Path) -> None:
     done = flitnet(command, "--help", run=run)
     assert done.returncode == 0, done.stderr
     assert f"flitnet {command}" in done.stdout and done.stderr == ""
+    assert "default: None" not in done.stdout
 
 
 def test_what_takes_long_is_imported_for_those_alone_who_need_it(run: Path) -> None:

@@ -405,12 +405,23 @@ for measure in cli_measure.COMMANDS:
     app.command()(measure)
 
 
+def _silent_without(command: click.Command) -> click.Command:
+    """A help text tells defaults; typer's tells of a parameter without one that it is None."""
+    for parameter in command.params:
+        if parameter.default is None and hasattr(parameter, "show_default"):
+            parameter.show_default = False
+    for below in getattr(command, "commands", {}).values():
+        _silent_without(below)
+    return command
+
+
 def run(argv: list[str]) -> int:
     """Runs a command line; returns the exit code. Every error is one line on stderr."""
     process.end_as_interrupted()
     try:
         argv = cli_measure.with_json(argv)
-        code = typer.main.get_command(app).main(argv, "flitnet", standalone_mode=False)
+        command = _silent_without(typer.main.get_command(app))
+        code = command.main(argv, "flitnet", standalone_mode=False)
         sys.stdout.flush()  # what a pipe does not take is known here, not after our last line
         return code if isinstance(code, int) else EXIT_OK
     except click.ClickException as error:
