@@ -286,7 +286,7 @@ def markdown(entries: Sequence[Entry], there: int) -> str:
             data = data_name(e)
             text += f"\n{made_by(one)} Every run, its configuration and seed: [{data}]({data})\n\n"
         if e.open and one.table:
-            text += f"Left open by the paper: {e.open}\n\n"
+            text += f"Left open by the paper: {e.open.strip()}\n\n"
     return text
 
 
@@ -340,5 +340,5 @@ def _html_entry(one: Entry) -> str:
         text += f"<p>{made_by(one)} Every run, its configuration and seed: "
         text += f"<a href='{data}'>{data}</a></p>\n"
     if e.open and one.table:
-        text += f"<p>Left open by the paper: {html.escape(e.open)}</p>\n"
+        text += f"<p>Left open by the paper: {html.escape(e.open.strip())}</p>\n"
     return text
