@@ -217,7 +217,7 @@ class SourceStamps : public StampClocks {
   }
   BidRows bids_;  // without a way
   UpperWords limit_;
-  UpperWords charge_;  // Vticks
+  UpperWords charge_;  // the Vticks, to be added to bids
 };
 
 }  // namespace emu

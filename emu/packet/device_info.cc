@@ -5,7 +5,7 @@
 
 #include "emu/base/guid.h"
 #include "emu/base/link_speed.h"
-#include "emu/packet/bytes.h"
+#include "emu/packet/mad.h"
 
 namespace emu {
 
@@ -18,11 +18,6 @@ constexpr unsigned kLinkUp = 5;
 constexpr unsigned kVl0To14 = 5;
 constexpr std::uint8_t kVlArbitrationEntries = 64;  // of high and of low priority
 
-template <int Bytes>
-void put(SmpData data, std::size_t at, std::uint64_t value) {
-  put_be<Bytes>(std::as_writable_bytes(data).data() + at, value);
-}
-
 }  // namespace
 
 void put_description(std::string_view name, SmpData data) {
@@ -34,12 +29,12 @@ void put_node_info(const DeviceInfo& device, int port, SmpData data) {
   data[1] = 1;  // class version
   data[2] = device.is_switch ? 2 : 1;
   data[3] = static_cast<std::uint8_t>(device.ports);
-  for (const std::size_t guid_at : {4, 12, 20}) put<8>(data, guid_at, device.guid);
-  put<2>(data, 28, 1);  // partition keys
-  put<2>(data, 30, device.device_id);
-  put<4>(data, 32, kHardwareVersion);
+  for (const std::size_t guid_at : {4, 12, 20}) put_field<8>(&data[guid_at], device.guid);
+  put_field<2>(&data[28], 1);  // partition keys
+  put_field<2>(&data[30], device.device_id);
+  put_field<4>(&data[32], kHardwareVersion);
   data[36] = static_cast<std::uint8_t>(port);
-  put<3>(data, 37, device.vendor_id);
+  put_field<3>(&data[37], device.vendor_id);
 }
 
 void put_port(int asked_by, SmpData data) {
@@ -48,10 +43,10 @@ void put_port(int asked_by, SmpData data) {
 }
 
 void put_address(Lid lid, std::uint64_t link_bps, SmpData data) {
-  put<8>(data, 8, kGidPrefix);
-  put<2>(data, 16, lid);
-  put<2>(data, 18, kManagerLid);
-  put<4>(data, 20, port_capabilities(link_bps, lid == kManagerLid));
+  put_field<8>(&data[8], kGidPrefix);
+  put_field<2>(&data[16], lid);
+  put_field<2>(&data[18], kManagerLid);
+  put_field<4>(&data[20], port_capabilities(link_bps, lid == kManagerLid));
   data[50] = 1;  // GUIDs
   data[51] = kSubnetTimeout;
 }

@@ -18,6 +18,18 @@ inline constexpr std::size_t kMadPacketBytes =
     kLrhBytes + kBthBytes + kDethBytes + kMadBytes + kIcrcBytes + kVcrcBytes;
 static_assert(kMadPacketBytes == 290);
 
+// A field of so many bytes, wherever it lies.
+template <int Bytes>
+constexpr std::uint64_t get_field(const std::uint8_t* at) {
+  std::uint64_t value = 0;
+  for (int i = 0; i < Bytes; ++i) value = value << 8 | at[i];
+  return value;
+}
+template <int Bytes>
+constexpr void put_field(std::uint8_t* at, std::uint64_t value) {
+  for (int i = 0; i < Bytes; ++i) at[i] = static_cast<std::uint8_t>(value >> (8 * (Bytes - 1 - i)));
+}
+
 inline constexpr std::uint32_t kSubnetQp = 0;           // SMPs
 inline constexpr std::uint32_t kGeneralServicesQp = 1;  // all others
 
@@ -29,6 +41,13 @@ inline constexpr std::size_t kMadStatusAt = 4;       // 16 bits; directed route:
 inline constexpr std::size_t kMadTransactionAt = 8;  // 64 bits
 inline constexpr std::size_t kMadAttributeAt = 16;   // 16 bits
 inline constexpr std::size_t kMadModifierAt = 20;    // 32 bits
+
+// Of SMPs by directed route (IBA 14.2.1.2); of these and of the performance class the data.
+inline constexpr std::size_t kHopCountAt = 7;
+inline constexpr std::size_t kDirectedSlidAt = 32;
+inline constexpr std::size_t kDirectedDlidAt = 34;
+inline constexpr std::size_t kMadDataAt = 64;
+inline constexpr std::uint16_t kMadReturning = 0x8000;  // the direction bit, first of the status
 
 enum MadClass : std::uint8_t {
   kClassSubnetLid = 0x01,       // SMPs by LID

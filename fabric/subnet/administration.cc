@@ -85,12 +85,12 @@ struct SubnetAdministration::Records {
 std::size_t SubnetAdministration::answer(MadPayload& mad, emu::NodeId source) {
   const std::uint8_t method = mad[emu::kMadMethodAt];
   const bool table = method == emu::kMadGetTable;
-  const auto attribute = get<2>(&mad[emu::kMadAttributeAt]);
-  const std::uint64_t mask = get<8>(&mad[kComponentMaskAt]);
+  const auto attribute = get_field<2>(&mad[emu::kMadAttributeAt]);
+  const std::uint64_t mask = get_field<8>(&mad[kComponentMaskAt]);
   std::array<std::uint8_t, emu::kMadBytes - kRecordsAt> asked;
   std::memcpy(asked.data(), &mad[kRecordsAt], asked.size());
-  const auto segment = static_cast<std::size_t>(get<4>(&mad[kSegmentAt]));
-  const bool trusted = get<8>(&mad[kAdminKeyAt]) != 0;
+  const auto segment = static_cast<std::size_t>(get_field<4>(&mad[kSegmentAt]));
+  const bool trusted = get_field<8>(&mad[kAdminKeyAt]) != 0;
   // Delivered to who would not understand an answer: sent, reported, repressed.
   if (method == 0 || (method >= 3 && method <= 7)) return 0;
 
@@ -121,9 +121,9 @@ std::size_t SubnetAdministration::answer(MadPayload& mad, emu::NodeId source) {
   // A Set is answered as a Get is (IBA 15.2.2).
   const std::uint8_t as = method == emu::kMadSet ? std::uint8_t{emu::kMadGet} : method;
   mad[emu::kMadMethodAt] = as | emu::kMadResponseBit;
-  put<2>(&mad[emu::kMadStatusAt], static_cast<std::uint16_t>(status));
-  put<2>(&mad[kAttributeOffsetAt], records.stride() / 8);
-  put<8>(&mad[kComponentMaskAt], mask);
+  put_field<2>(&mad[emu::kMadStatusAt], static_cast<std::uint16_t>(status));
+  put_field<2>(&mad[kAttributeOffsetAt], records.stride() / 8);
+  put_field<8>(&mad[kComponentMaskAt], mask);
   const std::size_t bytes = records.count * records.stride();
   if (table) {
     mad[kRmppAt] = 1;      // version
@@ -131,8 +131,8 @@ std::size_t SubnetAdministration::answer(MadPayload& mad, emu::NodeId source) {
     // No response time; last, first, active.
     mad[kRmppAt + 2] =
         static_cast<std::uint8_t>(0x1f << 3 | (last ? 4 : 0) | (records.segment == 1 ? 2 : 0) | 1);
-    put<4>(&mad[kSegmentAt], records.segment);
-    put<4>(&mad[kRmppAt + 8], kAdminHeaderBytes + bytes);
+    put_field<4>(&mad[kSegmentAt], records.segment);
+    put_field<4>(&mad[kRmppAt + 8], kAdminHeaderBytes + bytes);
   }
   return std::max(emu::kMadBytes, kRecordsAt + bytes);
 }
@@ -142,8 +142,8 @@ MadStatus SubnetAdministration::class_port_info(Records& records) const {
   std::uint8_t* info = records.next();
   info[0] = 1;
   info[1] = kClassVersion;
-  put<2>(info + 2, kHasGroups);
-  put<4>(info + 4, kHasSendOnlyFullMembers << 5 | kResponseTime);
+  put_field<2>(info + 2, kHasGroups);
+  put_field<4>(info + 4, kHasSendOnlyFullMembers << 5 | kResponseTime);
   return MadStatus::ok;
 }
 
@@ -174,7 +174,7 @@ MadStatus SubnetAdministration::node_records(const std::uint8_t* asked, std::uin
     const Device device = *map_.by_lid(static_cast<emu::Lid>(i + 1));
     if (!map_.reaches(hca_device(source), device)) continue;
     std::array<std::uint8_t, kNodeRecordBytes + 20> record{};
-    put<2>(record.data(), map_.lid(device));
+    put_field<2>(record.data(), map_.lid(device));
     management_.node_info({device, device.is_switch ? 0 : 1},
                           SubnetManagement::Data(&record[4], 64));
     management_.node_description(device, SubnetManagement::Data(&record[44], 64));
@@ -192,12 +192,12 @@ SubnetAdministration::Wanted SubnetAdministration::wanted(const std::uint8_t* gi
                                                           bool by_lid) const {
   Wanted wanted;
   if (by_gid) {
-    wanted.bad_gid = get<8>(gid) != emu::kGidPrefix;
-    wanted.device = map_.by_guid(get<8>(gid + 8));
+    wanted.bad_gid = get_field<8>(gid) != emu::kGidPrefix;
+    wanted.device = map_.by_guid(get_field<8>(gid + 8));
     wanted.none = !wanted.device;
   }
   if (by_lid) {
-    const auto device = map_.by_lid(static_cast<emu::Lid>(get<2>(lid)));
+    const auto device = map_.by_lid(static_cast<emu::Lid>(get_field<2>(lid)));
     wanted.none |= !device || (by_gid && device != wanted.device);
     wanted.device = device;
   }
@@ -237,13 +237,13 @@ std::optional<SubnetAdministration::PathRecord> SubnetAdministration::path_like(
   const unsigned rate = emu::link_speed_of(spec_.link_bps).rate;
   const Asked rated = asked_for(asked + 55, mask, kRateBit);
   const Asked life = asked_for(asked + 56, mask, kLifeBit);
-  const bool pkey =
-      !has(mask, kByPkey) || (get<2>(asked + 50) & kAnyMember) == (emu::kDefaultPkey & kAnyMember);
+  const bool pkey = !has(mask, kByPkey) ||
+                    (get_field<2>(asked + 50) & kAnyMember) == (emu::kDefaultPkey & kAnyMember);
   if (!pkey || mtu == 0 || !fits(kSubnetTimeout, life.selector, life.value)) return {};
   if (!rate_fits(rate, rated)) return {};
   PathRecord record{};
   record[49] = 0x80 | 1;  // reversible; one path
-  put<2>(&record[50], emu::kDefaultPkey);
+  put_field<2>(&record[50], emu::kDefaultPkey);
   if (has(mask, kWithSl)) record[53] = asked[53] & 0x0f;
   record[54] = static_cast<std::uint8_t>(kExactValue | mtu);
   record[55] = static_cast<std::uint8_t>(kExactValue | rate);
@@ -269,12 +269,12 @@ void SubnetAdministration::add_path(Device from, Device to, const PathRecord& pa
   std::uint8_t* record = records.next();
   if (record == nullptr) return;
   std::ranges::copy(path, record);
-  put<8>(record + 8, emu::kGidPrefix);
-  put<8>(record + 16, SubnetMap::guid(to));
-  put<8>(record + 24, emu::kGidPrefix);
-  put<8>(record + 32, SubnetMap::guid(from));
-  put<2>(record + 40, map_.lid(to));
-  put<2>(record + 42, map_.lid(from));
+  put_field<8>(record + 8, emu::kGidPrefix);
+  put_field<8>(record + 16, SubnetMap::guid(to));
+  put_field<8>(record + 24, emu::kGidPrefix);
+  put_field<8>(record + 32, SubnetMap::guid(from));
+  put_field<2>(record + 40, map_.lid(to));
+  put_field<2>(record + 42, map_.lid(from));
 }
 
 }  // namespace fabric

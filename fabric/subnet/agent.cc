@@ -14,17 +14,13 @@ namespace {
 
 // Of SMPs by directed route (IBA 14.2.1.2).
 constexpr std::size_t kHopPointerAt = 6;
-constexpr std::size_t kHopCountAt = 7;
-constexpr std::size_t kDirectedSlidAt = 32;
-constexpr std::size_t kDirectedDlidAt = 34;
 constexpr std::size_t kInitialPathAt = 128;
 constexpr std::size_t kReturnPathAt = 192;
 constexpr std::size_t kHopsMax = 63;
-constexpr std::uint16_t kReturning = 0x8000;  // the direction bit, first of the status
 
 void set_status(MadPayload& mad, MadStatus status, std::uint16_t bits) {
   mad[emu::kMadMethodAt] = emu::kMadGetResponse;
-  put<2>(&mad[emu::kMadStatusAt], static_cast<std::uint16_t>(status) | bits);
+  put_field<2>(&mad[emu::kMadStatusAt], static_cast<std::uint16_t>(status) | bits);
 }
 
 }  // namespace
@@ -66,12 +62,12 @@ Answered SubnetAgent::answer(MadPayload& mad, emu::NodeId source, emu::Lid dlid,
 // Goes the way port by port: from the sender, or from the device that it goes to by its LID first.
 // An HCA forwards nothing but what is its own.
 Answered SubnetAgent::directed(MadPayload& mad, emu::NodeId source, emu::Lid dlid) {
-  if (get<2>(&mad[kDirectedDlidAt]) != emu::kPermissiveLid) return {};
-  const std::size_t hops = mad[kHopCountAt];
+  if (get_field<2>(&mad[emu::kDirectedDlidAt]) != emu::kPermissiveLid) return {};
+  const std::size_t hops = mad[emu::kHopCountAt];
   if (hops > kHopsMax) return {};
   const Device self = hca_device(source);
   DeviceEnd at = {self, 1};
-  if (get<2>(&mad[kDirectedSlidAt]) != emu::kPermissiveLid) {
+  if (get_field<2>(&mad[emu::kDirectedSlidAt]) != emu::kPermissiveLid) {
     const auto device = map_.by_lid(dlid);
     if (!device || !map_.reaches(self, *device)) return {};
     at = {*device, device->is_switch ? map_.port_to(device->index, self) : 1};
@@ -86,14 +82,14 @@ Answered SubnetAgent::directed(MadPayload& mad, emu::NodeId source, emu::Lid dli
   }
   std::copy_n(back.begin(), hops + 1, &mad[kReturnPathAt]);
   mad[kHopPointerAt] = 0;
-  return manage(mad, at, kReturning);
+  return manage(mad, at, emu::kMadReturning);
 }
 
 Answered SubnetAgent::by_lid(MadPayload& mad, emu::NodeId source, emu::Lid dlid) {
   const Device self = hca_device(source);
   const auto device = dlid == emu::kPermissiveLid ? std::optional(self) : map_.by_lid(dlid);
   if (!device) return {};
-  const bool manager = dlid == kManagerLid && get<2>(&mad[emu::kMadAttributeAt]) ==
+  const bool manager = dlid == kManagerLid && get_field<2>(&mad[emu::kMadAttributeAt]) ==
                                                   static_cast<unsigned>(kSubnetManagerInfo);
   if (!manager && !map_.reaches(self, *device)) return {};
   // It came in where the switch would send back, or from the same side.
@@ -108,8 +104,8 @@ Answered SubnetAgent::manage(MadPayload& mad, DeviceEnd at, std::uint16_t status
     status = MadStatus::bad_version;
   } else if (mad[emu::kMadMethodAt] == emu::kMadGet) {
     std::ranges::fill(data, std::uint8_t{0});
-    const auto attribute = static_cast<std::uint16_t>(get<2>(&mad[emu::kMadAttributeAt]));
-    const auto modifier = static_cast<std::uint32_t>(get<4>(&mad[emu::kMadModifierAt]));
+    const auto attribute = static_cast<std::uint16_t>(get_field<2>(&mad[emu::kMadAttributeAt]));
+    const auto modifier = static_cast<std::uint32_t>(get_field<4>(&mad[emu::kMadModifierAt]));
     status = management_.get(at, attribute, modifier, data);
   }
   set_status(mad, status, status_bits);
@@ -121,7 +117,7 @@ Answered SubnetAgent::performance(MadPayload& mad, emu::NodeId source, emu::Lid 
   if (!device || !map_.reaches(hca_device(source), *device)) return {};
   MadStatus status = MadStatus::bad_version;
   if (mad[emu::kMadClassVersionAt] == 1) {
-    const auto attribute = static_cast<std::uint16_t>(get<2>(&mad[emu::kMadAttributeAt]));
+    const auto attribute = static_cast<std::uint16_t>(get_field<2>(&mad[emu::kMadAttributeAt]));
     status = performance_.answer(mad[emu::kMadMethodAt], attribute, *device,
                                  PerformanceManagement::Data(&mad[kMadDataAt], 192));
   }

@@ -5,20 +5,11 @@
 #include <cstdint>
 
 #include "emu/packet/device_info.h"
+#include "emu/packet/mad.h"
 
 namespace fabric {
 
-template <int Bytes>
-constexpr std::uint64_t get(const std::uint8_t* at) {
-  std::uint64_t value = 0;
-  for (int i = 0; i < Bytes; ++i) value = value << 8 | at[i];
-  return value;
-}
-template <int Bytes>
-constexpr void put(std::uint8_t* at, std::uint64_t value) {
-  for (int i = 0; i < Bytes; ++i) at[i] = static_cast<std::uint8_t>(value >> (8 * (Bytes - 1 - i)));
-}
-
+using emu::get_field, emu::put_field;
 using emu::mtu_code, emu::nibbles;
 
 // IBA 13.4.7; those of subnet administration (15.2.1) are in the upper byte.
@@ -35,7 +26,6 @@ enum class MadStatus : std::uint16_t {
   too_few_components = 0x0600,
 };
 
-inline constexpr std::size_t kMadDataAt = 64;  // of SMPs and of the performance class
-using emu::kResponseTime, emu::kSubnetTimeout;
+using emu::kMadDataAt, emu::kResponseTime, emu::kSubnetTimeout;
 
 }  // namespace fabric

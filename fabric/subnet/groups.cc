@@ -82,7 +82,7 @@ emu::Gid gid_at(const std::uint8_t* at) {
 
 // What OpenSM takes as the GID of a new group.
 bool may_be_made(const emu::Gid& gid) {
-  const std::uint64_t signature = get<2>(&gid[2]);
+  const std::uint64_t signature = get_field<2>(&gid[2]);
   if (gid[0] != 0xff) return false;
   if (signature == kIpv4Groups || signature == kIpv6Groups) return true;
   const bool as_if_made_here = signature == kMadeHere && (gid[1] & kScopeBits) == kLinkLocal;
@@ -107,8 +107,8 @@ unsigned group_rate_for(unsigned link, const Asked& asked) {
 
 MulticastGroups::Record with_member(MulticastGroups::Record record, emu::NodeId port,
                                     std::uint8_t join_state, bool is_proxy) {
-  put<8>(&record[kPortGidAt], emu::kGidPrefix);
-  put<8>(&record[kPortGidAt + 8], emu::guid_of(port));
+  put_field<8>(&record[kPortGidAt], emu::kGidPrefix);
+  put_field<8>(&record[kPortGidAt + 8], emu::guid_of(port));
   record[kScopeStateAt] |= join_state;
   record[kProxyAt] = is_proxy ? kProxyBit : 0;
   return record;
@@ -151,8 +151,8 @@ void MulticastGroups::drop(Groups::iterator group, const std::function<bool(cons
 
 std::expected<emu::NodeId, MadStatus> MulticastGroups::port_of(const Question& question) const {
   const std::uint8_t* gid = question.asked + kPortGidAt;
-  if (get<8>(gid) != emu::kGidPrefix) return std::unexpected(MadStatus::invalid_gid);
-  const auto device = map_.by_guid(get<8>(gid + 8));
+  if (get_field<8>(gid) != emu::kGidPrefix) return std::unexpected(MadStatus::invalid_gid);
+  const auto device = map_.by_guid(get_field<8>(gid + 8));
   if (!device || device->is_switch || !map_.reaches(hca_device(question.source), *device))
     return std::unexpected(MadStatus::invalid_request);
   return device->index;
@@ -165,11 +165,11 @@ std::optional<emu::Gid> MulticastGroups::gid_for(const Question& question) {
   const unsigned scope =
       has(question.mask, kByScope) ? question.asked[kScopeStateAt] >> 4 : kLinkLocal;
   constexpr unsigned kTransient = 0x10;
-  put<2>(&gid[0], 0xff00U | kTransient | scope);
-  put<2>(&gid[2], kMadeHere);
-  put<8>(&gid[4], emu::kGidPrefix);
+  put_field<2>(&gid[0], 0xff00U | kTransient | scope);
+  put_field<2>(&gid[2], kMadeHere);
+  put_field<8>(&gid[4], emu::kGidPrefix);
   do {
-    put<4>(&gid[12], ++last_made_);
+    put_field<4>(&gid[12], ++last_made_);
   } while (groups_.contains(gid));
   return gid;
 }
@@ -188,7 +188,7 @@ std::expected<MulticastGroups::Group, MadStatus> MulticastGroups::make(const Que
       group_rate_for(emu::link_speed_of(spec_.link_bps).rate,
                      asked_for(question.asked + kGroupRateAt, mask, kByGroupRate));
   if (mtu == 0 || rate == 0 ||
-      !same_partition(get<2>(question.asked + kGroupPkeyAt), emu::kDefaultPkey))
+      !same_partition(get_field<2>(question.asked + kGroupPkeyAt), emu::kDefaultPkey))
     return std::unexpected(MadStatus::invalid_request);
 
   Group group;
@@ -196,12 +196,12 @@ std::expected<MulticastGroups::Group, MadStatus> MulticastGroups::make(const Que
   std::copy_n(question.asked, record.size(), record.begin());
   std::ranges::copy(*gid, record.begin());
   std::fill_n(&record[kPortGidAt], gid->size(), std::uint8_t{0});
-  put<2>(&record[kMlidAt], emu::group_lid_of(*gid));
+  put_field<2>(&record[kMlidAt], emu::group_lid_of(*gid));
   record[kGroupMtuAt] = static_cast<std::uint8_t>(kExactValue | mtu);
   record[kGroupRateAt] = static_cast<std::uint8_t>(kExactValue | rate);
   record[kGroupLifeAt] = kExactValue | kSubnetTimeout;
   if (!has(mask, kByHopLimit)) record[kHopLimitAt] = 1;
-  put<4>(&record[kScopeStateAt], 0);
+  put_field<4>(&record[kScopeStateAt], 0);
   record[kScopeStateAt] = nibbles((*gid)[1] & kScopeBits, 0);
   if (!is_like(record, question)) return std::unexpected(MadStatus::invalid_request);
   return group;
@@ -212,12 +212,12 @@ bool MulticastGroups::is_like(const Record& group, const Question& question) con
   const std::uint64_t mask = question.mask;
   const bool same = std::ranges::all_of(kSameBits, [&](const SameBits& field) {
     const std::uint64_t differing =
-        get<4>(&group[field.word_at]) ^ get<4>(question.asked + field.word_at);
+        get_field<4>(&group[field.word_at]) ^ get_field<4>(question.asked + field.word_at);
     return !has(mask, field.component) || (differing & field.bits) == 0;
   });
   if (!same) return false;
-  if (has(mask, kByGroupPkey) &&
-      !same_partition(get<2>(&group[kGroupPkeyAt]), get<2>(question.asked + kGroupPkeyAt)))
+  if (has(mask, kByGroupPkey) && !same_partition(get_field<2>(&group[kGroupPkeyAt]),
+                                                 get_field<2>(question.asked + kGroupPkeyAt)))
     return false;
   constexpr unsigned kValueBits = 0x3f;
   const Asked mtu = asked_for(question.asked + kGroupMtuAt, mask, kByGroupMtu);
@@ -266,11 +266,11 @@ std::expected<MulticastGroups::Record, MadStatus> MulticastGroups::join(const Qu
 std::expected<MulticastGroups::Record, MadStatus> MulticastGroups::leave(const Question& question) {
   if ((question.mask & kToJoin) != kToJoin) return std::unexpected(MadStatus::too_few_components);
   const std::uint8_t* gid = question.asked + kPortGidAt;
-  if (get<8>(gid) != emu::kGidPrefix) return std::unexpected(MadStatus::invalid_gid);
+  if (get_field<8>(gid) != emu::kGidPrefix) return std::unexpected(MadStatus::invalid_gid);
   const auto group = groups_.find(gid_at(question.asked));
   if (group == groups_.end()) return std::unexpected(MadStatus::invalid_request);
   const auto member = std::ranges::find_if(group->second.members, [gid](const Member& candidate) {
-    return emu::guid_of(candidate.port) == get<8>(gid + 8);
+    return emu::guid_of(candidate.port) == get_field<8>(gid + 8);
   });
   const std::uint8_t leaves = question.asked[kScopeStateAt] & kJoinStates;
   if (member == group->second.members.end() || leaves == 0 || (leaves & ~member->join_state) != 0 ||

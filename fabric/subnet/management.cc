@@ -69,15 +69,15 @@ void SubnetManagement::node_info(DeviceEnd at, Data data) const {
 MadStatus SubnetManagement::switch_info(Device device, Data data) const {
   if (!device.is_switch) return MadStatus::unsupported;
   std::uint8_t* d = data.data();
-  put<2>(d, kLinearTableMax);
-  put<2>(d + 6, map_.lid_max());
+  put_field<2>(d, kLinearTableMax);
+  put_field<2>(d + 6, map_.lid_max());
   d[11] = kSubnetTimeout << 3;  // how long a packet lives
   return MadStatus::ok;
 }
 
 MadStatus SubnetManagement::guid_info(Device device, std::uint32_t block, Data data) const {
   if (block != 0) return MadStatus::invalid_field;
-  put<8>(data.data(), SubnetMap::guid(device));
+  put_field<8>(data.data(), SubnetMap::guid(device));
   return MadStatus::ok;
 }
 
@@ -98,7 +98,7 @@ MadStatus SubnetManagement::port_info(DeviceEnd at, std::uint32_t modifier, Data
 MadStatus SubnetManagement::pkey_table(Device device, std::uint32_t modifier, Data data) const {
   if (static_cast<int>(modifier >> 16) > map_.ports(device)) return MadStatus::invalid_field;
   if ((modifier & 0xffff) != 0) return MadStatus::invalid_field;
-  put<2>(data.data(), emu::kDefaultPkey);
+  put_field<2>(data.data(), emu::kDefaultPkey);
   return MadStatus::ok;
 }
 
@@ -134,9 +134,9 @@ MadStatus SubnetManagement::linear_table(Device device, std::uint32_t block, Dat
 MadStatus SubnetManagement::manager_info(Device device, Data data) {
   if (device.is_switch) return MadStatus::unsupported;
   std::uint8_t* d = data.data();
-  put<8>(d, SubnetMap::guid(device));
+  put_field<8>(d, SubnetMap::guid(device));
   if (map_.lid(device) != kManagerLid) return MadStatus::ok;  // not active
-  put<4>(d + 16, ++activity_);
+  put_field<4>(d + 16, ++activity_);
   d[20] = nibbles(0, kManagerMaster);
   return MadStatus::ok;
 }

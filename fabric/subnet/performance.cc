@@ -18,7 +18,7 @@ constexpr std::uint8_t kAllPorts = 0xff;
 constexpr std::uint16_t kCapabilities = 0x0100 | 0x0200 | 0x1000;
 
 void put_narrow(std::uint8_t* at, std::uint64_t value) {
-  put<4>(at, std::min<std::uint64_t>(value, 0xffffffff));  // it stops there (IBA 16.1.3.5)
+  put_field<4>(at, std::min<std::uint64_t>(value, 0xffffffff));  // it stops there (IBA 16.1.3.5)
 }
 
 }  // namespace
@@ -44,8 +44,8 @@ MadStatus PerformanceManagement::answer(std::uint8_t method, std::uint16_t attri
       if (sets) return MadStatus::unsupported;
       std::ranges::fill(data, std::uint8_t{0});
       data[0] = data[1] = 1;  // versions
-      put<2>(&data[2], kCapabilities);
-      put<4>(&data[4], kResponseTime);
+      put_field<2>(&data[2], kCapabilities);
+      put_field<4>(&data[4], kResponseTime);
       return MadStatus::ok;
     case kPortCounters:
       return narrow(sets, device, data);
@@ -58,7 +58,7 @@ MadStatus PerformanceManagement::answer(std::uint8_t method, std::uint16_t attri
 
 MadStatus PerformanceManagement::narrow(bool sets, Device device, Data data) {
   const std::uint8_t port_select = data[1];
-  const auto select = static_cast<std::uint16_t>(get<2>(&data[2]));
+  const auto select = static_cast<std::uint16_t>(get_field<2>(&data[2]));
   const std::uint8_t select_more = data[18];
   if (!has(device, port_select)) return MadStatus::invalid_field;
   // Bits 12 to 15 are the four of data, bit 2 is LinkDowned; the errors never happen.
@@ -69,7 +69,7 @@ MadStatus PerformanceManagement::narrow(bool sets, Device device, Data data) {
   }
   std::ranges::fill(data, std::uint8_t{0});
   data[1] = port_select;
-  put<2>(&data[2], select);
+  put_field<2>(&data[2], select);
   data[18] = select_more;
   const Counts counts = sum(device, port_select, &Resets::narrow);
   data[7] = static_cast<std::uint8_t>(std::min<std::uint64_t>(counts[downs], 0xff));
@@ -79,7 +79,7 @@ MadStatus PerformanceManagement::narrow(bool sets, Device device, Data data) {
 
 MadStatus PerformanceManagement::wide(bool sets, Device device, Data data) {
   const std::uint8_t port_select = data[1];
-  const auto select = static_cast<std::uint16_t>(get<2>(&data[2]));
+  const auto select = static_cast<std::uint16_t>(get_field<2>(&data[2]));
   if (!has(device, port_select)) return MadStatus::invalid_field;
   if (sets) {
     const unsigned counters = (select & 0xfU) | (select >> 4 & 0xfU) << unicast_sent;
@@ -87,11 +87,11 @@ MadStatus PerformanceManagement::wide(bool sets, Device device, Data data) {
   }
   std::ranges::fill(data, std::uint8_t{0});
   data[1] = port_select;
-  put<2>(&data[2], select);
+  put_field<2>(&data[2], select);
   const Counts counts = sum(device, port_select, &Resets::wide);
-  for (std::size_t i = 0; i < wait; ++i) put<8>(&data[8 + 8 * i], counts[i]);
+  for (std::size_t i = 0; i < wait; ++i) put_field<8>(&data[8 + 8 * i], counts[i]);
   for (std::size_t i = unicast_sent; i < kCounters; ++i)
-    put<8>(&data[40 + 8 * (i - unicast_sent)], counts[i]);
+    put_field<8>(&data[40 + 8 * (i - unicast_sent)], counts[i]);
   return MadStatus::ok;
 }
 

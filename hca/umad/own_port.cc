@@ -7,24 +7,15 @@ namespace hca {
 
 namespace {
 
-// Of SMPs by directed route (IBA 14.2.1.2).
-constexpr std::size_t kHopCountAt = 7;
-constexpr std::size_t kDirectedSlidAt = 32;
-constexpr std::size_t kDirectedDlidAt = 34;
-constexpr std::size_t kDataAt = 64;
-constexpr std::uint8_t kReturning = 0x80;  // the direction bit, first of the status
-
-unsigned word_at(const emu::Mad& mad, std::size_t at) { return mad[at] * 256U + mad[at + 1]; }
-void put_word(emu::SmpData data, std::size_t at, unsigned value) {
-  data[at] = static_cast<std::uint8_t>(value >> 8);
-  data[at + 1] = static_cast<std::uint8_t>(value);
+unsigned word_at(const emu::Mad& mad, std::size_t at) {
+  return static_cast<unsigned>(emu::get_field<2>(&mad[at]));
 }
 
 bool is_for_sender(const emu::Mad& mad) {
   return mad[0] == 1 && mad[emu::kMadClassAt] == emu::kClassSubnetDirected &&
          mad[emu::kMadClassVersionAt] == 1 && mad[emu::kMadMethodAt] == emu::kMadGet &&
-         mad[kHopCountAt] == 0 && word_at(mad, kDirectedSlidAt) == emu::kPermissiveLid &&
-         word_at(mad, kDirectedDlidAt) == emu::kPermissiveLid;
+         mad[emu::kHopCountAt] == 0 && word_at(mad, emu::kDirectedSlidAt) == emu::kPermissiveLid &&
+         word_at(mad, emu::kDirectedDlidAt) == emu::kPermissiveLid;
 }
 
 // There is one port, and one block of each table.
@@ -46,12 +37,11 @@ bool put_attribute(const OwnPort& own, const emu::Mad& asked, emu::SmpData data)
       return true;
     case emu::kGuidInfo:
       if (block != 0) return false;
-      for (std::size_t i = 0; i < 8; ++i)
-        data[i] = static_cast<std::uint8_t>(own.device.guid >> (56 - 8 * i));
+      emu::put_field<8>(data.data(), own.device.guid);
       return true;
     case emu::kPkeyTable:
       if (block != 0) return false;
-      put_word(data, 0, emu::kDefaultPkey);
+      emu::put_field<2>(data.data(), emu::kDefaultPkey);
       return true;
     default:
       return false;
@@ -63,12 +53,11 @@ bool put_attribute(const OwnPort& own, const emu::Mad& asked, emu::SmpData data)
 std::optional<emu::Mad> answer_of(const OwnPort& own, const emu::Mad& asked) {
   if (!is_for_sender(asked)) return {};
   emu::Mad answer = asked;
-  const emu::SmpData data(&answer[kDataAt], emu::SmpData::extent);
+  const emu::SmpData data(&answer[emu::kMadDataAt], emu::SmpData::extent);
   std::ranges::fill(data, std::uint8_t{0});
   if (!put_attribute(own, asked, data)) return {};
   answer[emu::kMadMethodAt] = emu::kMadGetResponse;
-  answer[emu::kMadStatusAt] = kReturning;
-  answer[emu::kMadStatusAt + 1] = 0;
+  emu::put_field<2>(&answer[emu::kMadStatusAt], emu::kMadReturning);
   return answer;
 }
 

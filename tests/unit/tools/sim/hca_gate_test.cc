@@ -9,6 +9,14 @@
 namespace tools {
 namespace {
 
+FlitMessage best_effort_to(emu::NodeId dest) {
+  FlitMessage message{};
+  message.dest = dest;
+  message.flits = 40;
+  message.traffic_class = emu::TrafficClass::best_effort;
+  return message;
+}
+
 // A 2 x 2 mesh of best effort; `controls` and `load` vary.
 std::unique_ptr<FlitRun> played(double load, const std::string& controls, bool power = false) {
   const std::string text = fmt::format(R"([network]
@@ -279,11 +287,7 @@ power_control = false
   network->step(200);
   ASSERT_EQ(fabric::free_lanes(*network, 0, fixed) & lanes[best_effort], 0);
   gate.look(*network, 0, 1, 0);
-  FlitMessage message{};
-  message.dest = 3;
-  message.flits = 40;
-  message.traffic_class = emu::TrafficClass::best_effort;
-  gate.offer(message);
+  gate.offer(best_effort_to(3));
   int sent = 0;
   gate.release(network->now(), [&](const FlitMessage&) { ++sent; });
   EXPECT_EQ(sent, 1);
@@ -321,11 +325,7 @@ power_control = false
   ASSERT_EQ(fabric::free_lanes(*network, 0, network->route(0, 3)) & 1, 0);
   ASSERT_EQ(fabric::free_lanes(*network, 0, first.port) & 1, 1);
   gate.look(*network, 0, 1, 0);
-  FlitMessage message{};
-  message.dest = 3;
-  message.flits = 40;
-  message.traffic_class = emu::TrafficClass::best_effort;
-  gate.offer(message);
+  gate.offer(best_effort_to(3));
   int sent = 0;
   const auto count = [&](const FlitMessage&) { ++sent; };
   gate.release(network->now(), count);
