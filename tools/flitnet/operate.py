@@ -140,6 +140,10 @@ def status(run: Path, as_json: bool) -> int:
     cluster = Cluster.open(run)
     dead, absent = cluster.dead(), cluster.absent()
     value = current(run)
+    fabric_here = cluster.part.fabric and "fabricd" not in dead
+    down = _links_down(run) if fabric_here else []
+    if fabric_here:  # its metrics, which it publishes now and then, may be of before
+        value.links_down = len(down)
     heard = _heard(cluster) if not cluster.part.fabric or "fabricd" in dead else {}
     value.seconds = _emulated_s(heard, value.seconds)
     if as_json:
@@ -153,7 +157,7 @@ def status(run: Path, as_json: bool) -> int:
         screen.show(screen.screen(view))
         # Nodes in the fabric's process died with it: that is said once.
         _print_dead(run, [r for r in dead if not (cluster.together and r.startswith("hcad:"))])
-        for name in _links_down(run) if value.links_down else []:
+        for name in down:
             print(f"link {name} is down; back into service with: {paths.call(f'link {name} up')}")
         pulled = [] if cluster.part.fabric else [n for n in heard if heard[n]["link_down"]]
         for node in pulled:
