@@ -253,10 +253,12 @@ class Countdown {
     return near_.get(port_of_slot(slot), vl_of_slot(slot)) + rest_[slot];
   }
   // A flit of each of `lanes` has gone by; returns those whose message may have ended with it, to
-  // be asked by ended() before the next.
+  // be asked by ended() before the next. They are told by what the counters were: `lanes`, which
+  // may be known late, then are not waited for any longer than they must be.
   Lanes8 take(Lanes8 lanes) {
+    const Lanes8 last = near_.is_one();
     near_.take_one(lanes);
-    return lanes & ~near_.nonzero();
+    return lanes & last;
   }
   // Of the lanes that take() returned those whose message has ended.
   Lanes8 ended(Lanes8 candidates) {

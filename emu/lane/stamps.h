@@ -66,6 +66,7 @@ class InputStamps : public StampClocks {
     for (unsigned slot = 0; slot < kLaneSlots; ++slot)
       next_in_.of[slot] = next_out_.of[slot] = static_cast<std::uint16_t>(slot * kRing);
   }
+  bool per_message() const { return per_message_; }
   // The head of a message arrives; arrive() follows for its flit.
   void head(unsigned port, unsigned lane, Vtick vtick) {
     if (!per_message_) return;

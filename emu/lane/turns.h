@@ -36,6 +36,7 @@ inline Picks control_first(Picks picks, Lanes8 eligible, Lanes8 control) {
 struct Unstamped {
   static constexpr bool kTakesTurns = true;
   void set_vtick(unsigned, unsigned, Vtick) {}
+  static constexpr bool per_message() { return false; }
   void head(unsigned, unsigned, Vtick) {}
   template <Isa>
   void arrive(BidRows&, Lanes8, Lanes8, std::uint32_t) {}

@@ -41,12 +41,15 @@ bool finish_cycle(Router& router, const Moves& moves, emu::Box& box, emu::Box* n
                   const emu::Outlet& outlet, const Surroundings& world, emu::Cycle now) {
   auto& r = router.state;
   tell_output(r, moves.output, world.messages, next_row, outlet);
+  // Whether tails cross is known last of all, and mostly mispredicted: what does not ask comes
+  // first.
+  const bool busy = stage1_take_in<kIsa>(r, router.scheduler, box, moves.crossed.flits, now, world);
   if (emu::any(moves.crossed.ending)) tails_cross(r, router.scheduler, moves.crossed.ending, world);
   if (emu::any(r.arbitrating)) stage3_arbitrate(r, world.messages);
   r.arbitrating = r.routed;
   r.routed = emu::kNoLanes8;
   if (emu::any(r.routing)) stage2_route(r, world, now);
-  const bool busy = stage1_decode<kIsa>(r, router.scheduler, box, moves.crossed.flits, now, world);
+  if (emu::has_names(box)) decode_heads(r, box, world);
   box.flits = emu::kNoLanes8;
   box.credits = emu::kNoLanes8;
   emu::emit(next_row, outlet, moves.output.flits, moves.crossed.flits);

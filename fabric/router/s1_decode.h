@@ -24,30 +24,39 @@ void bring_to_front(State& r, unsigned in_lane, const Surroundings& world) {
   r.routed[port_of_slot(in_lane)] |= vl_bit(in_lane);
 }
 
-template <class State, class Scheduler>
-void decode_heads(State& r, Scheduler& scheduler, emu::Box& box, const Surroundings& world) {
+template <class State>
+void decode_heads(State& r, emu::Box& box, const Surroundings& world) {
   for (unsigned bits = emu::ports_named(box); bits != 0; bits &= bits - 1) {
     const unsigned port = emu::first_bit(bits);
     const unsigned vl = emu::first_bit(box.flits[port]);
     const unsigned in_lane = lane_slot(port, vl);
     const hca::MessageId id = emu::named_at(box, port);
-    scheduler.head(port, vl, world.messages[id].vtick);
     r.in_messages.push(in_lane, id);
     if (r.in_messages.count[in_lane] == 1) bring_to_front(r, in_lane, world);
   }
   emu::clear_names(box);
 }
 
-// False when no flit is in the router's buffers.
+// The heads among the flits of a box bring their Vticks.
+template <class Scheduler>
+void tell_of_heads(Scheduler& scheduler, const emu::Box& box, const hca::MessageTable& messages) {
+  for (unsigned bits = emu::ports_named(box); bits != 0; bits &= bits - 1) {
+    const unsigned port = emu::first_bit(bits);
+    scheduler.head(port, emu::first_bit(box.flits[port]), messages[emu::named_at(box, port)].vtick);
+  }
+}
+
+// All of a cycle's arrivals but their heads. False when no flit is in the router's buffers.
 template <emu::Isa kIsa, class State, class Scheduler>
-bool stage1_decode(State& r, Scheduler& scheduler, emu::Box& box, emu::Lanes8 gone, emu::Cycle now,
-                   const Surroundings& world) {
+bool stage1_take_in(State& r, Scheduler& scheduler, const emu::Box& box, emu::Lanes8 gone,
+                    emu::Cycle now, const Surroundings& world) {
   const emu::Lanes8 flits = box.flits;
   const emu::Lanes8 occupied = r.in_occupied & ~(gone & r.in_count.is_one());
   r.in_count.change(flits, gone);
   r.in_occupied = occupied | flits;
   if (emu::any(flits)) {
-    if (emu::has_names(box)) decode_heads(r, scheduler, box, world);
+    if (scheduler.per_message() && emu::has_names(box))
+      tell_of_heads(scheduler, box, world.messages);
     r.arrived += static_cast<unsigned>(std::popcount(emu::ports_of(flits)));
     scheduler.template arrive<kIsa>(r.bids, flits, flits & ~occupied, emu::stamp_now(now));
   }

@@ -43,7 +43,9 @@ class LaunchQueue {
     const MessageId id = day.first;
     day.first = (*messages_)[id].next;
     if (day.first == kNoMessage) {
-      busy_[near_next_ % kWindow / 64] &= ~(std::uint64_t{1} << near_next_ % 64);
+      std::uint64_t& word = busy_[near_next_ % kWindow / 64];
+      word &= word - 1;
+      busy_words_ ^= static_cast<unsigned>(word == 0) << near_next_ % kWindow / 64;
       near_next_ = next_day();
       if (near_next_ == emu::kNever) open_window();
     }
@@ -77,15 +79,14 @@ class LaunchQueue {
     (day.first == kNoMessage ? day.first : (*messages_)[day.last].next) = id;
     day.last = id;
     busy_[launch % kWindow / 64] |= std::uint64_t{1} << launch % 64;
+    busy_words_ |= 1U << launch % kWindow / 64;
     near_next_ = std::min(near_next_, launch);
   }
   // The first cycle of the window with a message.
   emu::Cycle next_day() const {
-    for (std::size_t w = 0; w < busy_.size(); ++w) {
-      if (busy_[w] == 0) continue;
-      return window_ * kWindow + w * 64 + static_cast<unsigned>(std::countr_zero(busy_[w]));
-    }
-    return emu::kNever;
+    if (busy_words_ == 0) return emu::kNever;
+    const auto w = static_cast<unsigned>(std::countr_zero(busy_words_));
+    return window_ * kWindow + w * 64 + static_cast<unsigned>(std::countr_zero(busy_[w]));
   }
   // The calendar is empty: it takes the earliest window of the heap, in order.
   void open_window() {
@@ -99,7 +100,8 @@ class LaunchQueue {
 
   emu::Cycle window_ = 0;  // number of the calendar's window
   emu::Cycle near_next_ = emu::kNever;
-  std::array<std::uint64_t, kWindow / 64> busy_{};
+  std::array<std::uint64_t, kWindow / 64> busy_{};  // days with a message
+  unsigned busy_words_ = 0;                         // words that are not 0
   std::array<Day, kWindow> days_{};
   MessageTable* messages_;
   std::vector<Entry> far_;
