@@ -95,7 +95,7 @@ class Arbiter {
     if (!block_waits_ || block_left_ == 0 || now >= block_until_) return lanes.able;
     return lanes.able & (lanes.first | lanes.accelerated | lane_bit(block_lane_));
   }
-  // The last choice was granted; `ends`: with it a worm ends.
+  // The last choice was granted; `ends`: with it a worm ends, or a probe goes ahead of one.
   void granted(const Chosen& chosen, bool ends, emu::Cycle now) {
     if (choice_ == Choice::accelerated) last_accelerated_ = static_cast<int>(chosen.lane);
     if (choice_ == Choice::block) --block_left_;

@@ -155,7 +155,7 @@ void RouterCycle<Design>::allocate() {
     for (PortBits bits = asked; bits != 0; bits &= bits - 1) {
       const Proposal& winner = best[first_of(bits)];
       Port& port = r_.ports[winner.in_port];
-      port.arbiter.granted(winner.chosen, ends_worm(port, winner.queue), now_);
+      port.arbiter.granted(winner.chosen, ends_block(port, winner.queue), now_);
       grant[winner.in_port] = winner.queue;
       granted |= port_bit(winner.in_port);
       open &= ~port_bit(winner.in_port);

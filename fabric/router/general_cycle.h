@@ -105,9 +105,9 @@ class RouterCycle {
   void release(unsigned p, unsigned queue);
 
   // Preemption (general_preempt.h).
-  bool ends_worm(const Port& port, unsigned queue) const {
+  bool ends_block(const Port& port, unsigned queue) const {
     if (port.has_dummy(queue)) return (port.closing & queue_bit(queue)) != 0;
-    return port.in[queue].flits.front().is(Flit::tail);
+    return port.in[queue].flits.front().ends_block();
   }
   Flit dummy_flit(const Port& port, unsigned queue) const;
   void outrank(const OutputLane& lane);

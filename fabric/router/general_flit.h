@@ -32,6 +32,8 @@ struct Flit {
   std::uint8_t level = 0;
   Stamp stamp = 0;
   bool is(Mark mark) const { return (marks & mark) != 0; }
+  // Nothing of its worm follows: behind a tail, and behind a probe until it is answered.
+  bool ends_block() const { return (marks & (tail | probe)) != 0; }
 };
 
 // First in, first out, in memory of its owner; room for a power of two.

@@ -74,7 +74,7 @@ void Hca::send(World& world, hca::Events& events, emu::Cycle now) {
   const Chosen chosen = arbiter_.choose(lanes.among(open), stamp, least);
   Lane& lane = lanes_[chosen.lane];
   const Flit flit = next_flit<Design>(world, chosen.lane);
-  arbiter_.granted(chosen, flit.is(Flit::tail), now);
+  arbiter_.granted(chosen, flit.ends_block(), now);
   --lane.credits[flit.level];
   world.links.send(unit_, 0, chosen.lane, flit);
   if (flit.is(Flit::probe)) return probe_left(world, events, chosen.lane, now);

@@ -75,7 +75,7 @@ unsigned RouterCycle<Design>::next_to_send(unsigned p, const Able& able) {
   if (d_.full_crossbar()) {
     const auto least = [&](LaneBits lanes) { return least_by_loop(lanes, stamp); };
     const Chosen chosen = port.arbiter.choose(able.among(able.able), stamp, least);
-    port.arbiter.granted(chosen, port.out[chosen.lane].flits.front().is(Flit::tail), now_);
+    port.arbiter.granted(chosen, port.out[chosen.lane].flits.front().ends_block(), now_);
     return chosen.lane;
   }
   if (d_.traditional()) {

@@ -191,7 +191,7 @@ void PlainNetwork::step_hca_send(PlainHca& hca) {
   SourceLane& lane = hca.lanes[choice.lane];
   const MessagePtr message = lane.current;
   const Flit flit = next_flit(hca, lane);
-  hca.scheduler->granted(choice.lane, flit.is_tail(), now_);
+  hca.scheduler->granted(choice.lane, flit.ends_block(), now_);
   --lane.credits[level_of(*message)];
   hca.from_me->flits.push_back({arrival(), choice.lane, flit});
   if (flit.kind == Flit::Kind::probe) return probe_left(hca, lane);

@@ -56,6 +56,7 @@ struct Flit {
     if (circuit) return closes;
     return kind == Kind::dummy_tail || is_last();
   }
+  bool ends_block() const { return is_tail() || kind == Kind::probe; }
   // Of a circuit: its only head is the probe, its tail what closes it.
   std::shared_ptr<Circuit> circuit = nullptr;
   bool closes = false;

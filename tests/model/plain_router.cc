@@ -113,7 +113,7 @@ void PlainNetwork::stage5(PlainRouter& router) {
 emu::Vl PlainNetwork::next_to_send(PlainPort& port, const std::vector<Waiting>& able) {
   if (full_crossbar()) {
     const Choice choice = port.scheduler->choose(first_class(able));
-    port.scheduler->granted(choice.lane, port.out[choice.lane].buffer.front().is_tail(), now_);
+    port.scheduler->granted(choice.lane, port.out[choice.lane].buffer.front().ends_block(), now_);
     return choice.lane;
   }
   if (traditional()) {
@@ -220,7 +220,7 @@ std::vector<LaneAt> PlainNetwork::allocate(PlainRouter& router) {
       output_taken[static_cast<std::size_t>(output)] = true;
       const auto p = static_cast<std::size_t>(winner.from.port);
       router.ports[p].scheduler->granted(winner.from.lane,
-                                         buffer_at(router, winner.from).next().is_tail(), now_);
+                                         buffer_at(router, winner.from).next().ends_block(), now_);
       wishes[p].clear();
     }
   }

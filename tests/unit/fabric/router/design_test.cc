@@ -322,6 +322,22 @@ TEST(Blocks, ABlockThatWaitsKeepsItsPort) {
   EXPECT_GE(last_tail(true), 3 * filled / 2);
 }
 
+// Nothing follows a probe until it is answered: a block that it kept waiting would idle the port,
+// and with probes that are refused and asked again for ever the data of other circuits never got
+// it.
+TEST(Blocks, AProbeDoesNotKeepThePort) {
+  NetworkSpec spec = general();
+  spec.router = RouterKind::circuit;
+  spec.block_flits = 64;
+  spec.block_waits = true;
+  auto network = make(spec);
+  for (emu::Vl v = 1; v <= 2; ++v) EXPECT_TRUE(network->submit(0, packet_to(v, 1, v)));
+  const auto events = drain(*network, 2000);
+  ASSERT_EQ(events.size(), 2U);
+  // Their circuits are made at the same time, not one behind the other.
+  EXPECT_LE(events[1].tail_cycle, events[0].tail_cycle + 2);
+}
+
 // RN 3.1: when a 16-bit counter overflows it becomes 0 and the others lose its value. With Vticks
 // of 1000 and 30000 that happens every few flits and the lanes are as good as equal; counters of 64
 // bits give the second lane one flit in thirty.
