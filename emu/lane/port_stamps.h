@@ -89,6 +89,7 @@ class InputClocks : public PortClocks<InputClock<1U << kPlanes>> {
     for (unsigned lane = 0; lane < kBlockLanes; ++lane)
       clock_[lane].bits = this->is_control(lane) ? 0 : 0xffff;
   }
+  bool per_message() const { return per_message_; }
   // The head of a message arrives; arrive() follows for its flit.
   void head(unsigned lane, Vtick vtick) {
     if (!per_message_) return;

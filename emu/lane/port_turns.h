@@ -27,6 +27,7 @@ inline unsigned next_in_turn(unsigned lanes, unsigned above) {
 // The parts of a scheduler that only stamps need.
 struct UnstampedPorts {
   void set_vtick(unsigned /*lane*/, Vtick) {}
+  static constexpr bool per_message() { return false; }
   void head(unsigned /*lane*/, Vtick) {}
   void arrive(unsigned /*lane*/, std::uint32_t /*now*/) {}
   void front(unsigned /*lane*/, Cycle /*ready*/, Cycle /*now*/, Vtick) {}

@@ -11,28 +11,37 @@
 
 namespace fabric::blocks {
 
-template <class Block, class Scheduler>
-[[gnu::noinline]] void decode_heads(Block& b, Scheduler& scheduler, std::uint64_t heads,
-                                    const BlockWorld& world, const emu::Moved& moved,
-                                    emu::LinkBlock& here) {
+template <class Block>
+[[gnu::noinline]] void decode_heads(Block& b, std::uint64_t heads, const BlockWorld& world,
+                                    const emu::Moved& moved, emu::LinkBlock& here) {
   for (; heads != 0; heads &= heads - 1) {
     const unsigned port = emu::first_of(heads);
     const unsigned in_lane = only_lane(moved.arrived, port);
-    const hca::MessageId id = here.names[port];
-    scheduler.head(in_lane, world.messages[id].vtick);
-    b.in_messages[in_lane].push(id, b.in_others[in_lane]);
+    b.in_messages[in_lane].push(here.names[port], b.in_others[in_lane]);
     if (b.in_messages[in_lane].count == 1) bring_to_front(b, in_lane, world);
     here.named[port] = 0;
   }
 }
 
-// Bit p: at port p a flit arrives (`flits`), and it is a head (`heads`).
+// The heads among the flits that arrive bring their Vticks.
+template <class Scheduler>
+[[gnu::noinline]] void tell_of_heads(Scheduler& scheduler, std::uint64_t heads,
+                                     const BlockWorld& world, const emu::Moved& moved,
+                                     const emu::LinkBlock& here) {
+  for (; heads != 0; heads &= heads - 1) {
+    const unsigned port = emu::first_of(heads);
+    scheduler.head(only_lane(moved.arrived, port), world.messages[here.names[port]].vtick);
+  }
+}
+
+// All of a cycle's arrivals but what heads have to say. Bit p: at port p a flit arrives (`flits`),
+// and it is a head (`heads`).
 template <class Block, class Scheduler>
-void stage1_decode(Block& b, Scheduler& scheduler, std::uint64_t flits, std::uint64_t heads,
-                   const BlockWorld& world, const emu::Moved& moved, emu::LinkBlock& here,
-                   emu::Cycle now) {
+void stage1_take_in(Block& b, Scheduler& scheduler, std::uint64_t flits, std::uint64_t heads,
+                    const BlockWorld& world, const emu::Moved& moved, const emu::LinkBlock& here,
+                    emu::Cycle now) {
   const std::uint32_t stamp_now = emu::stamp_now(now);
-  if (heads != 0) decode_heads(b, scheduler, heads, world, moved, here);
+  if (scheduler.per_message() && heads != 0) tell_of_heads(scheduler, heads, world, moved, here);
   b.inside += static_cast<unsigned>(std::popcount(flits));
   for (; flits != 0; flits &= flits - 1) {
     const unsigned port = emu::first_of(flits);

@@ -52,11 +52,12 @@ void step_block(RouterBlock& block, emu::LinkBlock& here, emu::LinkBlock* there,
   const std::uint64_t tails = stage4_cross<kIsa>(b, block.scheduler, world, moved, there, now);
   const emu::Crossed crossed =
       emu::account<kIsa>(b.out, b.in, here.flits, moved, world.buffer, b.ports);
+  // What heads and tails do is mostly mispredicted: what does not ask comes first.
+  stage1_take_in(b, block.scheduler, crossed.arrivals, heads, world, moved, here, now);
   if ((crossed.filled | tails) != 0) lanes_crossed(b, crossed.filled, tails, moved, world);
   if (b.arbitrating.count != 0) stage3_arbitrate(b, world);
   if (b.routing.count != 0) stage2_route(b, world, now);
-  if (crossed.arrivals != 0)
-    stage1_decode(b, block.scheduler, crossed.arrivals, heads, world, moved, here, now);
+  if (heads != 0) decode_heads(b, heads, world, moved, here);
 }
 
 }  // namespace fabric::blocks
