@@ -22,8 +22,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tools.flitnet import config, ctl, limits, paths, record, rundir, surroundings
+from tools.flitnet import config, ctl, heard, limits, paths, record, rundir, surroundings
 from tools.flitnet.errors import FlitnetError, RunningError, UsageError
+from tools.flitnet.heard import attached_nodes
 from tools.flitnet.part import Part, span
 from tools.flitnet.process import ProcessId, stop_all, uninterrupted, yield_to_fabricd
 from tools.flitnet.record import Record
@@ -246,42 +247,15 @@ class Cluster:
         return [role for role in wanted if role not in found or not found[role].alive()]
 
     def absent(self) -> dict[str, str]:
-        """Nodes that are not attached, their daemon alive or not, and why. Whose cable was pulled
-        by `flitnet link` is none of them."""
-        if not self.part.fabric:
-            found = {node: self._unattached(node) for node in self.here}
-            return {node: reason for node, reason in found.items() if reason}
-        try:
-            heard = attached_nodes(self.status())
-            links = ctl.ask(self.run / "fabricd.ctl", {"cmd": "links"})["links"]
-        except FlitnetError:
-            return {node: "the fabric does not answer" for node in self.nodes}
-        pulled = {link["link"] for link in links if not link["up"]}
-        found = {}
-        for node in self.nodes:
-            reason = self._unattached(node, node in pulled) if node in self.here else ""
-            if not reason and node not in heard and node not in pulled:
-                reason = "the fabric does not hear it"
-            if reason:
-                found[node] = reason
-        return found
-
-    def _unattached(self, node: str, pulled: bool = False) -> str:
-        """Why this host's node is not attached, by its own word; empty: it is, or its cable is
-        pulled, as the fabric says or it has heard by now."""
-        try:
-            said = self.node_status(node)
-        except FlitnetError:
-            return f"it does not answer; see {self.run}/log"
-        well = said["attached"] or said["link_down"] or pulled
-        return "" if well else str(said["reason"] or "not yet")
+        """Nodes that are not attached, and why (heard.py)."""
+        return heard.listen(self).absent()
 
     def _attached(self) -> set[str]:
         """As the fabric says, or where that is on another host, the nodes; there one with a pulled
         cable counts, too, for nothing more will come of it."""
         if self.part.fabric:
             return attached_nodes(self.status())
-        return {n for n in self.here if not self._unattached(n)}
+        return set(self.here) - self.absent().keys()
 
     def wait_attached(self, nodes: list[str] | None = None) -> None:
         """Returns when fabricd and the nodes (default: all) say that they are attached."""
@@ -439,11 +413,6 @@ class Cluster:
             if popen := _children.pop(process, None):
                 popen.wait()
         return killed
-
-
-def attached_nodes(status: dict[str, Any]) -> set[str]:
-    """Names of the nodes that fabricd's status calls attached."""
-    return {node["name"] for node in status.get("nodes", []) if node.get("attached")}
 
 
 # Children of this process, so that they are reaped; identity -> handle.

@@ -13,7 +13,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from tools.flitnet import (
-    addresses, config, controls, ctl, elf, nodes, output, pages, part, paths,
+    addresses, config, controls, ctl, elf, heard, nodes, output, pages, part, paths,
 )
 from tools.flitnet.cluster import Cluster
 from tools.flitnet.errors import (
@@ -138,14 +138,13 @@ def _report(snapshot: Snapshot, run: Path) -> Report:
 def status(run: Path, as_json: bool) -> int:
     """0 when every daemon lives, and every node answers and is attached."""
     cluster = Cluster.open(run)
-    dead, absent = cluster.dead(), cluster.absent()
+    dead, now = cluster.dead(), heard.listen(cluster)
+    absent, down = now.absent(), now.links_down()
     value = current(run)
-    fabric_here = cluster.part.fabric and "fabricd" not in dead
-    down = _links_down(run) if fabric_here else []
-    if fabric_here:  # its metrics, which it publishes now and then, may be of before
+    if now.links is None:  # no fabric here that answers
+        value.seconds = _emulated_s(now.nodes, value.seconds)
+    else:  # its metrics, which it publishes now and then, may be of before
         value.links_down = len(down)
-    heard = _heard(cluster) if not cluster.part.fabric or "fabricd" in dead else {}
-    value.seconds = _emulated_s(heard, value.seconds)
     if as_json:
         more = {"dead": dead, "absent": list(absent), "here": cluster.here, "run": str(run)}
         output.print_json(value.to_dict() | more)
@@ -158,11 +157,10 @@ def status(run: Path, as_json: bool) -> int:
         # Nodes in the fabric's process died with it: that is said once.
         _print_dead(run, [r for r in dead if not (cluster.together and r.startswith("hcad:"))])
         for name in down:
-            print(f"link {name} is down; back into service with: {paths.call(f'link {name} up')}")
-        pulled = [] if cluster.part.fabric else [n for n in heard if heard[n]["link_down"]]
-        for node in pulled:
-            up = f"flitnet link {node} up"
-            print(f"link {node} is down; back into service, on the fabric's host, with: {up}")
+            command = f"link {name} up"
+            way = (f" with: {paths.call(command)}" if cluster.part.fabric
+                   else f", on the fabric's host, with: flitnet {command}")  # fmt: skip
+            print(f"link {name} is down; back into service{way}")
         for node, reason in absent.items():
             if f"hcad:{node}" in dead:
                 continue
@@ -173,19 +171,10 @@ def status(run: Path, as_json: bool) -> int:
     return EXIT_ERROR if dead or absent else EXIT_OK
 
 
-def _heard(cluster: Cluster) -> dict[str, dict[str, Any]]:
-    """What the nodes of this host say of themselves, those that answer."""
-    found = {}
-    for node in cluster.here:
-        with contextlib.suppress(FlitnetError):
-            found[node] = cluster.node_status(node)
-    return found
-
-
-def _emulated_s(heard: dict[str, dict[str, Any]], fabric_s: float) -> float:
+def _emulated_s(said: dict[str, dict[str, Any]], fabric_s: float) -> float:
     """The fabric's time; on a host without it, or when it is dead, as the node has it that heard of
     it last."""
-    return max([fabric_s, *(said["emulated_ns"] / 1e9 for said in heard.values())])
+    return max([fabric_s, *(one["emulated_ns"] / 1e9 for one in said.values())])
 
 
 def _print_dead(run: Path, dead: list[str]) -> None:
@@ -258,13 +247,6 @@ def _links(run: Path) -> list[dict[str, Any]]:
     return _ask_fabric(run, {"cmd": "links"})["links"]
 
 
-def _links_down(run: Path) -> list[str]:
-    """None, if the fabric does not answer: who asks has more to say."""
-    with contextlib.suppress(FlitnetError):
-        return [link["link"] for link in _links(run) if not link["up"]]
-    return []
-
-
 def set_link(run: Path, name: str, state: str) -> None:
     """Takes a link out of service or puts it back."""
     _ask_fabric(run, {"cmd": "set", "link": name, "state": state})
@@ -329,8 +311,8 @@ def top(run: Path) -> None:
             snapshot = pages.read(run)
             now = _report(snapshot, run)
             dead = cluster.dead()
-            heard = _heard(cluster) if elsewhere or "fabricd" in dead else {}
-            now.seconds = _emulated_s(heard, now.seconds)
+            if elsewhere or "fabricd" in dead:
+                now.seconds = _emulated_s(heard.nodes_of(cluster), now.seconds)
             power = snapshot.one("flitnet_power_last_watts")
             height = live.console.height
             title = ", ".join(["flitnet top", *(f"{role} is dead" for role in dead)])
