@@ -9,6 +9,7 @@
 #include <array>
 #include <cstdint>
 
+#include "emu/lane/port_bids.h"
 #include "emu/lane/stamp.h"
 #include "emu/lane/words.h"
 
@@ -35,13 +36,6 @@ class PortClocks {
   void set_vtick(unsigned lane, Vtick vtick) { clock_[lane].vtick = vtick; }
   void set_weights(unsigned /*port*/, const VlWeights& /*weights*/) {}
 
-  template <Isa kIsa>
-  PortPick pick(unsigned port, unsigned lanes) const {
-    const std::uint16_t* stamps = &stamp_[block_lane(port, 0)];
-    const unsigned lane = least_lane<kIsa>(stamps, lanes);
-    return {lane, stamps[lane]};
-  }
-
  protected:
   std::uint16_t tick(Clock& clock, std::uint32_t now) {
     return clock.aux = next_stamp(now, clock.aux, clock.vtick);
@@ -51,28 +45,26 @@ class PortClocks {
   bool is_control(unsigned lane) const { return (control_ >> vl_of_lane(lane) & 1U) != 0; }
   void age_clocks(std::uint64_t moved) {
     for (Clock& clock : clock_) clock.aux = aged_stamp(clock.aux, moved);
-    for (unsigned lane = 0; lane < kBlockLanes; ++lane)
-      if (!is_control(lane)) stamp_[lane] = aged_stamp(stamp_[lane], moved);
   }
 
-  // Of the first flit of each lane.
-  alignas(64) std::array<std::uint16_t, kBlockLanes> stamp_{};
   alignas(64) std::array<Clock, kBlockLanes> clock_{};
   unsigned control_ = 0;  // lanes that go strictly before all others
   bool per_message_ = false;
   bool head_of_line_ = false;
 };
 
-// At a crossbar input, also the stamps behind the first: a flit touches one cache line of its lane.
+// At a crossbar input, also the stamps of all flits there: a flit touches one cache line of its
+// lane.
 template <unsigned kRing>
 struct alignas(64) InputClock : PortClock {
   std::uint16_t arrived = 0;    // flits so far, modulo 2^16
   std::uint16_t granted = 0;    // and of those
   std::uint16_t bits = 0xffff;  // of a stamp: none for control
-  std::array<std::uint16_t, kRing> behind{};
+  std::array<std::uint16_t, kRing> stamp{};
 };
 
-// At crossbar inputs, for lanes that buffer less than 2^kPlanes flits.
+// At crossbar inputs, for lanes that buffer less than 2^kPlanes flits. The stamp of the first flit
+// of each lane is in its bid, which stage 4 compares.
 template <int kPlanes>
 class InputClocks : public PortClocks<InputClock<1U << kPlanes>> {
   static constexpr unsigned kRing = 1U << kPlanes;
@@ -83,6 +75,8 @@ class InputClocks : public PortClocks<InputClock<1U << kPlanes>> {
   using PortClocks<Clock>::tick;
 
  public:
+  static constexpr bool kStampsBids = true;
+
   void configure(SchedulerKind kind, const std::array<Vtick, kVlCount>& lane_vtick,
                  LaneMask control) {
     PortClocks<Clock>::configure(kind, lane_vtick, control);
@@ -96,50 +90,57 @@ class InputClocks : public PortClocks<InputClock<1U << kPlanes>> {
     clock_[lane].aux = 0;
     clock_[lane].vtick = vtick;
   }
-  void arrive(unsigned lane, std::uint32_t now) {
+  // By VirtualClock by head of line: a flit gets its stamp as it becomes first of its lane.
+  bool head_of_line() const { return head_of_line_; }
+  template <bool kHeadOfLine>
+  void arrive(PortBids& bids, unsigned lane, std::uint32_t now) {
     Clock& clock = clock_[lane];
     const unsigned place = clock.arrived++;
     const bool first = clock.granted == place;
-    if (head_of_line_) [[unlikely]] {
-      if (first) stamp_[lane] = tick(clock, now) & clock.bits;
-      return;
+    if constexpr (kHeadOfLine) {
+      if (first) bids.set_stamp(lane, tick(clock, now) & clock.bits);
+    } else {
+      const auto stamp = static_cast<std::uint16_t>(tick(clock, now) & clock.bits);
+      clock.stamp[place % kRing] = stamp;
+      // By a mask: whether it is first cannot be predicted, so that must not become a branch.
+      const std::uint16_t old = bids.stamp(lane);
+      const unsigned change = unsigned{first} * 0xffff & (old ^ stamp);
+      bids.set_stamp(lane, static_cast<std::uint16_t>(old ^ change));
     }
-    first_or_behind(first, lane, place) = tick(clock, now) & clock.bits;
   }
   // The first flit of the lane has been granted; the next one, if there is one, is first now.
-  void granted(unsigned lane, std::uint32_t now) {
+  template <bool kHeadOfLine>
+  void granted(PortBids& bids, unsigned lane, std::uint32_t now) {
     Clock& clock = clock_[lane];
     const unsigned place = ++clock.granted;
-    const bool none = clock.arrived == place;
-    if (head_of_line_) [[unlikely]] {
-      if (!none) stamp_[lane] = tick(clock, now) & clock.bits;
-      return;
+    if constexpr (kHeadOfLine) {
+      if (clock.arrived != place) bids.set_stamp(lane, tick(clock, now) & clock.bits);
+    } else {
+      // Of a lane that is empty now the stamp is of no meaning.
+      bids.set_stamp(lane, clock.stamp[place % kRing]);
     }
-    // Of a lane that is empty now the stamp is of no meaning.
-    stamp_[lane] = clock.behind[place % kRing];
   }
   // A flit of the lane is about to be granted.
   void fetch(unsigned lane) const { __builtin_prefetch(&clock_[lane]); }
-  void age(std::uint64_t moved) {
+  void age(PortBids& bids, std::uint64_t moved) {
     this->age_clocks(moved);
-    for (Clock& clock : clock_)
-      for (std::uint16_t& stamp : clock.behind) stamp = aged_stamp(stamp, moved) & clock.bits;
+    for (unsigned lane = 0; lane < kBlockLanes; ++lane) {
+      Clock& clock = clock_[lane];
+      bids.set_stamp(lane, aged_stamp(bids.stamp(lane), moved) & clock.bits);
+      for (std::uint16_t& stamp : clock.stamp) stamp = aged_stamp(stamp, moved) & clock.bits;
+    }
   }
-
- private:
-  // Where a stamp is. By a mask: which it is cannot be predicted, so it must not become a branch.
-  std::uint16_t& first_or_behind(bool first, unsigned lane, unsigned place) {
-    const auto here = reinterpret_cast<std::uintptr_t>(&stamp_[lane]);
-    const auto there = reinterpret_cast<std::uintptr_t>(&clock_[lane].behind[place % kRing]);
-    return *reinterpret_cast<std::uint16_t*>(there ^
-                                             ((here ^ there) & (0 - std::uintptr_t{first})));
-  }
-  using PortClocks<Clock>::stamp_;
 };
 
 // At HCAs' links: all flits of a message arrive when it becomes ready to leave.
 class SourceClocks : public PortClocks<PortClock> {
  public:
+  template <Isa kIsa>
+  PortPick pick(unsigned port, unsigned lanes) const {
+    const std::uint16_t* stamps = &stamp_[block_lane(port, 0)];
+    const unsigned lane = least_lane<kIsa>(stamps, lanes);
+    return {lane, stamps[lane]};
+  }
   // A message that became ready in cycle `ready` is now first in its lane.
   void front(unsigned lane, Cycle ready, Cycle now, Vtick vtick) {
     PortClock& clock = clock_[lane];
@@ -174,14 +175,19 @@ class SourceClocks : public PortClocks<PortClock> {
   }
   void age(std::uint64_t moved) {
     age_clocks(moved);
-    for (unsigned lane = 0; lane < kBlockLanes; ++lane)
-      if (!is_control(lane)) limit_[lane] = aged_stamp(limit_[lane], moved);
+    for (unsigned lane = 0; lane < kBlockLanes; ++lane) {
+      if (is_control(lane)) continue;
+      stamp_[lane] = aged_stamp(stamp_[lane], moved);
+      limit_[lane] = aged_stamp(limit_[lane], moved);
+    }
   }
 
  private:
   static std::uint16_t floor_one(std::int64_t stamp) {
     return static_cast<std::uint16_t>(std::max<std::int64_t>(stamp, 1));
   }
+  // Of the first flit of each lane.
+  alignas(64) std::array<std::uint16_t, kBlockLanes> stamp_{};
   alignas(64) std::array<std::uint16_t, kBlockLanes> limit_{};
 };
 

@@ -26,10 +26,10 @@ inline unsigned next_in_turn(unsigned lanes, unsigned above) {
 
 // The parts of a scheduler that only stamps need.
 struct UnstampedPorts {
+  static constexpr bool kStampsBids = false;
   void set_vtick(unsigned /*lane*/, Vtick) {}
   static constexpr bool per_message() { return false; }
   void head(unsigned /*lane*/, Vtick) {}
-  void arrive(unsigned /*lane*/, std::uint32_t /*now*/) {}
   void front(unsigned /*lane*/, Cycle /*ready*/, Cycle /*now*/, Vtick) {}
   void fetch(unsigned /*lane*/) const {}
   void age(std::uint64_t /*moved*/) {}
@@ -50,11 +50,11 @@ class PortTurns : public UnstampedPorts {
       return {first_of(urgent), 0};
     return {next_in_turn(lanes, above_[port]), 1};
   }
-  void granted(unsigned lane, std::uint32_t /*now*/) {
+  void granted(unsigned lane) {
     const unsigned vl = vl_of_lane(lane);
     if ((control_ & lane_bit(vl)) == 0) above_[port_of_lane(lane)] = lanes_above_of(vl);
   }
-  void sent(unsigned lane, bool /*ended*/, Cycle /*now*/) { granted(lane, 0); }
+  void sent(unsigned lane, bool /*ended*/, Cycle /*now*/) { granted(lane); }
 
  private:
   alignas(64) LaneWords above_{};
@@ -205,7 +205,7 @@ class PortWeights : public UnstampedPorts {
     }
     return {first_of(lanes), 3};
   }
-  void granted(unsigned lane, std::uint32_t /*now*/) {
+  void granted(unsigned lane) {
     Port& p = port_[port_of_lane(lane)];
     if (p.took == Table::high) {
       p.high.spend(vl_of_lane(lane), p.slow);
@@ -222,7 +222,7 @@ class PortWeights : public UnstampedPorts {
     if (p.took == Table::low) p.limit.low_ended();
   }
   void sent(unsigned lane, bool tail, Cycle /*now*/) {
-    granted(lane, 0);
+    granted(lane);
     if (tail) ended(lane);
   }
 

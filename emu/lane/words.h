@@ -24,6 +24,7 @@ inline constexpr unsigned kBlockLanes = kBlockPorts * kVlCount;
 // A lane of a block in one number; the lanes of a port lie side by side.
 constexpr unsigned block_lane(unsigned port, unsigned lane) { return port * kVlCount + lane; }
 constexpr unsigned port_of_lane(unsigned block_lane) { return block_lane / kVlCount; }
+inline constexpr unsigned kPortOfLaneShift = std::countr_zero(unsigned{kVlCount});
 constexpr unsigned vl_of_lane(unsigned block_lane) { return block_lane % kVlCount; }
 
 using LaneWords = std::array<LaneMask, kBlockPorts>;  // alignas(64) where it is a member
@@ -87,6 +88,18 @@ inline unsigned least_lane(const std::uint16_t* numbers, unsigned lanes) {
   }
   return least & 15U;
 }
+
+// Of words of at most one lane each, the lane of a port as one of the block; of no meaning where a
+// word has none. Each word is looked at when it is asked for, or all beforehand.
+template <Isa>
+class OnlyLanes {
+ public:
+  OnlyLanes(const LaneWords& words, unsigned /*ports*/) : words_(words) {}
+  unsigned operator[](unsigned port) const { return block_lane(port, first_of(words_[port])); }
+
+ private:
+  const LaneWords& words_;
+};
 
 // The lanes whose byte of 16 has any of these bits.
 template <Isa>

@@ -34,18 +34,27 @@ template <class Scheduler>
   }
 }
 
+template <bool kHeadOfLine, emu::Isa kIsa, class Block, class Scheduler>
+void stamp_arrivals(Block& b, Scheduler& scheduler, std::uint64_t flits, const emu::Moved& moved,
+                    std::uint32_t stamp_now) {
+  const emu::OnlyLanes<kIsa> lanes(moved.arrived, b.ports);
+  for (; flits != 0; flits &= flits - 1)
+    scheduler.template arrive<kHeadOfLine>(b.bids, lanes[emu::first_of(flits)], stamp_now);
+}
 // All of a cycle's arrivals but what heads have to say. Bit p: at port p a flit arrives (`flits`),
 // and it is a head (`heads`).
-template <class Block, class Scheduler>
+template <emu::Isa kIsa, class Block, class Scheduler>
 void stage1_take_in(Block& b, Scheduler& scheduler, std::uint64_t flits, std::uint64_t heads,
                     const BlockWorld& world, const emu::Moved& moved, const emu::LinkBlock& here,
                     emu::Cycle now) {
-  const std::uint32_t stamp_now = emu::stamp_now(now);
-  if (scheduler.per_message() && heads != 0) tell_of_heads(scheduler, heads, world, moved, here);
   b.inside += static_cast<unsigned>(std::popcount(flits));
-  for (; flits != 0; flits &= flits - 1) {
-    const unsigned port = emu::first_of(flits);
-    scheduler.arrive(only_lane(moved.arrived, port), stamp_now);
+  if constexpr (Scheduler::kStampsBids) {
+    const std::uint32_t stamp_now = emu::stamp_now(now);
+    if (scheduler.per_message() && heads != 0) tell_of_heads(scheduler, heads, world, moved, here);
+    if (scheduler.head_of_line()) [[unlikely]]
+      stamp_arrivals<true, kIsa>(b, scheduler, flits, moved, stamp_now);
+    else
+      stamp_arrivals<false, kIsa>(b, scheduler, flits, moved, stamp_now);
   }
 }
 

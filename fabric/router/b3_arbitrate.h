@@ -21,7 +21,7 @@ void bring_to_front(Block& b, unsigned in_lane, const BlockWorld& world) {
   InputMessages& in = b.in_messages[in_lane];
   const hca::Message& message = world.messages[in.front()];
   in.flits = message.flits;
-  b.front[in_lane].left = message.flits;
+  b.left[in_lane] = message.flits;
   b.routing.push({static_cast<BlockLane>(in_lane), in.front(), message.way});
 }
 
@@ -34,7 +34,7 @@ void begin_leaving(Block& b, unsigned out_lane, const BlockWorld& world) {
 
 template <class Block>
 void take_output_lane(Block& b, unsigned in_lane, const BlockWorld& world) {
-  const unsigned out_lane = b.front[in_lane].target;
+  const unsigned out_lane = b.bids.out_lane(in_lane);
   const unsigned out_port = emu::port_of_lane(out_lane);
   const unsigned out_vl = emu::vl_of_lane(out_lane);
   b.owner[out_lane] = static_cast<BlockLane>(in_lane);
@@ -52,7 +52,7 @@ void take_output_lane(Block& b, unsigned in_lane, const BlockWorld& world) {
 // line, the next message of the input lane comes to the front.
 template <class Block>
 void release_output_lane(Block& b, unsigned in_lane, const BlockWorld& world) {
-  const unsigned out_lane = b.front[in_lane].target;
+  const unsigned out_lane = b.bids.out_lane(in_lane);
   InputMessages& in = b.in_messages[in_lane];
   OutputMessages& out = b.out_messages[out_lane];
   in.traffic.flits += in.flits;
@@ -74,7 +74,7 @@ void release_output_lane(Block& b, unsigned in_lane, const BlockWorld& world) {
 template <class Block>
 [[gnu::noinline]] void stage3_arbitrate(Block& b, const BlockWorld& world) {
   for (const BlockLane in_lane : b.arbitrating) {
-    const unsigned out_lane = b.front[in_lane].target;
+    const unsigned out_lane = b.bids.out_lane(in_lane);
     if (b.owner[out_lane] == kNoBlockLane) {
       take_output_lane(b, in_lane, world);
       continue;
@@ -147,7 +147,7 @@ template <class Block>
                                   : choose_by_load(b, first, choices, message, world, claimed);
     const unsigned out_port = emu::port_of_lane(out_lane);
     emu::add_lane(claimed[out_port], emu::vl_of_lane(out_lane));
-    b.front[in_lane].target = static_cast<BlockLane>(out_lane);
+    b.bids.set_out_lane(in_lane, out_lane);
     b.arbitrating.push(in_lane);
     if (asks_admission(world.hook, message))
       ask_admission(*world.hook, message,

@@ -7,30 +7,39 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 
-#include "emu/lane/port_stamps.h"
+#include "emu/lane/port_bids.h"
+#include "emu/lane/stamp.h"
 #include "fabric/router/b3_arbitrate.h"
+#include "fabric/router/b4_at_once.h"
 #include "fabric/router/b5_output.h"
 #include "fabric/router/block.h"
-#include "fabric/router/rank.h"
 
 namespace fabric::blocks {
 
-// What a port proposes: the most urgent of `lanes`, in one number for its output port. Smaller
-// claims go first: urgency (16 bits) | rank (3) | input port (6).
-inline constexpr std::uint32_t kNoClaim = ~0U;
-inline constexpr unsigned kRankShift = 6;
-inline constexpr unsigned kClaimShift = kRankShift + 3;
-
-template <emu::Isa kIsa, class Scheduler>
-emu::PortPick pick_of(Scheduler& scheduler, unsigned port, unsigned lanes, unsigned yields) {
-  if (yields == 0) [[likely]]
-    return scheduler.template pick<kIsa>(port, lanes);
+// The bid of these lanes, not none, of a port.
+template <emu::Isa kIsa, class Block, class Scheduler>
+emu::PortBid bid_of(const Block& b, Scheduler& scheduler, unsigned port, unsigned lanes) {
+  if constexpr (Scheduler::kStampsBids) {
+    return emu::least_bid<kIsa>(b.bids, port, lanes);
+  } else {
+    const emu::PortPick pick = scheduler.template pick<kIsa>(port, lanes);
+    const unsigned way =
+        b.bids.of[emu::block_lane(port, pick.lane)] % (1U << emu::kPortBidStampShift);
+    return pick.urgency << emu::kPortBidStampShift | way;
+  }
+}
+// The same where some lanes yield to all others.
+template <emu::Isa kIsa, class Block, class Scheduler>
+emu::PortBid yielding_bid_of(const Block& b, Scheduler& scheduler, unsigned port, unsigned lanes,
+                             unsigned yields) {
   const unsigned firm = lanes & ~yields;
-  emu::PortPick pick = scheduler.template pick<kIsa>(port, firm != 0 ? firm : lanes);
-  pick.urgency =
-      firm == 0 ? emu::kYieldingKey : std::min<unsigned>(pick.urgency, emu::kYieldingKey - 1U);
-  return pick;
+  const emu::PortBid bid = bid_of<kIsa>(b, scheduler, port, firm != 0 ? firm : lanes);
+  const unsigned urgency = bid >> emu::kPortBidStampShift;
+  const unsigned yielding =
+      firm == 0 ? unsigned{emu::kYieldingKey} : std::min<unsigned>(urgency, emu::kYieldingKey - 1U);
+  return bid ^ (urgency ^ yielding) << emu::kPortBidStampShift;
 }
 
 // A flit crosses; what that changes is counted later, with what arrives: account(). Returns whether
@@ -38,14 +47,19 @@ emu::PortPick pick_of(Scheduler& scheduler, unsigned port, unsigned lanes, unsig
 template <class Block, class Scheduler>
 bool cross(Block& b, Scheduler& scheduler, unsigned port, unsigned in_lane, emu::Moved& moved,
            emu::LinkBlock* there, std::uint32_t stamp_now) {
-  FrontMessage& front = b.front[in_lane];
-  const unsigned out_lane = front.target;
+  const unsigned out_lane = b.bids.out_lane(in_lane);
   const emu::LaneMask lane = emu::lane_bit(emu::vl_of_lane(in_lane));
   moved.gone[port] = lane;
   moved.came[emu::port_of_lane(out_lane)] = emu::lane_bit(emu::vl_of_lane(out_lane));
   emu::put_credit(there, b.peer[port], lane);
-  scheduler.granted(in_lane, stamp_now);
-  if (--front.left != 0) return false;
+  if constexpr (!Scheduler::kStampsBids) {
+    scheduler.granted(in_lane);
+  } else if (scheduler.head_of_line()) [[unlikely]] {
+    scheduler.template granted<true>(b.bids, in_lane, stamp_now);
+  } else {
+    scheduler.template granted<false>(b.bids, in_lane, stamp_now);
+  }
+  if (--b.left[in_lane] != 0) return false;
   if constexpr (requires { scheduler.ended(in_lane); }) scheduler.ended(in_lane);
   return true;
 }
@@ -54,13 +68,26 @@ bool cross(Block& b, Scheduler& scheduler, unsigned port, unsigned in_lane, emu:
 template <emu::Isa kIsa, class Block, class Scheduler>
 std::uint64_t stage4_cross(Block& b, Scheduler& scheduler, const BlockWorld& world,
                            emu::Moved& moved, emu::LinkBlock* there, emu::Cycle now) {
-  const auto& ranks = kPortRanks.of[now % kPortRanks.of.size()];
+  const Ranks& ranks = kPortRanks.of[now % kPortRanks.of.size()];
   const std::uint32_t stamp_now = emu::stamp_now(now);
-  std::array<BlockLane, emu::kBlockPorts> proposed;  // [input port] lane
+  std::array<BlockLane, emu::kBlockPorts> proposed;  // [input port]
   std::uint64_t todo = emu::common_words<kIsa>(b.in.queued, b.open, b.ports);
   std::uint64_t taken = 0;  // outputs for which somebody has proposed
   std::uint64_t tails = 0;
-  for (int round = 1; todo != 0; ++round) {
+  int round = 1;
+#if defined(__x86_64__)
+  if constexpr (kIsa == emu::Isa::avx512 && Scheduler::kStampsBids) {
+    if (many_propose(scheduler, todo, world)) {
+      const Round first = cross_at_once(b, scheduler, todo, ranks, moved, there, stamp_now);
+      if (world.alloc_iters == 1) return first.tails;
+      taken = first.wanted;
+      tails = first.tails;
+      todo &= ~first.granted;
+      ++round;
+    }
+  }
+#endif
+  for (; todo != 0; ++round) {
     std::uint64_t wanted = 0;
     for (std::uint64_t bits = todo; bits != 0; bits &= bits - 1) {
       const unsigned port = emu::first_of(bits);
@@ -70,11 +97,13 @@ std::uint64_t stage4_cross(Block& b, Scheduler& scheduler, const BlockWorld& wor
         lanes &= ~emu::lanes_with<kIsa>(&b.way[emu::block_lane(port, 0)], gone);
         if (lanes == 0) continue;
       }
-      const emu::PortPick pick = pick_of<kIsa>(scheduler, port, lanes, world.yields);
-      const unsigned in_lane = emu::block_lane(port, pick.lane);
-      const unsigned out_port = emu::port_of_lane(b.front[in_lane].target);
-      const std::uint32_t claim =
-          pick.urgency << kClaimShift | unsigned{ranks[b.number[port]]} << kRankShift | port;
+      const emu::PortBid bid = world.yields == 0
+                                   ? bid_of<kIsa>(b, scheduler, port, lanes)
+                                   : yielding_bid_of<kIsa>(b, scheduler, port, lanes, world.yields);
+      const unsigned in_lane = emu::block_lane(port, emu::vl_of_port_bid(bid));
+      const unsigned out_port = emu::port_of_lane(emu::out_lane_of_port_bid(bid));
+      const Claim claim = bid >> emu::kPortBidStampShift << kUrgencyShift |
+                          unsigned{ranks[b.number[port]]} << kRankShift | port;
       scheduler.fetch(in_lane);
       proposed[port] = static_cast<BlockLane>(in_lane);
       b.claim[out_port] = std::min(b.claim[out_port], claim);
@@ -82,7 +111,7 @@ std::uint64_t stage4_cross(Block& b, Scheduler& scheduler, const BlockWorld& wor
     }
     for (std::uint64_t bits = wanted; bits != 0; bits &= bits - 1) {
       const unsigned out_port = emu::first_of(bits);
-      const unsigned port = b.claim[out_port] % emu::kBlockPorts;
+      const unsigned port = in_port_of(b.claim[out_port]);
       b.claim[out_port] = kNoClaim;
       todo &= ~(std::uint64_t{1} << port);
       const bool tail = cross(b, scheduler, port, proposed[port], moved, there, stamp_now);

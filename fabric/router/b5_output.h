@@ -43,8 +43,9 @@ void stage5_output(Block& b, const BlockWorld& world, emu::LaneWords& returned, 
   const emu::Sent sent = emu::send_in_turn<kIsa>(b.out, returned, moved, world.control, b.ports);
   b.inside -= static_cast<unsigned>(std::popcount(sent.ports));
   std::uint64_t tails = 0;
+  const emu::OnlyLanes<kIsa> lanes(moved.sent, b.ports);
   const auto leaves = [&](unsigned port) {
-    tails |= std::uint64_t{--b.leaving[only_lane(moved.sent, port)] == 0} << port;
+    tails |= std::uint64_t{--b.leaving[lanes[port]] == 0} << port;
   };
   for (std::uint64_t bits = sent.ports & ~b.to_sink; bits != 0; bits &= bits - 1) {
     const unsigned port = emu::first_of(bits);

@@ -8,6 +8,7 @@
 #include <array>
 #include <cstdint>
 
+#include "emu/lane/port_bids.h"
 #include "emu/lane/port_lanes.h"
 #include "emu/lane/row.h"
 #include "emu/lane/words.h"
@@ -59,12 +60,6 @@ struct alignas(32) OutputMessages : LaneMessages {  // owners, and those whose t
 };
 static_assert(sizeof(InputMessages) == 32 && sizeof(OutputMessages) == 32);
 
-// Of the front message of an input lane.
-struct FrontMessage {
-  BlockLane target = 0;    // the output lane
-  std::uint16_t left = 0;  // flits that have not crossed
-};
-
 // A lane whose head is due in stage 2.
 struct UnroutedHead {
   BlockLane lane;
@@ -101,7 +96,9 @@ struct alignas(64) HotLanes {
   std::array<std::uint32_t, emu::kBlockPorts> claim{};  // [output port] stage 4
   std::array<std::uint8_t, emu::kBlockPorts> first{};   // [port] the first one of its router
   std::array<std::uint8_t, emu::kBlockPorts> number{};  // [port] its number at its router
-  std::array<FrontMessage, emu::kBlockLanes> front{};   // [input lane]
+  emu::PortBids bids;                                   // where they want to go, and how urgently
+  // [input lane] flits of its front message that have not crossed.
+  std::array<std::uint16_t, emu::kBlockLanes> left{};
   // [output lane] flits of its front message that have not left.
   std::array<std::uint16_t, emu::kBlockLanes> leaving{};
   // Of an input lane that owns an output lane: the port of that, one bit of its router's.
@@ -109,7 +106,7 @@ struct alignas(64) HotLanes {
 };
 
 // Of eight ports. A cycle touches all of the words and, where a flit is, what is kept by lane.
-static_assert(sizeof(HotLanes<4>) / (emu::kBlockPorts / emu::kPortsMax) <= 1344);
+static_assert(sizeof(HotLanes<4>) / (emu::kBlockPorts / emu::kPortsMax) <= 1600);
 
 template <int kPlanes>
 struct Block : HotLanes<kPlanes> {

@@ -77,8 +77,8 @@ class BlockEngine final : public Network::Impl {
   }
   void age(std::uint64_t moved) override {
     for (auto& block : blocks_) {
-      block.scheduler.age(moved);
       State& b = block.state;
+      if constexpr (InputScheduler::kStampsBids) block.scheduler.age(b.bids, moved);
       for (unsigned p = 0; p < emu::kBlockPorts; ++p) {
         b.wait_cycles[p] += b.out.recent_wait[p];
         b.arrived_before[p] += b.in.arrived[p];
@@ -266,7 +266,7 @@ class BlockEngine final : public Network::Impl {
     std::uint32_t flits = 0;
     for (unsigned lanes = b.owned[port]; lanes != 0; lanes &= lanes - 1) {
       const blocks::BlockLane in = b.owner[emu::block_lane(port, emu::first_of(lanes))];
-      flits += std::uint32_t{b.in_messages[in].flits} - b.front[in].left;
+      flits += std::uint32_t{b.in_messages[in].flits} - b.left[in];
     }
     return flits;
   }

@@ -45,7 +45,7 @@ LinkFlits BlockEngine<kPlanes, I, S>::link_flits(emu::RouterId router, emu::Port
     const unsigned lane = emu::block_lane(p, v);
     const blocks::InputMessages& in = b.in_messages[lane];
     flits.in += in.traffic.flits;
-    if (in.count != 0) flits.in += std::uint64_t{in.flits} - b.front[lane].left;
+    if (in.count != 0) flits.in += std::uint64_t{in.flits} - b.left[lane];
     flits.out += b.out_messages[lane].traffic.flits;
   }
   flits.in += b.in.held.sum(p);
@@ -67,7 +67,7 @@ std::string BlockEngine<kPlanes, I, S>::audit_router(emu::RouterId router) const
         return fmt::format("output lane {} holds too much", lane);
       if (b.owner[lane] != blocks::kNoBlockLane) {
         ++owners;
-        if (b.front[b.owner[lane]].target != lane)
+        if (b.bids.out_lane(b.owner[lane]) != lane)
           return fmt::format("output lane {} has an owner that is elsewhere", lane);
       }
       const std::string wrong = (b.to_sink >> p & 1U) != 0

@@ -34,7 +34,7 @@ template <class Block, class Scheduler>
   }
   for (const BlockLane in_lane : b.arbitrating) {
     __builtin_prefetch(&b.in_messages[in_lane], 1);
-    __builtin_prefetch(&b.out_messages[b.front[in_lane].target], 1);
+    __builtin_prefetch(&b.out_messages[b.bids.out_lane(in_lane)], 1);
   }
 }
 
@@ -53,7 +53,7 @@ void step_block(RouterBlock& block, emu::LinkBlock& here, emu::LinkBlock* there,
   const emu::Crossed crossed =
       emu::account<kIsa>(b.out, b.in, here.flits, moved, world.buffer, b.ports);
   // What heads and tails do is mostly mispredicted: what does not ask comes first.
-  stage1_take_in(b, block.scheduler, crossed.arrivals, heads, world, moved, here, now);
+  stage1_take_in<kIsa>(b, block.scheduler, crossed.arrivals, heads, world, moved, here, now);
   if ((crossed.filled | tails) != 0) lanes_crossed(b, crossed.filled, tails, moved, world);
   if (b.arbitrating.count != 0) stage3_arbitrate(b, world);
   if (b.routing.count != 0) stage2_route(b, world, now);

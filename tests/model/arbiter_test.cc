@@ -79,7 +79,7 @@ void compare_turns_by(SchedulerKind kind, std::uint64_t seed) {
       granted[port] = picks.lanes[port];
       const bool ends = random.below(4) == 0;
       if (ends) ended[port] = picks.lanes[port];
-      ports.granted(emu::block_lane(port, pick.lane), 0);
+      ports.granted(emu::block_lane(port, pick.lane));
       if constexpr (requires { ports.ended(0); }) {
         if (ends) ports.ended(emu::block_lane(port, pick.lane));
       }
@@ -301,6 +301,7 @@ void compare_stamps(SchedulerKind kind, std::uint64_t seed) {
   emu::BidRows bids;
   emu::InputStamps<kPlanes> fast;
   fast.configure(kind, vticks, kControl);
+  emu::PortBids port_bids;
   emu::InputClocks<kPlanes> clocks;
   clocks.configure(kind, vticks, kControl);
   const auto plain = make_plain_scheduler(kind, {}, kControl);
@@ -321,7 +322,7 @@ void compare_stamps(SchedulerKind kind, std::uint64_t seed) {
       const bool first = queued[lane].empty();
       fast.template arrive<emu::Isa::base>(bids, flit, first ? flit : emu::kNoLanes8,
                                            emu::stamp_now(now));
-      clocks.arrive(emu::block_lane(kPort, lane), emu::stamp_now(now));
+      clocks.template arrive<false>(port_bids, emu::block_lane(kPort, lane), emu::stamp_now(now));
       queued[lane].push_back(clock->stamp(lane, now, now));
     }
     const emu::LaneMask may = random_mask(random);
@@ -336,15 +337,17 @@ void compare_stamps(SchedulerKind kind, std::uint64_t seed) {
       const Choice choice = plain->choose(waiting);
       const emu::Bid bid = fabric::bid_of(bids, kPort, mask, 0, {fast.control(), emu::kNoLanes8});
       ASSERT_EQ(emu::lane_of_bid(bid), choice.lane) << "event " << i;
-      ASSERT_EQ(clocks.template pick<emu::Isa::base>(kPort, mask).lane, choice.lane)
+      ASSERT_EQ(emu::vl_of_port_bid(emu::least_bid<emu::Isa::base>(port_bids, kPort, mask)),
+                choice.lane)
           << "event " << i;
       fast.template leave<emu::Isa::base>(bids, one_lane(kPort, choice.lane));
-      clocks.granted(emu::block_lane(kPort, choice.lane), emu::stamp_now(now));
+      clocks.template granted<false>(port_bids, emu::block_lane(kPort, choice.lane),
+                                     emu::stamp_now(now));
       queued[choice.lane].pop_front();
     }
     if (++now % emu::kStampPeriod != 0) continue;
     fast.age(bids, emu::kStampPeriod);
-    clocks.age(emu::kStampPeriod);
+    clocks.age(port_bids, emu::kStampPeriod);
     clock->tick(now);
     for (auto& stamps : queued)
       for (Stamp& stamp : stamps) stamp = clock->reread(stamp);

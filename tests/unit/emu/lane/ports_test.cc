@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "emu/base/prng.h"
+#include "emu/lane/port_bids.h"
 #include "emu/lane/port_lanes.h"
 #include "emu/lane/words.h"
 
@@ -67,17 +68,56 @@ void ask_lanes() {
   }
 }
 
+template <Isa kIsa>
+void ask_bids() {
+  Prng random(9);
+  PortBids bids;
+  for (int i = 0; i < 5000; ++i) {
+    const unsigned port = random.below(kBlockPorts);
+    const unsigned changed = random.below(kBlockLanes);
+    bids.set_stamp(changed, static_cast<std::uint16_t>(random.below(4)));  // often equal
+    bids.set_out_lane(changed, random.below(kBlockLanes));
+    const unsigned lanes = unsigned{random_word(random)} | 1U << random.below(kVlCount);
+    unsigned least = block_lane(port, first_of(lanes));
+    for (unsigned lane = least; port_of_lane(lane) == port; ++lane)
+      if ((lanes >> vl_of_lane(lane) & 1U) != 0 && bids.stamp(lane) < bids.stamp(least))
+        least = lane;
+    const PortBid bid = least_bid<kIsa>(bids, port, lanes);
+    ASSERT_EQ(vl_of_port_bid(bid), vl_of_lane(least)) << "number " << i;
+    ASSERT_EQ(out_lane_of_port_bid(bid), bids.out_lane(least));
+    ASSERT_EQ(bid >> kPortBidStampShift, bids.stamp(least));
+  }
+}
+
+template <Isa kIsa>
+void ask_only_lanes(unsigned ports) {
+  Prng random(ports);
+  for (int i = 0; i < 500; ++i) {
+    alignas(64) LaneWords words{};
+    for (unsigned p = 0; p < ports; ++p) words[p] = random_lane(random, 0xffff);
+    const OnlyLanes<kIsa> lanes(words, ports);
+    for (unsigned p = 0; p < ports; ++p)
+      ASSERT_TRUE(words[p] == 0 || lanes[p] == block_lane(p, first_of(words[p]))) << "port " << p;
+  }
+}
+
 TEST(PortWords, AnswerAsPlainLoops) {
   for (const unsigned ports : {8U, 16U, 40U, 64U}) ask_words<Isa::base>(ports);
   ask_lanes<Isa::base>();
+  ask_bids<Isa::base>();
+  for (const unsigned ports : {8U, 40U, 64U}) ask_only_lanes<Isa::base>(ports);
 #if defined(__x86_64__)
   if (best_isa(Isa::avx2) == Isa::avx2) {
     for (const unsigned ports : {8U, 16U, 40U, 64U}) ask_words<Isa::avx2>(ports);
     ask_lanes<Isa::avx2>();
+    ask_bids<Isa::avx2>();
+    for (const unsigned ports : {8U, 40U, 64U}) ask_only_lanes<Isa::avx2>(ports);
   }
   if (best_isa(Isa::avx512) == Isa::avx512) {
     for (const unsigned ports : {8U, 16U, 40U, 64U}) ask_words<Isa::avx512>(ports);
     ask_lanes<Isa::avx512>();
+    ask_bids<Isa::avx512>();
+    for (const unsigned ports : {8U, 40U, 64U}) ask_only_lanes<Isa::avx512>(ports);
   }
 #endif
 }
