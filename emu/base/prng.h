@@ -41,8 +41,8 @@ class Prng {
   }
   // Uniform in [0, 1).
   double uniform() { return static_cast<double>((*this)() >> 11) * 0x1.0p-53; }
-  // Exponential with the given mean.
-  double exponential(double mean) { return -mean * std::log1p(-uniform()); }
+  // Exponential with the given mean. The difference is exact, and log() sooner done than log1p().
+  double exponential(double mean) { return -mean * std::log(1 - uniform()); }
 
  private:
   std::array<std::uint64_t, 4> state_{};

@@ -102,32 +102,59 @@ unsigned lane_of_choice(const Block& b, unsigned first, const Choice& choice,
                          world.routes.lanes.at(choice.set, message.vl_out));
 }
 
+// Messages on their way to the port of a lane; a lane that nobody has goes before all others.
 // `claimed`: output lanes that heads of this cycle have chosen before.
+template <class Block>
+unsigned load_of(const Block& b, unsigned lane, const emu::LaneWords& claimed) {
+  const unsigned port = emu::port_of_lane(lane);
+  const unsigned taken = (b.owned[port] | claimed[port]) >> emu::vl_of_lane(lane) & 1U;
+  return static_cast<unsigned>(std::popcount(b.owned[port]) + std::popcount(claimed[port])) |
+         taken << 16;
+}
 template <class Block>
 unsigned choose_by_load(const Block& b, unsigned first, std::span<const Choice> choices,
                         const hca::Message& message, const BlockWorld& world,
                         const emu::LaneWords& claimed) {
-  unsigned best = lane_of_choice(b, first, choices[0], message, world);
-  const bool adaptive = choices[1].set == LaneSet::adaptive;
-  if (adaptive && ((world.routes.lanes.may_adapt >> message.vl_out) & 1) == 0) return best;
-  unsigned least = ~0U;
-  for (const Choice& choice : choices.subspan(adaptive ? 1 : 0)) {
+  // Which is least cannot be predicted: of equal loads the first choice, all in one number.
+  std::uint64_t least = ~std::uint64_t{0};
+  unsigned n = 0;
+  for (const Choice& choice : choices) {
     const unsigned lane = lane_of_choice(b, first, choice, message, world);
-    const unsigned port = emu::port_of_lane(lane);
-    const bool taken = (((b.owned[port] | claimed[port]) >> emu::vl_of_lane(lane)) & 1U) != 0;
-    if (adaptive && taken) continue;
-    const unsigned vl = emu::vl_of_lane(lane);
-    if (adaptive && !finds_room(b.out.credits.get(port, vl), b.out.held.get(port, vl),
-                                message.flits, world.buffer))
-      continue;
-    // Messages on their way to the port; a lane that nobody has goes before all others.
-    const auto load = static_cast<unsigned>(std::popcount(b.owned[port]) +
-                                            std::popcount(claimed[port]) + (taken ? 1 << 16 : 0));
+    least = std::min(least, std::uint64_t{load_of(b, lane, claimed)} << 32 | n++ << 16 | lane);
+  }
+  return least & 0xffff;
+}
+// The first choice is the escape.
+template <class Block>
+unsigned choose_adaptively(const Block& b, unsigned first, std::span<const Choice> choices,
+                           const hca::Message& message, const BlockWorld& world,
+                           const emu::LaneWords& claimed) {
+  unsigned best = lane_of_choice(b, first, choices[0], message, world);
+  if (((world.routes.lanes.may_adapt >> message.vl_out) & 1) == 0) return best;
+  unsigned least = 1U << 16;  // of a lane that somebody has
+  for (const Choice& choice : choices.subspan(1)) {
+    const unsigned lane = lane_of_choice(b, first, choice, message, world);
+    const unsigned load = load_of(b, lane, claimed);
     if (load >= least) continue;
+    const unsigned port = emu::port_of_lane(lane);
+    const unsigned vl = emu::vl_of_lane(lane);
+    if (!finds_room(b.out.credits.get(port, vl), b.out.held.get(port, vl), message.flits,
+                    world.buffer))
+      continue;
     least = load;
     best = lane;
   }
   return best;
+}
+template <class Block>
+unsigned choose_lane(const Block& b, unsigned first, std::span<const Choice> choices,
+                     const hca::Message& message, const BlockWorld& world,
+                     const emu::LaneWords& claimed) {
+  if (choices.size() == 1 || keeps_to_fixed(message, world))
+    return lane_of_choice(b, first, choices[0], message, world);
+  return choices[1].set == LaneSet::adaptive
+             ? choose_adaptively(b, first, choices, message, world, claimed)
+             : choose_by_load(b, first, choices, message, world, claimed);
 }
 
 template <class Block>
@@ -142,9 +169,7 @@ template <class Block>
     const unsigned first = b.first[in_port];
     const emu::RouterId router = b.router[in_port];
     const std::span<const Choice> choices = world.routes.table.choices(router, way);
-    const unsigned out_lane = choices.size() == 1 || keeps_to_fixed(message, world)
-                                  ? lane_of_choice(b, first, choices[0], message, world)
-                                  : choose_by_load(b, first, choices, message, world, claimed);
+    const unsigned out_lane = choose_lane(b, first, choices, message, world, claimed);
     const unsigned out_port = emu::port_of_lane(out_lane);
     emu::add_lane(claimed[out_port], emu::vl_of_lane(out_lane));
     b.bids.set_out_lane(in_lane, out_lane);

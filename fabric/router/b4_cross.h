@@ -42,6 +42,25 @@ emu::PortBid yielding_bid_of(const Block& b, Scheduler& scheduler, unsigned port
   return bid ^ (urgency ^ yielding) << emu::kPortBidStampShift;
 }
 
+// The lanes of a port that may cross to an output port that is not `taken`.
+template <emu::Isa kIsa, class Block>
+unsigned lanes_that_may(const Block& b, unsigned port, std::uint64_t taken) {
+  const auto gone = static_cast<unsigned>(taken >> b.first[port] & 0xff);
+  return b.in.queued[port] & b.open[port] &
+         ~emu::lanes_with<kIsa>(&b.way[emu::block_lane(port, 0)], gone);
+}
+// Those of these ports that have such a lane. Which they are cannot be predicted: all are asked
+// before anything is done about one.
+template <emu::Isa kIsa, class Block>
+std::uint64_t ports_that_may(const Block& b, std::uint64_t ports, std::uint64_t taken) {
+  std::uint64_t may = 0;
+  for (; ports != 0; ports &= ports - 1) {
+    const unsigned port = emu::first_of(ports);
+    may |= std::uint64_t{lanes_that_may<kIsa>(b, port, taken) != 0} << port;
+  }
+  return may;
+}
+
 // A flit crosses; what that changes is counted later, with what arrives: account(). Returns whether
 // it is a tail.
 template <class Block, class Scheduler>
@@ -88,15 +107,12 @@ std::uint64_t stage4_cross(Block& b, Scheduler& scheduler, const BlockWorld& wor
   }
 #endif
   for (; todo != 0; ++round) {
+    if (round > 1) todo = ports_that_may<kIsa>(b, todo, taken);
     std::uint64_t wanted = 0;
     for (std::uint64_t bits = todo; bits != 0; bits &= bits - 1) {
       const unsigned port = emu::first_of(bits);
-      unsigned lanes = b.in.queued[port] & b.open[port];
-      if (round > 1) {
-        const auto gone = static_cast<unsigned>(taken >> b.first[port] & 0xff);
-        lanes &= ~emu::lanes_with<kIsa>(&b.way[emu::block_lane(port, 0)], gone);
-        if (lanes == 0) continue;
-      }
+      const unsigned lanes =
+          round == 1 ? b.in.queued[port] & b.open[port] : lanes_that_may<kIsa>(b, port, taken);
       const emu::PortBid bid = world.yields == 0
                                    ? bid_of<kIsa>(b, scheduler, port, lanes)
                                    : yielding_bid_of<kIsa>(b, scheduler, port, lanes, world.yields);

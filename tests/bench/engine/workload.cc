@@ -114,10 +114,16 @@ std::vector<Case> sweep_cases() {
 
 fabric::NetworkSpec idle_spec() { return case_of(kTorus512, 0).spec; }
 
+Share real_time_share(const fabric::NetworkSpec& spec) {
+  const auto lanes = static_cast<unsigned>(std::popcount(spec.lanes_of_class[1]));
+  return {kBestEffortLanes, lanes, emu::TrafficClass::real_time, static_cast<emu::Vtick>(lanes)};
+}
+
 Workload::Workload(const Case& which, int nodes, std::uint64_t seed)
     : random_(seed),
       gap_(kPacketFlits / which.load),
-      real_time_lanes_(static_cast<unsigned>(std::popcount(which.spec.lanes_of_class[1]))),
+      shares_{Share{0, kBestEffortLanes, emu::TrafficClass::best_effort, emu::kVtickMax},
+              real_time_share(which.spec)},
       next_(static_cast<std::size_t>(nodes)) {
   for (double& first : next_) first = random_.exponential(gap_);
 }
@@ -129,10 +135,10 @@ hca::SendPacket Workload::packet(emu::NodeId src) {
   const auto percent = static_cast<unsigned>((draw >> 32 & 0xffff) * 100 >> 16);
   const auto lane_in = static_cast<unsigned>(draw >> 48 & 0xff);
   const auto lane_out = static_cast<unsigned>(draw >> 56);
-  const bool real_time = percent < 80;
+  // By a table: which class it is cannot be predicted.
+  const Share& share = shares_[percent < 80 ? 1 : 0];
   const auto lane = [&](unsigned byte) {
-    return static_cast<emu::Vl>(real_time ? kBestEffortLanes + byte * real_time_lanes_ / 256
-                                          : byte * kBestEffortLanes / 256);
+    return static_cast<emu::Vl>(share.first_lane + byte * share.lanes / 256);
   };
   hca::SendPacket packet;
   packet.launch = static_cast<emu::Cycle>(next_[src]);
@@ -140,8 +146,8 @@ hca::SendPacket Workload::packet(emu::NodeId src) {
   packet.dest = static_cast<emu::NodeId>(other + (other >= src));
   packet.vl_in = lane(lane_in);
   packet.vl_out = lane(lane_out);
-  packet.traffic_class = real_time ? emu::TrafficClass::real_time : emu::TrafficClass::best_effort;
-  packet.vtick = real_time ? static_cast<emu::Vtick>(real_time_lanes_) : emu::kVtickMax;
+  packet.traffic_class = share.traffic_class;
+  packet.vtick = share.vtick;
   return packet;
 }
 

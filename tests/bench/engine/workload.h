@@ -2,6 +2,7 @@
 // real-time to best effort, handed in and drained in batches of cycles as fabricd does it.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -29,6 +30,14 @@ std::vector<Case> sweep_cases();
 // 512 nodes that send nothing.
 fabric::NetworkSpec idle_spec();
 
+// The packets of one class.
+struct Share {
+  unsigned first_lane;
+  unsigned lanes;
+  emu::TrafficClass traffic_class;
+  emu::Vtick vtick;
+};
+
 // Sources of one case; `submit` takes (node, packet).
 class Workload {
  public:
@@ -49,12 +58,13 @@ class Workload {
   hca::SendPacket packet(emu::NodeId src);
 
   emu::Prng random_;
-  double gap_;  // mean cycles between packets of a node
-  unsigned real_time_lanes_;
+  double gap_;                   // mean cycles between packets of a node
+  std::array<Share, 2> shares_;  // best effort, real time
   std::vector<double> next_;
 };
 
 inline constexpr std::uint16_t kPacketFlits = 40;
-inline constexpr emu::Cycle kBatch = 64;
+// Cycles that are handed in and stepped at once.
+inline constexpr emu::Cycle kBatch = 256;
 
 }  // namespace bench
