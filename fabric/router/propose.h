@@ -2,7 +2,8 @@
 // that may cross, for whose output port it makes a claim. Of the claims for one output port the
 // smallest wins:
 //   output port of the block (6 bits) | stamp (16) | rank (3) | input port (6)
-// Here by AVX-512 for all ports of a block at once; b4_cross.h knows how it is done port by port.
+// Here by AVX-512 for all ports of a block at once; b4_cross.h does it port by port, where a claim
+// needs no output port.
 #pragma once
 
 #include <array>
