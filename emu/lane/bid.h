@@ -32,6 +32,23 @@ constexpr unsigned out_slot_of_bid(Bid bid) {
                    bid >> kBidOutLaneShift & 0xf);
 }
 
+// The lower half of a bid is its lane and way, the upper one its stamp. A half that was written
+// alone should be read alone as well: a wider load waits long for a store just before.
+inline void set_lower_half(Bid& bid, std::uint16_t half) { std::memcpy(&bid, &half, sizeof half); }
+inline void set_upper_half(Bid& bid, std::uint16_t half) {
+  std::memcpy(reinterpret_cast<std::byte*>(&bid) + sizeof half, &half, sizeof half);
+}
+inline std::uint16_t lower_half(const Bid& bid) {
+  std::uint16_t half;
+  std::memcpy(&half, &bid, sizeof half);
+  return half;
+}
+inline std::uint16_t upper_half(const Bid& bid) {
+  std::uint16_t half;
+  std::memcpy(&half, reinterpret_cast<const std::byte*>(&bid) + sizeof half, sizeof half);
+  return half;
+}
+
 // [lane][port], as slots.
 struct alignas(64) BidRows {
   std::array<Bid, kLaneSlots> of;
@@ -44,14 +61,12 @@ struct alignas(64) BidRows {
     return static_cast<std::uint16_t>(of[slot] >> kStampShift);
   }
   // A dummy slot takes a stamp as well; nobody reads it.
-  void set_stamp(unsigned slot, std::uint16_t stamp) {
-    std::memcpy(reinterpret_cast<std::byte*>(&of[slot]) + sizeof stamp, &stamp, sizeof stamp);
-  }
+  void set_stamp(unsigned slot, std::uint16_t stamp) { set_upper_half(of[slot], stamp); }
   void set_way(unsigned slot, unsigned out_slot) {
     const auto way = static_cast<std::uint16_t>(vl_of_slot(slot) << kBidLaneShift |
                                                 vl_of_slot(out_slot) << kBidOutLaneShift |
                                                 1U << port_of_slot(out_slot));
-    std::memcpy(&of[slot], &way, sizeof way);
+    set_lower_half(of[slot], way);
   }
 };
 

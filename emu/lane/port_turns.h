@@ -28,8 +28,6 @@ inline unsigned next_in_turn(unsigned lanes, unsigned above) {
 struct UnstampedPorts {
   static constexpr bool kStampsBids = false;
   void set_vtick(unsigned /*lane*/, Vtick) {}
-  static constexpr bool per_message() { return false; }
-  void head(unsigned /*lane*/, Vtick) {}
   void front(unsigned /*lane*/, Cycle /*ready*/, Cycle /*now*/, Vtick) {}
   void fetch(unsigned /*lane*/) const {}
   void age(std::uint64_t /*moved*/) {}

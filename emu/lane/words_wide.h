@@ -48,6 +48,9 @@ FLITNET_AVX2 inline unsigned least_lane<Isa::avx2>(const std::uint16_t* numbers,
   return first_of(static_cast<unsigned>(_mm256_movemask_epi8(same))) / 2;
 }
 
+FLITNET_AVX512 inline __m512i iota512() {
+  return _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+}
 FLITNET_AVX512 inline __m512i words512(const std::uint16_t* words) {
   return _mm512_load_si512(words);
 }
@@ -70,9 +73,8 @@ class OnlyLanes<Isa::avx512> {
  public:
   FLITNET_AVX512 OnlyLanes(const LaneWords& words, unsigned ports) {
     // The lane is 31 less the zeros above its bit.
-    const __m512i iota = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
     __m512i above =
-        _mm512_add_epi32(_mm512_slli_epi32(iota, kPortOfLaneShift), _mm512_set1_epi32(31));
+        _mm512_add_epi32(_mm512_slli_epi32(iota512(), kPortOfLaneShift), _mm512_set1_epi32(31));
     for (unsigned i = 0; i < ports; i += 16) {
       const __m512i zeros = _mm512_lzcnt_epi32(_mm512_cvtepu16_epi32(words256(&words[i])));
       _mm512_store_si512(&of_[i], _mm512_sub_epi32(above, zeros));

@@ -20,26 +20,23 @@ namespace fabric::blocks {
 
 // The bid of these lanes, not none, of a port.
 template <emu::Isa kIsa, class Block, class Scheduler>
-emu::PortBid bid_of(const Block& b, Scheduler& scheduler, unsigned port, unsigned lanes) {
+emu::Bid bid_of(const Block& b, Scheduler& scheduler, unsigned port, unsigned lanes) {
   if constexpr (Scheduler::kStampsBids) {
     return emu::least_bid<kIsa>(b.bids, port, lanes);
   } else {
     const emu::PortPick pick = scheduler.template pick<kIsa>(port, lanes);
-    const unsigned way =
-        b.bids.of[emu::block_lane(port, pick.lane)] % (1U << emu::kPortBidStampShift);
-    return pick.urgency << emu::kPortBidStampShift | way;
+    return emu::with_urgency(b.bids.of[emu::block_lane(port, pick.lane)], pick.urgency);
   }
 }
 // The same where some lanes yield to all others.
 template <emu::Isa kIsa, class Block, class Scheduler>
-emu::PortBid yielding_bid_of(const Block& b, Scheduler& scheduler, unsigned port, unsigned lanes,
-                             unsigned yields) {
+emu::Bid yielding_bid_of(const Block& b, Scheduler& scheduler, unsigned port, unsigned lanes,
+                         unsigned yields) {
   const unsigned firm = lanes & ~yields;
-  const emu::PortBid bid = bid_of<kIsa>(b, scheduler, port, firm != 0 ? firm : lanes);
-  const unsigned urgency = bid >> emu::kPortBidStampShift;
-  const unsigned yielding =
-      firm == 0 ? unsigned{emu::kYieldingKey} : std::min<unsigned>(urgency, emu::kYieldingKey - 1U);
-  return bid ^ (urgency ^ yielding) << emu::kPortBidStampShift;
+  const emu::Bid bid = bid_of<kIsa>(b, scheduler, port, firm != 0 ? firm : lanes);
+  return emu::with_urgency(
+      bid, firm == 0 ? unsigned{emu::kYieldingKey}
+                     : std::min<unsigned>(emu::urgency_of_bid(bid), emu::kYieldingKey - 1U));
 }
 
 // The lanes of a port that may cross to an output port that is not `taken`.
@@ -113,12 +110,12 @@ std::uint64_t stage4_cross(Block& b, Scheduler& scheduler, const BlockWorld& wor
       const unsigned port = emu::first_of(bits);
       const unsigned lanes =
           round == 1 ? b.in.queued[port] & b.open[port] : lanes_that_may<kIsa>(b, port, taken);
-      const emu::PortBid bid = world.yields == 0
-                                   ? bid_of<kIsa>(b, scheduler, port, lanes)
-                                   : yielding_bid_of<kIsa>(b, scheduler, port, lanes, world.yields);
-      const unsigned in_lane = emu::block_lane(port, emu::vl_of_port_bid(bid));
-      const unsigned out_port = emu::port_of_lane(emu::out_lane_of_port_bid(bid));
-      const Claim claim = bid >> emu::kPortBidStampShift << kUrgencyShift |
+      const emu::Bid bid = world.yields == 0
+                               ? bid_of<kIsa>(b, scheduler, port, lanes)
+                               : yielding_bid_of<kIsa>(b, scheduler, port, lanes, world.yields);
+      const unsigned in_lane = emu::block_lane(port, emu::lane_of_bid(bid));
+      const unsigned out_port = emu::port_of_lane(emu::out_lane_of_bid(bid));
+      const Claim claim = emu::urgency_of_bid(bid) << kUrgencyShift |
                           unsigned{ranks[b.number[port]]} << kRankShift | port;
       scheduler.fetch(in_lane);
       proposed[port] = static_cast<BlockLane>(in_lane);

@@ -307,7 +307,7 @@ class BlockEngine final : public Network::Impl {
     fetch_lines(&b.out, sizeof b.out);
     fetch_lines(&b.in, sizeof b.in);
     fetch_lines(&b.open, sizeof b.open);
-    fetch_lines(&b.bids, sizeof b.bids);
+    if constexpr (InputScheduler::kStampsBids) fetch_lines(&b.bids, sizeof b.bids);
     fetch_lines(&links.flits, sizeof links.flits + sizeof links.credits);
   }
   template <emu::Isa kIsa>

@@ -51,22 +51,22 @@ FLITNET_AVX512 inline void propose_all(Proposals& proposals, const emu::PortBids
     _mm512_store_si512(&lanes[i],
                        _mm512_and_si512(emu::words512(&queued[i]), emu::words512(&open[i])));
   const __m128i rank_of = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(ranks.data()));
-  const __m512i iota = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
   const __m512i lane = _mm512_set1_epi32(emu::kVlCount - 1);
   for (unsigned first = 0; first < ports; first += 16) {
     const __m512i bid = emu::least_bids<16>(&bids.of[emu::block_lane(first, 0)], &lanes[first]);
     const __m128i numbers = _mm_loadu_si128(reinterpret_cast<const __m128i*>(&number[first]));
     const __m512i rank = _mm512_cvtepu8_epi32(_mm_shuffle_epi8(rank_of, numbers));
-    const __m512i port = _mm512_add_epi32(iota, _mm512_set1_epi32(static_cast<int>(first)));
+    const __m512i port =
+        _mm512_add_epi32(emu::iota512(), _mm512_set1_epi32(static_cast<int>(first)));
     const __m512i tie = _mm512_or_si512(_mm512_slli_epi32(rank, kRankShift), port);
     // The stamp goes down and the port of the output lane up, both into their places.
-    constexpr unsigned kDown = emu::kPortBidStampShift - kUrgencyShift;
+    constexpr unsigned kDown = emu::kStampShift - kUrgencyShift;
     constexpr unsigned kUp = kOutPortShift - emu::kPortOfLaneShift;
     const __m512i urgency =
         _mm512_and_si512(_mm512_srli_epi32(bid, kDown), _mm512_set1_epi32(0xffff << kUrgencyShift));
     const __m512i out = _mm512_and_si512(
         _mm512_slli_epi32(bid, kUp), _mm512_set1_epi32((emu::kBlockPorts - 1) << kOutPortShift));
-    const __m512i vl = _mm512_and_si512(_mm512_srli_epi32(bid, emu::kPortBidLaneShift), lane);
+    const __m512i vl = _mm512_and_si512(_mm512_srli_epi32(bid, emu::kBidLaneShift), lane);
     _mm512_store_si512(&proposals.claim[first],
                        _mm512_or_si512(_mm512_or_si512(urgency, tie), out));
     _mm512_store_si512(&proposals.in_lane[first],

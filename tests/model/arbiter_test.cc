@@ -337,7 +337,7 @@ void compare_stamps(SchedulerKind kind, std::uint64_t seed) {
       const Choice choice = plain->choose(waiting);
       const emu::Bid bid = fabric::bid_of(bids, kPort, mask, 0, {fast.control(), emu::kNoLanes8});
       ASSERT_EQ(emu::lane_of_bid(bid), choice.lane) << "event " << i;
-      ASSERT_EQ(emu::vl_of_port_bid(emu::least_bid<emu::Isa::base>(port_bids, kPort, mask)),
+      ASSERT_EQ(emu::lane_of_bid(emu::least_bid<emu::Isa::base>(port_bids, kPort, mask)),
                 choice.lane)
           << "event " << i;
       fast.template leave<emu::Isa::base>(bids, one_lane(kPort, choice.lane));

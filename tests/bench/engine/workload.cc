@@ -112,12 +112,16 @@ std::vector<Case> sweep_cases() {
   return cases;
 }
 
-fabric::NetworkSpec idle_spec() { return case_of(kTorus512, 0).spec; }
+namespace {
 
 Share real_time_share(const fabric::NetworkSpec& spec) {
   const auto lanes = static_cast<unsigned>(std::popcount(spec.lanes_of_class[1]));
   return {kBestEffortLanes, lanes, emu::TrafficClass::real_time, static_cast<emu::Vtick>(lanes)};
 }
+
+}  // namespace
+
+fabric::NetworkSpec idle_spec() { return case_of(kTorus512, 0).spec; }
 
 Workload::Workload(const Case& which, int nodes, std::uint64_t seed)
     : random_(seed),

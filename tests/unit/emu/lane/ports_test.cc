@@ -82,10 +82,10 @@ void ask_bids() {
     for (unsigned lane = least; port_of_lane(lane) == port; ++lane)
       if ((lanes >> vl_of_lane(lane) & 1U) != 0 && bids.stamp(lane) < bids.stamp(least))
         least = lane;
-    const PortBid bid = least_bid<kIsa>(bids, port, lanes);
-    ASSERT_EQ(vl_of_port_bid(bid), vl_of_lane(least)) << "number " << i;
-    ASSERT_EQ(out_lane_of_port_bid(bid), bids.out_lane(least));
-    ASSERT_EQ(bid >> kPortBidStampShift, bids.stamp(least));
+    const Bid bid = least_bid<kIsa>(bids, port, lanes);
+    ASSERT_EQ(lane_of_bid(bid), vl_of_lane(least)) << "number " << i;
+    ASSERT_EQ(out_lane_of_bid(bid), bids.out_lane(least));
+    ASSERT_EQ(bid >> kStampShift, bids.stamp(least));
   }
 }
 

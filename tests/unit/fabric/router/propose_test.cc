@@ -33,8 +33,8 @@ FLITNET_AVX512 void compare(unsigned ports, std::uint64_t seed) {
     for (unsigned p = 0; p < ports; ++p) {
       const unsigned lanes = queued[p] & open[p];
       if (lanes == 0) continue;
-      const emu::PortBid bid = emu::least_bid<emu::Isa::base>(bids, p, lanes);
-      const unsigned lane = emu::block_lane(p, emu::vl_of_port_bid(bid));
+      const emu::Bid bid = emu::least_bid<emu::Isa::base>(bids, p, lanes);
+      const unsigned lane = emu::block_lane(p, emu::lane_of_bid(bid));
       const unsigned out_lane = bids.out_lane(lane);
       ASSERT_EQ(proposals.in_lane[p], lane) << "port " << p;
       ASSERT_EQ(proposals.lane[p], emu::lane_bit(emu::vl_of_lane(lane)));
