@@ -37,6 +37,9 @@ class Engine final : public Network::Impl {
     groups_.reserve(static_cast<std::size_t>(wiring_.groups));
     for (std::size_t part = 0; part < parts_.count(); ++part) set_up_part(part);
     order_changed();
+    alone_ = is_alone();
+    tails_.reserve(messages.size());
+    turning_.reserve(messages.size());
   }
 
   void step(emu::Cycle cycles) override { parts_.step(cycles); }
@@ -49,6 +52,7 @@ class Engine final : public Network::Impl {
           groups_[messages[id].src / emu::kPortsMax].ready(id, cycle);
         },
         [&](emu::Cycle from, emu::Cycle end) { cycles_until<kIsa>(part, from, end); });
+    if (alone_) tails_arrive(stretch_end);
   }
   void ready(hca::MessageId id) override {
     ++events.live;
@@ -186,15 +190,19 @@ class Engine final : public Network::Impl {
   // What happened in the window that began in `begin`; the next one begins. Only arrivals are
   // counted flit by flit: what has gone on is what is no longer there.
   ActivityWindow activity_of(State& r, emu::Cycle begin) const {
+    std::uint32_t early = 0;  // heads that take their output lane in the next window
+    for (const emu::Lanes8 lanes : r.soon) early += lanes_set(lanes);
     const std::uint32_t in_now = r.in_count.sum();
     const std::uint32_t out_now = r.out_count.sum();
     const std::uint32_t crossed = r.in_held + r.arrived - in_now;
     const std::uint32_t sent = r.out_held + crossed - out_now;
-    ActivityWindow window = {begin, r.id, r.arrived, crossed, sent, r.heads, 0, r.arrived + sent};
+    ActivityWindow window = {begin,           r.id, r.arrived,       crossed, sent,
+                             r.heads - early, 0,    r.arrived + sent};
     if (routers_.size() != 1) look_at_links(r, window);
     r.in_held = in_now;
     r.out_held = out_now;
-    r.arrived = r.heads = 0;
+    r.arrived = 0;
+    r.heads = early;
     return window;
   }
 
@@ -216,59 +224,128 @@ class Engine final : public Network::Impl {
 
   template <emu::Isa kIsa>
   void cycles_until(std::size_t part, emu::Cycle cycle, emu::Cycle end) {
+    const auto delay = static_cast<emu::Cycle>(wheel_.delay());
     const std::vector<emu::RouterId>& mine = order_of_part_[part];
     const Parts::Range groups = parts_.hcas_of(part);
     const Units units = {routers_.data(),        groups_.data(), busy_.data(), mine.data(),
                          wiring_.outlets.data(), mine.size(),    groups.first, groups.end,
                          routers_.size()};
-    const Surroundings world = {messages, hook, spec.alloc_iters, !routes.table.has_choices(),
-                                yields_};
+    const Surroundings world = {.messages = messages,
+                                .hook = hook,
+                                .alloc_iters = spec.alloc_iters,
+                                .fixed_ways = !routes.table.has_choices(),
+                                .head_delay = alone_ ? delay : 0,
+                                .metered = !alone_ || !credits_in_time(),
+                                .yields = yields_};
     const emu::Lanes8 control = control_;
-    const auto delay = static_cast<emu::Cycle>(wheel_.delay());
+    if (alone_) return cycles_alone<kIsa>(world, cycle, end);
     do {
       emu::Box* here = wheel_.row(cycle);
       emu::Box* there = wheel_.row(cycle + delay);
-      if (units.router_count == 1 && units.end_group - units.first_group == 1) {
-        step_both<kIsa>(units, here, there, control, world, cycle);
-      } else {
-        step_groups<kIsa>(units, here, there, cycle);
-        step_routers<kIsa>(units, here, there, control, world, cycle);
-      }
+      step_groups<kIsa>(units, here, there, cycle);
+      step_routers<kIsa>(units, here, there, control, world, cycle);
     } while (++cycle != end);
   }
 
-  // One router and its HCAs, which are stepped while the router's allocator works: a chain of steps
-  // that wait for each other. One that takes turns is done before the HCAs have heard of heads and
-  // tails.
+  // One router and its HCAs, node n at port n: nothing else hears what they say to each other, so
+  // heads and tails need not go by the links. A router is told of heads when they leave; tails
+  // arrive when the step ends, but for those of probes, which turn round then and there.
+  struct Tail {
+    emu::Cycle cycle;  // of its arrival
+    hca::MessageId id;
+    LaneIndex lane;  // of the HCA
+  };
   template <emu::Isa kIsa>
-  void step_both(const Units& units, emu::Box* here, emu::Box* there, emu::Lanes8 control,
-                 const Surroundings& world, emu::Cycle cycle) {
-    const emu::RouterId r = units.order[0];
-    const std::size_t unit = units.group_units + units.first_group;
-    Group& group = units.groups[units.first_group];
-    const bool group_acts = !emu::quiet(here[unit]) || !group.quiet();
-    const bool router_acts = units.busy[r] != 0 || !emu::quiet(here[r]);
-    if (!group_acts || !router_acts) {
-      step_groups<kIsa>(units, here, there, cycle);
-      step_routers<kIsa>(units, here, there, control, world, cycle);
-      return;
-    }
-    const emu::Outlet& outlet = units.outlets[r];
-    Moves moves;
-    if constexpr (InputScheduler::kTakesTurns) {
-      typename Group::Leaving leaving;
-      moves = move_flits<kIsa>(
-          units.routers[r], here[r].credits, outlet, control, world, cycle,
-          [&] { leaving = group.template choose<kIsa>(here[unit].credits, cycle); });
-      group.template finish<kIsa>(leaving, here[unit], there, units.outlets[unit], cycle);
-    } else {
-      moves = move_flits<kIsa>(
-          units.routers[r], here[r].credits, outlet, control, world, cycle,
-          [&] { group.template step<kIsa>(here[unit], there, units.outlets[unit], cycle); });
-    }
-    units.busy[r] =
-        finish_cycle<kIsa>(units.routers[r], moves, here[r], there, outlet, world, cycle);
+  void cycles_alone(const Surroundings& world, emu::Cycle cycle, emu::Cycle end) {
+    const emu::Cycle delay = world.head_delay;
+    const Group& group = groups_[0];
+    do {
+      emu::Box* here = wheel_.row(cycle);
+      emu::Box* there = wheel_.row(cycle + delay);
+      const bool group_acts = !emu::quiet(here[1]) || !group.quiet();
+      const bool router_acts = busy_[0] != 0 || !emu::quiet(here[0]);
+      if (router_acts) {
+        step_alone<kIsa>(group_acts, here, there, world, cycle);
+      } else if (group_acts) {
+        step_group<kIsa>(here, there, world, cycle);
+      }
+      if (!turning_.empty() && turning_.front().cycle == cycle) [[unlikely]]
+        probes_turn(cycle);
+    } while (++cycle != end);
   }
+  template <emu::Isa kIsa>
+  void tell_group(const typename Group::Leaving& leaving, emu::Box* there,
+                  const Surroundings& world, emu::Cycle cycle) {
+    auto& router = routers_[0];
+    groups_[0].template tell<kIsa>(leaving, cycle,
+                                   [&](unsigned node, unsigned lane, hca::MessageId id) {
+                                     if (router.scheduler.per_message())
+                                       there[0].name[node] = id + 1;
+                                     head_comes(router.state, lane_slot(node, lane), id,
+                                                cycle + world.head_delay, cycle, world);
+                                   });
+  }
+  static void link_group(const typename Group::Leaving& leaving, emu::Box* here, emu::Box* there) {
+    there[0].flits = leaving.flits;
+    there[0].credits = here[1].flits;
+    here[1].flits = here[1].credits = emu::kNoLanes8;
+  }
+  template <emu::Isa kIsa>
+  void step_group(emu::Box* here, emu::Box* there, const Surroundings& world, emu::Cycle cycle) {
+    const auto leaving = groups_[0].template choose<kIsa>(here[1].credits, cycle);
+    tell_group<kIsa>(leaving, there, world, cycle);
+    link_group(leaving, here, there);
+  }
+  // The HCAs are stepped while the router's allocator works: a chain of steps that wait for each
+  // other. One that takes turns is done before they tell of heads and tails.
+  template <emu::Isa kIsa>
+  void step_alone(bool group_acts, emu::Box* here, emu::Box* there, const Surroundings& world,
+                  emu::Cycle cycle) {
+    auto& router = routers_[0];
+    typename Group::Leaving leaving;
+    const Moves moves = move_flits<kIsa, Site::alone>(
+        router, here[0].credits, wiring_.outlets[0], control_, world, cycle, [&] {
+          if (!group_acts) return;
+          leaving = groups_[0].template choose<kIsa>(here[1].credits, cycle);
+          if constexpr (InputScheduler::kTakesTurns) return;
+          tell_group<kIsa>(leaving, there, world, cycle);
+          link_group(leaving, here, there);
+        });
+    if constexpr (InputScheduler::kTakesTurns) {
+      if (group_acts) {
+        tell_group<kIsa>(leaving, there, world, cycle);
+        link_group(leaving, here, there);
+      }
+    }
+    busy_[0] = finish_cycle<kIsa, Site::alone>(
+        router, moves, here[0], world, cycle, [&](unsigned, unsigned out_lane, hca::MessageId id) {
+          auto& tails = hca::turns_round(messages[id]) ? turning_ : tails_;
+          tails.push_back({cycle + world.head_delay, id, static_cast<LaneIndex>(out_lane)});
+        });
+    there[1].credits = moves.crossed.flits;
+    if (world.metered) there[1].flits = moves.output.flits;
+  }
+  void probes_turn(emu::Cycle cycle) {
+    std::size_t n = 0;
+    for (; n < turning_.size() && turning_[n].cycle == cycle; ++n)
+      groups_[0].tail_arrived(turning_[n].lane, turning_[n].id, cycle);
+    turning_.erase(turning_.begin(), turning_.begin() + static_cast<std::ptrdiff_t>(n));
+  }
+  // Those that have come before `end`.
+  void tails_arrive(emu::Cycle end) {
+    std::size_t n = 0;
+    for (; n < tails_.size() && tails_[n].cycle < end; ++n)
+      groups_[0].tail_arrived(tails_[n].lane, tails_[n].id, tails_[n].cycle);
+    tails_.erase(tails_.begin(), tails_.begin() + static_cast<std::ptrdiff_t>(n));
+  }
+  bool is_alone() const {
+    if (routers_.size() != 1 || groups_.size() != 1) return false;
+    for (std::size_t n = 0; n < graph.nodes.size(); ++n)
+      if (graph.nodes[n].port != n) return false;
+    return true;
+  }
+  // An HCA takes a flit as it comes: its credit is there 2 * link_delay cycles after the flit left.
+  bool credits_in_time() const { return spec.vc_buf_size >= 2 * spec.link_delay; }
 
   // Nothing arrives and nothing is inside: nothing can change. Most of a mesh at low load is so.
   template <emu::Isa kIsa>
@@ -282,13 +359,6 @@ class Engine final : public Network::Impl {
   template <emu::Isa kIsa>
   void step_routers(const Units& units, emu::Box* here, emu::Box* there, emu::Lanes8 control,
                     const Surroundings& world, emu::Cycle cycle) {
-    if (units.router_count == 1) {
-      const emu::RouterId r = units.order[0];
-      if (units.busy[r] == 0 && emu::quiet(here[r])) return;
-      units.busy[r] = step_router<kIsa>(units.routers[r], here[r], there, units.outlets[r], control,
-                                        world, cycle);
-      return;
-    }
     for (std::size_t first = 0; first < units.router_count; first += kBitsOfWord) {
       const std::size_t end = std::min(units.router_count, first + kBitsOfWord);
       std::uint64_t active = 0;  // first which, then one by one: each branch would be missed
@@ -318,6 +388,10 @@ class Engine final : public Network::Impl {
   std::vector<std::uint8_t> busy_;  // [router] a flit is in its buffers
   std::vector<Group> groups_;
   std::vector<std::vector<emu::RouterId>> order_of_part_;
+  bool alone_ = false;  // one router and its HCAs
+  // On their way to HCAs, in the order of cycles; probes apart.
+  std::vector<Tail> tails_;
+  std::vector<Tail> turning_;
 };
 
 }  // namespace fabric

@@ -85,15 +85,16 @@ std::string Engine<kPlanes, I, S, M>::audit() const {
     const State& r = router.state;
     unsigned owners = 0;
     unsigned active = 0;
+    emu::Lanes8 own = r.active;  // now or soon
+    for (const emu::Lanes8 lanes : r.soon) own |= lanes;
     for (unsigned i = 0; i < emu::kLaneSlots; ++i) {
       if (vl_of_slot(i) >= emu::kVlCount) continue;
-      active += (r.active[port_of_slot(i)] & vl_bit(i)) != 0;
+      active += (own[port_of_slot(i)] & vl_bit(i)) != 0;
       if (r.out_count.get(port_of_slot(i), vl_of_slot(i)) > buffer)
         return fmt::format("router {}: output lane {} holds too much", r.id, i);
       if (r.owner[i] == kNoLane) continue;
       ++owners;
-      if (r.target[r.owner[i]] != i ||
-          (r.active[port_of_slot(r.owner[i])] & vl_bit(r.owner[i])) == 0)
+      if (r.target[r.owner[i]] != i || (own[port_of_slot(r.owner[i])] & vl_bit(r.owner[i])) == 0)
         return fmt::format("router {}: output lane {} has an owner that is elsewhere", r.id, i);
     }
     if (owners != active)
@@ -115,8 +116,10 @@ std::vector<Wait> Engine<kPlanes, I, S, M>::waits() const {
     };
     for (unsigned o = 0; o < emu::kLaneSlots; ++o) {
       if (vl_of_slot(o) >= emu::kVlCount || r.owner[o] == kNoLane) continue;
-      if ((r.out_full[port_of_slot(o)] & vl_bit(o)) != 0) add(r.owner[o], o, true);
-      for (unsigned i = r.wait_first[o]; i != kNoLane; i = r.wait_next[i]) add(i, o, false);
+      if ((r.out_full[port_of_slot(o)] & vl_bit(o)) != 0 && r.due[r.owner[o]] < now)
+        add(r.owner[o], o, true);
+      for (unsigned i = r.wait_first[o]; i != kNoLane; i = r.wait_next[i])
+        if (r.due[i] < now) add(i, o, false);
     }
   }
   return found;

@@ -24,43 +24,62 @@ struct Moves {
   Output output;
   Crossed crossed;
 };
-template <emu::Isa kIsa, class Router, class Beside>
+template <emu::Isa kIsa, Site kSite, class Router, class Beside>
 Moves move_flits(Router& router, emu::Lanes8 returned, const emu::Outlet& outlet,
                  emu::Lanes8 control, const Surroundings& world, emu::Cycle now,
                  const Beside& beside) {
   auto& r = router.state;
   Moves moves;
-  moves.output = stage5_output<kIsa>(r, router.multiplexer, returned, control, outlet);
+  moves.output =
+      stage5_output<kIsa, kSite>(r, router.multiplexer, returned, control, outlet, world);
   moves.crossed = stage4_cross<kIsa>(r, router.scheduler, router.multiplexer, moves.output.flits,
                                      world, now, beside);
   return moves;
 }
 // False when no flit is in its buffers any more.
-template <emu::Isa kIsa, class Router>
-bool finish_cycle(Router& router, const Moves& moves, emu::Box& box, emu::Box* next_row,
-                  const emu::Outlet& outlet, const Surroundings& world, emu::Cycle now) {
+template <emu::Isa kIsa, Site kSite, class Router, class Tell>
+bool finish_cycle(Router& router, const Moves& moves, emu::Box& box, const Surroundings& world,
+                  emu::Cycle now, const Tell& tell) {
   auto& r = router.state;
-  tell_output(r, moves.output, world.messages, next_row, outlet);
+  if (emu::any(moves.output.ending))
+    tails_leave(r, r.leaving.ended(moves.output.ending), world.messages, tell);
   // Whether tails cross is known last of all, and mostly mispredicted: what does not ask comes
   // first.
-  const bool busy = stage1_take_in<kIsa>(r, router.scheduler, box, moves.crossed.flits, now, world);
-  if (emu::any(moves.crossed.ending)) tails_cross(r, router.scheduler, moves.crossed.ending, world);
-  if (emu::any(r.arbitrating)) stage3_arbitrate(r, world.messages);
-  r.arbitrating = r.routed;
-  r.routed = emu::kNoLanes8;
+  const bool named =
+      (kSite == Site::among_others || router.scheduler.per_message()) && emu::has_names(box);
+  const bool busy =
+      stage1_take_in<kIsa>(r, router.scheduler, box, named, moves.crossed.flits, now, world);
+  if (emu::any(moves.crossed.ending))
+    tails_cross(r, router.scheduler, moves.crossed.ending, now, world);
+  if (emu::any(r.arbitrating)) stage3_arbitrate(r, now, world.messages);
+  if (r.later.count != 0) later_heads_come(r, now);
   if (emu::any(r.routing)) stage2_route(r, world, now);
-  if (emu::has_names(box)) decode_heads(r, box, world);
+  if (named) {
+    if constexpr (kSite == Site::among_others) decode_heads(r, box, now, world);
+    emu::clear_names(box);
+  }
+  become_active(r, now);
   box.flits = emu::kNoLanes8;
   box.credits = emu::kNoLanes8;
-  emu::emit(next_row, outlet, moves.output.flits, moves.crossed.flits);
   return busy;
 }
 
+// A router that may lead to others.
 template <emu::Isa kIsa, class Router>
 bool step_router(Router& router, emu::Box& box, emu::Box* next_row, const emu::Outlet& outlet,
                  emu::Lanes8 control, const Surroundings& world, emu::Cycle now) {
-  const Moves moves = move_flits<kIsa>(router, box.credits, outlet, control, world, now, [] {});
-  return finish_cycle<kIsa>(router, moves, box, next_row, outlet, world, now);
+  constexpr Site kSite = Site::among_others;
+  auto& r = router.state;
+  const Moves moves =
+      move_flits<kIsa, kSite>(router, box.credits, outlet, control, world, now, [] {});
+  if (emu::any(moves.output.heads)) heads_leave(r, moves.output.heads, next_row, outlet);
+  const bool busy = finish_cycle<kIsa, kSite>(router, moves, box, world, now,
+                                              [&](unsigned port, unsigned, hca::MessageId id) {
+                                                if (outlet.to_hca[port] != 0)
+                                                  emu::emit_name(next_row, outlet, port, id);
+                                              });
+  emu::emit(next_row, outlet, moves.output.flits, moves.crossed.flits);
+  return busy;
 }
 
 }  // namespace fabric

@@ -1,40 +1,29 @@
 // Stage 1: flits come off the links into the input lanes; heads name their message; each flit gets
 // its stamp. In: the box of this cycle, and the lanes from which a flit has `gone` to stage 4. Out:
-// in_count, in_messages, and `routing` for the next cycle.
+// in_count and in_messages; the head at the front of a lane goes on to stage 3 (s3_arbitrate.h).
 #pragma once
 
 #include "emu/lane/stamp.h"
-#include "fabric/router/ask_admission.h"
+#include "fabric/router/s3_arbitrate.h"
 #include "fabric/router/state.h"
 
 namespace fabric {
 
-// The message is now first in its input lane and has to be routed. Where there is no choice and
-// nobody to ask, that needs no work in stage 2, only its cycle.
+// The head of a message that comes in `arrival`, while the next stage 2 is that of `next`.
 template <class State>
-void bring_to_front(State& r, unsigned in_lane, const Surroundings& world) {
-  const hca::Message& message = world.messages[r.in_messages.front(in_lane)];
-  r.left.set(in_lane, message.flits);
-  if (!world.fixed_ways || asks_admission(world.hook, message)) {
-    r.routing[port_of_slot(in_lane)] |= vl_bit(in_lane);
-    return;
-  }
-  r.target[in_lane] =
-      static_cast<LaneIndex>(r.ways.out_lane(r.ways.to(message.way).front(), message));
-  r.routed[port_of_slot(in_lane)] |= vl_bit(in_lane);
+void head_comes(State& r, unsigned in_lane, hca::MessageId id, emu::Cycle arrival, emu::Cycle next,
+                const Surroundings& world) {
+  r.in_messages.push(in_lane, id);
+  if (r.in_messages.count[in_lane] == 1) bring_to_front(r, in_lane, arrival, next, world);
 }
 
 template <class State>
-void decode_heads(State& r, emu::Box& box, const Surroundings& world) {
+void decode_heads(State& r, const emu::Box& box, emu::Cycle now, const Surroundings& world) {
   for (unsigned bits = emu::ports_named(box); bits != 0; bits &= bits - 1) {
     const unsigned port = emu::first_bit(bits);
-    const unsigned vl = emu::first_bit(box.flits[port]);
-    const unsigned in_lane = lane_slot(port, vl);
-    const hca::MessageId id = emu::named_at(box, port);
-    r.in_messages.push(in_lane, id);
-    if (r.in_messages.count[in_lane] == 1) bring_to_front(r, in_lane, world);
+    const unsigned in_lane = lane_slot(port, emu::first_bit(box.flits[port]));
+    head_comes(r, in_lane, emu::named_at(box, port), now, now + 1, world);
   }
-  emu::clear_names(box);
 }
 
 // The heads among the flits of a box bring their Vticks.
@@ -46,17 +35,17 @@ void tell_of_heads(Scheduler& scheduler, const emu::Box& box, const hca::Message
   }
 }
 
-// All of a cycle's arrivals but their heads. False when no flit is in the router's buffers.
+// All of a cycle's arrivals but what heads have to say; `named`: there are any. False when no flit
+// is in the router's buffers.
 template <emu::Isa kIsa, class State, class Scheduler>
-bool stage1_take_in(State& r, Scheduler& scheduler, const emu::Box& box, emu::Lanes8 gone,
-                    emu::Cycle now, const Surroundings& world) {
+bool stage1_take_in(State& r, Scheduler& scheduler, const emu::Box& box, bool named,
+                    emu::Lanes8 gone, emu::Cycle now, const Surroundings& world) {
   const emu::Lanes8 flits = box.flits;
   const emu::Lanes8 occupied = r.in_occupied & ~(gone & r.in_count.is_one());
   r.in_count.change(flits, gone);
   r.in_occupied = occupied | flits;
   if (emu::any(flits)) {
-    if (scheduler.per_message() && emu::has_names(box))
-      tell_of_heads(scheduler, box, world.messages);
+    if (scheduler.per_message() && named) tell_of_heads(scheduler, box, world.messages);
     r.arrived += static_cast<unsigned>(std::popcount(emu::ports_of(flits)));
     scheduler.template arrive<kIsa>(r.bids, flits, flits & ~occupied, emu::stamp_now(now));
   }

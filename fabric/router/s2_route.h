@@ -7,6 +7,21 @@
 
 namespace fabric {
 
+// Those that have come by now.
+template <class State>
+void later_heads_come(State& r, emu::Cycle now) {
+  unsigned kept = 0;
+  for (unsigned i = 0; i < r.later.count; ++i) {
+    const LaterHeads::Entry entry = r.later.entry[i];
+    if (entry.cycle == now) {
+      r.routing[port_of_slot(entry.in_lane)] |= vl_bit(entry.in_lane);
+    } else {
+      r.later.entry[kept++] = entry;
+    }
+  }
+  r.later.count = kept;
+}
+
 template <class State>
 void stage2_route(State& r, const Surroundings& world, emu::Cycle now) {
   emu::Lanes8 claimed = emu::kNoLanes8;

@@ -1,15 +1,29 @@
 // Stage 3: a head takes its output lane, which its message holds until the tail has crossed; others
-// wait in line, first come first served. In: `arbitrating`, and tails that crossed in this cycle.
-// Out: owner, `active`, `ready`, and the message's place in the output lane.
+// wait in line, first come first served, of the same cycle the lower input port, then lane, first.
+// Where a head has nothing to ask in stage 2 all that is done as soon as it is known to be next in
+// its input lane: it joins the line with the cycle in which it is due, and may be overtaken by
+// others that are due before it. So heads are looked at once, not stage by stage. In:
+// `arbitrating`, and tails that crossed in this cycle. Out: owner, `soon`, `active`, `ready`, and
+// the message's place in the output lane.
 #pragma once
 
-#include "fabric/router/s1_decode.h"
+#include <algorithm>
+
+#include "fabric/router/ask_admission.h"
 #include "fabric/router/state.h"
 
 namespace fabric {
 
 template <class State>
-void take_output_lane(State& r, unsigned in_lane, const hca::MessageTable& messages) {
+bool goes_before(const State& r, unsigned a, unsigned b) {
+  if (r.due[a] != r.due[b]) return r.due[a] < r.due[b];
+  if (port_of_slot(a) != port_of_slot(b)) return port_of_slot(a) < port_of_slot(b);
+  return a < b;
+}
+
+template <class State>
+void take_output_lane(State& r, unsigned in_lane, emu::Cycle now,
+                      const hca::MessageTable& messages) {
   const unsigned out_lane = r.target[in_lane];
   const unsigned in_port = port_of_slot(in_lane);
   const unsigned out_port = port_of_slot(out_lane);
@@ -17,7 +31,8 @@ void take_output_lane(State& r, unsigned in_lane, const hca::MessageTable& messa
   const std::uint16_t out_bit = vl_bit(out_lane);
   r.owner[out_lane] = static_cast<LaneIndex>(in_lane);
   r.bids.set_way(in_lane, out_lane);
-  r.active[in_port] |= in_bit;
+  const emu::Cycle due = r.due[in_lane];
+  (due < now ? r.active : r.soon[due % kSoon])[in_port] |= in_bit;
   r.from[out_port][in_port] |= in_bit;
   if ((r.out_full[out_port] & out_bit) == 0) r.ready[in_port] |= in_bit;
   // The whole of the lane's earlier messages has crossed.
@@ -27,10 +42,70 @@ void take_output_lane(State& r, unsigned in_lane, const hca::MessageTable& messa
   ++r.heads;
 }
 
+// What take_output_lane() did for a head that is not due yet.
+template <class State>
+void give_back_output_lane(State& r, unsigned in_lane) {
+  const unsigned out_lane = r.target[in_lane];
+  const unsigned in_port = port_of_slot(in_lane);
+  const auto others = static_cast<std::uint16_t>(~vl_bit(in_lane));
+  r.owner[out_lane] = kNoLane;
+  r.soon[r.due[in_lane] % kSoon][in_port] &= others;
+  r.from[port_of_slot(out_lane)][in_port] &= others;
+  r.ready[in_port] &= others;
+  r.out_messages.take_back(out_lane);
+  --r.heads;
+}
+
+template <class State>
+void wait_in_line(State& r, unsigned in_lane) {
+  const unsigned out_lane = r.target[in_lane];
+  const auto me = static_cast<LaneIndex>(in_lane);
+  LaneIndex* link = &r.wait_first[out_lane];
+  if (*link != kNoLane && goes_before(r, r.wait_last[out_lane], me))
+    link = &r.wait_next[r.wait_last[out_lane]];
+  while (*link != kNoLane && goes_before(r, *link, me)) link = &r.wait_next[*link];
+  r.wait_next[me] = *link;
+  *link = me;
+  if (r.wait_next[me] == kNoLane) r.wait_last[out_lane] = me;
+}
+
+// The head at the front of `in_lane`, whose `target` is known, is due in cycle `due`.
+template <class State>
+void join_line(State& r, unsigned in_lane, emu::Cycle due, emu::Cycle now,
+               const hca::MessageTable& messages) {
+  r.due[in_lane] = due;
+  const LaneIndex owner = r.owner[r.target[in_lane]];
+  if (owner == kNoLane) return take_output_lane(r, in_lane, now, messages);
+  if (!goes_before(r, in_lane, owner)) [[likely]]
+    return wait_in_line(r, in_lane);
+  give_back_output_lane(r, owner);
+  take_output_lane(r, in_lane, now, messages);
+  wait_in_line(r, owner);
+}
+
+// The message that is now first in its input lane comes, or came, in `arrival`; the next stage 2 is
+// that of `next`.
+template <class State>
+void bring_to_front(State& r, unsigned in_lane, emu::Cycle arrival, emu::Cycle next,
+                    const Surroundings& world) {
+  const hca::Message& message = world.messages[r.in_messages.front(in_lane)];
+  const emu::Cycle stage2 = std::max(arrival + 1, next);
+  r.left.set(in_lane, message.flits);
+  if (world.fixed_ways && !asks_admission(world.hook, message)) [[likely]] {
+    r.target[in_lane] =
+        static_cast<LaneIndex>(r.ways.out_lane(r.ways.to(message.way).front(), message));
+    join_line(r, in_lane, stage2 + 1, next, world.messages);
+  } else if (stage2 == next) {
+    r.routing[port_of_slot(in_lane)] |= vl_bit(in_lane);
+  } else {
+    r.later.entry[r.later.count++] = {stage2, static_cast<LaneIndex>(in_lane)};
+  }
+}
+
 // The tail of the front message of `in_lane` has crossed: its output lane goes to the first in
 // line, the next message of the input lane comes to the front.
 template <class State>
-void release_output_lane(State& r, unsigned in_lane, const Surroundings& world) {
+void release_output_lane(State& r, unsigned in_lane, emu::Cycle now, const Surroundings& world) {
   const hca::MessageTable& messages = world.messages;
   const unsigned out_lane = r.target[in_lane];
   const unsigned in_port = port_of_slot(in_lane);
@@ -45,34 +120,31 @@ void release_output_lane(State& r, unsigned in_lane, const Surroundings& world) 
   r.from[port_of_slot(out_lane)][in_port] &= others;
   r.owner[out_lane] = kNoLane;
   r.in_messages.pop(in_lane);
-  if (r.in_messages.count[in_lane] != 0) bring_to_front(r, in_lane, world);
   const LaneIndex waiter = r.wait_first[out_lane];
-  if (waiter == kNoLane) return;
-  r.wait_first[out_lane] = r.wait_next[waiter];
-  take_output_lane(r, waiter, messages);
+  if (waiter != kNoLane) {
+    r.wait_first[out_lane] = r.wait_next[waiter];
+    take_output_lane(r, waiter, now, messages);
+  }
+  if (r.in_messages.count[in_lane] == 0) return;
+  const emu::Cycle left = messages[r.in_messages.front(in_lane)].head_cycle;
+  bring_to_front(r, in_lane, left + world.head_delay, now, world);
 }
 
 template <class State>
-void stage3_arbitrate(State& r, const hca::MessageTable& messages) {
+void stage3_arbitrate(State& r, emu::Cycle now, const hca::MessageTable& messages) {
   for (unsigned ports = emu::ports_of(r.arbitrating); ports != 0; ports &= ports - 1) {
     const unsigned port = emu::first_bit(ports);
-    for (unsigned lanes = r.arbitrating[port]; lanes != 0; lanes &= lanes - 1) {
-      const unsigned in_lane = lane_slot(port, emu::first_bit(lanes));
-      const unsigned out_lane = r.target[in_lane];
-      if (r.owner[out_lane] == kNoLane) {
-        take_output_lane(r, in_lane, messages);
-        continue;
-      }
-      const auto me = static_cast<LaneIndex>(in_lane);
-      r.wait_next[in_lane] = kNoLane;
-      if (r.wait_first[out_lane] == kNoLane) {
-        r.wait_first[out_lane] = me;
-      } else {
-        r.wait_next[r.wait_last[out_lane]] = me;
-      }
-      r.wait_last[out_lane] = me;
-    }
+    for (unsigned lanes = r.arbitrating[port]; lanes != 0; lanes &= lanes - 1)
+      join_line(r, lane_slot(port, emu::first_bit(lanes)), now, now, messages);
   }
+  r.arbitrating = emu::kNoLanes8;
+}
+
+// Who was due in this cycle may cross from the next one on.
+template <class State>
+void become_active(State& r, emu::Cycle now) {
+  r.active |= r.soon[now % kSoon];
+  r.soon[now % kSoon] = emu::kNoLanes8;
 }
 
 }  // namespace fabric

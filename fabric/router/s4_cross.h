@@ -110,12 +110,13 @@ Crossed stage4_cross(State& r, Scheduler& scheduler, Multiplexer& multiplexer, e
 }
 
 template <class State, class Scheduler>
-void tails_cross(State& r, Scheduler& scheduler, emu::Lanes8 ending, const Surroundings& world) {
+void tails_cross(State& r, Scheduler& scheduler, emu::Lanes8 ending, emu::Cycle now,
+                 const Surroundings& world) {
   const emu::Lanes8 tails = r.left.ended(ending);
   if constexpr (requires { scheduler.ended(tails); }) scheduler.ended(tails);
   for (unsigned ports = emu::ports_of(tails); ports != 0; ports &= ports - 1) {
     const unsigned port = emu::first_bit(ports);
-    release_output_lane(r, lane_slot(port, emu::first_bit(tails[port])), world);
+    release_output_lane(r, lane_slot(port, emu::first_bit(tails[port])), now, world);
   }
 }
 

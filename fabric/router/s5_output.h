@@ -66,17 +66,16 @@ void heads_leave(const State& r, emu::Lanes8 heads, emu::Box* next_row, const em
   }
 }
 
-template <class State>
-void tails_leave(State& r, emu::Lanes8 tails, const hca::MessageTable& messages, emu::Box* next_row,
-                 const emu::Outlet& outlet) {
+// `tell`(output port, lane, message): a tail leaves by it.
+template <class State, class Tell>
+void tails_leave(State& r, emu::Lanes8 tails, const hca::MessageTable& messages, const Tell& tell) {
   r.at_head |= tails;
   for (unsigned ports = emu::ports_of(tails); ports != 0; ports &= ports - 1) {
     const unsigned port = emu::first_bit(ports);
     const unsigned out_lane = lane_slot(port, emu::first_bit(tails[port]));
-    if (outlet.to_hca[port] != 0)
-      emu::emit_name(next_row, outlet, port, r.out_messages.front(out_lane));
+    tell(port, out_lane, r.out_messages.front(out_lane));
     r.out_messages.pop(out_lane);
-    if (r.out_messages.count[out_lane] == 0) continue;
+    // Whether there is a next one cannot be predicted; if not, the lane's next owner sets it again.
     r.leaving.set(out_lane, messages[r.out_messages.front(out_lane)].flits);
   }
 }
@@ -88,31 +87,30 @@ struct Output {
   emu::Lanes8 ending{};  // perhaps tails
 };
 
-template <emu::Isa kIsa, class State, class Multiplexer>
+template <emu::Isa kIsa, Site kSite, class State, class Multiplexer>
 Output stage5_output(State& r, Multiplexer& multiplexer, emu::Lanes8 returned, emu::Lanes8 control,
-                     const emu::Outlet& outlet) {
+                     const emu::Outlet& outlet, const Surroundings& world) {
   const emu::Lanes8 occupied = r.out_occupied;
-  const emu::Lanes8 able = occupied & (r.credits.nonzero() | returned);
-  r.recent_wait -= emu::zero_words(able) & ~emu::zero_words(occupied);
+  emu::Lanes8 able = occupied;
+  const bool metered = kSite == Site::among_others || world.metered;
+  if (metered) {
+    able &= r.credits.nonzero() | returned;
+    r.recent_wait -= emu::zero_words(able) & ~emu::zero_words(occupied);
+  }
   const emu::Lanes8 sent = multiplexer.template pick<kIsa>(able, control);
-  r.credits.change(returned, sent);
+  if (metered) r.credits.change(returned, sent);
   if (!emu::any(sent)) return {};
   const emu::Lanes8 unfilled = sent & r.out_full;
   if (emu::any(unfilled)) {
     r.out_full ^= unfilled;
     set_ready(r, unfilled, true);
   }
-  const emu::Lanes8 heads = sent & r.at_head & ~outlet.to_hca;
-  r.at_head &= ~sent;
-  return {sent, heads, r.leaving.take(sent)};
-}
-
-template <class State>
-void tell_output(State& r, const Output& output, const hca::MessageTable& messages,
-                 emu::Box* next_row, const emu::Outlet& outlet) {
-  if (emu::any(output.heads)) heads_leave(r, output.heads, next_row, outlet);
-  if (emu::any(output.ending))
-    tails_leave(r, r.leaving.ended(output.ending), messages, next_row, outlet);
+  Output output = {sent, emu::kNoLanes8, r.leaving.take(sent)};
+  if constexpr (kSite == Site::among_others) {
+    output.heads = sent & r.at_head & ~outlet.to_hca;
+    r.at_head &= ~sent;
+  }
+  return output;
 }
 
 }  // namespace fabric

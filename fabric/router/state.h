@@ -30,8 +30,9 @@ struct MessageFifos {
   static constexpr unsigned kRoom = 1U << kPlanes;
   std::array<std::uint8_t, emu::kLaneSlots> first{};
   std::array<std::uint8_t, emu::kLaneSlots> count{};
-  std::array<std::array<hca::MessageId, kRoom>, emu::kLaneSlots> id;
+  std::array<std::array<hca::MessageId, kRoom>, emu::kLaneSlots> id{};
 
+  // Of an empty lane: some message or other.
   hca::MessageId front(unsigned slot) const { return id[slot][first[slot]]; }
   void push(unsigned slot, hca::MessageId message) {
     id[slot][(unsigned{first[slot]} + count[slot]) % kRoom] = message;
@@ -41,12 +42,27 @@ struct MessageFifos {
     first[slot] = static_cast<std::uint8_t>((first[slot] + 1U) % kRoom);
     --count[slot];
   }
+  void take_back(unsigned slot) { --count[slot]; }  // the last push
+};
+
+// Heads that have something to ask in stage 2 and are known before they are there.
+struct LaterHeads {
+  struct Entry {
+    emu::Cycle cycle;
+    LaneIndex in_lane;
+  };
+  std::array<Entry, emu::kLaneSlots> entry;
+  unsigned count = 0;
 };
 
 struct LaneTraffic {
   std::uint64_t flits = 0;
   std::uint64_t packets = 0;
 };
+
+// A head comes a link's delay after it was heard of and is due in stage 3 two cycles later, at
+// most.
+inline constexpr unsigned kSoon = 32;
 
 // What passing flits touch.
 template <int kPlanes>
@@ -60,13 +76,14 @@ struct alignas(64) HotState {
   emu::Lanes8 at_head = ~emu::kNoLanes8;  // the next flit that leaves is a head
   emu::Countdown leaving;                 // flits of the leaving message that have not left
   // Input side, one bit per input lane.
-  Counts in_count;                     // flits in the input buffer ...
-  emu::Lanes8 in_occupied{};           // ... of the lanes that have any
-  emu::Lanes8 active{};                // the front message owns an output lane
-  emu::Lanes8 ready{};                 // and that output lane has room
-  emu::Lanes8 routing{};               // a head is due in stage 2 ...
-  emu::Lanes8 routed{};                // ... and has nothing to ask there
-  emu::Lanes8 arbitrating{};           // a head is due in stage 3
+  Counts in_count;            // flits in the input buffer ...
+  emu::Lanes8 in_occupied{};  // ... of the lanes that have any
+  emu::Lanes8 active{};       // the front message owns an output lane
+  emu::Lanes8 ready{};        // and that output lane has room
+  emu::Lanes8 routing{};      // a head that has something to ask is due in stage 2 ...
+  emu::Lanes8 arbitrating{};  // ... and in stage 3
+  // [cycle % kSoon] become active when that cycle ends: their heads are known before they are due.
+  emu::Lanes8 soon[kSoon]{};
   emu::Lanes8 from[emu::kPortsMax]{};  // [output port] input lanes that own a lane of it
   emu::CountIs<kPlanes> is_full;
   emu::Lanes8 recent_wait{};
@@ -82,11 +99,13 @@ template <int kPlanes>
 struct RouterState : HotState<kPlanes> {
   // Touched at heads and tails only.
   std::array<LaneIndex, emu::kLaneSlots> owner{};  // [output lane] input lane, or kNoLane
-  // [output lane] first and last input lane that waits for it; [input lane] the next one that
-  // waits.
+  // [output lane] first and last input lane in the line for it, behind its owner; [input lane] the
+  // next one in that line, and the cycle in which its head is due in stage 3.
   std::array<LaneIndex, emu::kLaneSlots> wait_first{};
   std::array<LaneIndex, emu::kLaneSlots> wait_last{};
   std::array<LaneIndex, emu::kLaneSlots> wait_next{};
+  std::array<emu::Cycle, emu::kLaneSlots> due{};
+  LaterHeads later;                    // in `routing` later than in the next cycle
   MessageFifos<kPlanes> in_messages;   // arrived heads whose tail has not crossed
   MessageFifos<kPlanes> out_messages;  // owners, and those whose tail has not left
   // Cold.
@@ -101,13 +120,20 @@ struct RouterState : HotState<kPlanes> {
   std::array<std::uint64_t, emu::kPortsMax> wait_cycles{};
 };
 
+// Where a router is: it may lead to others, or to HCAs alone. Of one that is alone the engine tells
+// when heads leave their HCAs, and it tells the engine of tails; else both go by the links.
+enum class Site : std::uint8_t { among_others, alone };
+
 // What the stages of all routers share.
 struct Surroundings {
   hca::MessageTable& messages;
   ControlHook* hook;        // may be null
   int alloc_iters = 1;      // rounds of stage 4
   bool fixed_ways = false;  // no destination has a choice of ways
-  emu::Lanes8 yields{};     // lanes of best effort, if classes have strict priority; else none
+  // Alone: cycles from an HCA to the router; and whether credits may be late, else none are kept.
+  emu::Cycle head_delay = 0;
+  bool metered = true;
+  emu::Lanes8 yields{};  // lanes of best effort, if classes have strict priority; else none
 };
 
 }  // namespace fabric

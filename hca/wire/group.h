@@ -47,10 +47,18 @@ class WireGroup {
 
   template <emu::Isa kIsa>
   void step(emu::Box& box, emu::Box* next_row, const emu::Outlet& outlet, emu::Cycle now) {
-    finish<kIsa>(choose<kIsa>(box.credits, now), box, next_row, outlet, now);
+    const Leaving leaving = choose<kIsa>(box.credits, now);
+    tell<kIsa>(leaving, now, [&](unsigned node, unsigned, MessageId id) {
+      emu::emit_name(next_row, outlet, node, id);
+    });
+    const emu::Lanes8 arrived = box.flits;
+    receive(box, now);
+    box.flits = emu::kNoLanes8;
+    box.credits = emu::kNoLanes8;
+    emu::emit(next_row, outlet, leaving.flits, arrived);
   }
   // The first half of a cycle decides what leaves, without a branch that is hard to predict; the
-  // second tells of heads and tails, and takes what came in.
+  // second tells of heads and tails: `head_leaves`(node, lane, message).
   struct Leaving {
     emu::Lanes8 flits{};
     emu::Lanes8 heads{};
@@ -71,17 +79,19 @@ class WireGroup {
     scheduler_.template sent<kIsa>(sent, ending, now);
     return {sent, sent & fresh_, ending};
   }
-  template <emu::Isa kIsa>
-  void finish(const Leaving& leaving, emu::Box& box, emu::Box* next_row, const emu::Outlet& outlet,
-              emu::Cycle now) {
-    if (emu::any(leaving.heads)) heads_leave(leaving.heads, next_row, outlet, now);
+  template <emu::Isa kIsa, class HeadLeaves>
+  void tell(const Leaving& leaving, emu::Cycle now, const HeadLeaves& head_leaves) {
+    if (emu::any(leaving.heads)) heads_leave(leaving.heads, now, head_leaves);
     if (emu::any(leaving.ending)) messages_end<kIsa>(leaving.ending, now);
-    const emu::Lanes8 sent = leaving.flits;
-    const emu::Lanes8 arrived = box.flits;
-    receive(box, now);
-    box.flits = emu::kNoLanes8;
-    box.credits = emu::kNoLanes8;
-    emu::emit(next_row, outlet, sent, arrived);
+  }
+  // The tail of a message comes by a lane of a node. Not a probe: may be told later than `now`.
+  void tail_arrived(unsigned slot, MessageId id, emu::Cycle now) {
+    Message& message = messages_[id];
+    received_[slot].flits += message.flits;
+    ++received_[slot].packets;
+    if (events_.tail_arrived(id, message, now)) return;
+    turn_round(message, answer_flits_, now);
+    ready(id, now);
   }
   bool quiet() const { return !emu::any(waiting_); }
   void age(std::uint64_t moved) { scheduler_.age(moved); }
@@ -126,14 +136,15 @@ class WireGroup {
     }
   }
 
-  void heads_leave(emu::Lanes8 heads, emu::Box* next_row, const emu::Outlet& outlet,
-                   emu::Cycle now) {
+  template <class HeadLeaves>
+  void heads_leave(emu::Lanes8 heads, emu::Cycle now, const HeadLeaves& head_leaves) {
     fresh_ ^= heads;
     for (unsigned bits = emu::ports_of(heads); bits != 0; bits &= bits - 1) {
       const unsigned node = emu::first_bit(bits);
-      const MessageId id = front_[at(node, emu::first_bit(heads[node]))];
+      const unsigned lane = emu::first_bit(heads[node]);
+      const MessageId id = front_[at(node, lane)];
       messages_.depart(id, now);
-      emu::emit_name(next_row, outlet, node, id);
+      head_leaves(node, lane, id);
     }
   }
 
@@ -157,15 +168,6 @@ class WireGroup {
       tail_arrived(at(node, emu::first_bit(box.flits[node])), emu::named_at(box, node), now);
     }
     emu::clear_names(box);
-  }
-
-  void tail_arrived(unsigned i, MessageId id, emu::Cycle now) {
-    Message& message = messages_[id];
-    received_[i].flits += message.flits;
-    ++received_[i].packets;
-    if (events_.tail_arrived(id, message, now)) return;
-    turn_round(message, answer_flits_, now);
-    ready(id, now);
   }
 
   // Lanes of eight nodes, written here only.

@@ -38,6 +38,10 @@ struct Message {
 };
 static_assert(sizeof(Message) <= 64, "one cache line a message");
 
+// It is turned round where it arrives.
+inline bool turns_round(const Message& message) {
+  return message.kind == emu::PacketKind::probe && !message.is_answer;
+}
 // A probe's record becomes its answer, on the lane that it came on, ready in the next cycle: this
 // cannot run out of room.
 inline void turn_round(Message& probe, std::uint16_t answer_flits, emu::Cycle now) {
