@@ -60,6 +60,15 @@ inline unsigned ports_of(Lanes8 a) {
 // The lowest set bit; bits is not 0 (std::countr_zero would pay for that case every time).
 inline unsigned first_bit(unsigned bits) { return static_cast<unsigned>(__builtin_ctz(bits)); }
 
+// The words in memory: to read each of them from there is cheaper than to take them out of a vector.
+using PortWords = std::array<std::uint16_t, kPortsMax>;
+inline PortWords port_words(Lanes8 a) {
+  alignas(16) PortWords words;
+  std::memcpy(words.data(), &a, sizeof a);
+  asm("" : "+m"(words));
+  return words;
+}
+
 // More than one word is not zero.
 inline bool several(Lanes8 a) {
   const unsigned ports = ports_of(a);
@@ -245,8 +254,12 @@ class Countdown {
     const unsigned near = flits < Counts<kNearPlanes>::kMax ? flits : Counts<kNearPlanes>::kMax;
     rest_[slot] = static_cast<std::uint16_t>(flits - near);
     const Lanes8 lane = kOneLane.of[slot];
-    for (int i = 0; i < kNearPlanes; ++i)
-      near_.plane[i] = (near_.plane[i] & ~lane) | (lane & spread(0U - (near >> i & 1U)));
+    const Lanes8 number = spread(near);
+#pragma GCC unroll 8
+    for (int i = 0; i < kNearPlanes; ++i) {
+      const auto bit = reinterpret_cast<Lanes8>((number & spread(1U << i)) != kNoLanes8);
+      near_.plane[i] = (near_.plane[i] & ~lane) | (lane & bit);
+    }
   }
   // Flits that have not gone by.
   unsigned left(unsigned slot) const {

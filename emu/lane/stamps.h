@@ -129,9 +129,10 @@ class InputStamps : public StampClocks {
   void arrive_together(BidRows& bids, Lanes8 flits, Lanes8 first, std::uint32_t now) {
     const Lanes8 stamps = tick_lanes(aux_, vtick_, flits, now);
     set_stamps(bids, first, stamps);
-    const Lanes8 places = advance_lanes<kRing>(next_in_, flits);
+    const PortWords stamp = port_words(stamps);
+    const PortWords place = port_words(advance_lanes<kRing>(next_in_, flits));
 #pragma GCC unroll 8
-    for (unsigned port = 0; port < kPortsMax; ++port) stamp_[places[port]] = stamps[port];
+    for (unsigned port = 0; port < kPortsMax; ++port) stamp_[place[port]] = stamp[port];
   }
   void leave_together(BidRows& bids, Lanes8 lanes) {
     const Lanes8 places = advance_lanes<kRing>(next_out_, lanes);

@@ -31,6 +31,14 @@ class BoxWheel {
   emu::Box* row(emu::Cycle cycle) { return &boxes_[(cycle & mask_) * units_]; }
   const emu::Box* row(emu::Cycle cycle) const { return &boxes_[(cycle & mask_) * units_]; }
   int delay() const { return delay_; }
+  // The same rows for loops that store through vectors, after which members are read again.
+  struct Rows {
+    emu::Box* boxes;
+    std::size_t units;
+    std::size_t mask;
+    emu::Box* of(emu::Cycle cycle) const { return boxes + (cycle & mask) * units; }
+  };
+  Rows rows() { return {boxes_.data(), units_, mask_}; }
 
  private:
   std::size_t units_;

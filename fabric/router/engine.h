@@ -38,8 +38,6 @@ class Engine final : public Network::Impl {
     for (std::size_t part = 0; part < parts_.count(); ++part) set_up_part(part);
     order_changed();
     alone_ = is_alone();
-    tails_.reserve(messages.size());
-    turning_.reserve(messages.size());
   }
 
   void step(emu::Cycle cycles) override { parts_.step(cycles); }
@@ -234,6 +232,7 @@ class Engine final : public Network::Impl {
                                 .hook = hook,
                                 .alloc_iters = spec.alloc_iters,
                                 .fixed_ways = !routes.table.has_choices(),
+                                .tails = alone_ ? &tails_ : nullptr,
                                 .head_delay = alone_ ? delay : 0,
                                 .metered = !alone_ || !credits_in_time(),
                                 .yields = yields_};
@@ -250,93 +249,96 @@ class Engine final : public Network::Impl {
   // One router and its HCAs, node n at port n: nothing else hears what they say to each other, so
   // heads and tails need not go by the links. A router is told of heads when they leave; tails
   // arrive when the step ends, but for those of probes, which turn round then and there.
-  struct Tail {
-    emu::Cycle cycle;  // of its arrival
-    hca::MessageId id;
-    LaneIndex lane;  // of the HCA
+  struct Alone {
+    Router<kPlanes, InputScheduler, Multiplexer>& router;
+    Group& group;
+    TailLog& tails;
+    const emu::Outlet& outlet;
+    const Surroundings& world;
+    emu::Lanes8 control;
+    emu::Cycle delay;
+    bool metered;
   };
   template <emu::Isa kIsa>
   void cycles_alone(const Surroundings& world, emu::Cycle cycle, emu::Cycle end) {
-    const emu::Cycle delay = world.head_delay;
-    const Group& group = groups_[0];
-    do {
-      emu::Box* here = wheel_.row(cycle);
-      emu::Box* there = wheel_.row(cycle + delay);
-      const bool group_acts = !emu::quiet(here[1]) || !group.quiet();
-      const bool router_acts = busy_[0] != 0 || !emu::quiet(here[0]);
-      if (router_acts) {
-        step_alone<kIsa>(group_acts, here, there, world, cycle);
-      } else if (group_acts) {
-        step_group<kIsa>(here, there, world, cycle);
-      }
-      if (!turning_.empty() && turning_.front().cycle == cycle) [[unlikely]]
-        probes_turn(cycle);
-    } while (++cycle != end);
-  }
-  template <emu::Isa kIsa>
-  void tell_group(const typename Group::Leaving& leaving, emu::Box* there,
-                  const Surroundings& world, emu::Cycle cycle) {
-    auto& router = routers_[0];
-    groups_[0].template tell<kIsa>(leaving, cycle,
-                                   [&](unsigned node, unsigned lane, hca::MessageId id) {
-                                     if (router.scheduler.per_message())
-                                       there[0].name[node] = id + 1;
-                                     head_comes(router.state, lane_slot(node, lane), id,
-                                                cycle + world.head_delay, cycle, world);
-                                   });
-  }
-  static void link_group(const typename Group::Leaving& leaving, emu::Box* here, emu::Box* there) {
-    there[0].flits = leaving.flits;
-    there[0].credits = here[1].flits;
-    here[1].flits = here[1].credits = emu::kNoLanes8;
-  }
-  template <emu::Isa kIsa>
-  void step_group(emu::Box* here, emu::Box* there, const Surroundings& world, emu::Cycle cycle) {
-    const auto leaving = groups_[0].template choose<kIsa>(here[1].credits, cycle);
-    tell_group<kIsa>(leaving, there, world, cycle);
-    link_group(leaving, here, there);
-  }
-  // The HCAs are stepped while the router's allocator works: a chain of steps that wait for each
-  // other. One that takes turns is done before they tell of heads and tails.
-  template <emu::Isa kIsa>
-  void step_alone(bool group_acts, emu::Box* here, emu::Box* there, const Surroundings& world,
-                  emu::Cycle cycle) {
-    auto& router = routers_[0];
-    typename Group::Leaving leaving;
-    const Moves moves = move_flits<kIsa, Site::alone>(
-        router, here[0].credits, wiring_.outlets[0], control_, world, cycle, [&] {
-          if (!group_acts) return;
-          leaving = groups_[0].template choose<kIsa>(here[1].credits, cycle);
-          if constexpr (InputScheduler::kTakesTurns) return;
-          tell_group<kIsa>(leaving, there, world, cycle);
-          link_group(leaving, here, there);
-        });
-    if constexpr (InputScheduler::kTakesTurns) {
-      if (group_acts) {
-        tell_group<kIsa>(leaving, there, world, cycle);
-        link_group(leaving, here, there);
-      }
+    const Alone alone = {.router = routers_[0],
+                         .group = groups_[0],
+                         .tails = tails_,
+                         .outlet = wiring_.outlets[0],
+                         .world = world,
+                         .control = control_,
+                         .delay = world.head_delay,
+                         .metered = world.metered};
+    while (cycle != end) {
+      const emu::Cycle look = std::min(end, cycle - cycle % kLook + kLook);
+      busy_[0] = cycles_between_looks<kIsa>(alone, wheel_, cycle, look, busy_[0] != 0);
+      if (look % kLook == 0) tails_arrive(look);
+      cycle = look;
     }
-    busy_[0] = finish_cycle<kIsa, Site::alone>(
-        router, moves, here[0], world, cycle, [&](unsigned, unsigned out_lane, hca::MessageId id) {
-          auto& tails = hca::turns_round(messages[id]) ? turning_ : tails_;
-          tails.push_back({cycle + world.head_delay, id, static_cast<LaneIndex>(out_lane)});
-        });
-    there[1].credits = moves.crossed.flits;
-    if (world.metered) there[1].flits = moves.output.flits;
   }
-  void probes_turn(emu::Cycle cycle) {
-    std::size_t n = 0;
-    for (; n < turning_.size() && turning_[n].cycle == cycle; ++n)
-      groups_[0].tail_arrived(turning_[n].lane, turning_[n].id, cycle);
-    turning_.erase(turning_.begin(), turning_.begin() + static_cast<std::ptrdiff_t>(n));
+  // Stores through vectors make the compiler reload members, so that there are none here.
+  template <emu::Isa kIsa>
+  static bool cycles_between_looks(const Alone& alone, BoxWheel& wheel, emu::Cycle cycle,
+                                   emu::Cycle end, bool busy) {
+    const BoxWheel::Rows rows = wheel.rows();
+    do {
+      emu::Box* here = rows.of(cycle);
+      emu::Box* there = rows.of(cycle + alone.delay);
+      const bool group_acts = !emu::quiet(here[1]) || !alone.group.quiet();
+      emu::Lanes8 sent{};
+      if (busy || !emu::quiet(here[0])) {
+        typename Group::Leaving leaving;
+        // The HCAs are stepped while the router's allocator works: a chain of steps that wait for
+        // each other. One that takes turns is done before they tell of heads and tails.
+        const Moves moves = move_flits<kIsa, Site::alone>(
+            alone.router, here[0].credits, alone.outlet, alone.control, alone.world, cycle, [&] {
+              if (!group_acts) return;
+              leaving = alone.group.template choose<kIsa>(here[1].credits, cycle);
+              if constexpr (InputScheduler::kTakesTurns) return;
+              group_leaves<kIsa>(alone, leaving, here, there, cycle);
+            });
+        if constexpr (InputScheduler::kTakesTurns)
+          if (group_acts) group_leaves<kIsa>(alone, leaving, here, there, cycle);
+        sent = moves.output.flits;
+        alone.tails.sent(cycle, sent);
+        busy = finish_cycle<kIsa, Site::alone>(alone.router, moves, here[0], alone.world, cycle);
+        there[1].credits = moves.crossed.flits;
+        if (alone.metered) there[1].flits = sent;
+      } else if (group_acts) {
+        const auto leaving = alone.group.template choose<kIsa>(here[1].credits, cycle);
+        group_leaves<kIsa>(alone, leaving, here, there, cycle);
+      }
+      if (alone.tails.has_probes()) [[unlikely]] {
+        alone.tails.follow_probes(cycle, sent, alone.delay, [&](unsigned lane, hca::MessageId id) {
+          alone.group.tail_arrived(lane, id, cycle);
+        });
+      }
+    } while (++cycle != end);
+    return busy;
+  }
+  template <emu::Isa kIsa>
+  static void group_leaves(const Alone& alone, const typename Group::Leaving& leaving,
+                           emu::Box* here, emu::Box* there, emu::Cycle cycle) {
+    alone.group.template tell<kIsa>(leaving, cycle,
+                                    [&](unsigned node, unsigned lane, hca::MessageId id) {
+                                      if (alone.router.scheduler.per_message())
+                                        there[0].name[node] = id + 1;
+                                      head_comes(alone.router.state, lane_slot(node, lane), id,
+                                                 cycle + alone.delay, cycle, alone.world);
+                                    });
+    there[0].flits = leaving.flits;
+    here[1].credits = emu::kNoLanes8;
+    if (!alone.metered) return;
+    there[0].credits = here[1].flits;
+    here[1].flits = emu::kNoLanes8;
   }
   // Those that have come before `end`.
   void tails_arrive(emu::Cycle end) {
-    std::size_t n = 0;
-    for (; n < tails_.size() && tails_[n].cycle < end; ++n)
-      groups_[0].tail_arrived(tails_[n].lane, tails_[n].id, tails_[n].cycle);
-    tails_.erase(tails_.begin(), tails_.begin() + static_cast<std::ptrdiff_t>(n));
+    const auto delay = static_cast<emu::Cycle>(spec.link_delay);
+    if (end < delay) return;
+    tails_.look(end - delay, [&](emu::Cycle cycle, unsigned lane, hca::MessageId id) {
+      groups_[0].tail_arrived(lane, id, cycle + delay);
+    });
   }
   bool is_alone() const {
     if (routers_.size() != 1 || groups_.size() != 1) return false;
@@ -378,6 +380,7 @@ class Engine final : public Network::Impl {
   unsigned buffered(const emu::Outlet& outlet, unsigned port, unsigned vl) const;
 
   static constexpr std::size_t kBitsOfWord = 64;
+  static constexpr emu::Cycle kLook = TailLog::kCyclesMax / 2;
   Wiring wiring_;
   Parts parts_;
   BoxWheel wheel_;
@@ -389,9 +392,7 @@ class Engine final : public Network::Impl {
   std::vector<Group> groups_;
   std::vector<std::vector<emu::RouterId>> order_of_part_;
   bool alone_ = false;  // one router and its HCAs
-  // On their way to HCAs, in the order of cycles; probes apart.
-  std::vector<Tail> tails_;
-  std::vector<Tail> turning_;
+  TailLog tails_{messages.size()};
 };
 
 }  // namespace fabric

@@ -244,14 +244,14 @@ FLITNET_AVX512 inline Crossing allocate_bids<emu::Isa::avx512>(const emu::BidRow
   const __m512i none = _mm512_set1_epi32(-1);
   const __m512i wanted = emu::words512(eligible);
   const __m256i ranks = ranks256(now);
-  __mmask16 open[emu::kRowsAvx512];
-  __m512i row[emu::kRowsAvx512];
+  __m512i row[emu::kRowsAvx512];  // no bid where a lane is not eligible: it has every output's bit
   __m512i least[2] = {none, none};
 #pragma GCC unroll 8
   for (unsigned i = 0; i < emu::kRowsAvx512; ++i) {
-    row[i] = emu::row512(rows.of.data(), i);
-    open[i] = _mm512_test_epi32_mask(wanted, emu::row512(emu::kLaneBits32.of.data(), i));
-    least[i % 2] = _mm512_mask_min_epu32(least[i % 2], open[i], least[i % 2], row[i]);
+    const __mmask16 open =
+        _mm512_test_epi32_mask(wanted, emu::row512(emu::kLaneBits32.of.data(), i));
+    row[i] = _mm512_mask_blend_epi32(open, none, emu::row512(rows.of.data(), i));
+    least[i % 2] = _mm512_min_epu32(least[i % 2], row[i]);
   }
   __m256i won = _mm512_castsi512_si256(none);
   __mmask8 ports_won = 0;
@@ -277,7 +277,7 @@ FLITNET_AVX512 inline Crossing allocate_bids<emu::Isa::avx512>(const emu::BidRow
     least[0] = least[1] = none;
 #pragma GCC unroll 8
     for (unsigned i = 0; i < emu::kRowsAvx512; ++i) {
-      const __mmask16 still = _mm512_mask_testn_epi32_mask(open[i], row[i], closed);
+      const __mmask16 still = _mm512_testn_epi32_mask(row[i], closed);
       least[i % 2] = _mm512_mask_min_epu32(least[i % 2], still, least[i % 2], row[i]);
     }
   }

@@ -37,12 +37,10 @@ Moves move_flits(Router& router, emu::Lanes8 returned, const emu::Outlet& outlet
   return moves;
 }
 // False when no flit is in its buffers any more.
-template <emu::Isa kIsa, Site kSite, class Router, class Tell>
+template <emu::Isa kIsa, Site kSite, class Router>
 bool finish_cycle(Router& router, const Moves& moves, emu::Box& box, const Surroundings& world,
-                  emu::Cycle now, const Tell& tell) {
+                  emu::Cycle now) {
   auto& r = router.state;
-  if (emu::any(moves.output.ending))
-    tails_leave(r, r.leaving.ended(moves.output.ending), world.messages, tell);
   // Whether tails cross is known last of all, and mostly mispredicted: what does not ask comes
   // first.
   const bool named =
@@ -51,9 +49,11 @@ bool finish_cycle(Router& router, const Moves& moves, emu::Box& box, const Surro
       stage1_take_in<kIsa>(r, router.scheduler, box, named, moves.crossed.flits, now, world);
   if (emu::any(moves.crossed.ending))
     tails_cross(r, router.scheduler, moves.crossed.ending, now, world);
-  if (emu::any(r.arbitrating)) stage3_arbitrate(r, now, world.messages);
-  if (r.later.count != 0) later_heads_come(r, now);
-  if (emu::any(r.routing)) stage2_route(r, world, now);
+  if (emu::any(r.arbitrating | r.routing) || r.later.count != 0) {
+    stage3_arbitrate(r, now, world);
+    later_heads_come(r, now);
+    stage2_route(r, world, now);
+  }
   if (named) {
     if constexpr (kSite == Site::among_others) decode_heads(r, box, now, world);
     emu::clear_names(box);
@@ -73,11 +73,9 @@ bool step_router(Router& router, emu::Box& box, emu::Box* next_row, const emu::O
   const Moves moves =
       move_flits<kIsa, kSite>(router, box.credits, outlet, control, world, now, [] {});
   if (emu::any(moves.output.heads)) heads_leave(r, moves.output.heads, next_row, outlet);
-  const bool busy = finish_cycle<kIsa, kSite>(router, moves, box, world, now,
-                                              [&](unsigned port, unsigned, hca::MessageId id) {
-                                                if (outlet.to_hca[port] != 0)
-                                                  emu::emit_name(next_row, outlet, port, id);
-                                              });
+  if (emu::any(moves.output.ending))
+    tails_leave(r, r.leaving.ended(moves.output.ending), world.messages, next_row, outlet);
+  const bool busy = finish_cycle<kIsa, kSite>(router, moves, box, world, now);
   emu::emit(next_row, outlet, moves.output.flits, moves.crossed.flits);
   return busy;
 }

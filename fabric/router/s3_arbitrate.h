@@ -22,8 +22,7 @@ bool goes_before(const State& r, unsigned a, unsigned b) {
 }
 
 template <class State>
-void take_output_lane(State& r, unsigned in_lane, emu::Cycle now,
-                      const hca::MessageTable& messages) {
+void take_output_lane(State& r, unsigned in_lane, emu::Cycle now, const Surroundings& world) {
   const unsigned out_lane = r.target[in_lane];
   const unsigned in_port = port_of_slot(in_lane);
   const unsigned out_port = port_of_slot(out_lane);
@@ -35,16 +34,17 @@ void take_output_lane(State& r, unsigned in_lane, emu::Cycle now,
   (due < now ? r.active : r.soon[due % kSoon])[in_port] |= in_bit;
   r.from[out_port][in_port] |= in_bit;
   if ((r.out_full[out_port] & out_bit) == 0) r.ready[in_port] |= in_bit;
+  ++r.heads;
+  if (world.tails != nullptr) return;
   // The whole of the lane's earlier messages has crossed.
   const hca::MessageId id = r.in_messages.front(in_lane);
   r.out_messages.push(out_lane, id);
-  if (r.out_messages.count[out_lane] == 1) r.leaving.set(out_lane, messages[id].flits);
-  ++r.heads;
+  if (r.out_messages.count[out_lane] == 1) r.leaving.set(out_lane, world.messages[id].flits);
 }
 
 // What take_output_lane() did for a head that is not due yet.
 template <class State>
-void give_back_output_lane(State& r, unsigned in_lane) {
+void give_back_output_lane(State& r, unsigned in_lane, const Surroundings& world) {
   const unsigned out_lane = r.target[in_lane];
   const unsigned in_port = port_of_slot(in_lane);
   const auto others = static_cast<std::uint16_t>(~vl_bit(in_lane));
@@ -52,8 +52,8 @@ void give_back_output_lane(State& r, unsigned in_lane) {
   r.soon[r.due[in_lane] % kSoon][in_port] &= others;
   r.from[port_of_slot(out_lane)][in_port] &= others;
   r.ready[in_port] &= others;
-  r.out_messages.take_back(out_lane);
   --r.heads;
+  if (world.tails == nullptr) r.out_messages.take_back(out_lane);
 }
 
 template <class State>
@@ -72,14 +72,14 @@ void wait_in_line(State& r, unsigned in_lane) {
 // The head at the front of `in_lane`, whose `target` is known, is due in cycle `due`.
 template <class State>
 void join_line(State& r, unsigned in_lane, emu::Cycle due, emu::Cycle now,
-               const hca::MessageTable& messages) {
+               const Surroundings& world) {
   r.due[in_lane] = due;
   const LaneIndex owner = r.owner[r.target[in_lane]];
-  if (owner == kNoLane) return take_output_lane(r, in_lane, now, messages);
+  if (owner == kNoLane) return take_output_lane(r, in_lane, now, world);
   if (!goes_before(r, in_lane, owner)) [[likely]]
     return wait_in_line(r, in_lane);
-  give_back_output_lane(r, owner);
-  take_output_lane(r, in_lane, now, messages);
+  give_back_output_lane(r, owner, world);
+  take_output_lane(r, in_lane, now, world);
   wait_in_line(r, owner);
 }
 
@@ -94,7 +94,7 @@ void bring_to_front(State& r, unsigned in_lane, emu::Cycle arrival, emu::Cycle n
   if (world.fixed_ways && !asks_admission(world.hook, message)) [[likely]] {
     r.target[in_lane] =
         static_cast<LaneIndex>(r.ways.out_lane(r.ways.to(message.way).front(), message));
-    join_line(r, in_lane, stage2 + 1, next, world.messages);
+    join_line(r, in_lane, stage2 + 1, next, world);
   } else if (stage2 == next) {
     r.routing[port_of_slot(in_lane)] |= vl_bit(in_lane);
   } else {
@@ -110,7 +110,12 @@ void release_output_lane(State& r, unsigned in_lane, emu::Cycle now, const Surro
   const unsigned out_lane = r.target[in_lane];
   const unsigned in_port = port_of_slot(in_lane);
   const auto others = static_cast<std::uint16_t>(~vl_bit(in_lane));
-  const std::uint16_t flits = messages[r.in_messages.front(in_lane)].flits;
+  const hca::MessageId id = r.in_messages.front(in_lane);
+  const std::uint16_t flits = messages[id].flits;
+  if (world.tails != nullptr) {
+    const unsigned held = r.out_count.get(port_of_slot(out_lane), vl_of_slot(out_lane));
+    world.tails->crossed(now, id, out_lane, held, hca::turns_round(messages[id]));
+  }
   r.traffic_in[in_lane].flits += flits;
   ++r.traffic_in[in_lane].packets;
   r.traffic_out[out_lane].flits += flits;
@@ -123,7 +128,7 @@ void release_output_lane(State& r, unsigned in_lane, emu::Cycle now, const Surro
   const LaneIndex waiter = r.wait_first[out_lane];
   if (waiter != kNoLane) {
     r.wait_first[out_lane] = r.wait_next[waiter];
-    take_output_lane(r, waiter, now, messages);
+    take_output_lane(r, waiter, now, world);
   }
   if (r.in_messages.count[in_lane] == 0) return;
   const emu::Cycle left = messages[r.in_messages.front(in_lane)].head_cycle;
@@ -131,11 +136,11 @@ void release_output_lane(State& r, unsigned in_lane, emu::Cycle now, const Surro
 }
 
 template <class State>
-void stage3_arbitrate(State& r, emu::Cycle now, const hca::MessageTable& messages) {
+void stage3_arbitrate(State& r, emu::Cycle now, const Surroundings& world) {
   for (unsigned ports = emu::ports_of(r.arbitrating); ports != 0; ports &= ports - 1) {
     const unsigned port = emu::first_bit(ports);
     for (unsigned lanes = r.arbitrating[port]; lanes != 0; lanes &= lanes - 1)
-      join_line(r, lane_slot(port, emu::first_bit(lanes)), now, now, messages);
+      join_line(r, lane_slot(port, emu::first_bit(lanes)), now, now, world);
   }
   r.arbitrating = emu::kNoLanes8;
 }

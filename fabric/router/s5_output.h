@@ -66,14 +66,15 @@ void heads_leave(const State& r, emu::Lanes8 heads, emu::Box* next_row, const em
   }
 }
 
-// `tell`(output port, lane, message): a tail leaves by it.
-template <class State, class Tell>
-void tails_leave(State& r, emu::Lanes8 tails, const hca::MessageTable& messages, const Tell& tell) {
+template <class State>
+void tails_leave(State& r, emu::Lanes8 tails, const hca::MessageTable& messages, emu::Box* next_row,
+                 const emu::Outlet& outlet) {
   r.at_head |= tails;
   for (unsigned ports = emu::ports_of(tails); ports != 0; ports &= ports - 1) {
     const unsigned port = emu::first_bit(ports);
     const unsigned out_lane = lane_slot(port, emu::first_bit(tails[port]));
-    tell(port, out_lane, r.out_messages.front(out_lane));
+    if (outlet.to_hca[port] != 0)
+      emu::emit_name(next_row, outlet, port, r.out_messages.front(out_lane));
     r.out_messages.pop(out_lane);
     // Whether there is a next one cannot be predicted; if not, the lane's next owner sets it again.
     r.leaving.set(out_lane, messages[r.out_messages.front(out_lane)].flits);
@@ -105,12 +106,10 @@ Output stage5_output(State& r, Multiplexer& multiplexer, emu::Lanes8 returned, e
     r.out_full ^= unfilled;
     set_ready(r, unfilled, true);
   }
-  Output output = {sent, emu::kNoLanes8, r.leaving.take(sent)};
-  if constexpr (kSite == Site::among_others) {
-    output.heads = sent & r.at_head & ~outlet.to_hca;
-    r.at_head &= ~sent;
-  }
-  return output;
+  if constexpr (kSite == Site::alone) return {.flits = sent};
+  const emu::Lanes8 heads = sent & r.at_head & ~outlet.to_hca;
+  r.at_head &= ~sent;
+  return {sent, heads, r.leaving.take(sent)};
 }
 
 }  // namespace fabric

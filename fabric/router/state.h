@@ -12,6 +12,7 @@
 #include "emu/lane/planes.h"
 #include "fabric/router/choose.h"
 #include "fabric/router/control_hook.h"
+#include "fabric/router/tail_log.h"
 #include "hca/wire/message.h"
 
 namespace fabric {
@@ -105,9 +106,10 @@ struct RouterState : HotState<kPlanes> {
   std::array<LaneIndex, emu::kLaneSlots> wait_last{};
   std::array<LaneIndex, emu::kLaneSlots> wait_next{};
   std::array<emu::Cycle, emu::kLaneSlots> due{};
-  LaterHeads later;                    // in `routing` later than in the next cycle
-  MessageFifos<kPlanes> in_messages;   // arrived heads whose tail has not crossed
-  MessageFifos<kPlanes> out_messages;  // owners, and those whose tail has not left
+  LaterHeads later;                   // in `routing` later than in the next cycle
+  MessageFifos<kPlanes> in_messages;  // arrived heads whose tail has not crossed
+  // Owners, and those whose tail has not left; kept among others only.
+  MessageFifos<kPlanes> out_messages;
   // Cold.
   Ways ways;
   emu::RouterId id = 0;
@@ -130,7 +132,9 @@ struct Surroundings {
   ControlHook* hook;        // may be null
   int alloc_iters = 1;      // rounds of stage 4
   bool fixed_ways = false;  // no destination has a choice of ways
-  // Alone: cycles from an HCA to the router; and whether credits may be late, else none are kept.
+  // Alone: who is told of tails; cycles from an HCA to the router; whether credits of HCAs may be
+  // late, else none are kept.
+  TailLog* tails = nullptr;
   emu::Cycle head_delay = 0;
   bool metered = true;
   emu::Lanes8 yields{};  // lanes of best effort, if classes have strict priority; else none
