@@ -60,7 +60,8 @@ inline unsigned ports_of(Lanes8 a) {
 // The lowest set bit; bits is not 0 (std::countr_zero would pay for that case every time).
 inline unsigned first_bit(unsigned bits) { return static_cast<unsigned>(__builtin_ctz(bits)); }
 
-// The words in memory: to read each of them from there is cheaper than to take them out of a vector.
+// The words in memory: to read each of them from there is cheaper than to take them out of a
+// vector.
 using PortWords = std::array<std::uint16_t, kPortsMax>;
 inline PortWords port_words(Lanes8 a) {
   alignas(16) PortWords words;
