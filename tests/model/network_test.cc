@@ -1,5 +1,6 @@
 // Fast engine against plain model under random load: every scheduler on the single switch and on
 // meshes, many seeds, each printed when it fails.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <iterator>
@@ -115,6 +116,35 @@ TEST_P(EveryScheduler, BufferSizesAndLinkDelays) {
       compare_engines(o);
       if (HasFatalFailure()) return;
     }
+  }
+}
+
+// The engine hears of heads and tails past the links only where node n is at port n.
+TEST_P(EveryScheduler, SingleSwitchWithHcasAtOtherPorts) {
+  RunOptions o = options();
+  o.spec.topology = fabric::TopologyKind::file;
+  o.spec.graph_source = "net.toml";
+  o.spec.graph_text = "[[switch]]\nname = \"a\"\nports = 8\n";
+  for (const int port : {6, 0, 7, 3, 1})
+    o.spec.graph_text += fmt::format("[[node]]\nat = \"a:{}\"\n", port);
+  o.seed = 46;
+  o.load = 0.8;
+  o.lanes = 4;
+  compare_engines(o);
+}
+
+TEST_P(EveryScheduler, SingleSwitchWithLongLinks) {
+  for (std::uint64_t seed = 47; seed <= 49; ++seed) {
+    RunOptions o = options();
+    o.seed = seed;
+    o.spec.link_delay = 15;
+    o.spec.vc_buf_size = seed == 47 ? 12 : 40;
+    o.load = 0.9;
+    o.lanes = 3;
+    o.flits_max = seed == 49 ? 3 : o.flits_max;
+    o.hot_spot = seed == 48;
+    compare_engines(o);
+    if (HasFatalFailure()) return;
   }
 }
 
