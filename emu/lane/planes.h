@@ -61,7 +61,7 @@ inline unsigned ports_of(Lanes8 a) {
 inline unsigned first_bit(unsigned bits) { return static_cast<unsigned>(__builtin_ctz(bits)); }
 
 // The words in memory: to read each of them from there is cheaper than to take them out of a
-// vector.
+// vector, which the compiler would do unasked.
 using PortWords = std::array<std::uint16_t, kPortsMax>;
 inline PortWords port_words(Lanes8 a) {
   alignas(16) PortWords words;

@@ -28,7 +28,7 @@ class BoxWheel {
   BoxWheel(int units, int delay, int ahead, int nowheres);
   // Boxes of all units, and `nowheres` for ports that lead nowhere, for the flits that arrive in
   // `cycle`.
-  emu::Box* row(emu::Cycle cycle) { return &boxes_[(cycle & mask_) * units_]; }
+  emu::Box* row(emu::Cycle cycle) { return rows().of(cycle); }
   const emu::Box* row(emu::Cycle cycle) const { return &boxes_[(cycle & mask_) * units_]; }
   int delay() const { return delay_; }
   // The same rows for loops that store through vectors, after which members are read again.

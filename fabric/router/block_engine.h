@@ -202,7 +202,7 @@ class BlockEngine final : public Network::Impl {
       b.place[first][number] = static_cast<std::uint8_t>(p);
       b.peer[p] = rows_.peer_of(ends[number]);
       const bool to_hca = !rows_.is_router(b.peer[p]);
-      const bool to_sink = to_hca && credits_in_time();
+      const bool to_sink = to_hca && spec.credits_in_time();
       b.to_hca |= std::uint64_t{to_hca} << p;
       b.to_sink |= std::uint64_t{to_sink} << p;
       b.out.metered[p] = to_sink ? 0 : 0xffff;
@@ -216,7 +216,7 @@ class BlockEngine final : public Network::Impl {
         std::min<unsigned>(emu::kBlockPorts, static_cast<unsigned>(graph.nodes.size()) - first);
     Wires& wires = wires_.emplace_back(
         typename Wires::Setting{first, count, static_cast<unsigned>(spec.vc_buf_size),
-                                spec.answer_flits, yields(), credits_in_time()},
+                                spec.answer_flits, yields(), spec.credits_in_time()},
         messages, events_of_part);
     for (unsigned n = 0; n < count; ++n) {
       const NodePlace& place = graph.nodes[first + n];
@@ -224,9 +224,6 @@ class BlockEngine final : public Network::Impl {
     }
     configure(wires.scheduler(), spec.wire_scheduler());
   }
-  // An HCA takes a flit as it comes, so that its credit is there 2 * link_delay cycles after the
-  // flit has left: where a buffer has room for those that leave meanwhile, none ever waits for one.
-  bool credits_in_time() const { return spec.vc_buf_size >= 2 * spec.link_delay; }
   emu::LaneMask yields() const { return spec.strict_classes ? spec.lanes_of_class[2] : 0; }
 
   // What happened in the window that began in `begin`; the next one begins. Only arrivals are

@@ -37,7 +37,6 @@ class Engine final : public Network::Impl {
     groups_.reserve(static_cast<std::size_t>(wiring_.groups));
     for (std::size_t part = 0; part < parts_.count(); ++part) set_up_part(part);
     order_changed();
-    alone_ = is_alone();
   }
 
   void step(emu::Cycle cycles) override { parts_.step(cycles); }
@@ -234,7 +233,7 @@ class Engine final : public Network::Impl {
                                 .fixed_ways = !routes.table.has_choices(),
                                 .tails = alone_ ? &tails_ : nullptr,
                                 .head_delay = alone_ ? delay : 0,
-                                .metered = !alone_ || !credits_in_time(),
+                                .metered = !alone_ || !spec.credits_in_time(),
                                 .yields = yields_};
     const emu::Lanes8 control = control_;
     if (alone_) return cycles_alone<kIsa>(world, cycle, end);
@@ -252,23 +251,17 @@ class Engine final : public Network::Impl {
   struct Alone {
     Router<kPlanes, InputScheduler, Multiplexer>& router;
     Group& group;
-    TailLog& tails;
     const emu::Outlet& outlet;
     const Surroundings& world;
     emu::Lanes8 control;
-    emu::Cycle delay;
-    bool metered;
   };
   template <emu::Isa kIsa>
   void cycles_alone(const Surroundings& world, emu::Cycle cycle, emu::Cycle end) {
     const Alone alone = {.router = routers_[0],
                          .group = groups_[0],
-                         .tails = tails_,
                          .outlet = wiring_.outlets[0],
                          .world = world,
-                         .control = control_,
-                         .delay = world.head_delay,
-                         .metered = world.metered};
+                         .control = control_};
     while (cycle != end) {
       const emu::Cycle look = std::min(end, cycle - cycle % kLook + kLook);
       busy_[0] = cycles_between_looks<kIsa>(alone, wheel_, cycle, look, busy_[0] != 0);
@@ -283,7 +276,7 @@ class Engine final : public Network::Impl {
     const BoxWheel::Rows rows = wheel.rows();
     do {
       emu::Box* here = rows.of(cycle);
-      emu::Box* there = rows.of(cycle + alone.delay);
+      emu::Box* there = rows.of(cycle + alone.world.head_delay);
       const bool group_acts = !emu::quiet(here[1]) || !alone.group.quiet();
       emu::Lanes8 sent{};
       if (busy || !emu::quiet(here[0])) {
@@ -300,18 +293,18 @@ class Engine final : public Network::Impl {
         if constexpr (InputScheduler::kTakesTurns)
           if (group_acts) group_leaves<kIsa>(alone, leaving, here, there, cycle);
         sent = moves.output.flits;
-        alone.tails.sent(cycle, sent);
+        alone.world.tails->sent(cycle, sent);
         busy = finish_cycle<kIsa, Site::alone>(alone.router, moves, here[0], alone.world, cycle);
         there[1].credits = moves.crossed.flits;
-        if (alone.metered) there[1].flits = sent;
+        if (alone.world.metered) there[1].flits = sent;
       } else if (group_acts) {
         const auto leaving = alone.group.template choose<kIsa>(here[1].credits, cycle);
         group_leaves<kIsa>(alone, leaving, here, there, cycle);
       }
-      if (alone.tails.has_probes()) [[unlikely]] {
-        alone.tails.follow_probes(cycle, sent, alone.delay, [&](unsigned lane, hca::MessageId id) {
-          alone.group.tail_arrived(lane, id, cycle);
-        });
+      if (alone.world.tails->has_probes()) [[unlikely]] {
+        alone.world.tails->follow_probes(
+            cycle, sent, alone.world.head_delay,
+            [&](unsigned lane, hca::MessageId id) { alone.group.tail_arrived(lane, id, cycle); });
       }
     } while (++cycle != end);
     return busy;
@@ -319,16 +312,15 @@ class Engine final : public Network::Impl {
   template <emu::Isa kIsa>
   static void group_leaves(const Alone& alone, const typename Group::Leaving& leaving,
                            emu::Box* here, emu::Box* there, emu::Cycle cycle) {
-    alone.group.template tell<kIsa>(leaving, cycle,
-                                    [&](unsigned node, unsigned lane, hca::MessageId id) {
-                                      if (alone.router.scheduler.per_message())
-                                        there[0].name[node] = id + 1;
-                                      head_comes(alone.router.state, lane_slot(node, lane), id,
-                                                 cycle + alone.delay, cycle, alone.world);
-                                    });
+    alone.group.template tell<kIsa>(
+        leaving, cycle, [&](unsigned node, unsigned lane, hca::MessageId id) {
+          if (alone.router.scheduler.per_message()) there[0].name[node] = id + 1;
+          head_comes(alone.router.state, lane_slot(node, lane), id, cycle + alone.world.head_delay,
+                     cycle, alone.world);
+        });
     there[0].flits = leaving.flits;
     here[1].credits = emu::kNoLanes8;
-    if (!alone.metered) return;
+    if (!alone.world.metered) return;
     there[0].credits = here[1].flits;
     here[1].flits = emu::kNoLanes8;
   }
@@ -341,13 +333,11 @@ class Engine final : public Network::Impl {
     });
   }
   bool is_alone() const {
-    if (routers_.size() != 1 || groups_.size() != 1) return false;
+    if (graph.routers.size() != 1 || graph.nodes.size() > emu::kPortsMax) return false;
     for (std::size_t n = 0; n < graph.nodes.size(); ++n)
       if (graph.nodes[n].port != n) return false;
     return true;
   }
-  // An HCA takes a flit as it comes: its credit is there 2 * link_delay cycles after the flit left.
-  bool credits_in_time() const { return spec.vc_buf_size >= 2 * spec.link_delay; }
 
   // Nothing arrives and nothing is inside: nothing can change. Most of a mesh at low load is so.
   template <emu::Isa kIsa>
@@ -391,8 +381,8 @@ class Engine final : public Network::Impl {
   std::vector<std::uint8_t> busy_;  // [router] a flit is in its buffers
   std::vector<Group> groups_;
   std::vector<std::vector<emu::RouterId>> order_of_part_;
-  bool alone_ = false;  // one router and its HCAs
-  TailLog tails_{messages.size()};
+  bool alone_ = is_alone();
+  TailLog tails_{alone_ ? messages.size() : 0};
 };
 
 }  // namespace fabric

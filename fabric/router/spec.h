@@ -66,6 +66,9 @@ struct NetworkSpec {
   // Flits of an input lane and of an output lane: 1 ... 127, in the general engine ... 4095.
   int vc_buf_size = 10;
   int link_delay = 1;  // cycles on every link, flits and credits alike: 1 ... 15
+  // An HCA takes a flit as it comes, so that its credit is there 2 * link_delay cycles after the
+  // flit has left: where a buffer has room for those that leave meanwhile, none ever waits for one.
+  bool credits_in_time() const { return vc_buf_size >= 2 * link_delay; }
 
   // Rounds of the separable allocator of stage 4: 1 ... 8, more than 8 ports cannot use.
   int alloc_iters = 2;

@@ -100,7 +100,7 @@ class TailLog {
         tail.flits -= sends(sent_[cycle % kCycles], tail.out_lane);
         if (tail.flits == 0) break;
       }
-      tail.from = std::max(tail.from, cycle);
+      tail.from = cycle;
       if (tail.flits == 0) {
         leaves_in(cycle, tail);
       } else {

@@ -43,6 +43,7 @@ struct Events {
   // It has arrived. False: a probe, which has to turn round; else its story has ended.
   bool tail_arrived(MessageId id, const Message& message, emu::Cycle now) {
     mix(now << 16 ^ message.dest ^ message.cookie << 8 ^ message.head_cycle << 32);
+    if (turns_round(message)) return false;
     if (message.is_answer) {
       answers.push_back({.cookie = message.cookie,
                          .cycle = now,
@@ -50,8 +51,6 @@ struct Events {
                          .rejected_by = message.rejected_by,
                          .node = message.dest,
                          .dest = message.src});
-    } else if (message.kind == emu::PacketKind::probe) {
-      return false;
     } else {
       delivered.push_back({.cookie = message.cookie,
                            .launch = message.launch,

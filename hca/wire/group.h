@@ -84,7 +84,8 @@ class WireGroup {
     if (emu::any(leaving.heads)) heads_leave(leaving.heads, now, head_leaves);
     if (emu::any(leaving.ending)) messages_end<kIsa>(leaving.ending, now);
   }
-  // The tail of a message comes by a lane of a node. Not a probe: may be told later than `now`.
+  // The tail of a message comes by a lane of a node in cycle `now`, which may have passed if it
+  // does not turn round.
   void tail_arrived(unsigned slot, MessageId id, emu::Cycle now) {
     Message& message = messages_[id];
     received_[slot].flits += message.flits;
