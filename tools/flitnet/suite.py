@@ -22,7 +22,7 @@ from tools.flitnet import build, paths
 from tools.flitnet.errors import EXIT_ERROR, EXIT_OK, FlitnetError, UsageError
 from tools.flitnet.lab import environment
 
-# The slowest kind needs about a third of this on two cores; a hang must not look like work.
+# The slowest kind needs about half of this on two slow cores; a hang must not look like work.
 KIND_TIMEOUT_S = 1500
 # ASan and TSan need their own address layout: without randomisation gcc 12's TSan always finds it.
 FIXED_LAYOUT = "setarch -R"
@@ -34,6 +34,9 @@ OPTIMISED = (
     "tests/unit/fabric/router/", "tests/unit/hca/wire/",
 )  # fmt: skip
 DEMO = "apps/test_demo.py::test_small_demo"
+# Tests of real programs wait for each other much of their time, one cluster fills about one core:
+# so many files of them at once, if there are cores, and no more, because clusters are live.
+FILES_AT_ONCE = 2
 # Where two threads or two processes' memory meet; everything else is single-threaded by design.
 THREADED = (
     "tests/unit/emu/ring/", "tests/unit/emu/metrics/", "tests/unit/fabric/port/",
@@ -113,7 +116,8 @@ def _apps(folders: Sequence[str], build_beside: Callable[[], None]) -> Counts:
     """A live demo by itself, because it promises deadlines; then all others, beside the builds."""
     demo = _pytest(DEMO, folders)
     build_beside()
-    return demo + _pytest("apps", folders, without=DEMO)
+    at_once = min(FILES_AT_ONCE, len(os.sched_getaffinity(0)))
+    return demo + _pytest("apps", folders, without=DEMO, files_at_once=at_once)
 
 
 def _meson(folders: Sequence[str]) -> Counts:
@@ -217,6 +221,7 @@ def _pytest(
     ordinary: Sequence[str],
     python: Path = Path("/usr/bin/python3"),
     without: str = "",
+    files_at_once: int = 1,
 ) -> Counts:
     """The Python tests of one folder, without one of them, against the ordinary build."""
     directory = _built(ordinary)
@@ -229,6 +234,8 @@ def _pytest(
         ]  # fmt: skip
         if without:
             argv.append(f"--deselect=tests/{without}")
+        if files_at_once > 1:
+            argv += ["-n", str(files_at_once), "--dist", "loadfile"]
         env = dict(os.environ) | {"FLITNET_BUILD": str(directory)}
         env.pop("FLITNET_RUN", None)  # the user's cluster is none of the tests' business
         done = subprocess.run(
