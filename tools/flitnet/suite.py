@@ -225,12 +225,13 @@ def _pytest(
 ) -> Counts:
     """The Python tests of one folder, without one of them, against the ordinary build."""
     directory = _built(ordinary)
-    with tempfile.TemporaryDirectory(prefix="flitnet-test-") as scratch:
+    # Short, because tests have run directories below it, whose names are limited by sockets'.
+    with tempfile.TemporaryDirectory(prefix="ft-") as scratch:
         report = Path(scratch) / "report.xml"
         argv = [
             str(python), "-B", "-m", "pytest", "-p", "no:cacheprovider", "-q", "-rfEs",
             "--tb=short", "--durations=8", "--timeout=180", f"--junitxml={report}",
-            f"--basetemp={scratch}/tmp", str(paths.ROOT / "tests" / folder),
+            f"--basetemp={scratch}/t", str(paths.ROOT / "tests" / folder),
         ]  # fmt: skip
         if without:
             argv.append(f"--deselect=tests/{without}")
