@@ -27,6 +27,16 @@ struct Round {
 };
 
 #if defined(__x86_64__)
+// The output ports that somebody claims.
+FLITNET_AVX512 inline std::uint64_t claimed(const std::array<Claim, emu::kBlockPorts>& least) {
+  std::uint64_t ports = 0;
+#pragma GCC unroll 4
+  for (unsigned i = 0; i < emu::kBlockPorts; i += 16)
+    ports |=
+        std::uint64_t{_mm512_cmpneq_epi32_mask(_mm512_load_si512(&least[i]), _mm512_set1_epi32(-1))}
+        << i;
+  return ports;
+}
 // `todo`: input ports that have a lane in `queued` and `open`. What flits that cross leave to do is
 // as in cross().
 template <class Block, class Scheduler>
@@ -37,15 +47,14 @@ FLITNET_AVX512 inline Round cross_at_once(Block& b, Scheduler& scheduler, std::u
   propose_all(proposals, b.bids, b.in.queued, b.open, b.number, ranks, b.ports);
   alignas(64) std::array<Claim, emu::kBlockPorts> least;  // [output port]
   least.fill(kNoClaim);
-  Round round;
   for (std::uint64_t bits = todo; bits != 0; bits &= bits - 1) {
     const unsigned port = emu::first_of(bits);
-    const Claim claim = proposals.claim[port];
-    const unsigned out_port = out_port_of(claim);
     scheduler.fetch(proposals.in_lane[port]);
-    least[out_port] = std::min(least[out_port], claim);
-    round.wanted |= std::uint64_t{1} << out_port;
+    Claim& claim = least[proposals.out_port[port]];
+    claim = std::min(claim, proposals.claim[port]);
   }
+  // Afterwards: registers are short there, and a sum in memory is waited for by each port.
+  Round round = {.wanted = claimed(least)};
   for (std::uint64_t bits = round.wanted; bits != 0; bits &= bits - 1) {
     const unsigned out_port = emu::first_of(bits);
     const unsigned port = in_port_of(least[out_port]);

@@ -22,11 +22,11 @@ inline constexpr unsigned kOutPortShift = kUrgencyShift + 16;
 static_assert(emu::kBlockPorts == 1U << kRankShift);
 
 constexpr unsigned in_port_of(Claim claim) { return claim % emu::kBlockPorts; }
-constexpr unsigned out_port_of(Claim claim) { return claim >> kOutPortShift; }
 
 // Of each input port, all of a round.
 struct Proposals {
   alignas(64) std::array<Claim, emu::kBlockPorts> claim;
+  alignas(64) std::array<std::uint32_t, emu::kBlockPorts> out_port;
   alignas(64) std::array<std::uint32_t, emu::kBlockPorts> in_lane;
   alignas(64) emu::LaneWords lane;      // the same as one bit of its port
   alignas(64) emu::LaneWords out_lane;  // and of its output port
@@ -69,6 +69,7 @@ FLITNET_AVX512 inline void propose_all(Proposals& proposals, const emu::PortBids
     const __m512i vl = _mm512_and_si512(_mm512_srli_epi32(bid, emu::kBidLaneShift), lane);
     _mm512_store_si512(&proposals.claim[first],
                        _mm512_or_si512(_mm512_or_si512(urgency, tie), out));
+    _mm512_store_si512(&proposals.out_port[first], _mm512_srli_epi32(out, kOutPortShift));
     _mm512_store_si512(&proposals.in_lane[first],
                        _mm512_or_si512(_mm512_slli_epi32(port, emu::kPortOfLaneShift), vl));
     store_bits(&proposals.lane[first], vl);
