@@ -102,10 +102,9 @@ class InputClocks : public PortClocks<InputClock<1U << kPlanes>> {
     } else {
       const auto stamp = static_cast<std::uint16_t>(tick(clock, now) & clock.bits);
       clock.stamp[place % kRing] = stamp;
-      // By a mask: whether it is first cannot be predicted, so that must not become a branch.
+      // Whether it is first cannot be predicted: that must not become a branch.
       const std::uint16_t old = bids.stamp(lane);
-      const unsigned change = unsigned{first} * 0xffff & (old ^ stamp);
-      bids.set_stamp(lane, static_cast<std::uint16_t>(old ^ change));
+      bids.set_stamp(lane, __builtin_expect_with_probability(first, 1, 0.5) ? stamp : old);
     }
   }
   // The first flit of the lane has been granted; the next one, if there is one, is first now.
