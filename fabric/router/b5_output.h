@@ -29,10 +29,8 @@ void set_open(Block& b, unsigned out_lane, bool open) {
 template <class Block>
 [[gnu::noinline]] void tail_leaves(Block& b, unsigned port, unsigned out_lane,
                                    const BlockWorld& world, emu::LinkBlock* there) {
-  if ((b.to_hca >> port & 1U) != 0) {
+  if ((b.to_hca >> port & 1U) != 0)
     emu::put_name(there, b.peer[port], b.out_messages[out_lane].front());
-    emu::put_flit(there, b.peer[port], emu::lane_bit(emu::vl_of_lane(out_lane)));
-  }
   b.out_messages[out_lane].pop(b.out_others[out_lane]);
   if (b.out_messages[out_lane].count != 0) begin_leaving(b, out_lane, world);
 }
@@ -44,17 +42,12 @@ void stage5_output(Block& b, const BlockWorld& world, emu::LaneWords& returned, 
   b.inside -= static_cast<unsigned>(std::popcount(sent.ports));
   std::uint64_t tails = 0;
   const emu::OnlyLanes<kIsa> lanes(moved.sent, b.ports);
-  const auto leaves = [&](unsigned port) {
-    tails |= std::uint64_t{--b.leaving[lanes[port]] == 0} << port;
-  };
-  for (std::uint64_t bits = sent.ports & ~b.to_sink; bits != 0; bits &= bits - 1) {
+  // HCAs that give no credits look at tails alone, but loops end in branches that are mispredicted.
+  for (std::uint64_t bits = sent.ports; bits != 0; bits &= bits - 1) {
     const unsigned port = emu::first_of(bits);
     emu::put_flit(there, b.peer[port], moved.sent[port]);
-    leaves(port);
+    tails |= std::uint64_t{--b.leaving[lanes[port]] == 0} << port;
   }
-  // A sink hears of tails alone.
-  for (std::uint64_t bits = sent.ports & b.to_sink; bits != 0; bits &= bits - 1)
-    leaves(emu::first_of(bits));
   for (std::uint64_t bits = sent.unfilled; bits != 0; bits &= bits - 1)
     set_open(b, only_lane(moved.sent, emu::first_of(bits)), true);
   for (std::uint64_t bits = sent.heads & ~b.to_hca; bits != 0; bits &= bits - 1) {

@@ -216,7 +216,7 @@ class BlockEngine final : public Network::Impl {
         std::min<unsigned>(emu::kBlockPorts, static_cast<unsigned>(graph.nodes.size()) - first);
     Wires& wires = wires_.emplace_back(
         typename Wires::Setting{first, count, static_cast<unsigned>(spec.vc_buf_size),
-                                spec.answer_flits, yields(), spec.credits_in_time()},
+                                spec.answer_flits, yields(), !spec.credits_in_time()},
         messages, events_of_part);
     for (unsigned n = 0; n < count; ++n) {
       const NodePlace& place = graph.nodes[first + n];

@@ -24,8 +24,8 @@ class WireBlock {
     unsigned nodes;
     unsigned buffer_flits;
     std::uint16_t answer_flits;
-    emu::LaneMask yields;   // lanes of best effort, if classes have strict priority; else none
-    bool hears_tails_only;  // the links bring no other flits, and nobody waits for their credits
+    emu::LaneMask yields;  // lanes of best effort, if classes have strict priority; else none
+    bool gives_credits;    // else nobody waits for them: of what comes tails alone are looked at
   };
   WireBlock(const Setting& setting, MessageTable& messages, Events& events)
       : setting_(setting), messages_(messages), events_(events) {
@@ -60,9 +60,9 @@ class WireBlock {
     const std::uint64_t able = emu::ready_to_send<kIsa>(lanes_, here.credits, ports);
     const std::uint64_t left = able != 0 ? send<kIsa>(able, there, now) : 0;
     const std::uint64_t arrived = emu::marked_bytes<kIsa>(here.named.data(), ports);
-    if (!setting_.hears_tails_only) give_credits<kIsa>(here, there);
+    if (setting_.gives_credits) give_credits<kIsa>(here, there);
     if ((left | arrived) != 0) ends(left, arrived, here, now);
-    if (!setting_.hears_tails_only) here.flits = {};
+    if (setting_.gives_credits) here.flits = {};
   }
   void age(std::uint64_t moved) { scheduler_.age(moved); }
 
