@@ -46,16 +46,18 @@ unsigned lanes_that_may(const Block& b, unsigned port, std::uint64_t taken) {
   return b.in.queued[port] & b.open[port] &
          ~emu::lanes_with<kIsa>(&b.way[emu::block_lane(port, 0)], gone);
 }
-// Those of these ports that have such a lane. Which they are cannot be predicted: all are asked
-// before anything is done about one.
+// Those of these ports that have such lanes, and which: `may`. Which they are cannot be predicted:
+// all are asked before anything is done about one.
 template <emu::Isa kIsa, class Block>
-std::uint64_t ports_that_may(const Block& b, std::uint64_t ports, std::uint64_t taken) {
-  std::uint64_t may = 0;
+std::uint64_t ports_that_may(const Block& b, emu::LaneWords& may, std::uint64_t ports,
+                             std::uint64_t taken) {
+  std::uint64_t some = 0;
   for (; ports != 0; ports &= ports - 1) {
     const unsigned port = emu::first_of(ports);
-    may |= std::uint64_t{lanes_that_may<kIsa>(b, port, taken) != 0} << port;
+    may[port] = static_cast<emu::LaneMask>(lanes_that_may<kIsa>(b, port, taken));
+    some |= std::uint64_t{may[port] != 0} << port;
   }
-  return may;
+  return some;
 }
 
 // A flit crosses; what that changes is counted later, with what arrives: account(). Returns whether
@@ -87,6 +89,7 @@ std::uint64_t stage4_cross(Block& b, Scheduler& scheduler, const BlockWorld& wor
   const Ranks& ranks = kPortRanks.of[now % kPortRanks.of.size()];
   const std::uint32_t stamp_now = emu::stamp_now(now);
   std::array<BlockLane, emu::kBlockPorts> proposed;  // [input port]
+  alignas(64) emu::LaneWords may;                    // from the second round on
   std::uint64_t todo = emu::common_words<kIsa>(b.in.queued, b.open, b.ports);
   std::uint64_t taken = 0;  // outputs for which somebody has proposed
   std::uint64_t tails = 0;
@@ -104,12 +107,11 @@ std::uint64_t stage4_cross(Block& b, Scheduler& scheduler, const BlockWorld& wor
   }
 #endif
   for (; todo != 0; ++round) {
-    if (round > 1) todo = ports_that_may<kIsa>(b, todo, taken);
+    if (round > 1) todo = ports_that_may<kIsa>(b, may, todo, taken);
     std::uint64_t wanted = 0;
     for (std::uint64_t bits = todo; bits != 0; bits &= bits - 1) {
       const unsigned port = emu::first_of(bits);
-      const unsigned lanes =
-          round == 1 ? b.in.queued[port] & b.open[port] : lanes_that_may<kIsa>(b, port, taken);
+      const unsigned lanes = round == 1 ? b.in.queued[port] & b.open[port] : may[port];
       const emu::Bid bid = world.yields == 0
                                ? bid_of<kIsa>(b, scheduler, port, lanes)
                                : yielding_bid_of<kIsa>(b, scheduler, port, lanes, world.yields);
