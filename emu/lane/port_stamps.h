@@ -163,14 +163,18 @@ class SourceClocks : public PortClocks<PortClock> {
   }
   // A flit of the lane has left; `ended`: the last of its message.
   void sent(unsigned lane, bool ended, Cycle now) {
-    if (ended) {
-      clock_[lane].aux = stamp_[lane];
-    } else if (head_of_line_) {
-      if (!is_control(lane)) stamp_[lane] = tick(lane, stamp_now(now));
-    } else {
-      const unsigned next = stamp_[lane] + unsigned{clock_[lane].vtick};
-      stamp_[lane] = static_cast<std::uint16_t>(std::min<unsigned>(next, limit_[lane]));
+    if (head_of_line_) [[unlikely]] {
+      if (ended)
+        clock_[lane].aux = stamp_[lane];
+      else if (!is_control(lane))
+        stamp_[lane] = tick(lane, stamp_now(now));
+      return;
     }
+    // After each flit as after the last, which cannot be predicted: auxVC is read by the next
+    // message alone, which brings a stamp of its own.
+    clock_[lane].aux = stamp_[lane];
+    const unsigned next = stamp_[lane] + unsigned{clock_[lane].vtick};
+    stamp_[lane] = static_cast<std::uint16_t>(std::min<unsigned>(next, limit_[lane]));
   }
   void age(std::uint64_t moved) {
     age_clocks(moved);
