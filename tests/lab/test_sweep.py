@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import gc
 import json
 import math
 import os
@@ -191,6 +193,18 @@ def listening() -> set[str]:
     listens = "0A"
     return {row[1].split(":")[0] for row in rows
             if row[3] == listens and f"socket:[{row[9]}]" in mine}  # fmt: skip
+
+
+def test_what_dask_leaves_behind_is_not_said(caplog: pytest.LogCaptureFixture) -> None:
+    """On a busy machine it times out as it closes, and asks for none of what comes of that."""
+
+    async def leave() -> None:
+        asyncio.get_running_loop().create_future().set_exception(TimeoutError())
+        gc.collect()
+
+    with cluster(1, None) as client:
+        client.sync(leave)
+    assert not [record for record in caplog.records if record.name == "asyncio"]
 
 
 def test_clusters_side_by_side_listen_on_loopback_only(recwarn) -> None:

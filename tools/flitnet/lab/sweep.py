@@ -9,6 +9,7 @@ needs threads only.
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -38,6 +39,9 @@ def cluster(workers: int, scheduler: str | None) -> Iterator[Any]:
         with elsewhere as client:
             yield client
         return
+    # Closing times out on a busy machine, and nobody asks for what comes of that: asyncio would say
+    # so behind what there is to say.
+    logging.getLogger("asyncio").setLevel(logging.CRITICAL)
     # A worker in this process is not lost when the machine was suspended for long.
     with dask.config.set(
         {"distributed.admin.log-length": 0, "distributed.scheduler.worker-ttl": None}
