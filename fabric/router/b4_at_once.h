@@ -29,12 +29,11 @@ struct Round {
 #if defined(__x86_64__)
 // The output ports that somebody claims.
 FLITNET_AVX512 inline std::uint64_t claimed(const std::array<Claim, emu::kBlockPorts>& least) {
+  const __m512i none = _mm512_set1_epi32(static_cast<int>(kNoClaim));
   std::uint64_t ports = 0;
 #pragma GCC unroll 4
   for (unsigned i = 0; i < emu::kBlockPorts; i += 16)
-    ports |=
-        std::uint64_t{_mm512_cmpneq_epi32_mask(_mm512_load_si512(&least[i]), _mm512_set1_epi32(-1))}
-        << i;
+    ports |= std::uint64_t{_mm512_cmpneq_epi32_mask(_mm512_load_si512(&least[i]), none)} << i;
   return ports;
 }
 // `todo`: input ports that have a lane in `queued` and `open`. What flits that cross leave to do is

@@ -89,7 +89,7 @@ std::uint64_t stage4_cross(Block& b, Scheduler& scheduler, const BlockWorld& wor
   const Ranks& ranks = kPortRanks.of[now % kPortRanks.of.size()];
   const std::uint32_t stamp_now = emu::stamp_now(now);
   std::array<BlockLane, emu::kBlockPorts> proposed;  // [input port]
-  alignas(64) emu::LaneWords may;                    // from the second round on
+  alignas(64) emu::LaneWords may;                    // [input port] from the second round on
   std::uint64_t todo = emu::common_words<kIsa>(b.in.queued, b.open, b.ports);
   std::uint64_t taken = 0;  // outputs for which somebody has proposed
   std::uint64_t tails = 0;

@@ -110,9 +110,8 @@ static_assert(sizeof(HotLanes<4>) / (emu::kBlockPorts / emu::kPortsMax) <= 1600)
 
 template <int kPlanes>
 struct Block : HotLanes<kPlanes> {
-  std::uint64_t to_hca = 0;   // bit p: port p leads to an HCA
-  std::uint64_t to_sink = 0;  // and no flit on that link ever has to wait for a credit
-  std::uint32_t inside = 0;   // flits in all buffers
+  std::uint64_t to_hca = 0;  // bit p: port p leads to an HCA
+  std::uint32_t inside = 0;  // flits in all buffers
   unsigned ports = 0;
 
   // Touched at heads and tails only, and where an output lane becomes full.

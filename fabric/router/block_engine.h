@@ -204,7 +204,6 @@ class BlockEngine final : public Network::Impl {
       const bool to_hca = !rows_.is_router(b.peer[p]);
       const bool to_sink = to_hca && spec.credits_in_time();
       b.to_hca |= std::uint64_t{to_hca} << p;
-      b.to_sink |= std::uint64_t{to_sink} << p;
       b.out.metered[p] = to_sink ? 0 : 0xffff;
       for (unsigned v = 0; v < emu::kVlCount; ++v)
         b.out.credits.set(p, v, static_cast<unsigned>(spec.vc_buf_size));

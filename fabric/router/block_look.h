@@ -70,7 +70,7 @@ std::string BlockEngine<kPlanes, I, S>::audit_router(emu::RouterId router) const
         if (b.bids.out_lane(b.owner[lane]) != lane)
           return fmt::format("output lane {} has an owner that is elsewhere", lane);
       }
-      const std::string wrong = (b.to_sink >> p & 1U) != 0
+      const std::string wrong = b.out.metered[p] == 0
                                     ? audit_sum(v, b.out.credits.get(p, v))
                                     : audit_link(b.peer[p], rows_.port_of(router, b.number[p]), v,
                                                  b.out.credits.get(p, v));

@@ -1,9 +1,8 @@
 // What the input ports of a block propose in a round of stage 4: each the least bid of its lanes
 // that may cross, for whose output port it makes a claim. Of the claims for one output port the
 // smallest wins:
-//   output port of the block (6 bits) | stamp (16) | rank (3) | input port (6)
-// Here by AVX-512 for all ports of a block at once; b4_cross.h does it port by port, where a claim
-// needs no output port.
+//   stamp (16 bits) | rank (3) | input port (6)
+// Here by AVX-512 for all ports of a block at once; b4_cross.h does it port by port.
 #pragma once
 
 #include <array>
@@ -18,7 +17,6 @@ using Claim = std::uint32_t;
 inline constexpr Claim kNoClaim = ~Claim{0};
 inline constexpr unsigned kRankShift = 6;
 inline constexpr unsigned kUrgencyShift = kRankShift + 3;
-inline constexpr unsigned kOutPortShift = kUrgencyShift + 16;
 static_assert(emu::kBlockPorts == 1U << kRankShift);
 
 constexpr unsigned in_port_of(Claim claim) { return claim % emu::kBlockPorts; }
@@ -59,17 +57,14 @@ FLITNET_AVX512 inline void propose_all(Proposals& proposals, const emu::PortBids
     const __m512i port =
         _mm512_add_epi32(emu::iota512(), _mm512_set1_epi32(static_cast<int>(first)));
     const __m512i tie = _mm512_or_si512(_mm512_slli_epi32(rank, kRankShift), port);
-    // The stamp goes down and the port of the output lane up, both into their places.
     constexpr unsigned kDown = emu::kStampShift - kUrgencyShift;
-    constexpr unsigned kUp = kOutPortShift - emu::kPortOfLaneShift;
     const __m512i urgency =
         _mm512_and_si512(_mm512_srli_epi32(bid, kDown), _mm512_set1_epi32(0xffff << kUrgencyShift));
-    const __m512i out = _mm512_and_si512(
-        _mm512_slli_epi32(bid, kUp), _mm512_set1_epi32((emu::kBlockPorts - 1) << kOutPortShift));
+    const __m512i out_port = _mm512_and_si512(_mm512_srli_epi32(bid, emu::kPortOfLaneShift),
+                                              _mm512_set1_epi32(emu::kBlockPorts - 1));
     const __m512i vl = _mm512_and_si512(_mm512_srli_epi32(bid, emu::kBidLaneShift), lane);
-    _mm512_store_si512(&proposals.claim[first],
-                       _mm512_or_si512(_mm512_or_si512(urgency, tie), out));
-    _mm512_store_si512(&proposals.out_port[first], _mm512_srli_epi32(out, kOutPortShift));
+    _mm512_store_si512(&proposals.claim[first], _mm512_or_si512(urgency, tie));
+    _mm512_store_si512(&proposals.out_port[first], out_port);
     _mm512_store_si512(&proposals.in_lane[first],
                        _mm512_or_si512(_mm512_slli_epi32(port, emu::kPortOfLaneShift), vl));
     store_bits(&proposals.lane[first], vl);

@@ -31,6 +31,9 @@ def cluster(workers: int, scheduler: str | None) -> Iterator[Any]:
     import dask
     from distributed import Client, LocalCluster
 
+    # Closing times out on a busy machine, and nobody asks for what comes of that: asyncio would say
+    # so behind what there is to say.
+    logging.getLogger("asyncio").setLevel(logging.CRITICAL)
     if scheduler:
         try:
             elsewhere = Client(scheduler, timeout="10s")
@@ -39,9 +42,6 @@ def cluster(workers: int, scheduler: str | None) -> Iterator[Any]:
         with elsewhere as client:
             yield client
         return
-    # Closing times out on a busy machine, and nobody asks for what comes of that: asyncio would say
-    # so behind what there is to say.
-    logging.getLogger("asyncio").setLevel(logging.CRITICAL)
     # A worker in this process is not lost when the machine was suspended for long.
     with dask.config.set(
         {"distributed.admin.log-length": 0, "distributed.scheduler.worker-ttl": None}

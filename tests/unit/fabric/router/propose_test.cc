@@ -41,9 +41,8 @@ FLITNET_AVX512 void compare(unsigned ports, std::uint64_t seed) {
       ASSERT_EQ(proposals.out_lane[p], emu::lane_bit(emu::vl_of_lane(out_lane)));
       ASSERT_EQ(proposals.out_port[p], emu::port_of_lane(out_lane));
       const Claim claim = proposals.claim[p];
-      ASSERT_EQ(claim >> kOutPortShift, emu::port_of_lane(out_lane));
       ASSERT_EQ(in_port_of(claim), p);
-      ASSERT_EQ(claim >> kUrgencyShift & 0xffff, bids.stamp(lane));
+      ASSERT_EQ(claim >> kUrgencyShift, bids.stamp(lane));
       ASSERT_EQ(claim >> kRankShift & 7, ranks[number[p]]);
     }
   }
