@@ -27,15 +27,6 @@ struct Round {
 };
 
 #if defined(__x86_64__)
-// The output ports that somebody claims.
-FLITNET_AVX512 inline std::uint64_t claimed(const std::array<Claim, emu::kBlockPorts>& least) {
-  const __m512i none = _mm512_set1_epi32(static_cast<int>(kNoClaim));
-  std::uint64_t ports = 0;
-#pragma GCC unroll 4
-  for (unsigned i = 0; i < emu::kBlockPorts; i += 16)
-    ports |= std::uint64_t{_mm512_cmpneq_epi32_mask(_mm512_load_si512(&least[i]), none)} << i;
-  return ports;
-}
 // `todo`: input ports that have a lane in `queued` and `open`. What flits that cross leave to do is
 // as in cross().
 template <class Block, class Scheduler>
@@ -43,7 +34,9 @@ FLITNET_AVX512 inline Round cross_at_once(Block& b, Scheduler& scheduler, std::u
                                           const Ranks& ranks, emu::Moved& moved,
                                           emu::LinkBlock* there, std::uint32_t stamp_now) {
   Proposals proposals;
-  propose_all(proposals, b.bids, b.in.queued, b.open, b.number, ranks, b.ports);
+  // Not by asking `least`: wide loads wait long for the narrow stores just before.
+  Round round = {.wanted = propose_all(proposals, b.bids, b.in.queued, b.open, b.number, ranks,
+                                       b.ports, todo)};
   alignas(64) std::array<Claim, emu::kBlockPorts> least;  // [output port]
   least.fill(kNoClaim);
   for (std::uint64_t bits = todo; bits != 0; bits &= bits - 1) {
@@ -52,8 +45,6 @@ FLITNET_AVX512 inline Round cross_at_once(Block& b, Scheduler& scheduler, std::u
     Claim& claim = least[proposals.out_port[port]];
     claim = std::min(claim, proposals.claim[port]);
   }
-  // Afterwards: registers are short there, and a sum in memory is waited for by each port.
-  Round round = {.wanted = claimed(least)};
   for (std::uint64_t bits = round.wanted; bits != 0; bits &= bits - 1) {
     const unsigned out_port = emu::first_of(bits);
     const unsigned port = in_port_of(least[out_port]);

@@ -15,6 +15,13 @@ namespace fabric {
 using LaneIndex = std::uint8_t;
 inline constexpr LaneIndex kNoLane = 0xff;
 static_assert(emu::kLaneSlots < kNoLane);
+// A byte that the compiler puts on its stack as such and reads back as a word waits long for that
+// store (g++ 12 does so): it becomes a word at once.
+inline unsigned as_word(LaneIndex lane) {
+  unsigned word = lane;
+  asm("" : "+r"(word));
+  return word;
+}
 
 // What one router knows of the routes. Filled in before the first cycle.
 struct Ways {

@@ -5,6 +5,8 @@
 // others that are due before it. So heads are looked at once, not stage by stage. In:
 // `arbitrating`, and tails that crossed in this cycle. Out: owner, `soon`, `active`, `ready`, and
 // the message's place in the output lane.
+// Words of lanes are changed as whole vectors: the next cycle loads them so, and a wide load waits
+// long for a narrow store just before.
 #pragma once
 
 #include <algorithm>
@@ -24,16 +26,14 @@ bool goes_before(const State& r, unsigned a, unsigned b) {
 template <class State>
 void take_output_lane(State& r, unsigned in_lane, emu::Cycle now, const Surroundings& world) {
   const unsigned out_lane = r.target[in_lane];
-  const unsigned in_port = port_of_slot(in_lane);
   const unsigned out_port = port_of_slot(out_lane);
-  const std::uint16_t in_bit = vl_bit(in_lane);
-  const std::uint16_t out_bit = vl_bit(out_lane);
+  const emu::Lanes8 lane = emu::kOneLane.of[in_lane];
   r.owner[out_lane] = static_cast<LaneIndex>(in_lane);
   r.bids.set_way(in_lane, out_lane);
   const emu::Cycle due = r.due[in_lane];
-  (due < now ? r.active : r.soon[due % kSoon])[in_port] |= in_bit;
-  r.from[out_port][in_port] |= in_bit;
-  if ((r.out_full[out_port] & out_bit) == 0) r.ready[in_port] |= in_bit;
+  (due < now ? r.active : r.soon[due % kSoon]) |= lane;
+  r.from[out_port] |= lane;
+  if ((r.out_full[out_port] & vl_bit(out_lane)) == 0) r.ready |= lane;
   ++r.heads;
   if (world.tails != nullptr) return;
   // The whole of the lane's earlier messages has crossed.
@@ -46,12 +46,11 @@ void take_output_lane(State& r, unsigned in_lane, emu::Cycle now, const Surround
 template <class State>
 void give_back_output_lane(State& r, unsigned in_lane, const Surroundings& world) {
   const unsigned out_lane = r.target[in_lane];
-  const unsigned in_port = port_of_slot(in_lane);
-  const auto others = static_cast<std::uint16_t>(~vl_bit(in_lane));
+  const emu::Lanes8 lane = emu::kOneLane.of[in_lane];
   r.owner[out_lane] = kNoLane;
-  r.soon[r.due[in_lane] % kSoon][in_port] &= others;
-  r.from[port_of_slot(out_lane)][in_port] &= others;
-  r.ready[in_port] &= others;
+  r.soon[r.due[in_lane] % kSoon] &= ~lane;
+  r.from[port_of_slot(out_lane)] &= ~lane;
+  r.ready &= ~lane;
   --r.heads;
   if (world.tails == nullptr) r.out_messages.take_back(out_lane);
 }
@@ -107,9 +106,8 @@ void bring_to_front(State& r, unsigned in_lane, emu::Cycle arrival, emu::Cycle n
 template <class State>
 void release_output_lane(State& r, unsigned in_lane, emu::Cycle now, const Surroundings& world) {
   const hca::MessageTable& messages = world.messages;
-  const unsigned out_lane = r.target[in_lane];
-  const unsigned in_port = port_of_slot(in_lane);
-  const auto others = static_cast<std::uint16_t>(~vl_bit(in_lane));
+  const unsigned out_lane = as_word(r.target[in_lane]);
+  const emu::Lanes8 lane = emu::kOneLane.of[in_lane];
   const hca::MessageId id = r.in_messages.front(in_lane);
   const std::uint16_t flits = messages[id].flits;
   if (world.tails != nullptr) {
@@ -120,9 +118,9 @@ void release_output_lane(State& r, unsigned in_lane, emu::Cycle now, const Surro
   ++r.traffic_in[in_lane].packets;
   r.traffic_out[out_lane].flits += flits;
   ++r.traffic_out[out_lane].packets;
-  r.active[in_port] &= others;
-  r.ready[in_port] &= others;
-  r.from[port_of_slot(out_lane)][in_port] &= others;
+  r.active &= ~lane;
+  r.ready &= ~lane;
+  r.from[port_of_slot(out_lane)] &= ~lane;
   r.owner[out_lane] = kNoLane;
   r.in_messages.pop(in_lane);
   const LaneIndex waiter = r.wait_first[out_lane];

@@ -34,8 +34,7 @@ class TailLog {
   }
   // A tail crossed in cycle `now`; its output lane holds `flits` flits, it is the last.
   void crossed(emu::Cycle now, hca::MessageId id, unsigned out_lane, unsigned flits, bool turns) {
-    (turns ? probes_ : waiting_)
-        .push_back({now + 1, id, flits, static_cast<LaneIndex>(out_lane), kNobody});
+    (turns ? probes_ : waiting_).push_back({now + 1, id, flits, out_lane, kNobody});
   }
 
   // Tails that turn round where they arrive are told of in time. They are few.
@@ -50,7 +49,7 @@ class TailLog {
         probe.flits -= sends(flits, probe.out_lane);
       }
       const bool there = probe.flits == 0 && probe.from + delay == now;
-      if (there) arrives(unsigned{probe.out_lane}, probe.id);
+      if (there) arrives(probe.out_lane, probe.id);
       return there;
     });
   }
@@ -68,7 +67,7 @@ class TailLog {
       for (; days != 0; days &= days - 1) {
         const emu::Cycle day = cycle + static_cast<unsigned>(std::countr_zero(days));
         for (unsigned n = first_[day % kCycles]; n != kNobody; n = left_[n].next)
-          leaves(day, unsigned{left_[n].out_lane}, left_[n].id);
+          leaves(day, left_[n].out_lane, left_[n].id);
       }
     }
     left_.clear();
@@ -84,7 +83,7 @@ class TailLog {
     emu::Cycle from;  // the first cycle that counts, or that in which it left
     hca::MessageId id;
     std::uint32_t flits;  // that its lane sends from then on until it has left
-    LaneIndex out_lane;
+    std::uint32_t out_lane;
     std::uint32_t next;  // that left in the same cycle
   };
 
