@@ -29,7 +29,12 @@ FLITNET_AVX512 void compare(unsigned ports, std::uint64_t seed) {
     }
     const Ranks& ranks = kPortRanks.of[random.below(64)];
     Proposals proposals;
-    propose_all(proposals, bids, queued, open, number, ranks, ports);
+    std::uint64_t todo = 0;  // not all that could
+    for (unsigned p = 0; p < ports; ++p)
+      todo |= std::uint64_t{(queued[p] & open[p]) != 0 && random.below(4) != 0} << p;
+    const std::uint64_t wanted =
+        propose_all(proposals, bids, queued, open, number, ranks, ports, todo);
+    std::uint64_t proposed = 0;
     for (unsigned p = 0; p < ports; ++p) {
       const unsigned lanes = queued[p] & open[p];
       if (lanes == 0) continue;
@@ -40,11 +45,13 @@ FLITNET_AVX512 void compare(unsigned ports, std::uint64_t seed) {
       ASSERT_EQ(proposals.lane[p], emu::lane_bit(emu::vl_of_lane(lane)));
       ASSERT_EQ(proposals.out_lane[p], emu::lane_bit(emu::vl_of_lane(out_lane)));
       ASSERT_EQ(proposals.out_port[p], emu::port_of_lane(out_lane));
+      if ((todo >> p & 1) != 0) proposed |= std::uint64_t{1} << proposals.out_port[p];
       const Claim claim = proposals.claim[p];
       ASSERT_EQ(in_port_of(claim), p);
       ASSERT_EQ(claim >> kUrgencyShift, bids.stamp(lane));
       ASSERT_EQ(claim >> kRankShift & 7, ranks[number[p]]);
     }
+    ASSERT_EQ(wanted, proposed);
   }
 }
 
