@@ -31,17 +31,20 @@ struct MessageFifos {
   static constexpr unsigned kRoom = 1U << kPlanes;
   std::array<std::uint8_t, emu::kLaneSlots> first{};
   std::array<std::uint8_t, emu::kLaneSlots> count{};
-  std::array<std::array<hca::MessageId, kRoom>, emu::kLaneSlots> id{};
+  std::array<std::array<hca::MessageId, emu::kLaneSlots>, kRoom> id{};
 
   // Of an empty lane: some message or other.
-  hca::MessageId front(unsigned slot) const { return id[slot][first[slot]]; }
+  hca::MessageId front(unsigned slot) const { return id[first[slot]][slot]; }
   void push(unsigned slot, hca::MessageId message) {
-    id[slot][(unsigned{first[slot]} + count[slot]) % kRoom] = message;
+    id[(unsigned{first[slot]} + count[slot]) % kRoom][slot] = message;
     ++count[slot];
   }
+  // A lane that is empty starts again in the first place: most need no other, and those of all
+  // lanes are together.
   void pop(unsigned slot) {
-    first[slot] = static_cast<std::uint8_t>((first[slot] + 1U) % kRoom);
+    const unsigned next = (first[slot] + 1U) % kRoom;
     --count[slot];
+    first[slot] = static_cast<std::uint8_t>(count[slot] == 0 ? 0 : next);
   }
   void take_back(unsigned slot) { --count[slot]; }  // the last push
 };
@@ -138,6 +141,7 @@ struct Surroundings {
   emu::Cycle head_delay = 0;
   bool metered = true;
   emu::Lanes8 yields{};  // lanes of best effort, if classes have strict priority; else none
+  bool yield = false;    // there are any
 };
 
 }  // namespace fabric

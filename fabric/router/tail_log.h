@@ -21,7 +21,7 @@ namespace fabric {
 class TailLog {
  public:
   // Cycles from one look() to the next, at most; what a look leaves out counts.
-  static constexpr emu::Cycle kCyclesMax = 384;
+  static constexpr emu::Cycle kCyclesMax = 128;
 
   explicit TailLog(std::size_t messages) {
     waiting_.reserve(messages);
@@ -74,7 +74,7 @@ class TailLog {
   }
 
  private:
-  static constexpr emu::Cycle kCycles = 512;
+  static constexpr emu::Cycle kCycles = 256;
   static constexpr unsigned kBits = 64;
   static_assert(kCyclesMax + 2 * kBits <= kCycles, "no word holds the first and the last cycle");
   static constexpr std::uint32_t kNobody = ~std::uint32_t{0};

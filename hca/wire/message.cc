@@ -9,7 +9,7 @@ MessageTable::MessageTable(int nodes, int per_node)
       free_(static_cast<std::size_t>(nodes), kNoMessage),
       room_(static_cast<std::size_t>(nodes), 0) {
   for (std::size_t i = messages_.size(); i-- > 0;) {
-    messages_[i].owner = static_cast<emu::NodeId>(i / static_cast<std::size_t>(per_node));
+    messages_[i].owner = static_cast<emu::NodeId>(i % static_cast<std::size_t>(nodes));
     give_back(static_cast<MessageId>(i));
   }
 }

@@ -64,6 +64,11 @@ class MessageTable {
   int room(emu::NodeId owner) const { return room_[owner]; }
   std::size_t size() const { return messages_.size(); }
 
+  // Asks for the message that is behind this one in its lane: it may have waited there for long,
+  // and is needed when this one's tail has left.
+  void fetch_next(const Message& message) const {
+    if (message.next != kNoMessage) __builtin_prefetch(&messages_[message.next]);
+  }
   // Its head leaves its HCA, and goes by the routes of now.
   void depart(MessageId id, emu::Cycle now) {
     Message& message = messages_[id];
