@@ -66,11 +66,16 @@ FLITNET_AVX512 inline __m512i words512(Lanes8 lanes) {
 FLITNET_AVX512 inline __m256i fold_least(__m512i a) {
   return _mm256_min_epu32(_mm512_castsi512_si256(a), _mm512_extracti64x4_epi64(a, 1));
 }
+// The same in both halves.
+FLITNET_AVX512 inline __m512i least_of_both(__m512i a) {
+  return _mm512_min_epu32(a, _mm512_shuffle_i64x2(a, a, 0x4e));
+}
 FLITNET_AVX512 inline Lanes8 lanes_of_bids(__m256i bids, __mmask8 valid) {
   const __m256i lane =
       _mm256_and_si256(_mm256_srli_epi32(bids, kBidLaneShift), _mm256_set1_epi32(0xf));
   const __m256i bit = _mm256_maskz_sllv_epi32(valid, _mm256_set1_epi32(1), lane);
-  return reinterpret_cast<Lanes8>(_mm256_cvtepi32_epi16(bit));
+  const __m256i lower = _mm256_setr_epi16(0, 2, 4, 6, 8, 10, 12, 14, 0, 2, 4, 6, 8, 10, 12, 14);
+  return reinterpret_cast<Lanes8>(_mm256_castsi256_si128(_mm256_permutexvar_epi16(lower, bit)));
 }
 
 template <>

@@ -28,4 +28,25 @@ inline constexpr bool kStepsByAvx2 = true;
   [[gnu::target("avx2,bmi,bmi2,lzcnt,popcnt,avx512f,avx512bw,avx512cd,avx512dq,avx512vl")]]
 #endif
 
+// Rare work of a step, compiled apart from it: the step is smaller and has its registers for
+// itself (measured: 2.5 % of the time of one router under load).
+#if defined(__x86_64__)
+template <class Work>
+[[gnu::noinline]] FLITNET_AVX2 FLITNET_WHOLE_STEP void apart_avx2(const Work& work) {
+  work();
+}
+template <class Work>
+[[gnu::noinline]] FLITNET_AVX512 FLITNET_WHOLE_STEP void apart_avx512(const Work& work) {
+  work();
+}
+#endif
+template <Isa kIsa, class Work>
+void apart(const Work& work) {
+#if defined(__x86_64__)
+  if constexpr (kIsa == Isa::avx512) return apart_avx512(work);
+  if constexpr (kIsa == Isa::avx2) return apart_avx2(work);
+#endif
+  work();
+}
+
 }  // namespace emu

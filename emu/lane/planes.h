@@ -44,6 +44,15 @@ inline bool any(Lanes8 a) {
 #endif
 }
 
+// They have a bit in common.
+inline bool meet(Lanes8 a, Lanes8 b) {
+#if defined(__SSE4_1__)
+  return _mm_testz_si128(reinterpret_cast<__m128i>(a), reinterpret_cast<__m128i>(b)) == 0;
+#else
+  return any(a & b);
+#endif
+}
+
 // Bit p is set when word p is not zero.
 inline unsigned ports_of(Lanes8 a) {
 #if defined(__SSE2__)
@@ -255,12 +264,10 @@ class Countdown {
     const unsigned near = flits < Counts<kNearPlanes>::kMax ? flits : Counts<kNearPlanes>::kMax;
     rest_[slot] = static_cast<std::uint16_t>(flits - near);
     const Lanes8 lane = kOneLane.of[slot];
-    const Lanes8 number = spread(near);
+    far_ = (far_ & ~lane) | (lane & kNoneOrAll[flits != near]);
 #pragma GCC unroll 8
-    for (int i = 0; i < kNearPlanes; ++i) {
-      const auto bit = reinterpret_cast<Lanes8>((number & spread(1U << i)) != kNoLanes8);
-      near_.plane[i] = (near_.plane[i] & ~lane) | (lane & bit);
-    }
+    for (int i = 0; i < kNearPlanes; ++i)
+      near_.plane[i] = (near_.plane[i] & ~lane) | (lane & kNoneOrAll[near >> i & 1U]);
   }
   // Flits that have not gone by.
   unsigned left(unsigned slot) const {
@@ -276,20 +283,20 @@ class Countdown {
   }
   // Of the lanes that take() returned those whose message has ended.
   Lanes8 ended(Lanes8 candidates) {
-    Lanes8 ended = candidates;
-    for (unsigned ports = ports_of(candidates); ports != 0; ports &= ports - 1) {
+    const Lanes8 go_on = candidates & far_;
+    for (unsigned ports = ports_of(go_on); ports != 0; ports &= ports - 1) {
       const unsigned port = first_bit(ports);
-      const unsigned slot = lane_slot(port, first_bit(candidates[port]));
-      if (rest_[slot] == 0) continue;
-      ended &= ~kOneLane.of[slot];
+      const unsigned slot = lane_slot(port, first_bit(go_on[port]));
       set(slot, rest_[slot]);
     }
-    return ended;
+    return candidates & ~go_on;
   }
 
  private:
   static constexpr int kNearPlanes = 6;
+  static constexpr Lanes8 kNoneOrAll[2] = {kNoLanes8, ~kNoLanes8};
   Counts<kNearPlanes> near_;
+  Lanes8 far_{};  // lanes that have a rest
   std::array<std::uint16_t, kLaneSlots> rest_{};
 };
 

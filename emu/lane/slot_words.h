@@ -79,40 +79,24 @@ FLITNET_AVX512 inline Lanes8 tick_lanes(SlotWords& aux, const SlotWords& vtick, 
   return united_words(stamps);
 }
 
-// Places in rings of kRing, a power of two, one after the other: the next ones.
-template <unsigned kRing>
-FLITNET_AVX512 inline __m512i next_places(__m512i places) {
-  const __m512i within = _mm512_set1_epi16(static_cast<short>(kRing - 1));
-  const __m512i next = _mm512_add_epi16(places, _mm512_set1_epi16(1));
-  return _mm512_ternarylogic_epi64(within, next, places, 0xca);
-}
-template <unsigned kRing>
-FLITNET_AVX512 inline Lanes8 places_after(Lanes8 places) {
-  return reinterpret_cast<Lanes8>(_mm512_castsi512_si128(
-      next_places<kRing>(_mm512_castsi128_si512(reinterpret_cast<__m128i>(places)))));
-}
-// Each of `lanes`, at most one a port, goes to the next place of its ring. Returns the places where
-// they were; one of the dummy's ring where there is no lane.
+// Each of `lanes`, at most one a port, goes to the next place of its ring of kRing, a power of two,
+// one ring after the other. Returns the places where they are then; 0 where there is no lane.
 template <unsigned kRing>
 FLITNET_AVX512 inline Lanes8 advance_lanes(SlotWords& place, Lanes8 lanes) {
   const __m512i which = four_times(lanes);
+  const __m512i within = _mm512_set1_epi16(static_cast<short>(kRing - 1));
   __m512i places = _mm512_setzero_si512();
 #pragma GCC unroll 4
   for (unsigned i = 0; i < kDummySlot / kSlotsOfVector; ++i) {
     const __mmask32 mask = slots512(which, i);
     const __m512i old = _mm512_load_si512(&place.of[i * kSlotsOfVector]);
-    _mm512_mask_storeu_epi16(&place.of[i * kSlotsOfVector], mask, next_places<kRing>(old));
-    places = _mm512_mask_mov_epi16(places, mask, old);
+    const __m512i next =
+        _mm512_ternarylogic_epi64(within, _mm512_add_epi16(old, _mm512_set1_epi16(1)), old, 0xca);
+    _mm512_mask_storeu_epi16(&place.of[i * kSlotsOfVector], mask, next);
+    places = _mm512_mask_mov_epi16(places, mask, next);
   }
-  return united_words(places) | (zero_words(lanes) & spread(kDummySlot * kRing));
+  return united_words(places);
 }
-// The words of an array at these places. Reads a word more.
-FLITNET_AVX512 inline Lanes8 words_at(const std::uint16_t* words, Lanes8 places) {
-  const __m256i at = _mm256_cvtepu16_epi32(reinterpret_cast<__m128i>(places));
-  return reinterpret_cast<Lanes8>(_mm256_cvtepi32_epi16(
-      _mm256_i32gather_epi32(reinterpret_cast<const int*>(words), at, sizeof *words)));
-}
-
 // The `fresh` lanes have their weight left, but for what they owed: a number below 0; then each of
 // `lanes`, at most one a port, one less. Returns those of these that have nothing left.
 FLITNET_AVX512 inline Lanes8 spend_lanes(SlotWords& left, const SlotWords& weight, Lanes8 lanes,
@@ -136,24 +120,43 @@ FLITNET_AVX512 inline Lanes8 spend_lanes(SlotWords& left, const SlotWords& weigh
   return united_words(spent);
 }
 
-FLITNET_AVX512 inline __m512i upper_halves(Lanes8 words) {
-  return _mm512_broadcast_i64x4(
-      _mm256_slli_epi32(_mm256_cvtepu16_epi32(reinterpret_cast<__m128i>(words)), kStampShift));
+// Eight words as the upper halves of eight words of 32 bits, twice; the lower halves are of no
+// meaning.
+struct DoubledWords {
+  alignas(64) std::array<std::uint16_t, kSlotsOfVector> of;
+  constexpr DoubledWords() : of{} {
+    for (unsigned i = 0; i < of.size(); ++i) of[i] = static_cast<std::uint16_t>(i / 2 % kPortsMax);
+  }
+};
+inline constexpr DoubledWords kDoubledWords;
+FLITNET_AVX512 inline __m512i upper_words(Lanes8 words) {
+  return _mm512_permutexvar_epi16(_mm512_load_si512(kDoubledWords.of.data()),
+                                  _mm512_castsi128_si512(reinterpret_cast<__m128i>(words)));
 }
-// The bids of `lanes` get the stamp of their port.
-FLITNET_AVX512 inline void set_stamps(BidRows& bids, Lanes8 lanes, Lanes8 stamps) {
-  const __m512i which = upper_halves(lanes);
-  const __m512i stamp = upper_halves(stamps);
+// The bids of `lanes` get the stamp of their port, an upper half.
+FLITNET_AVX512 inline void set_upper_stamps(BidRows& bids, Lanes8 lanes, __m512i stamps) {
+  const __m512i which = upper_words(lanes);
 #pragma GCC unroll 8
   for (unsigned i = 0; i < kRowsAvx512; ++i) {
     const __mmask32 mask = _mm512_test_epi16_mask(which, row512(kUpperLaneBits.of.data(), i));
-    _mm512_mask_storeu_epi16(&bids.of[i * kSlotsOfVector / 2], mask, stamp);
+    _mm512_mask_storeu_epi16(&bids.of[i * kSlotsOfVector / 2], mask, stamps);
   }
+}
+FLITNET_AVX512 inline void set_stamps(BidRows& bids, Lanes8 lanes, Lanes8 stamps) {
+  set_upper_stamps(bids, lanes, upper_words(stamps));
+}
+// The same with the words of an array that stand behind these places.
+FLITNET_AVX512 inline void set_stamps_behind(BidRows& bids, Lanes8 lanes,
+                                             const std::uint16_t* words, Lanes8 places) {
+  const __m256i at = _mm256_cvtepu16_epi32(reinterpret_cast<__m128i>(places));
+  const __m256i stamps =
+      _mm256_i32gather_epi32(reinterpret_cast<const int*>(words), at, sizeof *words);
+  set_upper_stamps(bids, lanes, _mm512_broadcast_i64x4(stamps));
 }
 // The stamps in the bids of `lanes` grow by their Vtick, up to their limit.
 FLITNET_AVX512 inline void charge_lanes(BidRows& bids, const UpperWords& vtick,
                                         const UpperWords& limit, Lanes8 lanes) {
-  const __m512i which = upper_halves(lanes);
+  const __m512i which = upper_words(lanes);
 #pragma GCC unroll 8
   for (unsigned i = 0; i < kRowsAvx512; ++i) {
     const __mmask32 mask = _mm512_test_epi16_mask(which, row512(kUpperLaneBits.of.data(), i));

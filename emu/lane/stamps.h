@@ -60,11 +60,13 @@ class InputStamps : public StampClocks {
   // Stage 4 asks the bids alone (fabric/router/match.h).
   static constexpr bool kTakesTurns = false;
   // Of all this the stamps of flits behind the first of their lane: touched one at a time.
-  static constexpr std::size_t kBehindBytes = sizeof(std::uint16_t) * (kLaneSlots << kPlanes);
+  static constexpr std::size_t kBehindBytes = sizeof(std::uint16_t) * ((kLaneSlots + 1) << kPlanes);
 
   InputStamps() {
-    for (unsigned slot = 0; slot < kLaneSlots; ++slot)
-      next_in_.of[slot] = next_out_.of[slot] = static_cast<std::uint16_t>(slot * kRing);
+    for (unsigned slot = 0; slot < kLaneSlots; ++slot) {
+      first_.of[slot] = static_cast<std::uint16_t>((slot + 1) * kRing);
+      last_.of[slot] = static_cast<std::uint16_t>(first_.of[slot] + kRing - 1);
+    }
   }
   bool per_message() const { return per_message_; }
   // The head of a message arrives; arrive() follows for its flit.
@@ -84,11 +86,11 @@ class InputStamps : public StampClocks {
 #endif
     FlitSlots(flits).visit([&](unsigned slot) {
       const std::uint16_t stamp = tick(slot, now);
-      std::uint16_t& place = next_in_.of[slot];
+      const std::uint16_t place = place_after(last_.of[slot]);
       // Of an empty lane it is the first; else the bid is written where nobody looks.
-      bids.set_stamp(place == next_out_.of[slot] ? slot : kDummySlot, stamp);
-      stamp_[place] = stamp;
-      place = place_after(place);
+      bids.set_stamp(place == first_.of[slot] ? slot : kDummySlot, stamp);
+      stamp_[place + 1U] = stamp;
+      last_.of[slot] = place;
     });
   }
   // Another flit is now first in these lanes, at most two a port.
@@ -109,9 +111,9 @@ class InputStamps : public StampClocks {
     }
 #endif
     FlitSlots(lanes).visit([&](unsigned slot) {
-      std::uint16_t& place = next_out_.of[slot];
+      std::uint16_t& place = first_.of[slot];
       place = place_after(place);
-      bids.set_stamp(slot, stamp_[place]);
+      bids.set_stamp(slot, stamp_[place + 1U]);
     });
   }
   void age(BidRows& bids, std::uint64_t moved) {
@@ -121,7 +123,7 @@ class InputStamps : public StampClocks {
 
  private:
   static constexpr unsigned kRing = 1U << kPlanes;
-  static_assert(kLaneSlots * kRing <= 1 << 16, "a place is a word");
+  static_assert((kLaneSlots + 1) * kRing <= 1 << 16, "a place is a word");
   static constexpr std::uint16_t place_after(unsigned place) {
     return static_cast<std::uint16_t>((place & ~(kRing - 1)) | ((place + 1) & (kRing - 1)));
   }
@@ -130,19 +132,20 @@ class InputStamps : public StampClocks {
     const Lanes8 stamps = tick_lanes(aux_, vtick_, flits, now);
     set_stamps(bids, first, stamps);
     const PortWords stamp = port_words(stamps);
-    const PortWords place = port_words(advance_lanes<kRing>(next_in_, flits));
+    const PortWords place = port_words(advance_lanes<kRing>(last_, flits));
 #pragma GCC unroll 8
-    for (unsigned port = 0; port < kPortsMax; ++port) stamp_[place[port]] = stamp[port];
+    for (unsigned port = 0; port < kPortsMax; ++port) stamp_[place[port] + 1U] = stamp[port];
   }
   void leave_together(BidRows& bids, Lanes8 lanes) {
-    const Lanes8 places = advance_lanes<kRing>(next_out_, lanes);
-    set_stamps(bids, lanes, words_at(stamp_.data(), places_after<kRing>(places)));
+    const Lanes8 places = advance_lanes<kRing>(first_, lanes);
+    set_stamps_behind(bids, lanes, stamp_.data(), places);
   }
 #endif
-  // Of each lane a ring of stamps, and where in stamp_ the next flit of it has its place.
-  SlotWords next_in_;
-  SlotWords next_out_;
-  alignas(64) std::array<std::uint16_t, std::size_t{kLaneSlots} * kRing> stamp_{};
+  // Of each lane a ring of stamps, behind one of nobody: the places of its first and of its last
+  // flit, whose stamps are behind them (for set_stamps_behind()).
+  SlotWords first_;
+  SlotWords last_;
+  alignas(64) std::array<std::uint16_t, std::size_t{kLaneSlots + 1} * kRing + 1> stamp_{};
 };
 
 // At an HCA's link: all flits of a message arrive when it becomes ready to leave.
@@ -173,12 +176,13 @@ class SourceStamps : public StampClocks {
   }
   template <Isa kIsa>
   Lanes8 pick_lanes(Lanes8 eligible) const {
-    const Lanes8 urgent = lowest_lanes(eligible & control_);
-    if (any(urgent)) [[unlikely]]
+    if (meet(eligible, control_)) [[unlikely]] {
+      const Lanes8 urgent = lowest_lanes(eligible & control_);
       eligible = urgent | (eligible & zero_words(urgent));
+    }
     return smallest_lanes<kIsa>(bids_, eligible);
   }
-  // Flits of `lanes` leave; tails() follows if any are `ending`, of which some at least are tails.
+  // Flits of `lanes` leave; those that are `ending` are told of by go_on() or tail().
   template <Isa kIsa>
   void sent(Lanes8 lanes, Lanes8 ending, Cycle now) {
     lanes &= ~ending;
@@ -197,16 +201,13 @@ class SourceStamps : public StampClocks {
       bids_.set_stamp(slot, static_cast<std::uint16_t>(std::min<unsigned>(next, limit_.get(slot))));
     });
   }
-  // Those of the `ending` that were tails, and those whose message goes on.
+  // Those of the `ending` whose message goes on ...
   template <Isa kIsa>
-  void tails(Lanes8 lanes, Lanes8 go_on, Cycle now) {
-    for (unsigned ports = ports_of(lanes); ports != 0; ports &= ports - 1) {
-      const unsigned port = first_bit(ports);
-      const unsigned slot = lane_slot(port, first_bit(lanes[port]));
-      aux_.of[slot] = bids_.stamp(slot);
-    }
-    if (any(go_on)) sent<kIsa>(go_on, kNoLanes8, now);
+  void go_on(Lanes8 lanes, Cycle now) {
+    sent<kIsa>(lanes, kNoLanes8, now);
   }
+  // ... and one that was a tail.
+  void tail(unsigned slot) { aux_.of[slot] = bids_.stamp(slot); }
   void age(std::uint64_t moved) {
     age_clocks(bids_, moved);
     for (unsigned slot = 0; slot < kLaneSlots; ++slot)

@@ -44,8 +44,9 @@ struct Unstamped {
   template <Isa>
   void leave(BidRows&, Lanes8) {}
   void front(unsigned, unsigned, Cycle, Cycle, Vtick) {}
+  void tail(unsigned) {}
   template <Isa>
-  void tails(Lanes8, Lanes8, Cycle) {}
+  void go_on(Lanes8, Cycle) {}
   void age(std::uint64_t) {}
   void age(BidRows&, std::uint64_t) {}
 };
@@ -240,10 +241,7 @@ class TwoLevel : public Unstamped {
   void sent(Lanes8 lanes, Lanes8 /*ending*/, Cycle /*now*/) {
     granted<kIsa>(lanes);
   }
-  template <Isa>
-  void tails(Lanes8 lanes, Lanes8 /*go_on*/, Cycle /*now*/) {
-    ended(lanes);
-  }
+  void tail(unsigned slot) { ended(kOneLane.of[slot]); }
 
  private:
   static constexpr unsigned kLongStreak = 0xfffe;  // longer than any limit, shorter than none

@@ -51,12 +51,21 @@ class BlockEngine final : public Network::Impl {
   // Cycles of one part; called by step_part().
   template <emu::Isa kIsa>
   void run(std::size_t part, emu::Cycle begin, emu::Cycle stretch_end) {
+    const blocks::BlockWorld world = {.messages = messages,
+                                      .routes = routes,
+                                      .hook = hook,
+                                      .fixed_classes = spec.fixed_classes,
+                                      .buffer = static_cast<unsigned>(spec.vc_buf_size),
+                                      .alloc_iters = spec.alloc_iters,
+                                      .control = spec.first_lanes(),
+                                      .yields = yields()};
+    const Mine mine = {order_of_part_[part], parts_.hcas_of(part)};
     parts_.run(
         part, begin, stretch_end,
         [this](hca::MessageId id, emu::Cycle cycle) {
           wires_of(messages[id].src).ready(id, cycle);
         },
-        [&](emu::Cycle from, emu::Cycle end) { cycles_until<kIsa>(part, from, end); });
+        [&](emu::Cycle from, emu::Cycle end) { cycles_until<kIsa>(mine, world, from, end); });
   }
   void order_changed() override {
     std::vector<bool> seen(blocks_.size(), false);
@@ -267,23 +276,20 @@ class BlockEngine final : public Network::Impl {
     return flits;
   }
 
+  // What a part steps.
+  struct Mine {
+    const std::vector<std::size_t>& blocks;  // in this order
+    Parts::Range wires;
+  };
   template <emu::Isa kIsa>
-  void cycles_until(std::size_t part, emu::Cycle cycle, emu::Cycle end) {
-    const blocks::BlockWorld world = {.messages = messages,
-                                      .routes = routes,
-                                      .hook = hook,
-                                      .fixed_classes = spec.fixed_classes,
-                                      .buffer = static_cast<unsigned>(spec.vc_buf_size),
-                                      .alloc_iters = spec.alloc_iters,
-                                      .control = spec.first_lanes(),
-                                      .yields = yields()};
+  void cycles_until(const Mine& mine, const blocks::BlockWorld& world, emu::Cycle cycle,
+                    emu::Cycle end) {
     const auto delay = static_cast<emu::Cycle>(rows_.delay());
-    const Parts::Range wires = parts_.hcas_of(part);
     do {
       emu::LinkBlock* here = rows_.row(cycle);
       emu::LinkBlock* there = rows_.row(cycle + delay);
-      step_groups<kIsa>(wires, here, there, cycle);
-      step_routers<kIsa>(order_of_part_[part], here, there, world, cycle);
+      step_groups<kIsa>(mine.wires, here, there, cycle);
+      step_routers<kIsa>(mine.blocks, here, there, world, cycle);
     } while (++cycle != end);
   }
   template <emu::Isa kIsa>

@@ -43,13 +43,26 @@ class Engine final : public Network::Impl {
   // Cycles of one part; called by step_part().
   template <emu::Isa kIsa>
   void run(std::size_t part, emu::Cycle begin, emu::Cycle stretch_end) {
+    const Surroundings world = surroundings();
+    if (alone_) {
+      const Alone alone = {.router = routers_[0],
+                           .group = groups_[0],
+                           .outlet = wiring_.outlets[0],
+                           .world = world,
+                           .control = control_};
+      parts_.run(
+          part, begin, stretch_end,
+          [this](hca::MessageId id, emu::Cycle cycle) {
+            emu::apart<kIsa>([this, id, cycle] { groups_[0].ready(id, cycle); });
+          },
+          [&](emu::Cycle from, emu::Cycle end) { cycles_alone<kIsa>(alone, from, end); });
+      return tails_arrive(stretch_end);
+    }
+    const Units units = units_of(part);
     parts_.run(
         part, begin, stretch_end,
-        [this](hca::MessageId id, emu::Cycle cycle) {
-          groups_[messages[id].src / emu::kPortsMax].ready(id, cycle);
-        },
-        [&](emu::Cycle from, emu::Cycle end) { cycles_until<kIsa>(part, from, end); });
-    if (alone_) tails_arrive(stretch_end);
+        [this](hca::MessageId id, emu::Cycle cycle) { group(messages[id].src).ready(id, cycle); },
+        [&](emu::Cycle from, emu::Cycle end) { cycles_among<kIsa>(units, world, from, end); });
   }
   void ready(hca::MessageId id) override {
     ++events.live;
@@ -219,24 +232,29 @@ class Engine final : public Network::Impl {
     std::size_t group_units;  // number of the first group among the units
   };
 
-  template <emu::Isa kIsa>
-  void cycles_until(std::size_t part, emu::Cycle cycle, emu::Cycle end) {
-    const auto delay = static_cast<emu::Cycle>(wheel_.delay());
+  Units units_of(std::size_t part) {
     const std::vector<emu::RouterId>& mine = order_of_part_[part];
     const Parts::Range groups = parts_.hcas_of(part);
-    const Units units = {routers_.data(),        groups_.data(), busy_.data(), mine.data(),
-                         wiring_.outlets.data(), mine.size(),    groups.first, groups.end,
-                         routers_.size()};
-    const Surroundings world = {.messages = messages,
-                                .hook = hook,
-                                .alloc_iters = spec.alloc_iters,
-                                .fixed_ways = !routes.table.has_choices(),
-                                .tails = alone_ ? &tails_ : nullptr,
-                                .head_delay = alone_ ? delay : 0,
-                                .metered = !alone_ || !spec.credits_in_time(),
-                                .yields = yields_};
+    return {routers_.data(), groups_.data(), busy_.data(), mine.data(),    wiring_.outlets.data(),
+            mine.size(),     groups.first,   groups.end,   routers_.size()};
+  }
+  Surroundings surroundings() {
+    return {.messages = messages,
+            .hook = hook,
+            .alloc_iters = spec.alloc_iters,
+            .fixed_ways = !routes.table.has_choices(),
+            .tails = alone_ ? &tails_ : nullptr,
+            .head_delay = alone_ ? static_cast<emu::Cycle>(wheel_.delay()) : 0,
+            .metered = !alone_ || !spec.credits_in_time(),
+            .yields = yields_,
+            .yield = emu::any(yields_)};
+  }
+
+  template <emu::Isa kIsa>
+  void cycles_among(const Units& units, const Surroundings& world, emu::Cycle cycle,
+                    emu::Cycle end) {
+    const auto delay = static_cast<emu::Cycle>(wheel_.delay());
     const emu::Lanes8 control = control_;
-    if (alone_) return cycles_alone<kIsa>(world, cycle, end);
     do {
       emu::Box* here = wheel_.row(cycle);
       emu::Box* there = wheel_.row(cycle + delay);
@@ -256,16 +274,11 @@ class Engine final : public Network::Impl {
     emu::Lanes8 control;
   };
   template <emu::Isa kIsa>
-  void cycles_alone(const Surroundings& world, emu::Cycle cycle, emu::Cycle end) {
-    const Alone alone = {.router = routers_[0],
-                         .group = groups_[0],
-                         .outlet = wiring_.outlets[0],
-                         .world = world,
-                         .control = control_};
+  void cycles_alone(const Alone& alone, emu::Cycle cycle, emu::Cycle end) {
     while (cycle != end) {
       const emu::Cycle look = std::min(end, cycle - cycle % kLook + kLook);
       busy_[0] = cycles_between_looks<kIsa>(alone, wheel_, cycle, look, busy_[0] != 0);
-      if (look % kLook == 0) tails_arrive(look);
+      if (look % kLook == 0) emu::apart<kIsa>([this, look] { tails_arrive(look); });
       cycle = look;
     }
   }
@@ -302,9 +315,11 @@ class Engine final : public Network::Impl {
         group_leaves<kIsa>(alone, leaving, here, there, cycle);
       }
       if (alone.world.tails->has_probes()) [[unlikely]] {
-        alone.world.tails->follow_probes(
-            cycle, sent, alone.world.head_delay,
-            [&](unsigned lane, hca::MessageId id) { alone.group.tail_arrived(lane, id, cycle); });
+        emu::apart<kIsa>([&alone, cycle, sent] {
+          alone.world.tails->follow_probes(
+              cycle, sent, alone.world.head_delay,
+              [&](unsigned lane, hca::MessageId id) { alone.group.tail_arrived(lane, id, cycle); });
+        });
       }
     } while (++cycle != end);
     return busy;

@@ -197,11 +197,12 @@ FLITNET_AVX512 inline void grant_picks<emu::Isa::avx512>(Granted& granted, const
   granted.nobody_lost = lost == 0;
 }
 
-// Of four times eight words, whose words are 0 ... 3 and 4 ... 7 of these eight, eight times each.
+// Of four times eight words, which of eight words of 32 bits are 0 ... 3 and 4 ... 7, eight times
+// each; as the numbers of their lower halves.
 struct SpreadWords {
   alignas(64) std::array<std::array<std::uint16_t, 32>, 2> of;
   constexpr SpreadWords() : of{} {
-    for (unsigned i = 0; i < 64; ++i) of[i / 32][i % 32] = static_cast<std::uint16_t>(i / 8);
+    for (unsigned i = 0; i < 64; ++i) of[i / 32][i % 32] = static_cast<std::uint16_t>(i / 8 * 2);
   }
 };
 inline constexpr SpreadWords kSpreadWords;
@@ -210,19 +211,17 @@ inline constexpr SpreadWords kSpreadWords;
 FLITNET_AVX512 inline emu::Lanes8 outputs_of_bids(__m256i bids, __mmask8 valid) {
   const __m256i lane =
       _mm256_and_si256(_mm256_srli_epi32(bids, emu::kBidOutLaneShift), _mm256_set1_epi32(0xf));
-  const __m256i bit = _mm256_sllv_epi32(_mm256_set1_epi32(1), lane);
-  const __m256i port = _mm256_maskz_and_epi32(valid, bids, _mm256_set1_epi32(emu::kBidPorts));
-  const __m512i bits = _mm512_castsi128_si512(_mm256_cvtepi32_epi16(bit));
-  const __m512i ports = _mm512_castsi128_si512(_mm256_cvtepi32_epi16(port));
+  const __m512i bits =
+      _mm512_castsi256_si512(_mm256_maskz_sllv_epi32(valid, _mm256_set1_epi32(1), lane));
   const __m512i columns =
       emu::four_times(emu::Lanes8{1, 1 << 1, 1 << 2, 1 << 3, 1 << 4, 1 << 5, 1 << 6, 1 << 7});
   __m512i out = _mm512_setzero_si512();
 #pragma GCC unroll 2
   for (const auto& spread : kSpreadWords.of) {
     const __m512i turn = _mm512_load_si512(spread.data());
-    const __mmask32 wanted = _mm512_test_epi16_mask(_mm512_permutexvar_epi16(turn, ports), columns);
-    const __m512i lanes = _mm512_permutexvar_epi16(turn, bits);
-    out = _mm512_mask_mov_epi16(out, wanted, lanes);
+    const __m512i ports = _mm512_permutexvar_epi16(turn, _mm512_castsi256_si512(bids));
+    const __mmask32 wanted = _mm512_test_epi16_mask(ports, columns);
+    out = _mm512_or_si512(out, _mm512_maskz_permutexvar_epi16(wanted, turn, bits));
   }
   return emu::united_words(out);
 }
@@ -237,14 +236,22 @@ FLITNET_AVX512 inline Crossing crossing_of<emu::Isa::avx512>(const emu::Bids8& b
                      static_cast<__mmask8>(ports));
 }
 
+// The bits of all words in every word, of eight words twice.
+FLITNET_AVX512 inline __m512i united512(__m512i a) {
+  a = _mm512_or_si512(a, _mm512_shuffle_i64x2(a, a, 0xb1));
+  a = _mm512_or_si512(a, _mm512_shuffle_epi32(a, _MM_PERM_BADC));
+  return _mm512_or_si512(a, _mm512_shuffle_epi32(a, _MM_PERM_CDAB));
+}
+
 template <>
 FLITNET_AVX512 inline Crossing allocate_bids<emu::Isa::avx512>(const emu::BidRows& rows,
                                                                emu::Lanes8 eligible, int rounds,
                                                                emu::Cycle now) {
-  const __m512i none = _mm512_set1_epi32(-1);
+  // Not even a bit of an output port.
+  const __m512i none = _mm512_set1_epi32(static_cast<int>(~emu::kBidPorts));
   const __m512i wanted = emu::words512(eligible);
   const __m256i ranks = ranks256(now);
-  __m512i row[emu::kRowsAvx512];  // no bid where a lane is not eligible: it has every output's bit
+  __m512i row[emu::kRowsAvx512];
   __m512i least[2] = {none, none};
 #pragma GCC unroll 8
   for (unsigned i = 0; i < emu::kRowsAvx512; ++i) {
@@ -255,12 +262,13 @@ FLITNET_AVX512 inline Crossing allocate_bids<emu::Isa::avx512>(const emu::BidRow
   }
   __m256i won = _mm512_castsi512_si256(none);
   __mmask8 ports_won = 0;
-  __m256i taken = _mm256_setzero_si256();
+  __m512i taken = _mm512_setzero_si512();
   for (int round = 1;; ++round) {
-    // A port that has won bids no more; what no bid claims is nobody's and hurts nobody.
-    const __m256i best =
-        _mm256_mask_mov_epi32(emu::fold_least(_mm512_min_epu32(least[0], least[1])), ports_won,
-                              _mm512_castsi512_si256(none));
+    // A port that has won bids no more; what no bid claims is no output port and hurts nobody.
+    const __m512i both =
+        _mm512_mask_mov_epi32(emu::least_of_both(_mm512_min_epu32(least[0], least[1])),
+                              _mm512_kunpackb(ports_won, ports_won), none);
+    const __m256i best = _mm512_castsi512_si256(both);
     const __mmask8 valid = _mm256_cmpneq_epu32_mask(best, _mm512_castsi512_si256(none));
     const __m256i urgency = _mm256_and_si256(_mm256_srli_epi32(best, emu::kStampShift - kRankBits),
                                              _mm256_set1_epi32(0xffff << kRankBits));
@@ -272,12 +280,12 @@ FLITNET_AVX512 inline Crossing allocate_bids<emu::Isa::avx512>(const emu::BidRow
     ports_won |= wins;
     // Without a loser nobody is left who could propose.
     if (round == rounds || lost == 0) break;
-    taken = _mm256_or_si256(taken, united256(_mm256_maskz_mov_epi32(valid, outputs256(best))));
-    const __m512i closed = _mm512_broadcast_i64x4(taken);
+    taken = _mm512_or_si512(taken,
+                            united512(_mm512_and_si512(both, _mm512_set1_epi32(emu::kBidPorts))));
     least[0] = least[1] = none;
 #pragma GCC unroll 8
     for (unsigned i = 0; i < emu::kRowsAvx512; ++i) {
-      const __mmask16 still = _mm512_testn_epi32_mask(row[i], closed);
+      const __mmask16 still = _mm512_testn_epi32_mask(row[i], taken);
       least[i % 2] = _mm512_mask_min_epu32(least[i % 2], still, least[i % 2], row[i]);
     }
   }

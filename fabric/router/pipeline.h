@@ -48,11 +48,14 @@ bool finish_cycle(Router& router, const Moves& moves, emu::Box& box, const Surro
   const bool busy =
       stage1_take_in<kIsa>(r, router.scheduler, box, named, moves.crossed.flits, now, world);
   if (emu::any(moves.crossed.ending))
-    tails_cross(r, router.scheduler, moves.crossed.ending, now, world);
+    emu::apart<kIsa>([&r, &scheduler = router.scheduler, ending = moves.crossed.ending, now,
+                      &world] { tails_cross(r, scheduler, ending, now, world); });
   if (emu::any(r.arbitrating | r.routing) || r.later.count != 0) {
-    stage3_arbitrate(r, now, world);
-    later_heads_come(r, now);
-    stage2_route(r, world, now);
+    emu::apart<kIsa>([&r, now, &world] {
+      stage3_arbitrate(r, now, world);
+      later_heads_come(r, now);
+      stage2_route(r, world, now);
+    });
   }
   if (named) {
     if constexpr (kSite == Site::among_others) decode_heads(r, box, now, world);

@@ -52,10 +52,13 @@ Crossing allocate(const State& r, Scheduler& scheduler, emu::Lanes8 wishes,
       const emu::Lanes8 able = emu::before_yielding(wishes, world.yields);
       return one_crosses(port, bid_of_lanes(r.bids, port, able[port], scheduler.control()[port]));
     }
-    const emu::Lanes8 precedes = (wishes & scheduler.control()) | world.yields;
-    if (emu::any(precedes)) [[unlikely]] {
-      return allocate_in_order(r.bids, wishes, world.alloc_iters,
-                               {scheduler.control(), world.yields}, now);
+    if (world.yield || emu::meet(wishes, scheduler.control())) [[unlikely]] {
+      Crossing crossing;
+      emu::apart<kIsa>([&crossing, &r, &scheduler, wishes, &world, now] {
+        crossing = allocate_in_order(r.bids, wishes, world.alloc_iters,
+                                     {scheduler.control(), world.yields}, now);
+      });
+      return crossing;
     }
     return allocate_bids<kIsa>(r.bids, wishes, world.alloc_iters, now);
   }

@@ -20,10 +20,15 @@ class InTurn {
     const emu::Lanes8 ahead = able & turn_;
     const emu::Lanes8 nothing_ahead = emu::zero_words(ahead);
     const emu::Lanes8 in_turn = emu::lowest_lanes(ahead | (able & nothing_ahead));
+    const emu::Lanes8 above = ~(in_turn | (in_turn - emu::spread(1)));
+    const emu::Lanes8 stays = emu::zero_words(in_turn);
+    if (!emu::meet(able, control)) [[likely]] {
+      turn_ = (above & ~stays) | (turn_ & stays);
+      return in_turn;
+    }
     const emu::Lanes8 urgent = emu::lowest_lanes(able & control);
     const emu::Lanes8 not_urgent = emu::zero_words(urgent);
-    const emu::Lanes8 moves = not_urgent & ~emu::zero_words(in_turn);
-    const emu::Lanes8 above = ~(in_turn | (in_turn - emu::spread(1)));
+    const emu::Lanes8 moves = not_urgent & ~stays;
     turn_ = (above & moves) | (turn_ & ~moves);
     return urgent | (in_turn & not_urgent);
   }

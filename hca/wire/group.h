@@ -19,6 +19,7 @@ class WireGroup {
   WireGroup(unsigned first_node, unsigned nodes, unsigned buffer_flits, std::uint16_t answer_flits,
             emu::Lanes8 yields, MessageTable& messages, Events& events)
       : yields_(yields),
+        yield_(emu::any(yields)),
         messages_(messages),
         events_(events),
         first_node_(first_node),
@@ -73,7 +74,7 @@ class WireGroup {
       return {};
     }
     const emu::Lanes8 sent =
-        scheduler_.template pick_lanes<kIsa>(emu::before_yielding(able, yields_));
+        scheduler_.template pick_lanes<kIsa>(yield_ ? emu::before_yielding(able, yields_) : able);
     credits_.change(returned, sent);
     const emu::Lanes8 ending = left_.take(sent);
     scheduler_.template sent<kIsa>(sent, ending, now);
@@ -81,8 +82,12 @@ class WireGroup {
   }
   template <emu::Isa kIsa, class HeadLeaves>
   void tell(const Leaving& leaving, emu::Cycle now, const HeadLeaves& head_leaves) {
-    if (emu::any(leaving.heads)) heads_leave(leaving.heads, now, head_leaves);
-    if (emu::any(leaving.ending)) messages_end<kIsa>(leaving.ending, now);
+    if (emu::any(leaving.heads))
+      emu::apart<kIsa>([this, heads = leaving.heads, now, &head_leaves] {
+        heads_leave(heads, now, head_leaves);
+      });
+    if (emu::any(leaving.ending))
+      emu::apart<kIsa>([this, ending = leaving.ending, now] { messages_end<kIsa>(ending, now); });
   }
   // The tail of a message comes by a lane of a node in cycle `now`, which may have passed if it
   // does not turn round.
@@ -121,6 +126,7 @@ class WireGroup {
     const Message& message = messages_[id];
     const auto bit = static_cast<std::uint16_t>(1U << lane);
     front_[i] = id;
+    messages_.fetch_next(message);
     left_.set(i, message.flits);
     waiting_[node] |= bit;
     fresh_[node] |= bit;
@@ -130,7 +136,8 @@ class WireGroup {
   template <emu::Isa kIsa>
   void messages_end(emu::Lanes8 ending, emu::Cycle now) {
     const emu::Lanes8 tails = left_.ended(ending);
-    scheduler_.template tails<kIsa>(tails, ending & ~tails, now);
+    const emu::Lanes8 go_on = ending & ~tails;
+    if (emu::any(go_on)) scheduler_.template go_on<kIsa>(go_on, now);
     for (unsigned bits = emu::ports_of(tails); bits != 0; bits &= bits - 1) {
       const unsigned node = emu::first_bit(bits);
       tail_left(node, emu::first_bit(tails[node]), now);
@@ -152,6 +159,7 @@ class WireGroup {
   void tail_left(unsigned node, unsigned lane, emu::Cycle now) {
     const unsigned i = at(node, lane);
     const Message& message = messages_[front_[i]];
+    scheduler_.tail(i);
     --backlog_[node];
     sent_[i].flits += message.flits;
     ++sent_[i].packets;
@@ -177,6 +185,7 @@ class WireGroup {
   emu::Lanes8 fresh_ = emu::kNoLanes8;    // its head has not left
   emu::Lanes8 recent_wait_ = emu::kNoLanes8;
   emu::Lanes8 yields_;  // lanes of best effort, if classes have strict priority; else none
+  bool yield_;          // there are any
   Scheduler scheduler_;
   emu::Countdown left_;  // flits of the front message to send
   std::array<MessageId, kLanes> front_{};

@@ -67,7 +67,7 @@ class LaunchQueue {
   static bool later(const Entry& a, const Entry& b) {
     return a.launch != b.launch ? a.launch > b.launch : a.sequence > b.sequence;
   }
-  MessageId pop_far() {
+  [[gnu::noinline]] MessageId pop_far() {
     std::pop_heap(far_.begin(), far_.end(), later);
     const MessageId id = far_.back().id;
     far_.pop_back();
@@ -89,7 +89,7 @@ class LaunchQueue {
     return window_ * kWindow + w * 64 + static_cast<unsigned>(std::countr_zero(busy_[w]));
   }
   // The calendar is empty: it takes the earliest window of the heap, in order.
-  void open_window() {
+  [[gnu::noinline]] void open_window() {
     if (far_.empty()) return;
     window_ = far_.front().launch / kWindow;
     while (!far_.empty() && far_.front().launch / kWindow == window_) {

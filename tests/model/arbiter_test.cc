@@ -139,7 +139,7 @@ std::string tables_that_go(const std::string& waits, bool whole_packets) {
     const emu::Picks picks = fast.pick(eligible);
     if (ends) {
       fast.sent<emu::Isa::base>(picks.lanes, picks.lanes, 0);
-      fast.tails<emu::Isa::base>(picks.lanes, emu::kNoLanes8, 0);
+      fast.ended(picks.lanes);
     } else {
       fast.granted<emu::Isa::base>(picks.lanes);
     }
