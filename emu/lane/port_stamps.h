@@ -152,14 +152,10 @@ class SourceClocks : public PortClocks<PortClock> {
       stamp_[lane] = tick(lane, stamp_now(now));
       return;
     }
-    // Older arrivals would all have the oldest stamp, and the lowest lane would always go first.
-    const auto behind =
-        std::min<std::int64_t>(static_cast<std::int64_t>(now - ready), kStampPeriod);
-    const std::int64_t arrival = static_cast<std::int64_t>(stamp_now(now)) - behind;
-    const std::int64_t base =
-        per_message_ ? arrival : std::max(arrival, static_cast<std::int64_t>(clock.aux));
-    limit_[lane] = floor_one(arrival + kStampHorizon);
-    stamp_[lane] = floor_one(std::min(base + clock.vtick, arrival + kStampHorizon));
+    const std::uint32_t before = per_message_ ? 0 : clock.aux;
+    const FrontStamp front = front_stamp(ready, now, before, clock.vtick);
+    limit_[lane] = front.limit;
+    stamp_[lane] = front.stamp;
   }
   // A flit of the lane has left; `ended`: the last of its message.
   void sent(unsigned lane, bool ended, Cycle now) {
@@ -186,9 +182,6 @@ class SourceClocks : public PortClocks<PortClock> {
   }
 
  private:
-  static std::uint16_t floor_one(std::int64_t stamp) {
-    return static_cast<std::uint16_t>(std::max<std::int64_t>(stamp, 1));
-  }
   // Of the first flit of each lane.
   alignas(64) std::array<std::uint16_t, kBlockLanes> stamp_{};
   alignas(64) std::array<std::uint16_t, kBlockLanes> limit_{};

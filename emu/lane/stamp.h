@@ -31,6 +31,23 @@ constexpr std::uint16_t next_stamp(std::uint32_t arrival, std::uint32_t aux, std
       std::min(std::max(arrival, aux) + vtick, arrival + kStampHorizon));
 }
 
+// Of the first flit of a message that became ready in cycle `ready` and is now first in its lane at
+// an HCA's link: its stamp, and the horizon of the flits behind it. `clock`: the stamp of the flit
+// before it, 0 if the lane's clock starts again. Older arrivals than an epoch would all have the
+// oldest stamp, and the lowest lane would always go first.
+struct FrontStamp {
+  std::uint16_t stamp;
+  std::uint16_t limit;
+};
+constexpr FrontStamp front_stamp(Cycle ready, Cycle now, std::uint32_t clock, std::uint32_t vtick) {
+  const auto behind = std::min(static_cast<std::int64_t>(now - ready), std::int64_t{kStampPeriod});
+  // Numbers of 32 bits, of which g++ takes the larger without a branch, which would be missed.
+  const auto arrival = static_cast<std::uint32_t>(stamp_now(now) - behind);
+  const std::uint32_t limit = arrival + kStampHorizon;
+  const std::uint32_t stamp = std::min(std::max(arrival, clock) + vtick, limit);
+  return {static_cast<std::uint16_t>(std::max(stamp, 1U)), static_cast<std::uint16_t>(limit)};
+}
+
 // An older stamp seen from an epoch that moved on.
 constexpr std::uint16_t aged_stamp(std::uint16_t stamp, std::uint64_t moved) {
   return stamp > moved ? static_cast<std::uint16_t>(stamp - moved) : std::uint16_t{1};

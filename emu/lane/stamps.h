@@ -165,14 +165,10 @@ class SourceStamps : public StampClocks {
     const unsigned slot = lane_slot(port, lane);
     if (per_message_) set_vtick(port, lane, vtick);
     if (head_of_line_) return bids_.set_stamp(slot, tick(slot, stamp_now(now)));
-    // Older arrivals would all have the oldest stamp, and the lowest lane would always go first.
-    const auto behind =
-        std::min<std::int64_t>(static_cast<std::int64_t>(now - ready), kStampPeriod);
-    const std::int64_t arrival = static_cast<std::int64_t>(stamp_now(now)) - behind;
-    const std::int64_t base =
-        per_message_ ? arrival : std::max(arrival, static_cast<std::int64_t>(aux_.of[slot]));
-    limit_.set(slot, floor_one(arrival + kStampHorizon));
-    bids_.set_stamp(slot, floor_one(std::min(base + vtick_.of[slot], arrival + kStampHorizon)));
+    const std::uint32_t clock = per_message_ ? 0 : aux_.of[slot];
+    const FrontStamp front = front_stamp(ready, now, clock, vtick_.of[slot]);
+    limit_.set(slot, front.limit);
+    bids_.set_stamp(slot, front.stamp);
   }
   template <Isa kIsa>
   Lanes8 pick_lanes(Lanes8 eligible) const {
@@ -215,9 +211,6 @@ class SourceStamps : public StampClocks {
   }
 
  private:
-  static std::uint16_t floor_one(std::int64_t stamp) {
-    return static_cast<std::uint16_t>(std::max<std::int64_t>(stamp, 1));
-  }
   BidRows bids_;  // without a way
   UpperWords limit_;
   UpperWords charge_;  // the Vticks, to be added to bids

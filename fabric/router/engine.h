@@ -293,18 +293,20 @@ class Engine final : public Network::Impl {
       const bool group_acts = !emu::quiet(here[1]) || !alone.group.quiet();
       emu::Lanes8 sent{};
       if (busy || !emu::quiet(here[0])) {
-        typename Group::Leaving leaving;
         // The HCAs are stepped while the router's allocator works: a chain of steps that wait for
         // each other. One that takes turns is done before they tell of heads and tails.
+        typename Group::Leaving later;
         const Moves moves = move_flits<kIsa, Site::alone>(
             alone.router, here[0].credits, alone.outlet, alone.control, alone.world, cycle, [&] {
               if (!group_acts) return;
-              leaving = alone.group.template choose<kIsa>(here[1].credits, cycle);
-              if constexpr (InputScheduler::kTakesTurns) return;
-              group_leaves<kIsa>(alone, leaving, here, there, cycle);
+              const auto leaving = alone.group.template choose<kIsa>(here[1].credits, cycle);
+              if constexpr (InputScheduler::kTakesTurns)
+                later = leaving;
+              else
+                group_leaves<kIsa>(alone, leaving, here, there, cycle);
             });
         if constexpr (InputScheduler::kTakesTurns)
-          if (group_acts) group_leaves<kIsa>(alone, leaving, here, there, cycle);
+          if (group_acts) group_leaves<kIsa>(alone, later, here, there, cycle);
         sent = moves.output.flits;
         alone.world.tails->sent(cycle, sent);
         busy = finish_cycle<kIsa, Site::alone>(alone.router, moves, here[0], alone.world, cycle);
@@ -328,7 +330,7 @@ class Engine final : public Network::Impl {
   static void group_leaves(const Alone& alone, const typename Group::Leaving& leaving,
                            emu::Box* here, emu::Box* there, emu::Cycle cycle) {
     alone.group.template tell<kIsa>(
-        leaving, cycle, [&](unsigned node, unsigned lane, hca::MessageId id) {
+        leaving, cycle, [&alone, there, cycle](unsigned node, unsigned lane, hca::MessageId id) {
           if (alone.router.scheduler.per_message()) there[0].name[node] = id + 1;
           head_comes(alone.router.state, lane_slot(node, lane), id, cycle + alone.world.head_delay,
                      cycle, alone.world);

@@ -83,7 +83,7 @@ class WireGroup {
   template <emu::Isa kIsa, class HeadLeaves>
   void tell(const Leaving& leaving, emu::Cycle now, const HeadLeaves& head_leaves) {
     if (emu::any(leaving.heads))
-      emu::apart<kIsa>([this, heads = leaving.heads, now, &head_leaves] {
+      emu::apart<kIsa>([this, heads = leaving.heads, now, head_leaves] {
         heads_leave(heads, now, head_leaves);
       });
     if (emu::any(leaving.ending))
