@@ -81,8 +81,12 @@ void tails_leave(State& r, emu::Lanes8 tails, const hca::MessageTable& messages,
     if (outlet.to_hca[port] != 0)
       emu::emit_name(next_row, outlet, port, r.out_messages.front(out_lane));
     r.out_messages.pop(out_lane);
-    // Whether there is a next one cannot be predicted; if not, the lane's next owner sets it again.
-    r.leaving.set(out_lane, messages[r.out_messages.front(out_lane)].flits);
+    // Whether there is a next one cannot be predicted; if not, the lane's next owner sets it again,
+    // and no message is asked, for another thread may be turning it round.
+    static constexpr std::uint16_t kNobody = 0;
+    const bool more = r.out_messages.count[out_lane] != 0;
+    const std::uint16_t& flits = messages[r.out_messages.front(out_lane)].flits;
+    r.leaving.set(out_lane, *(more ? &flits : &kNobody));
   }
 }
 
