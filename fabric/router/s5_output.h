@@ -83,10 +83,10 @@ void tails_leave(State& r, emu::Lanes8 tails, const hca::MessageTable& messages,
     r.out_messages.pop(out_lane);
     // Whether there is a next one cannot be predicted; if not, the lane's next owner sets it again,
     // and no message is asked, for another thread may be turning it round.
-    static constexpr std::uint16_t kNobody = 0;
+    static constexpr std::uint16_t kNoFlits = 0;
     const bool more = r.out_messages.count[out_lane] != 0;
     const std::uint16_t& flits = messages[r.out_messages.front(out_lane)].flits;
-    r.leaving.set(out_lane, *(more ? &flits : &kNobody));
+    r.leaving.set(out_lane, *(more ? &flits : &kNoFlits));
   }
 }
 
