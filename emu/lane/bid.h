@@ -1,6 +1,6 @@
 // Bids: for each lane of eight ports one number that says how urgent the flit at its head is and
 // where it wants to go, so that the smallest of a port's bids names its lane and its way at once:
-//   stamp (16 bits) | lane (4) | output lane (4) | output port, one bit (8)
+//   stamp (16 bits) | lane (4) | output port, one bit (8) | output lane (4)
 // Of equal stamps the lower lane is smaller. Written by the schedulers (stamp) and by fabric/router
 // stage 3 (way); read by its stage 4 and, without a way, by hca/wire and stage 5. The loops over
 // all lanes exist for each instruction set (bid_wide.h); results are the same.
@@ -22,15 +22,16 @@ using Bid = std::uint32_t;
 inline constexpr Bid kNoBid = ~Bid{0};
 inline constexpr unsigned kStampShift = 16;
 inline constexpr unsigned kBidLaneShift = 12;
-inline constexpr unsigned kBidOutLaneShift = 8;
-inline constexpr Bid kBidPorts = 0xff;
+inline constexpr unsigned kBidPortShift = 4;
+inline constexpr Bid kBidPorts = 0xff << kBidPortShift;
 
 constexpr unsigned lane_of_bid(Bid bid) { return bid >> kBidLaneShift & 0xf; }
-// Output lane and port as a slot; the bid has a way.
-constexpr unsigned out_slot_of_bid(Bid bid) {
-  return lane_slot(static_cast<unsigned>(std::countr_zero(bid & kBidPorts)),
-                   bid >> kBidOutLaneShift & 0xf);
+// The output port; the bid has a way.
+constexpr unsigned out_port_of_bid(Bid bid) {
+  return static_cast<unsigned>(std::countr_zero(bid >> kBidPortShift & 0xff));
 }
+// With the output lane, as a slot.
+constexpr unsigned out_slot_of_bid(Bid bid) { return lane_slot(out_port_of_bid(bid), bid & 0xf); }
 
 // The lower half of a bid is its lane and way, the upper one its stamp. A half that was written
 // alone should be read alone as well: a wider load waits long for a store just before.
@@ -64,8 +65,8 @@ struct alignas(64) BidRows {
   void set_stamp(unsigned slot, std::uint16_t stamp) { set_upper_half(of[slot], stamp); }
   void set_way(unsigned slot, unsigned out_slot) {
     const auto way = static_cast<std::uint16_t>(vl_of_slot(slot) << kBidLaneShift |
-                                                vl_of_slot(out_slot) << kBidOutLaneShift |
-                                                1U << port_of_slot(out_slot));
+                                                1U << port_of_slot(out_slot) << kBidPortShift |
+                                                vl_of_slot(out_slot));
     set_lower_half(of[slot], way);
   }
 };

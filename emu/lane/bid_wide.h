@@ -59,8 +59,26 @@ FLITNET_AVX2 inline Lanes8 smallest_lanes<Isa::avx2>(const BidRows& rows, Lanes8
 FLITNET_AVX512 inline __m512i row512(const Bid* words, unsigned row) {
   return _mm512_load_si512(words + row * 2 * kPortsMax);
 }
-FLITNET_AVX512 inline __m512i words512(Lanes8 lanes) {
-  return _mm512_broadcast_i64x4(_mm256_cvtepu16_epi32(reinterpret_cast<__m128i>(lanes)));
+// The bits of the lanes in the upper halves of words of 32 bits, once a port.
+struct UpperLaneBits {
+  alignas(64) std::array<Bid, kDummySlot> of;
+  constexpr UpperLaneBits() : of{} {
+    for (unsigned slot = 0; slot < of.size(); ++slot) of[slot] = 1U << vl_of_slot(slot) << 16;
+  }
+};
+inline constexpr UpperLaneBits kUpperLaneBits;
+// Eight words as the upper halves of eight words of 32 bits, twice; the lower halves are of no
+// meaning.
+struct DoubledWords {
+  alignas(64) std::array<std::uint16_t, 4 * kPortsMax> of;
+  constexpr DoubledWords() : of{} {
+    for (unsigned i = 0; i < of.size(); ++i) of[i] = static_cast<std::uint16_t>(i / 2 % kPortsMax);
+  }
+};
+inline constexpr DoubledWords kDoubledWords;
+FLITNET_AVX512 inline __m512i upper_words(Lanes8 words) {
+  return _mm512_permutexvar_epi16(_mm512_load_si512(kDoubledWords.of.data()),
+                                  _mm512_castsi128_si512(reinterpret_cast<__m128i>(words)));
 }
 // The smaller of what two lanes bid.
 FLITNET_AVX512 inline __m256i fold_least(__m512i a) {
@@ -70,25 +88,29 @@ FLITNET_AVX512 inline __m256i fold_least(__m512i a) {
 FLITNET_AVX512 inline __m512i least_of_both(__m512i a) {
   return _mm512_min_epu32(a, _mm512_shuffle_i64x2(a, a, 0x4e));
 }
-FLITNET_AVX512 inline Lanes8 lanes_of_bids(__m256i bids, __mmask8 valid) {
-  const __m256i lane =
-      _mm256_and_si256(_mm256_srli_epi32(bids, kBidLaneShift), _mm256_set1_epi32(0xf));
-  const __m256i bit = _mm256_maskz_sllv_epi32(valid, _mm256_set1_epi32(1), lane);
+// 1 << lane of each bid; upper halves are of no meaning.
+FLITNET_AVX512 inline __m256i lane_bits_of(__m256i bids) {
+  return _mm256_sllv_epi16(_mm256_set1_epi16(1), _mm256_srli_epi16(bids, kBidLaneShift));
+}
+// The lower halves of eight words of 32 bits, of those in `valid`; else 0.
+FLITNET_AVX512 inline Lanes8 lower_words(__m256i words, __mmask8 valid) {
   const __m256i lower = _mm256_setr_epi16(0, 2, 4, 6, 8, 10, 12, 14, 0, 2, 4, 6, 8, 10, 12, 14);
-  return reinterpret_cast<Lanes8>(_mm256_castsi256_si128(_mm256_permutexvar_epi16(lower, bit)));
+  return reinterpret_cast<Lanes8>(
+      _mm256_castsi256_si128(_mm256_maskz_permutexvar_epi16(valid, lower, words)));
 }
 
 template <>
 FLITNET_AVX512 inline Lanes8 smallest_lanes<Isa::avx512>(const BidRows& rows, Lanes8 eligible) {
-  const __m512i wanted = words512(eligible);
+  const __m512i wanted = upper_words(eligible);
+  const auto asked = reinterpret_cast<__m128i>(eligible);
   __m512i least[2] = {_mm512_set1_epi32(-1), _mm512_set1_epi32(-1)};
 #pragma GCC unroll 8
   for (unsigned i = 0; i < kRowsAvx512; ++i) {
-    const __mmask16 in = _mm512_test_epi32_mask(wanted, row512(kLaneBits32.of.data(), i));
+    const __mmask16 in = _mm512_test_epi32_mask(wanted, row512(kUpperLaneBits.of.data(), i));
     least[i % 2] = _mm512_mask_min_epu32(least[i % 2], in, least[i % 2], row512(rows.of.data(), i));
   }
   const __m256i best = fold_least(_mm512_min_epu32(least[0], least[1]));
-  return lanes_of_bids(best, _mm256_cmpneq_epu32_mask(best, _mm256_set1_epi32(-1)));
+  return lower_words(lane_bits_of(best), _mm_test_epi16_mask(asked, asked));
 }
 
 }  // namespace emu

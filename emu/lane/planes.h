@@ -69,16 +69,6 @@ inline unsigned ports_of(Lanes8 a) {
 // The lowest set bit; bits is not 0 (std::countr_zero would pay for that case every time).
 inline unsigned first_bit(unsigned bits) { return static_cast<unsigned>(__builtin_ctz(bits)); }
 
-// The words in memory: to read each of them from there is cheaper than to take them out of a
-// vector, which the compiler would do unasked.
-using PortWords = std::array<std::uint16_t, kPortsMax>;
-inline PortWords port_words(Lanes8 a) {
-  alignas(16) PortWords words;
-  std::memcpy(words.data(), &a, sizeof a);
-  asm("" : "+m"(words));
-  return words;
-}
-
 // More than one word is not zero.
 inline bool several(Lanes8 a) {
   const unsigned ports = ports_of(a);

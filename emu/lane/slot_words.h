@@ -6,6 +6,7 @@
 
 #include <array>
 #include <cstdint>
+#include <cstring>
 
 #include "emu/lane/bid.h"
 #include "emu/lane/stamp.h"
@@ -26,7 +27,7 @@ struct alignas(64) UpperWords {
 
 #if defined(__x86_64__)
 
-// For every lane its bit, once a port: as words, and in the upper halves of words of 32 bits.
+// For every lane its bit, once a port.
 struct LaneBits16 {
   alignas(64) std::array<std::uint16_t, kDummySlot> of;
   constexpr LaneBits16() : of{} {
@@ -35,13 +36,6 @@ struct LaneBits16 {
   }
 };
 inline constexpr LaneBits16 kLaneBits16;
-struct UpperLaneBits {
-  alignas(64) std::array<Bid, kDummySlot> of;
-  constexpr UpperLaneBits() : of{} {
-    for (unsigned slot = 0; slot < of.size(); ++slot) of[slot] = 1U << vl_of_slot(slot) << 16;
-  }
-};
-inline constexpr UpperLaneBits kUpperLaneBits;
 
 inline constexpr unsigned kSlotsOfVector = 32;
 
@@ -120,19 +114,6 @@ FLITNET_AVX512 inline Lanes8 spend_lanes(SlotWords& left, const SlotWords& weigh
   return united_words(spent);
 }
 
-// Eight words as the upper halves of eight words of 32 bits, twice; the lower halves are of no
-// meaning.
-struct DoubledWords {
-  alignas(64) std::array<std::uint16_t, kSlotsOfVector> of;
-  constexpr DoubledWords() : of{} {
-    for (unsigned i = 0; i < of.size(); ++i) of[i] = static_cast<std::uint16_t>(i / 2 % kPortsMax);
-  }
-};
-inline constexpr DoubledWords kDoubledWords;
-FLITNET_AVX512 inline __m512i upper_words(Lanes8 words) {
-  return _mm512_permutexvar_epi16(_mm512_load_si512(kDoubledWords.of.data()),
-                                  _mm512_castsi128_si512(reinterpret_cast<__m128i>(words)));
-}
 // The bids of `lanes` get the stamp of their port, an upper half.
 FLITNET_AVX512 inline void set_upper_stamps(BidRows& bids, Lanes8 lanes, __m512i stamps) {
   const __m512i which = upper_words(lanes);
@@ -145,13 +126,27 @@ FLITNET_AVX512 inline void set_upper_stamps(BidRows& bids, Lanes8 lanes, __m512i
 FLITNET_AVX512 inline void set_stamps(BidRows& bids, Lanes8 lanes, Lanes8 stamps) {
   set_upper_stamps(bids, lanes, upper_words(stamps));
 }
-// The same with the words of an array that stand behind these places.
-FLITNET_AVX512 inline void set_stamps_behind(BidRows& bids, Lanes8 lanes,
-                                             const std::uint16_t* words, Lanes8 places) {
+// The same with what stands at these places of an array, upper halves.
+FLITNET_AVX512 inline void set_stamps_at(BidRows& bids, Lanes8 lanes, const std::uint32_t* stamps,
+                                         Lanes8 places) {
   const __m256i at = _mm256_cvtepu16_epi32(reinterpret_cast<__m128i>(places));
-  const __m256i stamps =
-      _mm256_i32gather_epi32(reinterpret_cast<const int*>(words), at, sizeof *words);
-  set_upper_stamps(bids, lanes, _mm512_broadcast_i64x4(stamps));
+  const __m256i of =
+      _mm256_i32gather_epi32(reinterpret_cast<const int*>(stamps), at, sizeof *stamps);
+  set_upper_stamps(bids, lanes, _mm512_broadcast_i64x4(of));
+}
+// Puts stamps, a word a port, at these places of such an array.
+FLITNET_AVX512 inline void put_stamps(std::uint32_t* to, Lanes8 places, Lanes8 stamps) {
+  alignas(32) std::uint32_t stamp[kPortsMax];
+  const __m256i upper =
+      _mm256_slli_epi32(_mm256_cvtepu16_epi32(reinterpret_cast<__m128i>(stamps)), kStampShift);
+  _mm256_store_si256(reinterpret_cast<__m256i*>(stamp), upper);
+  alignas(16) std::uint16_t place[kPortsMax];
+  std::memcpy(place, &places, sizeof place);
+  // To read words from memory is cheaper than to take them out of vectors, which the compiler would
+  // do unasked.
+  asm("" : "+m"(stamp), "+m"(place));
+#pragma GCC unroll 8
+  for (unsigned port = 0; port < kPortsMax; ++port) to[place[port]] = stamp[port];
 }
 // The stamps in the bids of `lanes` grow by their Vtick, up to their limit.
 FLITNET_AVX512 inline void charge_lanes(BidRows& bids, const UpperWords& vtick,

@@ -60,7 +60,7 @@ class InputStamps : public StampClocks {
   // Stage 4 asks the bids alone (fabric/router/match.h).
   static constexpr bool kTakesTurns = false;
   // Of all this the stamps of flits behind the first of their lane: touched one at a time.
-  static constexpr std::size_t kBehindBytes = sizeof(std::uint16_t) * ((kLaneSlots + 1) << kPlanes);
+  static constexpr std::size_t kBehindBytes = sizeof(Bid) * ((kLaneSlots + 1) << kPlanes);
 
   InputStamps() {
     for (unsigned slot = 0; slot < kLaneSlots; ++slot) {
@@ -89,7 +89,7 @@ class InputStamps : public StampClocks {
       const std::uint16_t place = place_after(last_.of[slot]);
       // Of an empty lane it is the first; else the bid is written where nobody looks.
       bids.set_stamp(place == first_.of[slot] ? slot : kDummySlot, stamp);
-      stamp_[place + 1U] = stamp;
+      stamp_[place] = Bid{stamp} << kStampShift;
       last_.of[slot] = place;
     });
   }
@@ -113,12 +113,12 @@ class InputStamps : public StampClocks {
     FlitSlots(lanes).visit([&](unsigned slot) {
       std::uint16_t& place = first_.of[slot];
       place = place_after(place);
-      bids.set_stamp(slot, stamp_[place + 1U]);
+      bids.set_stamp(slot, upper_half(stamp_[place]));
     });
   }
   void age(BidRows& bids, std::uint64_t moved) {
     age_clocks(bids, moved);
-    for (auto& stamp : stamp_) stamp = aged_stamp(stamp, moved);
+    for (auto& stamp : stamp_) set_upper_half(stamp, aged_stamp(upper_half(stamp), moved));
   }
 
  private:
@@ -131,21 +131,18 @@ class InputStamps : public StampClocks {
   void arrive_together(BidRows& bids, Lanes8 flits, Lanes8 first, std::uint32_t now) {
     const Lanes8 stamps = tick_lanes(aux_, vtick_, flits, now);
     set_stamps(bids, first, stamps);
-    const PortWords stamp = port_words(stamps);
-    const PortWords place = port_words(advance_lanes<kRing>(last_, flits));
-#pragma GCC unroll 8
-    for (unsigned port = 0; port < kPortsMax; ++port) stamp_[place[port] + 1U] = stamp[port];
+    put_stamps(stamp_.data(), advance_lanes<kRing>(last_, flits), stamps);
   }
   void leave_together(BidRows& bids, Lanes8 lanes) {
     const Lanes8 places = advance_lanes<kRing>(first_, lanes);
-    set_stamps_behind(bids, lanes, stamp_.data(), places);
+    set_stamps_at(bids, lanes, stamp_.data(), places);
   }
 #endif
   // Of each lane a ring of stamps, behind one of nobody: the places of its first and of its last
-  // flit, whose stamps are behind them (for set_stamps_behind()).
+  // flit. Stamps stand in upper halves, as in bids.
   SlotWords first_;
   SlotWords last_;
-  alignas(64) std::array<std::uint16_t, std::size_t{kLaneSlots + 1} * kRing + 1> stamp_{};
+  alignas(64) std::array<Bid, std::size_t{kLaneSlots + 1} * kRing> stamp_{};
 };
 
 // At an HCA's link: all flits of a message arrive when it becomes ready to leave.

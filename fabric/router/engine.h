@@ -297,7 +297,7 @@ class Engine final : public Network::Impl {
         // each other. One that takes turns is done before they tell of heads and tails.
         typename Group::Leaving later;
         const Moves moves = move_flits<kIsa, Site::alone>(
-            alone.router, here[0].credits, alone.outlet, alone.control, alone.world, cycle, [&] {
+            alone.router, here[0], alone.outlet, alone.control, alone.world, cycle, [&] {
               if (!group_acts) return;
               const auto leaving = alone.group.template choose<kIsa>(here[1].credits, cycle);
               if constexpr (InputScheduler::kTakesTurns)

@@ -33,7 +33,7 @@ inline unsigned winners(const emu::Bids8& bids, unsigned ports, emu::Cycle now) 
   best.fill(~0U);
   for (unsigned rest = ports; rest != 0; rest &= rest - 1) {
     const unsigned port = emu::first_bit(rest);
-    const unsigned out = emu::first_bit(bids.of[port] & emu::kBidPorts);
+    const unsigned out = emu::out_port_of_bid(bids.of[port]);
     const unsigned urgency = bids.of[port] >> emu::kStampShift;
     best[out] = std::min(best[out], urgency * emu::kPortsMax + ranks[port]);
   }
@@ -57,7 +57,7 @@ inline void grant_picks(Granted& granted, const emu::BidRows& rows, const emu::P
     const unsigned slot = emu::lane_slot(port, emu::first_bit(picks.lanes[port]));
     bids.of[port] = (rows.of[slot] & 0xffffU) | static_cast<emu::Bid>(picks.keys[port])
                                                     << emu::kStampShift;
-    granted.taken |= bids.of[port] & emu::kBidPorts;
+    granted.taken |= 1U << emu::out_port_of_bid(bids.of[port]);
   }
   const unsigned won = winners(bids, ports, now);
   granted.last = emu::kNoLanes8;
@@ -147,12 +147,29 @@ inline Crossing allocate_in_order(const emu::BidRows& rows, emu::Lanes8 eligible
   return crossing_of<emu::Isa::base>(granted, won);
 }
 
-template <emu::Isa kIsa>
-inline Crossing allocate_bids(const emu::BidRows& rows, emu::Lanes8 eligible, int rounds,
-                              emu::Cycle now) {
-  return allocate_in_order(rows, eligible, rounds, {}, now);
-}
+template <emu::Isa>
+struct Allocator {
+  template <class Between>
+  static Crossing run(const emu::BidRows& rows, emu::Lanes8 eligible, int rounds, emu::Cycle now,
+                      const Between& between) {
+    between();
+    return allocate_in_order(rows, eligible, rounds, {}, now);
+  }
+};
 
 }  // namespace fabric
 
 #include "fabric/router/match_wide.h"
+
+namespace fabric {
+
+// `between` is called once, behind the first round. A processor that looks ahead holds only so many
+// steps that wait for others: with both rounds before it, a second chain of steps that wait for
+// each other would not be reached before the rounds are over.
+template <emu::Isa kIsa, class Between>
+inline Crossing allocate_bids(const emu::BidRows& rows, emu::Lanes8 eligible, int rounds,
+                              emu::Cycle now, const Between& between) {
+  return Allocator<kIsa>::run(rows, eligible, rounds, now, between);
+}
+
+}  // namespace fabric

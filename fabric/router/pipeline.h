@@ -25,15 +25,16 @@ struct Moves {
   Crossed crossed;
 };
 template <emu::Isa kIsa, Site kSite, class Router, class Beside>
-Moves move_flits(Router& router, emu::Lanes8 returned, const emu::Outlet& outlet,
+Moves move_flits(Router& router, const emu::Box& box, const emu::Outlet& outlet,
                  emu::Lanes8 control, const Surroundings& world, emu::Cycle now,
                  const Beside& beside) {
   auto& r = router.state;
   Moves moves;
   moves.output =
-      stage5_output<kIsa, kSite>(r, router.multiplexer, returned, control, outlet, world);
-  moves.crossed = stage4_cross<kIsa>(r, router.scheduler, router.multiplexer, moves.output.flits,
-                                     world, now, beside);
+      stage5_output<kIsa, kSite>(r, router.multiplexer, box.credits, control, outlet, world);
+  moves.crossed = stage4_cross<kIsa>(
+      r, router.scheduler, router.multiplexer, moves.output.flits, world, now,
+      [&] { stage1_stamp<kIsa>(r, router.scheduler, box, now, world); }, beside);
   return moves;
 }
 // False when no flit is in its buffers any more.
@@ -45,8 +46,7 @@ bool finish_cycle(Router& router, const Moves& moves, emu::Box& box, const Surro
   // first.
   const bool named =
       (kSite == Site::among_others || router.scheduler.per_message()) && emu::has_names(box);
-  const bool busy =
-      stage1_take_in<kIsa>(r, router.scheduler, box, named, moves.crossed.flits, now, world);
+  const bool busy = stage1_take_in<kIsa>(r, router.scheduler, box, moves.crossed.flits, now);
   if (emu::any(moves.crossed.ending))
     emu::apart<kIsa>([&r, &scheduler = router.scheduler, ending = moves.crossed.ending, now,
                       &world] { tails_cross(r, scheduler, ending, now, world); });
@@ -73,8 +73,7 @@ bool step_router(Router& router, emu::Box& box, emu::Box* next_row, const emu::O
                  emu::Lanes8 control, const Surroundings& world, emu::Cycle now) {
   constexpr Site kSite = Site::among_others;
   auto& r = router.state;
-  const Moves moves =
-      move_flits<kIsa, kSite>(router, box.credits, outlet, control, world, now, [] {});
+  const Moves moves = move_flits<kIsa, kSite>(router, box, outlet, control, world, now, [] {});
   if (emu::any(moves.output.heads)) heads_leave(r, moves.output.heads, next_row, outlet);
   if (emu::any(moves.output.ending))
     tails_leave(r, r.leaving.ended(moves.output.ending), world.messages, next_row, outlet);

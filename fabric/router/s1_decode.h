@@ -35,20 +35,27 @@ void tell_of_heads(Scheduler& scheduler, const emu::Box& box, const hca::Message
   }
 }
 
-// All of a cycle's arrivals but what heads have to say; `named`: there are any. False when no flit
-// is in the router's buffers.
+// The flits of a cycle get their stamps: called within stage 4, when it has read the bids, but
+// before any flit has left, so that it is worked on while the allocator is. What comes to a lane
+// whose only flit leaves is next there, as if it had come before.
 template <emu::Isa kIsa, class State, class Scheduler>
-bool stage1_take_in(State& r, Scheduler& scheduler, const emu::Box& box, bool named,
-                    emu::Lanes8 gone, emu::Cycle now, const Surroundings& world) {
+void stage1_stamp(State& r, Scheduler& scheduler, const emu::Box& box, emu::Cycle now,
+                  const Surroundings& world) {
+  const emu::Lanes8 flits = box.flits;
+  if (!emu::any(flits)) return;
+  if (scheduler.per_message() && emu::has_names(box)) tell_of_heads(scheduler, box, world.messages);
+  scheduler.template arrive<kIsa>(r.bids, flits, flits & ~r.in_occupied, emu::stamp_now(now));
+}
+// The rest of a cycle's arrivals but what heads have to say. False when no flit is in the router's
+// buffers.
+template <emu::Isa kIsa, class State, class Scheduler>
+bool stage1_take_in(State& r, Scheduler& scheduler, const emu::Box& box, emu::Lanes8 gone,
+                    emu::Cycle now) {
   const emu::Lanes8 flits = box.flits;
   const emu::Lanes8 occupied = r.in_occupied & ~(gone & r.in_count.is_one());
   r.in_count.change(flits, gone);
   r.in_occupied = occupied | flits;
-  if (emu::any(flits)) {
-    if (scheduler.per_message() && named) tell_of_heads(scheduler, box, world.messages);
-    r.arrived += static_cast<unsigned>(std::popcount(emu::ports_of(flits)));
-    scheduler.template arrive<kIsa>(r.bids, flits, flits & ~occupied, emu::stamp_now(now));
-  }
+  r.arrived += static_cast<unsigned>(std::popcount(emu::ports_of(flits)));
   scheduler.come_first(r.bids, (flits & ~occupied) | (gone & occupied), emu::stamp_now(now));
   return emu::any(r.in_occupied | r.out_occupied);
 }

@@ -39,20 +39,23 @@ Crossing allocate_turns(const State& r, Scheduler& scheduler, emu::Lanes8 wishes
   }
 }
 
-// The input lanes that may give a flit, and where to.
-template <emu::Isa kIsa, class State, class Scheduler>
+// The input lanes that may give a flit, and where to. `between`: see allocate_bids().
+template <emu::Isa kIsa, class State, class Scheduler, class Between>
 Crossing allocate(const State& r, Scheduler& scheduler, emu::Lanes8 wishes,
-                  const Surroundings& world, emu::Cycle now) {
+                  const Surroundings& world, emu::Cycle now, const Between& between) {
   if constexpr (Scheduler::kTakesTurns) {
+    between();
     return allocate_turns<kIsa>(r, scheduler, wishes, world, now);
   } else {
     const unsigned ports = emu::ports_of(wishes);
     if ((ports & (ports - 1)) == 0) {  // nobody contends; who yields, and how urgent, is no matter
       const unsigned port = emu::first_bit(ports);
       const emu::Lanes8 able = emu::before_yielding(wishes, world.yields);
+      between();
       return one_crosses(port, bid_of_lanes(r.bids, port, able[port], scheduler.control()[port]));
     }
     if (world.yield || emu::meet(wishes, scheduler.control())) [[unlikely]] {
+      between();
       Crossing crossing;
       emu::apart<kIsa>([&crossing, &r, &scheduler, wishes, &world, now] {
         crossing = allocate_in_order(r.bids, wishes, world.alloc_iters,
@@ -60,7 +63,7 @@ Crossing allocate(const State& r, Scheduler& scheduler, emu::Lanes8 wishes,
       });
       return crossing;
     }
-    return allocate_bids<kIsa>(r.bids, wishes, world.alloc_iters, now);
+    return allocate_bids<kIsa>(r.bids, wishes, world.alloc_iters, now, between);
   }
 }
 
@@ -85,15 +88,20 @@ struct Crossed {
   emu::Lanes8 ending{};  // perhaps tails
 };
 
-// `beside` is called once and must not touch this router: what it does is worked on while the
-// allocator, a long chain of steps that wait for each other, is.
-template <emu::Isa kIsa, class State, class Scheduler, class Multiplexer, class Beside>
+// `between` and `beside` are called once each and must not touch what this stage needs: what they
+// do is worked on while the allocator, a long chain of steps that wait for each other, is.
+template <emu::Isa kIsa, class State, class Scheduler, class Multiplexer, class Between,
+          class Beside>
 Crossed stage4_cross(State& r, Scheduler& scheduler, Multiplexer& multiplexer, emu::Lanes8 sent,
-                     const Surroundings& world, emu::Cycle now, const Beside& beside) {
+                     const Surroundings& world, emu::Cycle now, const Between& between,
+                     const Beside& beside) {
   const emu::Lanes8 wishes = r.in_occupied & r.active & r.ready;
   const bool some = emu::any(wishes);
   Crossing crossing{};
-  if (some) crossing = allocate<kIsa>(r, scheduler, wishes, world, now);
+  if (some)
+    crossing = allocate<kIsa>(r, scheduler, wishes, world, now, between);
+  else
+    between();
   beside();
   if (!some) {
     r.out_count.take_one(sent);

@@ -86,7 +86,7 @@ void compare_allocation() {
     const Scene scene = random_scene(random, i);
     const int rounds = 1 + static_cast<int>(random.below(4));
     const emu::Cycle now = random.below(1000);
-    const Crossing crossing = allocate_bids<kIsa>(scene.rows, scene.eligible, rounds, now);
+    const Crossing crossing = allocate_bids<kIsa>(scene.rows, scene.eligible, rounds, now, [] {});
     Crossing expected = {emu::kNoLanes8, emu::kNoLanes8};
     for (const Flit& f : plain_allocate(scene.flits, rounds, now)) {
       expected.in |= emu::kOneLane.of[emu::lane_slot(f.port, f.lane)];
